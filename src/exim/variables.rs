@@ -142,7 +142,8 @@ impl Variables {
     /// local user can start one, in the name of any client. For root and Exim's own
     /// user they count, as Exim's own condition does.
     pub(super) fn only_looks(&self, host: &Host) -> bool {
-        (self.host_checking.read() || self.handles_no_mail(host)) && !Self::is_system(host, c"$caller_uid")
+        (self.host_checking.read() || self.handles_no_mail(host))
+            && !Self::is_system(host, c"$caller_uid")
     }
 
     /// Whether no client is connected, and no message is received or delivered: an address is

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::acl_files::{login, shipped};
+use crate::acl_files::{base64, login, shipped};
 use crate::common::exim::{PROGRAM, Ran, USER, run, user};
 use crate::common::{Client, PrivateExim, Setup, library};
 use exirate::policy::{image, source::compile};
@@ -28,7 +28,7 @@ mount -t tmpfs -o mode=1777 tmpfs tmp
 mount -t tmpfs -o mode=755 tmpfs run
 hostname mail.test
 echo mail.test >etc/mailname
-printf '127.0.0.1 localhost mail.test\n' >etc/hosts
+printf '127.0.0.1 localhost\n192.0.2.1 mail.test\n' >etc/hosts
 rm -f etc/resolv.conf
 printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >etc/resolv.conf
 rm -rf var/spool/exim4/* var/log/exim4/*
@@ -150,7 +150,8 @@ impl Machine {
         // A user who has left, of which strangers do not know.
         self.write("/etc/aliases", "old: gone@elsewhere.test\naway: alice\npostmaster: alice\n");
 
-        // What the package installs, and the line of README.Debian.
+        // What the package installs, and the line of README.Debian, which uses all of
+        // exim/acls.conf.
         let repository = shipped().parent().unwrap();
         self.copy_all(shipped(), "/etc/exim4/exirate");
         self.copy_all(&repository.join("debian/conf.d"), conf);
@@ -184,7 +185,7 @@ impl Machine {
 
     fn command(&self, uid: u32, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--foreground", "120", "nsenter", "--mount", "--root", "--uts"]);
+        command.args(["--foreground", "120", "nsenter", "--mount", "--root", "--wd", "--uts"]);
         command.arg(format!("--target={}", self.holder.id()));
         command.args([format!("--setuid={uid}"), format!("--setgid={uid}")]);
         command.args(["--", program]).args(arguments);
@@ -395,16 +396,24 @@ fn strangers_cannot_stop_the_mail_of_others() {
         }
     }
     machine.strangers("203.0.113", 3, "", "carol@mail.test");
-    // A client that guesses passwords and recipients stops itself alone.
-    for _ in 0..3 {
-        let mut smtp = machine.session("198.51.100.77", None);
+    // A client that tries recipients, and forgets each, stops itself alone; so does one that
+    // guesses a password a connection.
+    let mut smtp = machine.session("198.51.100.77", None);
+    for n in 0..51 {
         smtp.command("MAIL FROM:<x@elsewhere.test>");
-        for n in 0..30 {
-            smtp.command(format!("RCPT TO:<nobody{n}@mail.test>"));
-        }
+        smtp.command(format!("RCPT TO:<nobody{n}@mail.test>"));
+        smtp.command("RSET");
+    }
+    smtp.quit();
+    for _ in 0..21 {
+        let mut smtp = machine.session("198.51.100.78", None);
+        let guess = base64(b"\0alice\0bad");
+        assert_eq!(smtp.command(format!("AUTH PLAIN {guess}")).code, 535);
     }
     let carol = ["carol@mail.test".to_owned()];
-    assert_eq!(machine.send("198.51.100.77", None, "x@elsewhere.test", &carol), 0);
+    for client in ["198.51.100.77", "198.51.100.78"] {
+        assert_eq!(machine.send(client, None, "x@elsewhere.test", &carol), 0, "{client}");
+    }
     machine.strangers("198.51.102", 2, "friend@elsewhere.test", "carol@mail.test");
     // Programs of one account do not stop those of another, nor SMTP on this machine.
     let (www, backup) = (user("www-data").0, user("backup").0);
