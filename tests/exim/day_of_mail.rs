@@ -32,6 +32,7 @@ printf '127.0.0.1 localhost\n192.0.2.1 mail.test\n' >etc/hosts
 rm -f etc/resolv.conf
 printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >etc/resolv.conf
 rm -rf var/spool/exim4/* var/log/exim4/*
+mkdir -p var/www
 echo +0 >etc/faketimerc
 echo "$2" >etc/ld.so.preload
 echo ready
@@ -144,7 +145,7 @@ impl Machine {
         self.write(&format!("{conf}/transport/50_day"), &transports);
         let mut passwd = std::fs::read_to_string(self.path("/etc/passwd")).unwrap();
         for (n, name) in ["alice", "bob", "carol"].iter().enumerate() {
-            passwd.push_str(&format!("{name}:x:{}:100::/nonexistent:/bin/sh\n", 2001 + n));
+            passwd.push_str(&format!("{name}:x:{}:100::/:/bin/sh\n", 2001 + n));
         }
         self.write("/etc/passwd", &passwd);
         // A user who has left, of which strangers do not know.
