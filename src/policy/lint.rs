@@ -1,6 +1,6 @@
 //! What is sound but probably not meant.
 
-use super::model::{Amount, Exempt, Location, Policies, Policy, When};
+use super::model::{Amount, Exempt, Location, OnCrossing, Policies, Policy, When};
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 use crate::toml_file::diagnostic::Diagnostics;
 
@@ -8,7 +8,7 @@ use crate::toml_file::diagnostic::Diagnostics;
 pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     for (name, policy) in &policies.policies {
         claimed(policies, name, policy, diagnostics);
-        chosen(name, policy, diagnostics);
+        chosen(policies, name, policy, diagnostics);
         system(name, policy, diagnostics);
         amounts(policy, diagnostics);
         redundant(policy, diagnostics);
@@ -66,25 +66,33 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
     }
 }
 
-/// A key that a stranger chooses: he would have it refused to those who need it. What is
-/// counted at RCPT may never become a message.
-fn chosen(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+/// A key that a stranger chooses: he would have it refused to those who need it, or make it an
+/// alert each. What is counted at RCPT may never become a message.
+fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
     let key = &policy.head.key;
     let is_recipient = |field: &&Field| matches!(field, Field::Recipient | Field::RecipientDomain);
     let is_chosen = key.iter().all(|field| field.is_claimed() || is_recipient(&field));
     let Some(field) = key.iter().find(is_recipient).filter(|_| is_chosen) else { return };
-    let of_strangers =
-        [State::Authenticated, State::Relay, State::Local].map(|state| !requires(policy, state));
-    if policy.head.action == Action::Enforce && of_strangers == [true; 3] {
-        let field = field.word();
-        diagnostics.warning(
-            policy.at,
-            format!(
-                "any client can choose the {field} that {name:?} counts, so strangers can keep its mail from a recipient; \
-                 write action = \"observe\", or add client to the key"
-            ),
-        );
+    let known = [State::Authenticated, State::Relay, State::Local];
+    if known.into_iter().any(|state| requires(policy, state)) {
+        return;
     }
+    let OnCrossing { run, post, mail, .. } = &policies.on_crossing;
+    let sends_alerts = !run.is_empty() || post.is_some() || mail.is_some();
+    let why = match policy.head.action {
+        Action::Enforce => {
+            "strangers can keep its mail from a recipient; write action = \"observe\", or add"
+        }
+        Action::Observe if sends_alerts => "they choose how many alerts [on.crossing] sends; add",
+        Action::Observe => return,
+    };
+    let field = field.word();
+    diagnostics.warning(
+        policy.at,
+        format!(
+            "any client can choose the {field} that {name:?} counts, so {why} client to the key"
+        ),
+    );
 }
 
 /// A policy that refuses what the mail server or the system sends.

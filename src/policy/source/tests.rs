@@ -87,7 +87,7 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(exempt.reason.as_deref(), Some("year-end letter"));
 
     let bounces = &policies.policies["bounces"];
-    assert_eq!(bounces.head.key, [Field::Recipient]);
+    assert_eq!(bounces.head.key, [Field::Recipient, Field::Client]);
     let bucket = &bounces.default.buckets.as_ref().unwrap().buckets[0];
     assert_eq!((bucket.burst, bucket.leak, bucket.unit), (5.0, 1.0 / 3600.0, Unit::Recipients));
 }
@@ -220,6 +220,10 @@ const DOUBTFUL: &[(&str, &str)] = &[
         "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.a]\nwhen = \"null_sender\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.b]\nkey = [\"recipient_domain\", \"helo\"]\ndefault.messages = \"9/1h\"\n[policy.c]\nkey = [\"recipient\", \"client\"]\ndefault.messages = \"9/1h\"\n[policy.d]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.e]\nwhen = \"authenticated\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.f]\nwhen = \"relay\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
         "dir/p.toml:3:9: any client can choose the recipient that \"a\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n\
          dir/p.toml:7:9: any client can choose the recipient_domain that \"b\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n",
+    ),
+    (
+        "version = 1\n[on.crossing]\nmail = \"postmaster@example.org\"\n[policy.a]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:4:9: any client can choose the recipient that \"a\" counts, so they choose how many alerts [on.crossing] sends; add client to the key\n",
     ),
     (
         "version = 1\n[policy.a]\nwhen = [\"local\", \"system\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"system\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = [\"local\", \"!system\"]\ndefault.messages = \"9/1h\"\n",
