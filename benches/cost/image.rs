@@ -36,24 +36,25 @@ fn users_file(users: usize) -> String {
     text
 }
 
-/// Runs a command; the seconds and the megabytes that it takes.
-fn measured(spool: &Path, arguments: &[&str]) -> [String; 2] {
+/// Runs a command; its time, its processor time and its memory.
+fn measured(spool: &Path, arguments: &[&str]) -> [String; 3] {
     let figures = spool.join("figures");
     let mut command = Command::new("/usr/bin/time");
-    command.args(["-f", "%e %M", "-o"]).arg(&figures).arg(env!("CARGO_BIN_EXE_exirate"));
+    command.args(["-f", "%e %U %S %M", "-o"]).arg(&figures).arg(env!("CARGO_BIN_EXE_exirate"));
     let output = command.args(arguments).arg("--spool").arg(spool).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures = std::fs::read_to_string(figures).unwrap();
-    let (seconds, kilobytes) = figures.trim().split_once(' ').unwrap();
-    let megabytes = kilobytes.parse::<f64>().unwrap() / 1024.0;
-    [format!("{seconds} s"), format!("{megabytes:.0} MB")]
+    let figures: Vec<f64> = figures.split_whitespace().map(|n| n.parse().unwrap()).collect();
+    let [time, user, system, kilobytes] = figures[..] else { panic!("{figures:?}") };
+    let processor = user + system;
+    [format!("{time:.1} s"), format!("{processor:.1} s"), format!("{:.0} MB", kilobytes / 1024.0)]
 }
 
 /// Prints the time and the memory of whole commands for very many users.
 fn commands(effort: Effort) {
     let users = effort.many_users;
     head(&format!("Commands for {users} users: time and memory"));
-    let mut rows = vec![row(["", "time", "memory"])];
+    let mut rows = vec![row(["", "time", "processor", "memory"])];
     let table = "default.recipients = [\"100/1h\", \"500/1d\"]\n\
                  package.gold.recipients = \"1000/1h\"\nusers = \"users.csv\"\n";
     let csv = [
@@ -75,8 +76,8 @@ fn commands(effort: Effort) {
             ("policy apply, again", &apply),
             ("policy show --user", &["policy", "show", "--user", &user]),
         ] {
-            let [time, memory] = measured(spool.path(), arguments);
-            rows.push(row([&format!("{form}: {what}"), &time, &memory]));
+            let [time, processor, memory] = measured(spool.path(), arguments);
+            rows.push(row([&format!("{form}: {what}"), &time, &processor, &memory]));
         }
     }
     print(&rows);
