@@ -90,7 +90,8 @@ fn key_of(identity: &[u8], policy: bool) -> RecordKey<'_> {
 /// The override that `one` describes, if its key is one. A glob is compared with the
 /// independent matcher.
 fn to_override(one: &One<'_>, input: &Input<'_>) -> Option<Override> {
-    let text = |text: &str| text.get(..text.floor_char_boundary(100)).unwrap_or_default().to_owned();
+    let text =
+        |text: &str| text.get(..text.floor_char_boundary(100)).unwrap_or_default().to_owned();
     let folding = Folding {
         case: one.case,
         plus: one.plus,
