@@ -166,7 +166,7 @@ fn tables_of_policies_find_logins_that_are_not_ascii() {
     let mut exim = setup.build();
     apply(
         &exim,
-        "[policy.p]\ndefault.recipients = \"1k/1w\"\nuser.\"\u{c4}lice\".recipients = \"1/1w\"\n\
+        "[policy.p]\ndefault.recipients = \"1k/1w\"\nuser.\"\u{c4}lice\".recipients = \"2/1w\"\n\
          [[policy.p.exempt]]\nmatch = \"J\u{fc}rgen@x.test\"\nreason = \"x\"\n",
     );
     exim.start();
