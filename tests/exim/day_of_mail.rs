@@ -405,13 +405,13 @@ fn strangers_cannot_stop_the_mail_of_others() {
     machine.strangers("203.0.113", 3, "", "carol@mail.test");
     // A client that tries recipients, and forgets each, stops itself alone; so does one that
     // guesses a password a connection.
-    let mut smtp = machine.session("198.51.100.77", None);
     for n in 0..51 {
+        let mut smtp = machine.session("198.51.100.77", None);
         smtp.command("MAIL FROM:<x@elsewhere.test>");
         smtp.command(format!("RCPT TO:<nobody{n}@mail.test>"));
         smtp.command("RSET");
+        smtp.quit();
     }
-    smtp.quit();
     for _ in 0..21 {
         let mut smtp = machine.session("198.51.100.78", None);
         let guess = base64(b"\0alice\0bad");
