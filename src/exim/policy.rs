@@ -1,59 +1,22 @@
 //! What a call of `policy` does: facts → policy → verdict.
 
-use super::boundary::Session as _;
+use super::bypass::Stop;
 use super::context;
+use super::host::Host;
 use super::info::Field;
 use super::policy_facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
-use super::policy_state::{CountedBy, Latest, Policies};
-use super::rate_variables::Setting;
+use super::policy_state::Policies;
+use super::rate_variables::{RateVariables, Setting};
 use super::session::{CallError, Session};
-use super::variables::Source;
-use crate::policy::counters::{Checked, Counters};
-use crate::policy::decide::{DecideError, Rules, decide};
-use crate::policy::event::{Event, Occurrence};
+use super::variables::{Source, Variables};
+use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::explain;
-use crate::policy::image::{Image, ImageError, PolicyFile};
-use crate::policy::outcome::{Decided, Outcome, Reason};
-use crate::policy::word::{OnError, Unit, Verdict, Word as _};
+use crate::policy::outcome::{Outcome, Reason};
+use crate::policy::word::{OnError, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
-use crate::remote::RemoteError;
-use crate::stage::{AclStage, Scope};
+use crate::remote::RemoteStore;
 use crate::sys::{clock, fork};
-use std::borrow::Cow;
-use std::fmt;
-
-/// Why a policy cannot be evaluated.
-#[derive(Debug)]
-enum PolicyError {
-    /// The image cannot be used.
-    Image(String),
-    /// There is no such policy.
-    Unknown { name: String, known: String },
-    /// The database cannot be used.
-    Store(CallError),
-}
-
-impl PolicyError {
-    fn of(error: DecideError<ImageError, RemoteError>) -> Self {
-        match error {
-            DecideError::Tables(error) => Self::Image(error.to_string()),
-            DecideError::Store(error) => Self::Store(CallError::Database(error)),
-        }
-    }
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Image(error) => f.write_str(error),
-            Self::Unknown { name, known } => {
-                let name = name.escape_debug();
-                write!(f, "there is no policy \"{name}\" (the policies are: {known})")
-            }
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
+use std::fmt::Display;
 
 impl Session {
     /// Evaluates policies with the attributes of the call: the policy `names`, several
@@ -67,228 +30,111 @@ impl Session {
         self.forget_what_ended(stage);
         self.command_marks.set();
         self.message_marks.set();
-        let names = lossy(names.into());
-        let names = match names.trim() {
-            "*" => self.all_names().map_or(names, Cow::Owned),
-            _ => names,
+        let opened = self.store().map(|_| ()).map_err(|error| error.to_string());
+        let only_looks = self.variables.only_looks(&self.host);
+        let debugs = self.variables.debugs_acls(&self.host);
+        let bypassed = self.stop.is_active(&self.host, &self.variables);
+        let Self { host, variables, acls, policies, store, rate_variables, stop, .. } = self;
+        let Policies { variables: more, evaluator, session, latest, logged } = policies;
+        let evaluator =
+            evaluator.get_or_insert_with(|| new_evaluator(host, variables, store.as_ref()));
+        let more =
+            more.get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
+        let facts = PolicyFacts::read(host, variables, more, stage, &attributes);
+        let recipients = || {
+            let addresses = more.recipients.read(host, &variables.recipients_count);
+            addresses.unwrap_or_default().into_iter().map(|text| lossy(text.into())).collect()
         };
-        let mut latest: Option<Latest> = None;
-        for name in names.split(',') {
-            let this = self.one_policy(name.trim(), &attributes, stage);
-            let refuses = this.outcome.verdict >= Verdict::Defer;
-            if latest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
-                latest = Some(this);
-            }
-            if refuses {
-                break;
-            }
-        }
-        let latest = latest.unwrap_or_default();
-        if let Some(reason) = &latest.outcome.reason {
-            self.show_reason(reason);
-        }
+        let step = Step {
+            stage,
+            event: facts.event(&attributes),
+            facts: facts.session,
+            recipients: &recipients,
+            is_one_of: None,
+            only_looks,
+            bypassed,
+            on_error: OnErrors { of_call: attributes.on_error, of_front_end: OnError::FailOpen },
+        };
+        let store = store.as_mut().ok_or(opened.as_ref().err().map_or("", String::as_str));
+        let mut shown = Shown { host, variables, debugs, logged, stop };
+        let names = lossy(names.into());
+        let clock = || clock::now().into();
+        let latest =
+            latest.insert(evaluator.evaluate(session, &names, &step, store, clock, &mut shown));
         let verdict = latest.outcome.verdict;
-        self.policies.latest = Some(latest);
+        if let Some(reason) = &latest.outcome.reason {
+            show_reason(rate_variables, host, reason);
+        }
+        self.log_damage();
         Ok(verdict)
     }
+}
 
-    /// The names of all policies, separated by commas, if the image can be read.
-    #[cold]
-    fn all_names(&mut self) -> Option<String> {
-        let names: Vec<&str> = self.image().ok()?.names().collect();
-        Some(names.join(","))
-    }
-
-    /// Evaluates one policy.
-    fn one_policy(&mut self, name: &str, attributes: &Attributes<'_>, stage: AclStage) -> Latest {
-        let policy = name.to_owned();
-        let mut latest = match self.evaluate(name, attributes, stage) {
-            Ok(outcome) => Latest { policy, outcome, error: None },
-            Err((error, on_error)) => {
-                let mut on_error = attributes.on_error.unwrap_or(on_error);
-                let failed = format_args!("the policy {name:?} cannot be evaluated");
-                if on_error == OnError::FailClosed && self.lifts(&failed) {
-                    on_error = OnError::FailOpen;
-                }
-                self.log_policy_error(name, &error, on_error);
-                if let Some(counters) = &mut self.policies.counters {
-                    counters.count_error();
-                }
-                let outcome = match on_error {
-                    OnError::FailOpen => Outcome::default(),
-                    OnError::FailClosed => Outcome {
-                        verdict: Verdict::Defer,
-                        text: "Temporarily unavailable; try again later".to_owned(),
-                        ..Outcome::default()
-                    },
-                };
-                Latest { policy, outcome, error: Some(error.to_string()) }
-            }
-        };
-        let Outcome { verdict, .. } = latest.outcome;
-        let refused = format_args!("the policy {name:?} says {}", verdict.word());
-        if verdict > Verdict::Log && self.lifts(&refused) {
-            latest.outcome.lift();
-        }
-        if self.has_events() {
-            let reason = latest.outcome.reason.as_ref();
-            let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
-            let texts = [&latest.policy, rule, unit].map(str::as_bytes);
-            self.describe_events(texts, latest.outcome.enforcement());
-        }
-        if self.variables.debugs_acls(&self.host) {
-            self.host.debug(&debug_line(&latest));
-        }
-        latest
-    }
-
-    /// The outcome, or why there is none and what to do then.
-    fn evaluate(
-        &mut self,
-        name: &str,
-        attributes: &Attributes<'_>,
-        stage: AclStage,
-    ) -> Result<Outcome, (PolicyError, OnError)> {
-        let open = OnError::FailOpen;
-        self.image().map_err(|error| (error, open))?;
-        self.store()
-            .map(|_| ())
-            .map_err(|error| (PolicyError::Store(error), self.on_error(name)))?;
-        let only_looks = self.variables.only_looks(&self.host);
-        let bypassed = self.stop.is_active(&self.host, &self.variables);
-        let Self { host, variables, acls, policies, decisions, store, .. } = self;
-        let more = policies
-            .variables
-            .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
-        let image = policies.file.as_ref().and_then(|file| file.image().ok());
-        let counters = policies.counters.as_mut();
-        let (Some(image), Some(store), Some(counters)) = (image, store, counters) else {
-            return Ok(Outcome::default());
-        };
-        let damaged = |error: ImageError| (PolicyError::Image(error.to_string()), open);
-        let identity = image.identity().map_err(damaged)?;
-        let policy = image.policy(name).map_err(damaged)?;
-        let policy = policy.ok_or_else(|| (unknown(name, image), open))?;
-        let head = policy.head();
-        let rules = Rules { name, identity, head, tables: &policy };
-        let facts = PolicyFacts::read(host, variables, more, stage, attributes);
-        let by = counted_by(&mut policies.counted, name);
-        let occurrences = &mut policies.occurrences;
-        by.counted.occurrences(stage, &facts.session, occurrences);
-        let event = facts.event(attributes);
-        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
-            let count = |decided: &Decided<'_>| {
-                if !only_looks {
-                    let checked = decided.checked(head);
-                    let observed = checked.observed || bypassed;
-                    counters.count(&Checked { observed, ..checked });
-                }
-            };
-            let now = || clock::now().into();
-            decide(&rules, event, occurrences, only_looks, decisions, store, now, count)
-                .map_err(|error| (PolicyError::of(error), head.on_error))
-        };
-        let outcome = of(&event, occurrences)?;
-        if !by.counted.wants_each_recipient(stage) || outcome.verdict >= Verdict::Defer {
-            return Ok(outcome);
-        }
-        // All recipients are known, and none was counted at RCPT.
-        let each = match &by.each_recipient {
-            Some(each) => each.clone(),
-            None => {
-                let addresses = more.recipients.read(host, &variables.recipients_count);
-                let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
-                let mut strictest = Outcome::default();
-                for address in addresses.unwrap_or_default() {
-                    let address = lossy(address.into());
-                    let outcome = of(&Event { recipient: Some(&address), ..event }, &one)?;
-                    if outcome.outweighs(&strictest) {
-                        strictest = outcome;
-                    }
-                }
-                by.each_recipient.insert(strictest).clone()
-            }
-        };
-        Ok(if each.outweighs(&outcome) { each } else { outcome })
-    }
-
-    /// The image of the policies, opened again if another has replaced it.
-    fn image(&mut self) -> Result<&Image, PolicyError> {
-        let file = match self.policies.file {
-            Some(ref mut file) => file,
-            None => {
-                let directory = super::directory::spool(&self.host, &self.variables);
-                let directory =
-                    directory.map_err(|error| PolicyError::Store(CallError::Directory(error)))?;
-                self.policies.counters = Some(Counters::new(&directory));
-                let opened = match self.store() {
-                    Ok(store) => PolicyFile::beside(store.spool(), &directory),
-                    // It says what is to be done without a database.
-                    Err(_) => PolicyFile::open(&directory),
-                };
-                self.policies.file.insert(opened)
-            }
-        };
-        file.refresh().map_err(|error| PolicyError::Image(error.to_string()))
-    }
-
-    /// What the policy `name` says of errors, if it can be read.
-    fn on_error(&self, name: &str) -> OnError {
-        let image = self.policies.file.as_ref().and_then(|file| file.image().ok());
-        let policy = image.and_then(|image| image.policy(name).ok());
-        policy.flatten().map_or(OnError::FailOpen, |policy| policy.head().on_error)
-    }
-
-    /// Sets `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period`.
-    fn show_reason(&mut self, reason: &Reason) {
-        self.rate_variables.set_rate(Some(reason.decision.rate));
-        let (limit, period) = reason.window().split_once('/').unwrap_or((reason.window(), ""));
-        let [limit, period] = [limit, period].map(|text| Setting::Checked(text.as_bytes()));
-        self.rate_variables.set_texts(&self.host, limit, period);
-    }
-
-    /// Logs an error in the main log, once a process.
-    #[cold]
-    fn log_policy_error(&mut self, name: &str, error: &PolicyError, on_error: OnError) {
-        if self.policies.logged.replace(fork::process()) == Some(fork::process()) {
-            return;
-        }
-        let done = match on_error {
-            OnError::FailOpen => "the mail is not limited by it",
-            OnError::FailClosed => "the mail is deferred",
-        };
-        let name = name.escape_debug();
-        let on_error = on_error.word();
-        self.host.log(&format!(
-            "exirate: cannot evaluate the policy \"{name}\", so {done} (on_error = {on_error}): {error}"
-        ));
+/// The evaluator, which is opened at the first call.
+#[cold]
+fn new_evaluator(
+    host: &Host,
+    variables: &Variables,
+    store: Option<&RemoteStore>,
+) -> Evaluator<'static> {
+    match (super::directory::spool(host, variables), store) {
+        (Ok(directory), Some(store)) => Evaluator::beside(store.spool(), &directory),
+        // The policies say what is to be done without a database.
+        (Ok(directory), None) => Evaluator::open(&directory),
+        (Err(error), _) => Evaluator::without_policies(CallError::Directory(error).to_string()),
     }
 }
 
-fn unknown(name: &str, image: &Image) -> PolicyError {
-    let known: Vec<&str> = image.names().collect();
-    PolicyError::Unknown { name: name.chars().take(64).collect(), known: known.join(", ") }
+/// Sets `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period`.
+fn show_reason(rate_variables: &mut RateVariables, host: &Host, reason: &Reason) {
+    rate_variables.set_rate(Some(reason.decision.rate));
+    let (limit, period) = reason.window().split_once('/').unwrap_or((reason.window(), ""));
+    let [limit, period] = [limit, period].map(|text| Setting::Checked(text.as_bytes()));
+    rate_variables.set_texts(host, limit, period);
 }
 
-fn counted_by<'a>(all: &'a mut Vec<(String, CountedBy)>, name: &str) -> &'a mut CountedBy {
-    let at = all.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
-        all.push((name.to_owned(), CountedBy::default()));
-        all.len() - 1
-    });
-    &mut all[at].1
+/// What Exim shows of an evaluation.
+struct Shown<'a> {
+    host: &'a Host,
+    variables: &'a Variables,
+    stop: &'a mut Stop,
+    /// Whether Exim debugs its ACLs.
+    debugs: bool,
+    /// The process that has logged an error: each logs one.
+    logged: &'a mut Option<u32>,
+}
+
+impl Observer for Shown<'_> {
+    fn lifts(&mut self, what: &dyn Display) -> bool {
+        self.stop.lifts(self.host, self.variables, what)
+    }
+
+    #[inline]
+    fn evaluated(&mut self, evaluated: &Evaluated) {
+        if let Some(failure) = &evaluated.failure
+            && self.logged.replace(fork::process()) != Some(fork::process())
+        {
+            self.host.log(&format!("exirate: {failure}"));
+        }
+        if self.debugs {
+            self.host.debug(&debug_line(evaluated));
+        }
+    }
 }
 
 /// What `exim -d+acl` shows.
 #[cold]
-fn debug_line(latest: &Latest) -> String {
-    let policy = latest.policy.escape_debug();
-    let Latest { outcome, error, .. } = latest;
+fn debug_line(evaluated: &Evaluated) -> String {
+    let Evaluated { policy, outcome, failure } = evaluated;
     let verdict = outcome.verdict.word();
-    match (&outcome.reason, error) {
-        (_, Some(error)) => format!("exirate policy \"{policy}\": {verdict}, as {error}"),
-        (None, None) => format!("exirate policy \"{policy}\": {verdict}, as no limit applies"),
+    match (&outcome.reason, failure) {
+        (_, Some(failure)) => {
+            let error = &failure.error;
+            format!("exirate policy {policy:?}: {verdict}, as {error}")
+        }
+        (None, None) => format!("exirate policy {policy:?}: {verdict}, as no limit applies"),
         (Some(reason), None) => format!(
-            "exirate policy \"{policy}\": {verdict}: {} {} of {} by {}, rate {:.1}",
+            "exirate policy {policy:?}: {verdict}: {} {} of {} by {}, rate {:.1}",
             reason.window(),
             reason.unit.word(),
             reason.key(),
@@ -332,7 +178,7 @@ pub(super) fn field<'a>(
         let text = format!("policy_info: unknown field \"{name}\" (one of: {FIELDS})");
         return Err(CallError::Usage(text.into()));
     }
-    let Some(Latest { policy, outcome, error }) = &policies.latest else {
+    let Some(Evaluated { policy, outcome, failure }) = &policies.latest else {
         return Err(CallError::Usage(
             "policy_info: no policy has been evaluated in this process yet (it describes the \
              latest call of policy)"
@@ -373,6 +219,6 @@ pub(super) fn field<'a>(
         b"crossed" => yes(outcome.crossed),
         b"observed" => yes(outcome.observed),
         b"exempt" => yes(outcome.exempt),
-        _ => text(error.as_deref().unwrap_or_default()),
+        _ => text(failure.as_ref().map_or("", |failure| &failure.error)),
     })
 }

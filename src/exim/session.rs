@@ -18,9 +18,9 @@ use crate::engine::{Decision, Update};
 use crate::rate::Wait;
 use crate::remote::{RemoteError, RemoteStore};
 use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
-use crate::spool::{Enforcement, EventDetails, Options};
+use crate::spool::Options;
 use crate::stage::DecisionCache;
-use crate::store::Store as _;
+use crate::store::{EventDetails, Store};
 use crate::sys::{clock, fork};
 use std::borrow::Cow;
 use std::fmt;
@@ -319,13 +319,13 @@ impl Session {
         if !same_process {
             self.process = fork::process();
             self.decisions.new_connection();
-            self.policies.new_connection();
+            self.policies.session.new_connection();
         }
         let same_message =
             same_process && (self.rate_variables.rate_is_ours() || self.message_marks.stand());
         if !same_message {
             self.decisions.new_message();
-            self.policies.new_message();
+            self.policies.session.new_message();
             self.message_marks.renew();
         }
         // Within a message, RCPT commands can be told apart by their number.
@@ -339,7 +339,7 @@ impl Session {
         };
         if !(same_message && same_command) {
             self.decisions.new_command();
-            self.policies.new_command();
+            self.policies.session.new_command();
             self.command_marks.renew();
         }
         self.recipient = recipient;
@@ -364,8 +364,8 @@ impl Session {
         decide: impl FnOnce(&mut RemoteStore) -> Result<T, RemoteError>,
     ) -> Result<T, CallError> {
         let decided = self.store().and_then(|store| decide(store).map_err(CallError::Database));
-        if self.has_events() {
-            self.describe_events([&[]; 3], Enforcement::Enforced);
+        if self.store.as_ref().is_some_and(Store::has_events) {
+            self.describe_events();
         }
         self.log_damage();
         if decided.is_err() {
@@ -377,20 +377,9 @@ impl Session {
         decided
     }
 
-    /// Whether the latest decisions of the store have made crossings or refusals.
-    #[inline]
-    pub(super) fn has_events(&self) -> bool {
-        self.store.as_ref().is_some_and(|store| store.spool().has_events())
-    }
-
-    /// Completes crossings and refusals with what Exim knows of the event, and with a
-    /// policy, its rule and its unit.
+    /// Completes crossings and refusals with what Exim knows of the event.
     #[cold]
-    pub(super) fn describe_events(
-        &mut self,
-        [policy, rule, unit]: [&[u8]; 3],
-        enforcement: Enforcement,
-    ) {
+    fn describe_events(&mut self) {
         let Self { host, variables, acls, policies, store, .. } = self;
         let Some(store) = store else { return };
         let more = policies
@@ -398,16 +387,13 @@ impl Session {
             .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
         let read = |text: &Text| text.read(host).map(Cow::into_owned).unwrap_or_default();
         let recipient = recipient(host, variables).unwrap_or_default();
-        store.spool_mut().describe(&EventDetails {
-            policy,
-            rule,
-            unit,
+        store.describe(&EventDetails {
             login: &read(&more.authenticated_id),
             client: &read(&variables.sender_host_address),
             sender: &read(&variables.sender_address),
             recipient: recipient.as_bytes(),
             message_id: &read(&variables.message_id),
-            enforcement,
+            ..EventDetails::default()
         });
     }
 

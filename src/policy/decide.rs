@@ -1,5 +1,6 @@
 //! Decides an event by a policy: `when` → key → limits → checks → verdict.
 
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +8,7 @@ use std::ops::Range;
 use super::event::{Event, Occurrence};
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
-use super::limit::{Exemption, Limit, Per, Subject};
+use super::limit::{Limit, Per, Subject};
 use super::model::{Head, Identity, When};
 use super::outcome::Outcome;
 
@@ -18,100 +19,51 @@ use crate::rate::Timestamp;
 use crate::stage::{DecisionCache, Scope};
 use crate::store::Store;
 
-/// The tables of a policy, as they are searched for one event.
-pub trait Tables {
-    /// Why they cannot be searched.
-    type Error: std::error::Error;
-
-    /// Clears `limits`, and adds those that apply to `subject`.
-    ///
-    /// # Errors
-    /// The tables are damaged.
-    fn limits<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        limits: &mut Vec<Limit<'a>>,
-    ) -> Result<(), Self::Error>;
-
-    /// Whether there is an entry of `exempt`. Without any, the time is not needed.
-    fn has_exemptions(&self) -> bool;
-
-    /// The entry of `exempt` that lifts the limits of `subject` at `now`, in seconds
-    /// since 1970.
-    ///
-    /// # Errors
-    /// The tables are damaged.
-    fn exemption<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        now: i64,
-    ) -> Result<Option<Exemption<'a>>, Self::Error>;
-}
-
-impl Tables for PolicyImage<'_> {
-    type Error = ImageError;
-
-    fn limits<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        limits: &mut Vec<Limit<'a>>,
-    ) -> Result<(), ImageError> {
-        PolicyImage::limits(self, subject, limits)
-    }
-
-    fn has_exemptions(&self) -> bool {
-        PolicyImage::has_exemptions(self)
-    }
-
-    fn exemption<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        now: i64,
-    ) -> Result<Option<Exemption<'a>>, ImageError> {
-        PolicyImage::exemption(self, subject, now)
-    }
-}
-
 /// A policy to decide by.
-#[derive(Debug)]
-pub struct Rules<'p, T> {
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'p> {
     /// Its name.
     pub name: &'p str,
     /// Who is counted.
     pub identity: &'p Identity,
-    /// What it says apart from its tables.
-    pub head: &'p Head,
-    /// Its tables.
-    pub tables: &'p T,
+    /// What it says.
+    pub policy: PolicyImage<'p>,
 }
 
 /// Why an event could not be decided.
 #[derive(Debug)]
-pub enum DecideError<T, S> {
-    /// The tables are damaged.
-    Tables(T),
+pub enum DecideError<S> {
+    /// The policy is damaged.
+    Policy(ImageError),
     /// The store could not be used.
     Store(S),
 }
 
-impl<T: fmt::Display, S: fmt::Display> fmt::Display for DecideError<T, S> {
+impl<S: fmt::Display> fmt::Display for DecideError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tables(error) => error.fmt(f),
+            Self::Policy(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
         }
     }
 }
 
-impl<T: std::error::Error + 'static, S: std::error::Error + 'static> std::error::Error
-    for DecideError<T, S>
-{
+impl<S: std::error::Error + 'static> std::error::Error for DecideError<S> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Tables(error) => Some(error),
+            Self::Policy(error) => Some(error),
             Self::Store(error) => Some(error),
         }
     }
+}
+
+/// Why the limits of an event are lifted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifted {
+    /// An entry exempts the identity or the client: the event is measured.
+    ByIdentity,
+    /// An entry names the recipient, or all recipients of the message: neither counts.
+    ByRecipients,
 }
 
 /// A limit and what this event counts against it.
@@ -119,6 +71,8 @@ struct Planned<'a> {
     limit: Limit<'a>,
     count: f64,
     scope: Scope,
+    /// Whether it is of the message or the recipient, not of the connection.
+    is_of_message: bool,
     /// The record's name, in the text of all names.
     name: Range<usize>,
     identity_start: usize,
@@ -130,7 +84,9 @@ struct Planned<'a> {
 
 /// Decides `event`, of which the `occurrences` are counted, in `store`.
 ///
-/// Decisions that `cache` has are reused. With `only_looks`, nothing is counted.
+/// With `all_exempt`, it is of a message of which every recipient is exempt (see
+/// [`exempt_recipients`]). Decisions that `cache` has are reused. With `only_looks`, nothing
+/// is counted.
 /// `clock` is called at most twice. The outcome says nothing against the event if
 /// the policy does not apply to it: a condition of `when` does not hold, or nothing
 /// is known that its key could be made of. `visit` is called with each limit that applies
@@ -140,17 +96,19 @@ struct Planned<'a> {
 /// The tables or the store could not be used; nothing was counted.
 #[inline]
 #[allow(clippy::too_many_arguments)] // each is another part of the question
-pub fn decide<T: Tables, S: Store>(
-    rules: &Rules<'_, T>,
+pub fn decide<S: Store>(
+    rules: &Rules<'_>,
     event: &Event<'_>,
     occurrences: &[Occurrence],
+    all_exempt: bool,
     only_looks: bool,
     cache: &mut DecisionCache,
     store: &mut S,
     clock: impl Fn() -> Timestamp,
     mut visit: impl FnMut(&Decided<'_>),
-) -> Result<Outcome, DecideError<T::Error, S::Error>> {
-    let Rules { name, identity, head, tables } = *rules;
+) -> Result<Outcome, DecideError<S::Error>> {
+    let Rules { name, identity, policy } = *rules;
+    let head = policy.head();
     if !applies(head, identity, event) {
         return Ok(Outcome::default());
     }
@@ -164,7 +122,7 @@ pub fn decide<T: Tables, S: Store>(
         recipient: None,
     };
     let mut limits = Vec::with_capacity(8);
-    tables.limits(&subject, &mut limits).map_err(DecideError::Tables)?;
+    policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
     let mut texts = String::with_capacity(128);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
     for limit in limits {
@@ -174,14 +132,21 @@ pub fn decide<T: Tables, S: Store>(
             planned.push(one);
         }
     }
-    if planned.is_empty() {
+    // Whether a recipient is exempt matters when the message has been received.
+    if planned.is_empty() && !policy.exempts_recipients() {
         return Ok(Outcome::default());
     }
-    let exempt = tables.has_exemptions() && {
-        let subject = Subject { recipient: recipient.as_deref(), ..subject };
-        tables.exemption(&subject, clock().seconds).map_err(DecideError::Tables)?.is_some()
+    let lifted = if policy.has_exemptions() {
+        let to = || if all_exempt { To::AllExempt } else { To::One(recipient.as_deref()) };
+        lifted(&policy, &subject, to, clock().seconds).map_err(DecideError::Policy)?
+    } else {
+        None
     };
-    let mode = Mode { only_looks, ..Mode::of(head, exempt) };
+    let exempt = lifted.is_some();
+    if planned.is_empty() {
+        return Ok(Outcome { exempt, ..Outcome::default() });
+    }
+    let mode = Mode { only_looks, ..Mode::of(head, lifted) };
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {
@@ -198,6 +163,64 @@ pub fn decide<T: Tables, S: Store>(
     Ok(Outcome::of(head, decided, exempt, event))
 }
 
+/// Who a message is for.
+enum To<'a> {
+    /// This recipient, if any is known.
+    One(Option<&'a str>),
+    /// Recipients of which each is exempt.
+    AllExempt,
+}
+
+/// Why the limits of `subject` are lifted at `now`.
+fn lifted<'a>(
+    policy: &'a PolicyImage<'a>,
+    subject: &Subject<'a>,
+    to: impl FnOnce() -> To<'a>,
+    now: i64,
+) -> Result<Option<Lifted>, ImageError> {
+    if policy.exemption(subject, now)?.is_some() {
+        return Ok(Some(Lifted::ByIdentity));
+    }
+    if !policy.exempts_recipients() {
+        return Ok(None);
+    }
+    let is_exempt = match to() {
+        To::AllExempt => true,
+        To::One(None) => false,
+        To::One(recipient) => policy.exemption(&Subject { recipient, ..*subject }, now)?.is_some(),
+    };
+    Ok(is_exempt.then_some(Lifted::ByRecipients))
+}
+
+/// How many of the recipients of a message an entry of `exempt` names, for an event of an
+/// identity that is not exempt itself. `now` is in seconds since 1970.
+///
+/// # Errors
+/// The policy is damaged.
+pub fn exempt_recipients(
+    rules: &Rules<'_>,
+    event: &Event<'_>,
+    recipients: &[Cow<'_, str>],
+    now: i64,
+) -> Result<usize, ImageError> {
+    let Rules { identity, policy, .. } = *rules;
+    let event = Event { recipient: None, ..*event };
+    let Some(key) = Key::of(identity, &policy.head().key, &event) else { return Ok(0) };
+    let (package, client) = (event.package, event.client);
+    let subject = Subject { identity: &key.identity, package, client, recipient: None };
+    if policy.exemption(&subject, now)?.is_some() {
+        return Ok(0);
+    }
+    let mut exempt = 0;
+    for recipient in recipients {
+        let event = Event { recipient: Some(recipient), ..event };
+        let recipient = key::value(identity, &event, Field::Recipient);
+        let subject = Subject { recipient: recipient.as_deref(), ..subject };
+        exempt += usize::from(policy.exemption(&subject, now)?.is_some());
+    }
+    Ok(exempt)
+}
+
 /// How the checks of an event count.
 #[derive(Clone, Copy)]
 struct Mode {
@@ -205,26 +228,38 @@ struct Mode {
     /// See [`Check::refuses`].
     refuses: Option<f64>,
     only_looks: bool,
+    /// What is of the message or its recipient does not count.
+    spares_message: bool,
 }
 
 impl Mode {
-    fn of(head: &Head, exempt: bool) -> Self {
+    fn of(head: &Head, lifted: Option<Lifted>) -> Self {
         let refusals = head.verdicts.iter().filter(|grade| grade.verdict >= Verdict::Defer);
         // Where being over the limit does not refuse, the event happens, and counts. An
         // override refuses it all the same.
-        let from =
-            refusals.map(|grade| grade.from).filter(|_| !exempt).fold(f64::INFINITY, f64::min);
+        let from = refusals.map(|grade| grade.from).filter(|_| lifted.is_none());
+        let from = from.fold(f64::INFINITY, f64::min);
         let refuses = (head.action == Action::Enforce).then_some(from);
         let update = match head.update {
             Counting::Leaky if refuses.is_some() => Update::Leaky,
             _ => Update::Strict,
         };
-        Self { update, refuses, only_looks: false }
+        let spares_message = lifted == Some(Lifted::ByRecipients);
+        Self { update, refuses, only_looks: false, spares_message }
     }
 
-    /// How a check for so many counts.
-    fn update(self, count: f64) -> Update {
-        if self.only_looks || count == 0.0 { Update::ReadOnly } else { self.update }
+    /// Whether it is exempt from being counted: by another recipient it may be counted yet.
+    fn spares(self, one: &Planned<'_>) -> bool {
+        self.spares_message && one.is_of_message
+    }
+
+    /// How its check counts.
+    fn update(self, one: &Planned<'_>) -> Update {
+        if self.only_looks || one.count == 0.0 || self.spares(one) {
+            Update::ReadOnly
+        } else {
+            self.update
+        }
     }
 }
 
@@ -237,8 +272,8 @@ fn is_total(limit: &Limit<'_>) -> bool {
 }
 
 /// What `event` counts against `limit`; `None` if what it needs is not known.
-fn plan<'a, 'r, T>(
-    rules: &Rules<'_, T>,
+fn plan<'a, 'r>(
+    rules: &Rules<'_>,
     event: &Event<'_>,
     key: &Key<'_>,
     recipient: impl Fn() -> Option<&'r str>,
@@ -288,8 +323,18 @@ fn plan<'a, 'r, T>(
         texts.push_str(&unique);
         name.end..texts.len()
     });
-    let (count, scope) = (occurrence.count, occurrence.scope);
-    Some(Planned { limit, count, scope, name, identity_start, event, decision: None })
+    let (count, scope, is_of_message) =
+        (occurrence.count, occurrence.scope, occurrence.is_of_message());
+    Some(Planned {
+        limit,
+        count,
+        scope,
+        is_of_message,
+        name,
+        identity_start,
+        event,
+        decision: None,
+    })
 }
 
 /// Decides what is not reused, in one call of the store.
@@ -331,18 +376,16 @@ fn decide_new<S: Store>(
     let blocked =
         planned.iter().any(|one| one.decision.is_some_and(|decision| stops(one, &decision)));
     let update = |one: &Planned<'_>| {
-        if blocked && (leaky || is_total(&one.limit)) {
-            Update::ReadOnly
-        } else {
-            mode.update(one.count)
-        }
+        if blocked && (leaky || is_total(&one.limit)) { Update::ReadOnly } else { mode.update(one) }
     };
     // As most policies are: what follows, without lists.
     if let [one] = planned {
         if one.decision.is_none() {
             let check = check(one, update(one));
             let decision = store.decide_one(&check, clock)?;
-            cache.keep(one.scope, &check.key, decision);
+            if !mode.spares(one) {
+                cache.keep(one.scope, &check.key, decision);
+            }
             one.decision = Some(decision);
         }
         return Ok(());
@@ -362,7 +405,7 @@ fn decide_new<S: Store>(
             true => decision.over,
             false => !is_total(&one.limit),
         };
-        if !refused || is_kept {
+        if !mode.spares(one) && (!refused || is_kept) {
             cache.keep(one.scope, &check.key, *decision);
         }
     }

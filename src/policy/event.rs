@@ -124,6 +124,13 @@ impl Occurrence {
     pub fn one(unit: Unit, scope: Scope) -> Self {
         Self { unit, count: 1.0, scope }
     }
+
+    /// Whether it is of a message or a recipient, not of a connection.
+    #[must_use]
+    pub fn is_of_message(&self) -> bool {
+        let is_outcome = matches!(self.unit, Unit::RejectedRecipients | Unit::AuthFailures);
+        self.scope != Scope::Connection && !is_outcome
+    }
 }
 
 /// The numbers of a mail server's session that occurrences are computed from.

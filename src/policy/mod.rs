@@ -6,6 +6,9 @@
 //! plain evaluator: the windows that apply to one identity, each with the rule
 //! it comes from. `exirate policy show` prints them.
 //!
+//! [`evaluator`] is what every front end calls: a step of an SMTP session goes in, a verdict
+//! with its reason comes out.
+//!
 //! [`image`] is the compiled form that the libraries map. It agrees with [`resolve`]
 //! for every identity; [`fold`] and the words of [`model`] are for both. Only
 //! [`mod@source`], [`lint`] and [`resolve`] are for the program alone.
@@ -22,6 +25,7 @@
 
 pub mod counters;
 pub mod decide;
+pub mod evaluator;
 pub mod event;
 pub mod explain;
 pub mod image;
@@ -37,7 +41,6 @@ pub mod outcome;
 pub mod replay;
 #[cfg(feature = "cli")]
 pub mod resolve;
-#[cfg(feature = "cli")]
 pub mod session;
 #[cfg(feature = "cli")]
 pub mod settings;

@@ -4,9 +4,7 @@
 //! compiled image must agree with.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 
-use super::decide::Tables;
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Per, Rule, Subject};
 use super::model::{Amount, Buckets, Exempt, Location, Match, Member, Policy, Rates};
@@ -121,32 +119,6 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
         (name, known)
     });
     Effective { package, each, total, buckets, exempt }
-}
-
-impl Tables for Policy {
-    type Error = Infallible;
-
-    fn limits<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        limits: &mut Vec<Limit<'a>>,
-    ) -> Result<(), Infallible> {
-        limits.clear();
-        limits.extend(resolve(self, subject, 0).limits());
-        Ok(())
-    }
-
-    fn has_exemptions(&self) -> bool {
-        !self.exempt.is_empty()
-    }
-
-    fn exemption<'a>(
-        &'a self,
-        subject: &Subject<'a>,
-        now: i64,
-    ) -> Result<Option<Exemption<'a>>, Infallible> {
-        Ok(resolve(self, subject, now).exemption())
-    }
 }
 
 /// Whether `entry` exempts `subject` at `now`.

@@ -1,160 +1,134 @@
-//! One SMTP session: what policies have counted in it, and what they make of its next step.
-//!
-//! The mail front ends and replayed events use it, so that they count the same. The front
-//! end for Exim does the same with Exim's variables.
+//! What policies remember of one SMTP session.
 
-use super::decide::{DecideError, Decided, Rules, decide};
-use super::event::{Counted, Event, Occurrence, SessionFacts};
-use super::image::{Image, ImageError};
-use super::model::Head;
+use std::sync::Arc;
+
+use super::event::{Counted, Occurrence};
 use super::outcome::Outcome;
-use super::word::{Unit, Verdict};
-use crate::rate::Timestamp;
-use crate::stage::{AclStage, DecisionCache, Scope};
-use crate::store::Store;
+use crate::stage::DecisionCache;
 
 /// What is remembered of an SMTP connection, its message and its command.
 #[derive(Default)]
 pub struct PolicySession {
     cache: DecisionCache,
-    /// By policy.
-    counted: Vec<(String, Counted)>,
-    /// Recipients of the message that were accepted.
+    known: Vec<ByPolicy>,
+    /// Recipients of the message that were accepted, where the front end says so.
     accepted: u32,
+    /// What a step counts: kept to be filled again.
+    occurrences: Vec<Occurrence>,
 }
 
-/// A step of a session: one run of an ACL.
-#[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
-    /// The ACL stage.
-    pub stage: AclStage,
-    /// What is known of it.
-    pub event: Event<'a>,
-    /// The numbers of the session. The recipients are at least those that are listed, and
-    /// those that the session has accepted.
-    pub facts: SessionFacts,
-    /// The recipients of the message, where all are known.
-    pub recipients: &'a [&'a str],
-    /// A unit of which this step is one, for reasons other than a policy.
-    pub is_one_of: Option<Unit>,
+/// What one policy has counted.
+struct ByPolicy {
+    policy: Arc<str>,
+    counted: Counted,
+    /// The outcome of the message's recipients one by one, where they were counted all at
+    /// once.
+    each_recipient: Option<Outcome>,
+    /// Recipients of the message that were accepted.
+    to: To,
+    /// Whether the recipient of this step is exempt.
+    recipient_is_exempt: Option<bool>,
+}
+
+/// Which recipients were accepted.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum To {
+    #[default]
+    Nobody,
+    /// Those that are exempt only.
+    Exempt,
+    /// Others too.
+    Others,
+}
+
+/// What the evaluator uses of a session for one policy.
+pub(super) struct Known<'a> {
+    pub(super) policy: &'a Arc<str>,
+    pub(super) counted: &'a mut Counted,
+    pub(super) each_recipient: &'a mut Option<Outcome>,
+    pub(super) recipient_is_exempt: &'a mut Option<bool>,
+    /// All recipients that were accepted are exempt.
+    pub(super) all_exempt: bool,
+    pub(super) accepted: u32,
 }
 
 impl PolicySession {
+    /// A connection begins: forgets everything.
+    pub fn new_connection(&mut self) {
+        self.cache.new_connection();
+        self.known.clear();
+        self.accepted = 0;
+    }
+
     /// A message begins: forgets what belongs to the one before.
     pub fn new_message(&mut self) {
         self.cache.new_message();
-        self.counted.iter_mut().for_each(|(_, counted)| counted.new_message());
+        for known in &mut self.known {
+            known.counted.new_message();
+            known.each_recipient = None;
+            known.to = To::Nobody;
+        }
         self.accepted = 0;
     }
 
     /// A command begins.
     pub fn new_command(&mut self) {
         self.cache.new_command();
-        self.counted.iter_mut().for_each(|(_, counted)| counted.new_command());
+        self.known.iter_mut().for_each(|known| known.counted.new_command());
+    }
+
+    /// A step was evaluated by all policies.
+    pub(super) fn end_step(&mut self, accepted: bool) {
+        for known in &mut self.known {
+            match known.recipient_is_exempt.take().filter(|_| accepted) {
+                Some(true) if known.to == To::Nobody => known.to = To::Exempt,
+                Some(false) => known.to = To::Others,
+                Some(true) | None => {}
+            }
+        }
     }
 
     /// A recipient was accepted.
+    #[cfg(feature = "cli")]
     pub fn accept_recipient(&mut self) {
         self.accepted = self.accepted.saturating_add(1);
     }
 
     /// Recipients of the message that were accepted.
+    #[cfg(feature = "cli")]
     #[must_use]
     pub fn accepted(&self) -> u32 {
         self.accepted
     }
 
     /// How much memory it takes, about.
+    #[cfg(feature = "cli")]
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let counted = self.counted.iter().map(|(name, _)| name.len() + 64);
-        size_of::<Self>() + self.cache.bytes() + counted.sum::<usize>()
-    }
-
-    /// Evaluates one policy of `image` at a step, as the front end for Exim does. A policy
-    /// that does not exist has nothing against the event. `visit` is called with each limit
-    /// that was decided.
-    ///
-    /// # Errors
-    /// The image is damaged, or the store could not be used.
-    pub fn evaluate<S: Store>(
-        &mut self,
-        image: &Image,
-        name: &str,
-        step: &Step<'_>,
-        store: &mut S,
-        clock: impl Fn() -> Timestamp,
-        mut visit: impl FnMut(&Head, &Decided<'_>),
-    ) -> Result<Outcome, DecideError<ImageError, S::Error>> {
-        let Some(policy) = image.policy(name).map_err(DecideError::Tables)? else {
-            return Ok(Outcome::default());
-        };
-        let identity = image.identity().map_err(DecideError::Tables)?;
-        let head = policy.head();
-        let rules = Rules { name, identity, head, tables: &policy };
-        let listed = u32::try_from(step.recipients.len()).unwrap_or(u32::MAX);
-        let recipients = step.facts.recipients.max(listed).max(self.accepted);
-        let facts = SessionFacts { recipients, ..step.facts };
-        let at = self.counted.iter().position(|(known, _)| known == name);
-        let at = at.unwrap_or_else(|| {
-            self.counted.push((name.to_owned(), Counted::default()));
-            self.counted.len() - 1
+        let known = self.known.iter().map(|known| {
+            let text = known.each_recipient.as_ref().map_or(0, |each| each.text.len());
+            size_of::<ByPolicy>() + known.policy.len() + text
         });
-        let counted = &mut self.counted[at].1;
-        let mut occurrences = Vec::with_capacity(8);
-        counted.occurrences(step.stage, &facts, &mut occurrences);
-        for one in occurrences.iter_mut().filter(|one| Some(one.unit) == step.is_one_of) {
-            one.count = 1.0;
-        }
-        let wants_each_recipient = counted.wants_each_recipient(step.stage);
-        let cache = &mut self.cache;
-        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
-            let visit = |decided: &Decided<'_>| visit(head, decided);
-            decide(&rules, event, occurrences, false, cache, store, &clock, visit)
-        };
-        let mut outcome = of(&step.event, &occurrences)?;
-        if wants_each_recipient && outcome.verdict < Verdict::Defer {
-            let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
-            for address in step.recipients {
-                let event = Event { recipient: Some(address), ..step.event };
-                let each = of(&event, &one)?;
-                if each.outweighs(&outcome) {
-                    outcome = each;
-                }
-            }
-        }
-        Ok(outcome)
+        size_of::<Self>() + self.cache.bytes() + known.sum::<usize>()
     }
-}
 
-/// The outcome of several policies.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Strictest<'n> {
-    /// The strictest outcome.
-    pub outcome: Outcome,
-    /// Its policy; `None` if no policy applies.
-    pub policy: Option<&'n str>,
-}
-
-/// Evaluates policies in this order until one refuses the event; the strictest outcome
-/// counts.
-///
-/// # Errors
-/// The first one of `evaluate`.
-pub fn strictest<'n, E>(
-    names: impl IntoIterator<Item = &'n str>,
-    mut evaluate: impl FnMut(&'n str) -> Result<Outcome, E>,
-) -> Result<Strictest<'n>, E> {
-    let mut strictest = Strictest::default();
-    for name in names {
-        let outcome = evaluate(name)?;
-        let refuses = outcome.verdict >= Verdict::Defer;
-        if outcome.outweighs(&strictest.outcome) {
-            strictest = Strictest { outcome, policy: Some(name) };
-        }
-        if refuses {
-            break;
-        }
+    /// What the evaluator uses for the policy of this name.
+    pub(super) fn parts(
+        &mut self,
+        name: &str,
+    ) -> (&mut DecisionCache, &mut Vec<Occurrence>, Known<'_>) {
+        let at = self.known.iter().position(|known| *known.policy == *name);
+        let at = at.unwrap_or_else(|| {
+            let (policy, counted) = (name.into(), Counted::default());
+            let (each_recipient, to, recipient_is_exempt) = (None, To::Nobody, None);
+            self.known.push(ByPolicy { policy, counted, each_recipient, to, recipient_is_exempt });
+            self.known.len() - 1
+        });
+        let ByPolicy { policy, counted, each_recipient, to, recipient_is_exempt } =
+            &mut self.known[at];
+        let (accepted, all_exempt) = (self.accepted, *to == To::Exempt);
+        let known =
+            Known { policy, counted, each_recipient, recipient_is_exempt, all_exempt, accepted };
+        (&mut self.cache, &mut self.occurrences, known)
     }
-    Ok(strictest)
 }

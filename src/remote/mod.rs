@@ -30,7 +30,7 @@ use crate::counted::counted;
 use crate::engine::{self, Algorithm, Authority, Check, Decision, Forced, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::Store;
+use crate::store::{EventDetails, Store};
 use crate::sys::clock;
 
 pub use breaker::{ClusterCounts, STATE, read_counts};
@@ -341,5 +341,14 @@ impl Store for RemoteStore {
         // There is one for each check.
         let none = || engine::decide_one(check, None, None, now).decision();
         Ok(decisions.pop().unwrap_or_else(none))
+    }
+
+    #[inline]
+    fn has_events(&self) -> bool {
+        self.spool.has_events()
+    }
+
+    fn describe(&mut self, details: &EventDetails<'_>) {
+        self.spool.describe(details);
     }
 }

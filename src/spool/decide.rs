@@ -5,7 +5,7 @@ use std::fs::File;
 use crate::engine::{self, Authority, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
-use crate::store::{Candidates, Store};
+use crate::store::{Candidates, EventDetails, Store};
 use crate::sys::clock;
 use crate::sys::lock::Kind;
 
@@ -80,6 +80,15 @@ impl Store for Spool {
         });
         self.keep_events(events);
         decided
+    }
+
+    #[inline]
+    fn has_events(&self) -> bool {
+        Spool::has_events(self)
+    }
+
+    fn describe(&mut self, details: &EventDetails<'_>) {
+        Spool::describe(self, details);
     }
 }
 

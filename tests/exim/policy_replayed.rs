@@ -66,6 +66,13 @@ when = "local"
 key = ["client", "sender"]
 text = "local {unit}"
 default.messages = "2.5/2h"
+[[policy.a.exempt]]
+recipients = ["u1@private.test", "u2@private.test"]
+[[policy.a.exempt]]
+match = "carol"
+recipients = "u3@private.test"
+[[policy.e.exempt]]
+recipients = "u1@private.test"
 "#;
 
 const LOGINS: [&str; 4] = ["", "alice", "Bob+x", "carol"];

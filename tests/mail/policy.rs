@@ -134,7 +134,7 @@ fn policies_are_refreshed_and_chosen() {
     let message = Message::new("bob");
     let unavailable = "DEFER_IF_PERMIT 4.3.0 Temporarily unavailable; try again later";
     assert_eq!(client.rcpt(&message, "a@example.net"), unavailable);
-    machine.until_logged("cannot decide: there is no policy \"in\"; the policies are: out");
+    machine.until_logged("cannot evaluate the policy \"in\", so the mail is deferred (on_error = fail-closed): there is no policy \"in\" (the policies are: out)");
     // It is no decision, and not remembered as one.
     machine.apply(&format!("{TWO}\n[policy.in]\ndefault.recipients = \"100/1h\""));
     assert_eq!(client.rcpt(&message, "a@example.net"), "DUNNO");
@@ -147,7 +147,7 @@ fn without_policies_mail_is_accepted_and_logged() {
     let _daemon = machine.start();
     let mut client = Client::connect(&machine);
     assert_eq!(client.rcpt(&Message::new("alice"), "a@example.net"), "DUNNO");
-    machine.until_logged("cannot decide: ");
+    machine.until_logged("cannot evaluate the policy \"*\", so the mail is not limited by it (on_error = fail-open): no policy image");
     machine.apply(TWO);
     let actions: Vec<String> =
         (0..3).map(|_| client.rcpt(&Message::new("alice"), "a@example.net")).collect();

@@ -220,7 +220,7 @@ fn print(
     writeln!(screen, "{}", printable(line.as_bytes()))?;
     if let (Some(policy), Some(reason)) = (&decisions.policy, &outcome.reason) {
         let limit = format!("{} {} of {}", reason.window(), reason.unit.word(), reason.key());
-        for (name, value) in [("policy", policy.as_str()), ("rule", &reason.rule), ("by", &limit)] {
+        for (name, value) in [("policy", &**policy), ("rule", &reason.rule), ("by", &limit)] {
             writeln!(screen, "  {name:<10}  {}", printable(value.as_bytes()))?;
         }
     }

@@ -7,7 +7,8 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::policy::event::{Counted, Local, Origin, SessionFacts};
-use crate::policy::model::{Policies, Policy};
+use crate::policy::image::{Image, build};
+use crate::policy::model::Policies;
 use crate::policy::source::compile;
 use crate::rate::Average;
 use crate::stage::AclStage;
@@ -27,7 +28,7 @@ fn policies(text: &str) -> Policies {
 
 /// A session, of which each event is a command of its own.
 struct Session<'p> {
-    policies: &'p Policies,
+    image: Image,
     store: Memory,
     cache: DecisionCache,
     counted: HashMap<&'p str, Counted>,
@@ -38,7 +39,7 @@ struct Session<'p> {
 impl<'p> Session<'p> {
     fn new(policies: &'p Policies) -> Self {
         Self {
-            policies,
+            image: Image::from_bytes(build(policies)).unwrap(),
             store: Memory::new(),
             cache: DecisionCache::default(),
             counted: HashMap::new(),
@@ -74,14 +75,14 @@ impl<'p> Session<'p> {
         event: &Event<'_>,
         facts: SessionFacts,
     ) -> Outcome {
-        let policy: &Policy = &self.policies.policies[name];
-        let identity = &self.policies.identity;
-        let rules = Rules { name, identity, head: &policy.head, tables: policy };
+        let policy = self.image.policy(name).unwrap().unwrap();
+        let rules = Rules { name, identity: self.image.identity().unwrap(), policy };
         let mut occurrences = Vec::new();
         self.counted.entry(name).or_default().occurrences(stage, &facts, &mut occurrences);
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
-        decide(&rules, event, &occurrences, self.looks, cache, store, || now, |_| {}).unwrap()
+        decide(&rules, event, &occurrences, false, self.looks, cache, store, || now, |_| {})
+            .unwrap()
     }
 }
 
@@ -607,16 +608,25 @@ fn what_an_override_denies_uses_up_no_total() {
                  default.total.recipients = \"50/1h\"\n{more}"
             ));
             let mut session = Session::new(&all);
-            let policy = &all.policies["p"];
-            let rules =
-                Rules { name: "p", identity: &all.identity, head: &policy.head, tables: policy };
+            let image = Image::from_bytes(build(&all)).unwrap();
+            let policy = image.policy("p").unwrap().unwrap();
+            let rules = Rules { name: "p", identity: image.identity().unwrap(), policy };
             let once = [Occurrence::one(Unit::Recipients, crate::stage::Scope::Command)];
             let mut store = Denying(Memory::new(), b"auth:alice@example.org");
             for _ in 0..5 {
                 session.cache.new_command();
                 let (event, cache) = (to(alice(), "b@x.test"), &mut session.cache);
-                let outcome =
-                    decide(&rules, &event, &once, false, cache, &mut store, || START, |_| {});
+                let outcome = decide(
+                    &rules,
+                    &event,
+                    &once,
+                    false,
+                    false,
+                    cache,
+                    &mut store,
+                    || START,
+                    |_| {},
+                );
                 assert_eq!(outcome.unwrap().verdict, verdict, "{more}");
             }
             session.store = store.0;

@@ -168,6 +168,11 @@ impl Exempts {
         self.everybody.is_empty() && self.who.is_empty() && self.to.is_empty()
     }
 
+    /// Whether an entry lists recipients.
+    pub(super) fn lists_recipients(&self) -> bool {
+        !self.to.is_empty()
+    }
+
     /// The position of the row of the first entry that exempts `subject` at `now`.
     pub(super) fn find(
         &self,

@@ -296,6 +296,12 @@ impl<'i> PolicyImage<'i> {
         !self.decoded.exempts.is_empty()
     }
 
+    /// Whether the policy has an entry of `exempt` that lists recipients.
+    #[must_use]
+    pub fn exempts_recipients(&self) -> bool {
+        self.decoded.exempts.lists_recipients()
+    }
+
     /// The first entry of `exempt` that exempts `subject` at `now`, in seconds since 1970.
     ///
     /// # Errors

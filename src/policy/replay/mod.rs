@@ -1,7 +1,7 @@
 //! Decides events that are described, not received: those of `exirate policy check`,
 //! `exirate policy run` and simulations.
 //!
-//! A [`ReplayEvent`] → the steps of its SMTP session → [`PolicySession`], with the
+//! A [`ReplayEvent`] → the steps of its SMTP session → [`Evaluator`], with the
 //! same count of each thing as in a real session ([`Counted`]). The time is that of the
 //! event, and the store is whatever the caller has.
 
@@ -9,17 +9,20 @@ mod event;
 mod json;
 mod sessions;
 
+use std::fmt;
+use std::sync::Arc;
+
 pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::Sessions;
 
-use super::decide::{DecideError, Decided};
+use super::decide::Decided;
+use super::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 #[cfg(doc)]
 use super::event::Counted;
 use super::event::{Event, Local, Origin, SessionFacts, is_system_account};
-use super::image::{Image, ImageError};
-use super::model::Head;
+use super::image::Image;
 use super::outcome::Outcome;
-use super::session::{PolicySession, Step, Strictest, strictest};
+use super::session::PolicySession;
 use super::word::{Unit, Verdict};
 use crate::engine::Decision;
 use crate::rate::Timestamp;
@@ -31,13 +34,22 @@ use crate::toml_file::diagnostic::similar;
 /// only looks at a rate: for [`Memory::forget`](crate::store::Memory::forget).
 pub const LEAST_COUNT: f64 = 1.0;
 
-/// Why an event could not be decided.
-pub type ReplayError<S> = DecideError<ImageError, S>;
+/// Why an event could not be decided: a policy could not be evaluated.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReplayError(String);
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ReplayError {}
 
 /// Decides events by the policies of an image.
 pub struct Replay<'i> {
-    image: &'i Image,
-    names: Vec<String>,
+    evaluator: Evaluator<'i>,
+    names: String,
     sessions: Sessions,
 }
 
@@ -47,7 +59,7 @@ pub struct Decisions {
     /// The strictest outcome of its steps.
     pub outcome: Outcome,
     /// The policy of that outcome; `None` if no policy applies to the event.
-    pub policy: Option<String>,
+    pub policy: Option<Arc<str>>,
     /// Whether a record crossed its limit, also one that is not the reason.
     pub crossed: bool,
     /// How many of its recipients were refused.
@@ -83,11 +95,9 @@ impl<'i> Replay<'i> {
     /// # Errors
     /// There is no such policy; the text says which there are.
     pub fn new(image: &'i Image, names: &str) -> Result<Self, String> {
-        let names: Vec<String> = match names.trim() {
-            "*" => image.names().map(str::to_owned).collect(),
-            names => names.split(',').map(|name| name.trim().to_owned()).collect(),
-        };
-        if let Some(unknown) = names.iter().find(|name| image.names().all(|known| known != *name)) {
+        let unknown = |name: &&str| image.names().all(|known| known != *name);
+        let mut named = names.split(',').map(str::trim).filter(|_| names.trim() != "*");
+        if let Some(unknown) = named.find(unknown) {
             let instead = match similar(unknown, image.names()) {
                 Some(known) => format!("did you mean {known:?}?"),
                 None => {
@@ -96,25 +106,26 @@ impl<'i> Replay<'i> {
             };
             return Err(format!("there is no policy {unknown:?}; {instead}"));
         }
-        Ok(Self { image, names, sessions: Sessions::default() })
+        let evaluator = Evaluator::of_image(image);
+        Ok(Self { evaluator, names: names.to_owned(), sessions: Sessions::default() })
     }
 
     /// Decides `event` in `store`, and counts it there.
     ///
     /// # Errors
-    /// The image is damaged, or the store could not be used.
+    /// A policy could not be evaluated.
     pub fn decide<S: Store>(
         &mut self,
         event: &ReplayEvent,
         store: &mut S,
-    ) -> Result<Decisions, ReplayError<S::Error>> {
+    ) -> Result<Decisions, ReplayError> {
         let mut own = PolicySession::default();
-        let (image, names) = (self.image, &self.names);
+        let Self { evaluator, names, sessions } = self;
         let session = match &event.session {
-            Some(name) => self.sessions.get(name),
+            Some(name) => sessions.get(name),
             None => &mut own,
         };
-        let mut steps = Steps { image, names, session, event, decisions: Decisions::default() };
+        let mut steps = Steps { evaluator, names, session, event, decisions: Decisions::default() };
         steps.all(store)?;
         Ok(steps.decisions)
     }
@@ -124,16 +135,17 @@ impl<'i> Replay<'i> {
     /// for the caller to say to the session.
     ///
     /// # Errors
-    /// The image is damaged, or the store could not be used.
+    /// A policy could not be evaluated.
     pub fn step<S: Store>(
-        &self,
+        &mut self,
         session: &mut PolicySession,
         step: &Step<'_>,
         now: Timestamp,
         store: &mut S,
-    ) -> Result<Decisions, ReplayError<S::Error>> {
+    ) -> Result<Decisions, ReplayError> {
+        let Self { evaluator, names, .. } = self;
         let mut decisions = Decisions::default();
-        let verdict = evaluate(self.image, &self.names, session, step, now, store, &mut decisions)?;
+        let verdict = evaluate(evaluator, names, session, step, now, store, &mut decisions)?;
         if verdict >= Verdict::Defer && step.event.recipient.is_some() {
             decisions.refused_recipients = 1;
         }
@@ -144,37 +156,60 @@ impl<'i> Replay<'i> {
 /// Evaluates policies at a step until one refuses, and adds what they decide; the strictest
 /// verdict.
 fn evaluate<S: Store>(
-    image: &Image,
-    names: &[String],
+    evaluator: &mut Evaluator<'_>,
+    names: &str,
     session: &mut PolicySession,
     step: &Step<'_>,
     now: Timestamp,
     store: &mut S,
     decisions: &mut Decisions,
-) -> Result<Verdict, ReplayError<S::Error>> {
-    let Strictest { outcome, policy } = strictest(names.iter().map(String::as_str), |name| {
-        let visit = |_: &Head, decided: &Decided<'_>| decisions.add(decided);
-        session.evaluate(image, name, step, store, || now, visit)
-    })?;
+) -> Result<Verdict, ReplayError> {
+    let mut collected = Collected { decisions, failed: None };
+    let strictest = evaluator.evaluate(session, names, step, Ok(store), || now, &mut collected);
+    if let Some(failed) = collected.failed {
+        return Err(failed);
+    }
+    let Evaluated { policy, outcome, .. } = strictest;
     let verdict = outcome.verdict;
     if outcome.outweighs(&decisions.outcome) {
         decisions.outcome = outcome;
-        decisions.policy = policy.map(str::to_owned);
+        decisions.policy = Some(policy);
     }
     Ok(verdict)
 }
 
+/// Collects what is decided.
+struct Collected<'a> {
+    decisions: &'a mut Decisions,
+    /// The first policy that could not be evaluated.
+    failed: Option<ReplayError>,
+}
+
+impl Observer for Collected<'_> {
+    fn decided(&mut self, decided: &Decided<'_>) {
+        self.decisions.add(decided);
+    }
+
+    fn evaluated(&mut self, evaluated: &Evaluated) {
+        if let Some(failure) = &evaluated.failure {
+            let (policy, error) = (&failure.policy, &failure.error);
+            let text = || ReplayError(format!("cannot evaluate the policy {policy:?}: {error}"));
+            self.failed.get_or_insert_with(text);
+        }
+    }
+}
+
 /// The steps of an event.
-struct Steps<'a> {
-    image: &'a Image,
-    names: &'a [String],
+struct Steps<'a, 'i> {
+    evaluator: &'a mut Evaluator<'i>,
+    names: &'a str,
     session: &'a mut PolicySession,
     event: &'a ReplayEvent,
     decisions: Decisions,
 }
 
-impl Steps<'_> {
-    fn all<S: Store>(&mut self, store: &mut S) -> Result<(), ReplayError<S::Error>> {
+impl Steps<'_, '_> {
+    fn all<S: Store>(&mut self, store: &mut S) -> Result<(), ReplayError> {
         let event = self.event;
         if event.stage.begins_a_message() {
             self.session.new_message();
@@ -216,7 +251,7 @@ impl Steps<'_> {
         stage: AclStage,
         recipient: &str,
         store: &mut S,
-    ) -> Result<Verdict, ReplayError<S::Error>> {
+    ) -> Result<Verdict, ReplayError> {
         let verdict = self.step(stage, Some(recipient), &[], store)?;
         if verdict >= Verdict::Defer {
             self.decisions.refused_recipients += 1;
@@ -233,11 +268,12 @@ impl Steps<'_> {
         recipient: Option<&str>,
         all_recipients: &[&str],
         store: &mut S,
-    ) -> Result<Verdict, ReplayError<S::Error>> {
-        let Self { image, names, session, event, decisions } = self;
+    ) -> Result<Verdict, ReplayError> {
+        let Self { evaluator, names, session, event, decisions } = self;
         session.new_command();
+        let listed = u32::try_from(all_recipients.len()).unwrap_or(u32::MAX);
         let facts = SessionFacts {
-            recipients: event.recipients.count(),
+            recipients: event.recipients.count().max(listed),
             message_size: event.size.unwrap_or(0),
             has_message: event.stage == Stage::Router,
             ..SessionFacts::default()
@@ -246,10 +282,13 @@ impl Steps<'_> {
             stage,
             event: policy_event(event, recipient),
             facts,
-            recipients: all_recipients,
+            recipients: &|| all_recipients.iter().map(|&to| to.into()).collect(),
             is_one_of: event.outcome.map(ReplayOutcome::unit),
+            only_looks: false,
+            bypassed: false,
+            on_error: OnErrors::default(),
         };
-        evaluate(image, names, session, &step, event.time, store, decisions)
+        evaluate(evaluator, names, session, &step, event.time, store, decisions)
     }
 }
 

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use super::attempt::{Attempt, InLog, Part};
 use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
 use super::retry::{Added, Retry, Schedule, Waiting};
+use crate::policy::evaluator::{OnErrors, Step};
 use crate::policy::event::SessionFacts;
 use crate::policy::image::Image;
 use crate::policy::replay::{LEAST_COUNT, Replay};
-use crate::policy::session::{PolicySession, Step};
+use crate::policy::session::PolicySession;
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 use crate::stage::AclStage;
@@ -390,11 +391,9 @@ impl<'i> Simulation<'i> {
             return Ok(None);
         }
         let message = &session.message;
-        let accepted: Vec<&str> = match stage {
-            AclStage::Data | AclStage::Predata | AclStage::NotSmtp => {
-                message.accepted.iter().map(String::as_str).filter(|to| !to.is_empty()).collect()
-            }
-            _ => Vec::new(),
+        let accepted = || {
+            let known = message.accepted.iter().filter(|to| !to.is_empty());
+            known.map(|to| to.as_str().into()).collect()
         };
         let recipient = match &attempt.part {
             Part::Rcpt { recipient } => Some(recipient.as_str()).filter(|to| !to.is_empty()),
@@ -412,6 +411,9 @@ impl<'i> Simulation<'i> {
             },
             recipients: &accepted,
             is_one_of: None,
+            only_looks: false,
+            bypassed: false,
+            on_error: OnErrors::default(),
         };
         session.policies.new_command();
         let now = self.now(attempt.at);

@@ -35,6 +35,15 @@ pub enum OnError {
     Tempfail,
 }
 
+impl From<OnError> for crate::policy::word::OnError {
+    fn from(on_error: OnError) -> Self {
+        match on_error {
+            OnError::Accept => Self::FailOpen,
+            OnError::Tempfail => Self::FailClosed,
+        }
+    }
+}
+
 impl Word for OnError {
     const ALL: &'static [Self] = &[Self::Accept, Self::Tempfail];
 

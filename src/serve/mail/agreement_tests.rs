@@ -74,6 +74,13 @@ key = ["sender"]
 text = "local {unit}"
 default.messages = "3.5/2h"
 default.unique_recipients = "4.5/2h"
+[[policy.a.exempt]]
+recipients = ["r1@c.test", "r2@c.test"]
+[[policy.a.exempt]]
+match = "carol@b.test"
+recipients = "r3@c.test"
+[[policy.e.exempt]]
+recipients = "r1@c.test"
 "#;
 
 const LOGINS: [&str; 5] = ["", "alice@a.test", "Bob+x@A.test", "carol@b.test", "dave@a.test"];

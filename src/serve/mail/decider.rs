@@ -19,8 +19,8 @@ use super::recorder::{Recorder, not_recorded};
 use super::worker::{Note, Worker};
 use crate::bypass::Watch;
 use crate::policy::session::PolicySession;
-use crate::policy::word::Verdict;
-use crate::serve::config::{Mail, OnError};
+use crate::policy::word::{OnError, Verdict};
+use crate::serve::config::Mail;
 use crate::serve::count::Count;
 use crate::serve::log::{Level, Log};
 use crate::trace::Envelope;
@@ -40,7 +40,8 @@ const STOP_LOOK: Duration = Duration::from_millis(5);
 /// What the configuration sets and a reload changes.
 #[derive(Debug)]
 struct Settings {
-    policies: Option<Vec<String>>,
+    /// The policies, as they are evaluated.
+    names: String,
     on_error: OnError,
     max_in_flight: usize,
 }
@@ -48,15 +49,15 @@ struct Settings {
 impl Settings {
     fn of(mail: &Mail) -> Arc<Self> {
         let Mail { policies, on_error, max_in_flight, .. } = mail;
-        let (policies, on_error, max_in_flight) = (policies.clone(), *on_error, *max_in_flight);
-        Arc::new(Self { policies, on_error, max_in_flight })
+        let names = policies.as_ref().map_or_else(|| "*".to_owned(), |names| names.join(","));
+        Arc::new(Self { names, on_error: (*on_error).into(), max_in_flight: *max_in_flight })
     }
 
     /// The verdict without a decision; `bypassed`: nothing may be refused now.
     fn unavailable(&self, bypassed: bool) -> MailVerdict {
         MailVerdict::unavailable(match self.on_error {
-            OnError::Tempfail if !bypassed => Verdict::Defer,
-            OnError::Accept | OnError::Tempfail => Verdict::Accept,
+            OnError::FailClosed if !bypassed => Verdict::Defer,
+            OnError::FailOpen | OnError::FailClosed => Verdict::Accept,
         })
     }
 }
@@ -261,8 +262,8 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
         if reply.is_closed() {
             continue;
         }
-        let policies = settings.policies.as_deref();
-        let decide = || worker.decide(&mut session, &event, policies);
+        let Settings { names, on_error, .. } = &*settings;
+        let decide = || worker.decide(&mut session, &event, names, *on_error);
         let decided = catch_unwind(AssertUnwindSafe(decide));
         let verdict = decided.unwrap_or_else(|panic| {
             // They may be in any state.
@@ -270,9 +271,7 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
             worker = Worker::new(spool);
             worker.notes = notes;
             session = PolicySession::default();
-            Err(format!("internal error: {}", panic_text(&*panic)))
-        });
-        let verdict = verdict.unwrap_or_else(|why| {
+            let why = format!("internal error: {}", panic_text(&*panic));
             let text = format!("cannot decide: {why}");
             worker.notes.push(Note { subject: "faults", level: Level::Error, text });
             settings.unavailable(worker.lifts(&why))

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::policy::evaluator::{Evaluated, UNAVAILABLE};
 use crate::policy::event::{Event, Local, SessionFacts};
 use crate::policy::outcome::{Outcome, Reason};
-use crate::policy::session::Strictest;
 use crate::policy::word::{Verdict, Word as _};
 use crate::stage::AclStage;
 
@@ -87,8 +88,9 @@ impl MailEvent {
 
     /// The numbers of the session.
     pub(super) fn facts(&self) -> SessionFacts {
+        let listed = u32::try_from(self.recipients.len()).unwrap_or(u32::MAX);
         SessionFacts {
-            recipients: self.recipient_count,
+            recipients: self.recipient_count.max(listed),
             message_size: self.size,
             rejected_recipients: self.rejected_recipients,
             ..SessionFacts::default()
@@ -106,11 +108,11 @@ pub struct MailVerdict {
     pub text: String,
     /// How long to wait before it is accepted, in seconds.
     pub delay: f64,
-    /// The policy that decided; empty if none applies.
-    pub policy: String,
+    /// The policy that decided.
+    pub policy: Arc<str>,
     /// The limit that decided.
     pub reason: Option<Box<Reason>>,
-    /// It is no decision: exirate could not decide.
+    /// It is no decision: exirate, or that policy, could not decide.
     pub unavailable: bool,
 }
 
@@ -133,20 +135,16 @@ impl MailVerdict {
     }
 }
 
-/// What the client reads if exirate could not decide, and `on_error` refuses then.
-pub(super) const UNAVAILABLE: &str = "Temporarily unavailable; try again later";
-
 impl Default for MailVerdict {
     fn default() -> Self {
-        Self::from(Strictest::default())
+        Self::from(Evaluated::default())
     }
 }
 
-impl From<Strictest<'_>> for MailVerdict {
-    fn from(Strictest { outcome, policy }: Strictest<'_>) -> Self {
+impl From<Evaluated> for MailVerdict {
+    fn from(Evaluated { policy, outcome, failure }: Evaluated) -> Self {
         let Outcome { verdict, text, delay, reason, .. } = outcome;
-        let policy = policy.unwrap_or_default().to_owned();
-        Self { verdict, text, delay, policy, reason, unavailable: false }
+        Self { verdict, text, delay, policy, reason, unavailable: failure.is_some() }
     }
 }
 

@@ -2,7 +2,7 @@
 //! `FORMAT.md` describes the same layout.
 
 use crate::rate::Timestamp;
-use crate::store::ByteReader;
+use crate::store::{ByteReader, Enforcement, EventDetails};
 
 /// The first bytes of an entry.
 pub(in crate::spool) const MAGIC: [u8; 4] = *b"EXEV";
@@ -96,65 +96,6 @@ pub struct EventWindow {
     pub bucket: bool,
     /// Whether it was over.
     pub over: bool,
-}
-
-/// Whether an event that is over is held against whoever sent it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Enforcement {
-    /// It is.
-    #[default]
-    Enforced,
-    /// The policy only observes.
-    Observed,
-    /// The policy exempts it.
-    Exempt,
-}
-
-impl Enforcement {
-    const ALL: [Self; 3] = [Self::Enforced, Self::Observed, Self::Exempt];
-
-    /// Its word in the output.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforced",
-            Self::Observed => "observed",
-            Self::Exempt => "exempt",
-        }
-    }
-
-    fn byte(self) -> u8 {
-        self as u8
-    }
-
-    /// What is unknown is taken for enforced: it is to be seen.
-    fn of(byte: u8) -> Self {
-        Self::ALL.get(usize::from(byte)).copied().unwrap_or_default()
-    }
-}
-
-/// What the front end knows of an event. Texts are bytes as clients sent them; longer
-/// ones are cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventDetails<'a> {
-    /// The policy; empty for a spec.
-    pub policy: &'a [u8],
-    /// The rule of the policy; empty for a spec.
-    pub rule: &'a [u8],
-    /// What the policy counts; empty for a spec.
-    pub unit: &'a [u8],
-    /// The authenticated user.
-    pub login: &'a [u8],
-    /// The client's address.
-    pub client: &'a [u8],
-    /// The envelope sender.
-    pub sender: &'a [u8],
-    /// The recipient.
-    pub recipient: &'a [u8],
-    /// The message id.
-    pub message_id: &'a [u8],
-    /// Whether the policy enforces what it has decided.
-    pub enforcement: Enforcement,
 }
 
 /// An entry.

@@ -5,12 +5,10 @@ use std::fs::File;
 use std::io;
 
 use crate::rate::Timestamp;
+use crate::store::{Enforcement, EventDetails};
 use crate::sys::files;
 
-use super::entry::{
-    ENTRY_BYTES_MAX, Enforcement, Entry, EventDetails, Fault, RecordId, What, has_another,
-    next_magic, texts,
-};
+use super::entry::{ENTRY_BYTES_MAX, Entry, Fault, RecordId, What, has_another, next_magic, texts};
 
 /// How many bytes are read to remove some entries.
 const SOME_BYTES: usize = 8 * ENTRY_BYTES_MAX;

@@ -29,7 +29,8 @@ use super::shard::Body;
 use super::{Spool, SpoolError};
 use crate::sys::lock;
 
-pub use entry::{EVENT_WINDOWS_MAX, Enforcement, EventDetails, EventWindow};
+pub use crate::store::{Enforcement, EventDetails};
+pub use entry::{EVENT_WINDOWS_MAX, EventWindow};
 use entry::{Entry, PendingEvent, RecordId, What, texts};
 pub use erase::ErasedEvents;
 pub use limits::{

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::Timestamp;
+use crate::store::Enforcement;
 use crate::sys::files::{self, Access};
 
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Enforcement, Entry, EventWindow, Fault, RecordId, What, has_another,
-    next_magic,
+    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, What, has_another, next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;

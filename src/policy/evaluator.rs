@@ -1,0 +1,397 @@
+//! Evaluates policies at a step of an SMTP session: what every front end calls.
+//!
+//! A front end describes a [`Step`]: the ACL stage, what is known of the event, the numbers
+//! of the session and the recipients. It gets the strictest of what the policies made of it
+//! ([`Evaluated`]): the verdict with its text and its reason. What was counted in the session
+//! is in its [`PolicySession`].
+//!
+//! A policy that cannot be evaluated (there is none of that name, no image, no database, or
+//! one of them is damaged) makes of the event what `on_error` says: that of the call, else
+//! the policy's own where it can be read, else the front end's. It is counted as an error,
+//! and [`Failure`] is its line in the log.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::counters::{Checked, Counters};
+use super::decide::{Decided, Rules, decide, exempt_recipients};
+use super::event::{Event, Occurrence, SessionFacts};
+use super::image::{Image, ImageError, PolicyFile};
+use super::outcome::Outcome;
+use super::session::PolicySession;
+use super::word::{OnError, Unit, Verdict, Word as _};
+use crate::rate::Timestamp;
+use crate::spool::Spool;
+use crate::stage::{AclStage, Scope};
+use crate::store::{EventDetails, Store};
+
+/// What the client reads if nothing could be decided, and that refuses.
+pub const UNAVAILABLE: &str = "Temporarily unavailable; try again later";
+
+/// A step of a session: one run of an ACL.
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    /// The ACL stage.
+    pub stage: AclStage,
+    /// What is known of it.
+    pub event: Event<'a>,
+    /// The numbers of the session. The recipients are at least those that the session has
+    /// accepted.
+    pub facts: SessionFacts,
+    /// The recipients of the message, where all are known: it is called if they are needed.
+    pub recipients: &'a dyn Fn() -> Vec<Cow<'a, str>>,
+    /// A unit of which this step is one, for reasons other than a policy.
+    pub is_one_of: Option<Unit>,
+    /// Nothing is counted.
+    pub only_looks: bool,
+    /// Nothing may be refused now: counters count all as observed.
+    pub bypassed: bool,
+    /// What happens if a policy cannot be evaluated.
+    pub on_error: OnErrors,
+}
+
+/// What a front end says of policies that cannot be evaluated.
+#[derive(Clone, Copy, Debug)]
+pub struct OnErrors {
+    /// For this call, whatever the policy says.
+    pub of_call: Option<OnError>,
+    /// Where it cannot be read what the policy says.
+    pub of_front_end: OnError,
+}
+
+impl Default for OnErrors {
+    fn default() -> Self {
+        Self { of_call: None, of_front_end: OnError::FailOpen }
+    }
+}
+
+/// What a policy made of a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evaluated {
+    /// The policy; empty if there was none to evaluate.
+    pub policy: Arc<str>,
+    /// What is to be done, and why.
+    pub outcome: Outcome,
+    /// Why it could not be evaluated.
+    pub failure: Option<Failure>,
+}
+
+/// Why a policy could not be evaluated, as a line for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The policy.
+    pub policy: Arc<str>,
+    /// The error.
+    pub error: String,
+    /// What was made of the event.
+    pub on_error: OnError,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = match self.on_error {
+            OnError::FailOpen => "the mail is not limited by it",
+            OnError::FailClosed => "the mail is deferred",
+        };
+        let Self { policy, error, on_error } = self;
+        let on_error = on_error.word();
+        write!(
+            f,
+            "cannot evaluate the policy {policy:?}, so {done} (on_error = {on_error}): {error}"
+        )
+    }
+}
+
+/// Sees an evaluation while it goes on.
+pub trait Observer {
+    /// A limit was decided, whether or not it is the reason of the outcome.
+    fn decided(&mut self, _decided: &Decided<'_>) {}
+
+    /// Whether nothing may be refused now, although `what`. It is called where something
+    /// would be.
+    fn lifts(&mut self, _what: &dyn fmt::Display) -> bool {
+        false
+    }
+
+    /// A policy was evaluated, or could not be.
+    fn evaluated(&mut self, _evaluated: &Evaluated) {}
+}
+
+/// Where the policies are.
+#[derive(Debug)]
+enum Source<'i> {
+    InUse(Box<PolicyFile>),
+    Given(&'i Image),
+    Unknown(String),
+}
+
+/// Evaluates policies.
+#[derive(Debug)]
+pub struct Evaluator<'i> {
+    source: Source<'i>,
+    counters: Option<Counters>,
+}
+
+impl Evaluator<'static> {
+    /// By the policies in use in the spool directory `spool`, each time by the newest.
+    #[must_use]
+    pub fn open(spool: &Path) -> Self {
+        Self::by(PolicyFile::open(spool), spool)
+    }
+
+    /// As [`Evaluator::open`], of the directory of an open database, which need not be opened
+    /// again.
+    #[must_use]
+    pub fn beside(database: &Spool, spool: &Path) -> Self {
+        Self::by(PolicyFile::beside(database, spool), spool)
+    }
+
+    fn by(file: PolicyFile, spool: &Path) -> Self {
+        Self { source: Source::InUse(Box::new(file)), counters: Some(Counters::new(spool)) }
+    }
+
+    /// One that knows no policies, for this reason.
+    #[must_use]
+    pub fn without_policies(why: String) -> Self {
+        Self { source: Source::Unknown(why), counters: None }
+    }
+}
+
+impl<'i> Evaluator<'i> {
+    /// By the policies of an image. No counter counts it.
+    #[must_use]
+    pub fn of_image(image: &'i Image) -> Self {
+        Self { source: Source::Given(image), counters: None }
+    }
+
+    /// Evaluates the policies `names`, several separated by commas, or `*` for all, in this
+    /// order until one refuses the step; what the strictest of them made of it. `store` is
+    /// the database, or why it cannot be used. `clock` is called when it is locked.
+    pub fn evaluate<S: Store>(
+        &mut self,
+        session: &mut PolicySession,
+        names: &str,
+        step: &Step<'_>,
+        store: Result<&mut S, &str>,
+        clock: impl Fn() -> Timestamp,
+        observer: &mut impl Observer,
+    ) -> Evaluated {
+        let image = match &mut self.source {
+            Source::InUse(file) => file.refresh().map_err(ToString::to_string),
+            Source::Given(image) => Ok(*image),
+            Source::Unknown(why) => Err(why.clone()),
+        };
+        let image = image.as_ref().map(|image| *image);
+        let counters = self.counters.as_mut();
+        let mut run = Run { image, step, session, store, counters, clock, observer };
+        let all = image.ok().filter(|_| names.trim() == "*");
+        let named = all.is_none().then(|| names.split(',').map(str::trim));
+        let mut strictest: Option<Evaluated> = None;
+        for name in all.into_iter().flat_map(Image::names).chain(named.into_iter().flatten()) {
+            let this = run.one(name);
+            let refuses = this.outcome.verdict >= Verdict::Defer;
+            if strictest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
+                strictest = Some(this);
+            }
+            if refuses {
+                break;
+            }
+        }
+        let strictest = strictest.unwrap_or_default();
+        run.session.end_step(strictest.outcome.verdict < Verdict::Defer);
+        strictest
+    }
+}
+
+/// Why a policy cannot be evaluated, and what it says of that, if it can be read.
+struct Fault {
+    error: String,
+    on_error: Option<OnError>,
+}
+
+impl Fault {
+    /// Of policies that cannot be read.
+    fn unread(error: impl fmt::Display) -> Self {
+        Self { error: error.to_string(), on_error: None }
+    }
+}
+
+/// One call.
+struct Run<'r, 's, S, C, O> {
+    image: Result<&'r Image, &'r String>,
+    step: &'r Step<'s>,
+    session: &'r mut PolicySession,
+    store: Result<&'r mut S, &'r str>,
+    counters: Option<&'r mut Counters>,
+    clock: C,
+    observer: &'r mut O,
+}
+
+impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
+    /// Evaluates one policy.
+    fn one(&mut self, name: &str) -> Evaluated {
+        let mut evaluated = match self.outcome(name) {
+            Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
+            Err(fault) => self.failed(name, fault),
+        };
+        let Outcome { verdict, .. } = evaluated.outcome;
+        let refused = format_args!("the policy {name:?} says {}", verdict.word());
+        if verdict > Verdict::Log && self.observer.lifts(&refused) {
+            evaluated.outcome.lift();
+        }
+        if let Ok(store) = &mut self.store
+            && store.has_events()
+        {
+            describe(*store, &evaluated, &self.step.event);
+        }
+        self.observer.evaluated(&evaluated);
+        evaluated
+    }
+
+    #[cold]
+    fn failed(&mut self, name: &str, Fault { error, on_error }: Fault) -> Evaluated {
+        if let Some(counters) = &mut self.counters {
+            counters.count_error();
+        }
+        let OnErrors { of_call, of_front_end } = self.step.on_error;
+        let mut on_error = of_call.or(on_error).unwrap_or(of_front_end);
+        let refused = format_args!("the policy {name:?} cannot be evaluated");
+        if on_error == OnError::FailClosed && self.observer.lifts(&refused) {
+            on_error = OnError::FailOpen;
+        }
+        let outcome = match on_error {
+            OnError::FailOpen => Outcome::default(),
+            OnError::FailClosed => Outcome {
+                verdict: Verdict::Defer,
+                text: UNAVAILABLE.to_owned(),
+                ..Outcome::default()
+            },
+        };
+        let policy: Arc<str> = name.chars().take(64).collect::<String>().into();
+        let failure = Some(Failure { policy: Arc::clone(&policy), error, on_error });
+        Evaluated { policy, outcome, failure }
+    }
+
+    /// What a policy makes of the step.
+    fn outcome(&mut self, name: &str) -> Result<(Arc<str>, Outcome), Fault> {
+        let Self { image, step, session, store, counters, clock, observer } = self;
+        let clock = &*clock;
+        let image = image.map_err(Fault::unread)?;
+        let policy = image.policy(name).map_err(Fault::unread)?;
+        let policy = policy.ok_or_else(|| Fault::unread(Unknown { name, image }))?;
+        let head = policy.head();
+        let fault = |error: String| Fault { error, on_error: Some(head.on_error) };
+        let damaged = |error: ImageError| fault(error.to_string());
+        let store = store.as_mut().map_err(|error| fault((*error).to_owned()))?;
+        let identity = image.identity().map_err(damaged)?;
+        let rules = Rules { name, identity, policy };
+
+        let (cache, occurrences, known) = session.parts(name);
+        let recipients = step.facts.recipients.max(known.accepted);
+        let facts = SessionFacts { recipients, ..step.facts };
+        known.counted.occurrences(step.stage, &facts, occurrences);
+        for one in occurrences.iter_mut().filter(|one| Some(one.unit) == step.is_one_of) {
+            one.count = 1.0;
+        }
+        let mut all_exempt = false;
+        if policy.exempts_recipients() {
+            // Before the first recipient it is not known whether the message counts.
+            if matches!(step.stage, AclStage::Mail | AclStage::NotSmtpStart) {
+                occurrences.retain(|one| !one.is_of_message());
+            }
+            if step.stage.has_all_recipients() {
+                let listed = (step.recipients)();
+                let is_all = !listed.is_empty() && listed.len() >= recipients as usize;
+                let now = || clock().seconds;
+                let exempt = match is_all {
+                    true => exempt_recipients(&rules, &step.event, &listed, now()),
+                    false => Ok(0),
+                };
+                let exempt = exempt.map_err(damaged)?;
+                all_exempt = if is_all { exempt == listed.len() } else { known.all_exempt };
+                for one in occurrences.iter_mut().filter(|one| one.unit == Unit::Recipients) {
+                    one.count = (one.count - exempt as f64).max(0.0);
+                }
+            }
+        }
+        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
+            let visit = |decided: &Decided<'_>| {
+                if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
+                    let checked = decided.checked(head);
+                    let observed = checked.observed || step.bypassed;
+                    counters.count(&Checked { observed, ..checked });
+                }
+                observer.decided(decided);
+            };
+            let looks = step.only_looks;
+            let all = all_exempt && event.recipient.is_none();
+            let decided =
+                decide(&rules, event, occurrences, all, looks, cache, *store, clock, visit);
+            decided.map_err(|error| fault(error.to_string()))
+        };
+        let outcome = of(&step.event, occurrences)?;
+        if step.stage == AclStage::Rcpt {
+            *known.recipient_is_exempt = Some(outcome.exempt);
+        }
+        let policy = Arc::clone(known.policy);
+        if !known.counted.wants_each_recipient(step.stage) || outcome.verdict >= Verdict::Defer {
+            return Ok((policy, outcome));
+        }
+        // All recipients are known, and none was counted at RCPT.
+        let each = match known.each_recipient {
+            Some(each) => each.clone(),
+            none => {
+                let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
+                let mut strictest = Outcome::default();
+                for address in (step.recipients)() {
+                    let outcome = of(&Event { recipient: Some(&address), ..step.event }, &one)?;
+                    if outcome.outweighs(&strictest) {
+                        strictest = outcome;
+                    }
+                }
+                none.insert(strictest).clone()
+            }
+        };
+        Ok((policy, if each.outweighs(&outcome) { each } else { outcome }))
+    }
+}
+
+/// A policy that does not exist.
+struct Unknown<'a> {
+    name: &'a str,
+    image: &'a Image,
+}
+
+impl fmt::Display for Unknown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name: String = self.name.chars().take(64).collect();
+        let known: Vec<&str> = self.image.names().collect();
+        write!(f, "there is no policy {name:?} (the policies are: {})", known.join(", "))
+    }
+}
+
+/// Completes crossings and refusals with what is known of the event.
+#[cold]
+fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<'_>) {
+    let reason = evaluated.outcome.reason.as_ref();
+    let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
+    let client = event.client.map(|client| client.to_string()).unwrap_or_default();
+    let bytes = |text: Option<&'_ str>| text.unwrap_or_default().as_bytes().to_owned();
+    store.describe(&EventDetails {
+        policy: evaluated.policy.as_bytes(),
+        rule: rule.as_bytes(),
+        unit: unit.as_bytes(),
+        login: &bytes(event.auth),
+        client: client.as_bytes(),
+        sender: &bytes(event.sender),
+        recipient: &bytes(event.recipient),
+        message_id: &bytes(event.message_id),
+        enforcement: evaluated.outcome.enforcement(),
+    });
+}
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests;

@@ -1,0 +1,355 @@
+//! Exemptions at every stage and for every unit, and policies that cannot be evaluated.
+
+use std::path::Path;
+
+use super::*;
+use crate::policy::event::Local;
+use crate::policy::image::{build, install};
+use crate::policy::source::compile;
+use crate::rate::Timestamp;
+use crate::store::Memory;
+
+fn bytes(policies: &str) -> Vec<u8> {
+    let none = |_: &Path| Err(String::new());
+    let compiled = compile(Path::new("p"), &format!("version = 1\n{policies}"), &none);
+    build(&compiled.policies.unwrap_or_else(|| panic!("{policies}: {:?}", compiled.diagnostics)))
+}
+
+/// A policy evaluated at some stages of messages, in memory.
+struct Server<'i> {
+    evaluator: Evaluator<'i>,
+    store: Memory,
+    stages: &'static [AclStage],
+    /// Whether the front end knows the recipients when the message has been received.
+    lists: bool,
+    messages: u8,
+}
+
+/// What comes of a message.
+#[derive(Debug, PartialEq)]
+struct Sent {
+    /// The stage at which it, or a recipient of it, was refused first.
+    refused: Option<AclStage>,
+    /// The highest rate that was met.
+    rate: f64,
+}
+
+#[derive(Default)]
+struct Seen {
+    rate: f64,
+    failures: u64,
+}
+
+impl Observer for Seen {
+    fn decided(&mut self, decided: &Decided<'_>) {
+        self.rate = self.rate.max(decided.decision.rate);
+    }
+
+    fn evaluated(&mut self, evaluated: &Evaluated) {
+        self.failures += u64::from(evaluated.failure.is_some());
+    }
+}
+
+impl Server<'_> {
+    /// Sends a message of 1000 bytes by a connection of its own, from a new client and sender,
+    /// after a failed login and with a recipient that does not exist.
+    fn send(&mut self, recipients: &[&str]) -> Sent {
+        use AclStage as S;
+        self.messages += 1;
+        let n = self.messages;
+        let (sender, id) = (format!("s{n}@y.test"), format!("id{n}"));
+        let mut session = PolicySession::default();
+        let mut sent = Sent { refused: None, rate: 0.0 };
+        let mut accepted = Vec::new();
+        for &stage in self.stages {
+            let is_of_one = matches!(stage, S::Rcpt | S::Prdr | S::Outside);
+            let all: Vec<Option<&str>> = match stage {
+                S::Rcpt => recipients.iter().map(|&to| Some(to)).collect(),
+                _ if is_of_one => accepted.iter().map(|&to| Some(to)).collect(),
+                _ => vec![None],
+            };
+            for recipient in all {
+                session.new_command();
+                let count = accepted.len() as u32;
+                let step = Step {
+                    stage,
+                    event: Event {
+                        client: Some([192, 0, 2, n].into()),
+                        helo: Some("h.test"),
+                        sender: (stage != S::Auth).then_some(&sender),
+                        recipient,
+                        message_id: Some(&id),
+                        once_a_message: stage == S::Outside,
+                        local: Local::default(),
+                        ..Event::default()
+                    },
+                    facts: SessionFacts {
+                        recipients: if stage.has_all_recipients() { count } else { 0 },
+                        message_size: 1000,
+                        rejected_recipients: u32::from(stage == S::Rcpt),
+                        auth_failed: true,
+                        has_message: true,
+                    },
+                    recipients: &|| match self.lists {
+                        true => accepted.iter().map(|&to| Cow::Borrowed(to)).collect(),
+                        false => Vec::new(),
+                    },
+                    is_one_of: None,
+                    only_looks: false,
+                    bypassed: false,
+                    on_error: OnErrors::default(),
+                };
+                let now = Timestamp { seconds: 1_800_000_000 + i64::from(n), micros: 0 };
+                let mut seen = Seen::default();
+                let evaluated = self.evaluator.evaluate(
+                    &mut session,
+                    "p",
+                    &step,
+                    Ok(&mut self.store),
+                    || now,
+                    &mut seen,
+                );
+                assert_eq!(evaluated.failure, None);
+                sent.rate = sent.rate.max(seen.rate);
+                if evaluated.outcome.verdict >= Verdict::Defer {
+                    sent.refused.get_or_insert(stage);
+                } else if stage == S::Rcpt {
+                    session.accept_recipient();
+                    accepted.push(recipient.unwrap());
+                }
+            }
+            // Where nothing is evaluated at RCPT, everybody is accepted there.
+            if accepted.is_empty() && !self.stages.contains(&S::Rcpt) {
+                accepted = recipients.to_vec();
+            }
+            if accepted.is_empty() && stage == S::Rcpt {
+                break;
+            }
+        }
+        sent
+    }
+}
+
+/// The stages at which a policy is evaluated, and whether the recipients are listed at the end.
+const PLANS: [(&[AclStage], bool); 10] = {
+    use AclStage as S;
+    [
+        (&[S::Rcpt], true),
+        (&[S::Rcpt, S::Data], true),
+        (&[S::Rcpt, S::Data], false),
+        (&[S::Auth, S::Mail, S::Rcpt, S::Predata, S::Mime, S::Data], true),
+        (&[S::Auth, S::Mail, S::Rcpt, S::Predata, S::Data], false),
+        (&[S::Rcpt, S::Prdr, S::Data], true),
+        (&[S::Connect, S::Data], true),
+        (&[S::Connect, S::Predata, S::Data], true),
+        (&[S::NotSmtpStart, S::NotSmtp], true),
+        (&[S::Connect, S::Outside], true),
+    ]
+};
+
+/// Calls `test` with each unit, plan of stages, way to write a limit and mode of update.
+fn each(exempt: &str, test: impl Fn(&mut Server<'_>, Unit, &str)) {
+    for &unit in Unit::ALL {
+        let (most, word) = (if unit == Unit::Bytes { 2500.5 } else { 2.5 }, unit.word());
+        let window = format!("default.{word} = \"{most}/1w\"");
+        let bucket = format!("bucket = {{ burst = {most}, rate = 0.0000001, unit = \"{word}\" }}");
+        for (limit, update) in
+            [(&window, "leaky"), (&window, "strict"), (&bucket, "leaky"), (&bucket, "strict")]
+        {
+            let text =
+                format!("[policy.p]\nkey = \"helo\"\nupdate = \"{update}\"\n{limit}\n{exempt}\n");
+            let image = Image::from_bytes(bytes(&text)).unwrap();
+            for (stages, lists) in PLANS {
+                let evaluator = Evaluator::of_image(&image);
+                let store = Memory::new();
+                let mut server = Server { evaluator, store, stages, lists, messages: 0 };
+                test(&mut server, unit, &format!("{text}{stages:?} {lists}"));
+            }
+        }
+    }
+}
+
+/// Whether a message counts for `unit` at one of the stages of `server`.
+fn counts(server: &Server<'_>, unit: Unit) -> bool {
+    use AclStage as S;
+    let has = |stages: &[AclStage]| server.stages.iter().any(|stage| stages.contains(stage));
+    match unit {
+        Unit::Connections => !has(&[S::NotSmtp]),
+        Unit::Bytes => !matches!(server.stages, [S::Rcpt]),
+        Unit::RejectedRecipients => has(&[S::Rcpt]),
+        Unit::AuthFailures => has(&[S::Auth]),
+        _ => true,
+    }
+}
+
+/// Whether `unit` is of the connection, before there is a recipient.
+fn is_of_connection(server: &Server<'_>, unit: Unit) -> bool {
+    let is_smtp = server.stages.iter().all(|stage| *stage != AclStage::NotSmtp);
+    match unit {
+        Unit::Connections | Unit::RejectedRecipients | Unit::AuthFailures => true,
+        Unit::UniqueClients => is_smtp,
+        _ => false,
+    }
+}
+
+const TO: &str = "[[policy.p.exempt]]\nrecipients = [\"ok@x.test\", \"fine@x.test\"]";
+
+#[test]
+fn without_an_exemption_every_limit_holds() {
+    for exempt in [
+        "",
+        "[[policy.p.exempt]]\nmatch = \"other.test\"",
+        "[[policy.p.exempt]]\nrecipients = \"no@x.test\"",
+        "[[policy.p.exempt]]\nmatch = \"other.test\"\nrecipients = \"ok@x.test\"",
+        "[[policy.p.exempt]]\nmatch = \"h.test\"\nrecipients = \"no@x.test\"",
+        "[[policy.p.exempt]]\nmatch = \"h.test\"\nuntil = 2001-01-01T00:00:00Z",
+    ] {
+        each(exempt, |server, unit, what| {
+            let to = ["ok@x.test", "a@x.test", "b@x.test", "c@x.test", "d@x.test"];
+            let sent: Vec<Sent> = to.iter().map(|&to| server.send(&[to])).collect();
+            let refused = sent.iter().any(|sent| sent.refused.is_some());
+            assert_eq!(refused, counts(server, unit), "{what}: {sent:?}");
+        });
+    }
+}
+
+#[test]
+fn an_exempt_identity_is_measured_and_refused_nowhere() {
+    for exempt in [
+        "[[policy.p.exempt]]\nmatch = \"h.test\"",
+        "[[policy.p.exempt]]\nmatch = \"192.0.2.0/24\"",
+        "[[policy.p.exempt]]\nrecipients = \"ok@x.test\"\n[[policy.p.exempt]]\nmatch = \"h.test\"",
+    ] {
+        each(exempt, |server, unit, what| {
+            let to = ["ok@x.test", "a@x.test", "b@x.test", "c@x.test"];
+            let sent: Vec<Sent> = (0..12).map(|n| server.send(&[to[n % 4]])).collect();
+            assert!(sent.iter().all(|sent| sent.refused.is_none()), "{what}: {sent:?}");
+            let last = sent[11].rate / if unit == Unit::Bytes { 1000.0 } else { 1.0 };
+            assert_eq!(last > 3.5, counts(server, unit), "{what}: {sent:?}");
+        });
+    }
+}
+
+#[test]
+fn what_is_for_exempt_recipients_counts_nothing_and_is_refused_nowhere() {
+    for exempt in
+        [TO, &format!("{TO}\nmatch = [\"h.test\"]"), &format!("{TO}\nmatch = \"192.0.2.0/24\"")]
+    {
+        each(exempt, |server, unit, what| {
+            let of_connection = is_of_connection(server, unit);
+            for n in 0..12 {
+                let sent = server.send(&["ok@x.test", "fine@x.test"][..1 + n % 2]);
+                // Before RCPT no recipient is known.
+                let before = |stage| {
+                    use AclStage as S;
+                    matches!(stage, S::Connect | S::Auth | S::Mail) && of_connection
+                };
+                assert!(sent.refused.is_none_or(before), "{what}: {sent:?}");
+            }
+            if of_connection {
+                return;
+            }
+            // Others are counted as if nothing had been.
+            let one = server.send(&["a@x.test"]);
+            let expected = if unit == Unit::Bytes { 1000.0 } else { 1.0 };
+            let expected = if counts(server, unit) { expected } else { 0.0 };
+            assert!((one.rate - expected).abs() < 0.01, "{what}: {one:?}");
+            let others = ["b@x.test", "c@x.test", "d@x.test"].map(|to| server.send(&[to]));
+            let refused = others.iter().any(|sent| sent.refused.is_some());
+            assert_eq!(refused, counts(server, unit), "{what}: {others:?}");
+            let sent = server.send(&["ok@x.test"]);
+            assert_eq!(sent.refused, None, "{what}: {sent:?}");
+        });
+    }
+}
+
+#[test]
+fn a_message_for_others_too_counts() {
+    each(TO, |server, unit, what| {
+        if is_of_connection(server, unit) {
+            return;
+        }
+        let mut refused = 0;
+        for to in ["a", "b", "c", "d", "e", "f"] {
+            let other = format!("{to}@x.test");
+            refused += u32::from(server.send(&["ok@x.test", &other]).refused.is_some());
+        }
+        let expected = if counts(server, unit) { 4 } else { 0 };
+        assert_eq!(refused, expected, "{what}");
+        // One that is for nobody else after all is exempt.
+        let last = server.send(&["ok@x.test", "fine@x.test"]);
+        assert_eq!(last.refused, None, "{what}");
+    });
+}
+
+#[test]
+fn one_rule_says_what_an_error_means() {
+    let spool = tempfile::tempdir().unwrap();
+    let limits = "default.recipients = \"9/1h\"\n";
+    let text =
+        format!("[policy.open]\n{limits}[policy.closed]\non_error = \"fail-closed\"\n{limits}");
+    install(spool.path(), &bytes(&text)).unwrap();
+    let errors =
+        || crate::policy::counters::read(spool.path()).unwrap().map_or(0, |all| all.errors);
+    let step = |on_error| Step {
+        stage: AclStage::Rcpt,
+        event: Event { client: Some([192, 0, 2, 1].into()), ..Event::default() },
+        facts: SessionFacts::default(),
+        recipients: &Vec::new,
+        is_one_of: None,
+        only_looks: false,
+        bypassed: false,
+        on_error,
+    };
+    let (open, closed) = (OnError::FailOpen, OnError::FailClosed);
+    let evaluate = |names: &str, of_call, of_front_end, store: Result<&mut Memory, &str>| {
+        let mut evaluator = Evaluator::open(spool.path());
+        let mut session = PolicySession::default();
+        let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let step = step(OnErrors { of_call, of_front_end });
+        let (before, mut seen) = (errors(), Seen::default());
+        let evaluated = evaluator.evaluate(&mut session, names, &step, store, now, &mut seen);
+        assert_eq!(errors() - before, seen.failures, "{names}");
+        let text = evaluated.outcome.text.clone();
+        assert_eq!(text == UNAVAILABLE, evaluated.outcome.verdict == Verdict::Defer);
+        (evaluated.outcome.verdict, evaluated.failure.map(|failure| failure.to_string()))
+    };
+    let line = |name: &str, on_error: OnError, what: &str| {
+        let done = if on_error == open { "not limited by it" } else { "deferred" };
+        let on_error = on_error.word();
+        Some(format!(
+            "cannot evaluate the policy \"{name}\", so the mail is {done} (on_error = {on_error}): {what}"
+        ))
+    };
+    use Verdict::{Accept, Defer};
+    assert_eq!(evaluate("open", None, open, Ok(&mut Memory::new())), (Accept, None));
+    // The policy can be read: it decides, if the call does not.
+    for (name, of_call, of_front_end, verdict) in [
+        ("open", None, open, Accept),
+        ("open", None, closed, Accept),
+        ("open", Some(closed), open, Defer),
+        ("closed", None, open, Defer),
+        ("closed", Some(open), closed, Accept),
+    ] {
+        let on_error = if verdict == Accept { open } else { closed };
+        let expected = (verdict, line(name, on_error, "no disk"));
+        assert_eq!(evaluate(name, of_call, of_front_end, Err("no disk")), expected);
+    }
+    // It cannot: the front end does.
+    let unknown = "there is no policy \"x\" (the policies are: closed, open)";
+    for (of_call, of_front_end, on_error) in
+        [(None, open, open), (None, closed, closed), (Some(open), closed, open)]
+    {
+        let verdict = if on_error == open { Accept } else { Defer };
+        let found = evaluate("x", of_call, of_front_end, Ok(&mut Memory::new()));
+        assert_eq!(found, (verdict, line("x", on_error, unknown)));
+    }
+    // What can be evaluated is, whatever cannot.
+    let before = errors();
+    let (verdict, _) = evaluate("x, open", None, open, Ok(&mut Memory::new()));
+    assert_eq!((verdict, errors() - before), (Accept, 1));
+    std::fs::remove_file(spool.path().join("exirate/policy.image")).unwrap();
+    let (verdict, failure) = evaluate("open", None, closed, Ok(&mut Memory::new()));
+    assert_eq!(verdict, Defer);
+    assert!(failure.unwrap().contains(": no policy image at "));
+}
