@@ -157,6 +157,29 @@ fn the_terminal_is_restored_on_every_way_out() {
     }
 }
 
+/// As when a connection of ssh breaks: it must not go on without a terminal.
+#[test]
+fn it_ends_with_its_terminal() {
+    let spool = tempfile::tempdir().unwrap();
+    count(spool.path(), "alice", "1");
+    let mut pty = Pty::top(spool.path(), "--interval 3600");
+    pty.expect("pid ");
+    let pid = pty.expect("\r\n");
+    pty.expect("alice");
+    pty.child.kill().unwrap();
+    pty.child.wait().unwrap();
+    // Nobody may have waited for it yet.
+    let is_there = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))
+    };
+    let deadline = Instant::now() + TIMEOUT;
+    while is_there() {
+        assert!(Instant::now() < deadline, "it still runs");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_database_that_goes_away_may_come_back() {
     let spool = tempfile::tempdir().unwrap();

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, queue, terminal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -76,15 +78,19 @@ impl Terminal {
             if self.end.load(Ordering::Relaxed) {
                 return Ok(Input::Quit);
             }
+            // crossterm reads from a terminal that has hung up for ever: it never sees one.
+            if has_hung_up(Duration::ZERO)? {
+                return Ok(Input::Quit);
+            }
             let left = end.saturating_duration_since(Instant::now());
-            match event::poll(left.min(TICK)) {
+            match event::poll(Duration::ZERO) {
                 Ok(true) => {
                     if let Some(input) = parse(&event::read()?)? {
                         return Ok(input);
                     }
                 }
                 Ok(false) if left.is_zero() => return Ok(Input::Timeout),
-                Ok(false) => {}
+                Ok(false) => drop(has_hung_up(left.min(TICK))?),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -97,6 +103,18 @@ impl Drop for Terminal {
         // Nothing is left to do about a terminal that is gone.
         let _ = leave();
     }
+}
+
+/// Waits for the terminal, at most so long, and returns whether it has hung up.
+fn has_hung_up(most: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
+        // A signal: perhaps the terminal has another size.
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
 }
 
 /// What an event asks for.
