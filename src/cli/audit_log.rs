@@ -5,9 +5,9 @@ use std::fmt::Display;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-use super::database::now;
 use super::screen::note;
 use super::text;
+use super::time::now;
 use crate::store::Inspect;
 
 /// Where syslog listens.

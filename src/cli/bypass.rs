@@ -2,15 +2,15 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::Once;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::audit_log::{self, AuditLog};
-use super::database::{Common, now, require_owner};
+use super::database::{Common, require_owner};
 use super::screen::{Screen, complain};
-use super::{Failure, Outcome, keys, text};
+use super::time::now;
+use super::{Failure, Outcome, bypass_state, keys, text};
 use crate::bypass::{Bypass, LONGEST};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool};
@@ -76,7 +76,7 @@ struct BypassJson {
 
 impl BypassCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        ANNOUNCED.call_once(|| {});
+        bypass_state::announced();
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         if self.end {
@@ -98,7 +98,7 @@ impl BypassCommand {
             let (who, reason) = (who.clone(), reason.clone());
             screen.json(&BypassJson { since, until: until_text, who, reason })?;
         } else {
-            writeln!(screen, "{}", sentence(&bypass, now))?;
+            writeln!(screen, "{}", bypass_state::sentence(&bypass, now))?;
         }
         Ok(Outcome::Fine)
     }
@@ -136,41 +136,6 @@ fn log(spool: &Path, what: &str) {
 
 fn iso(seconds: i64) -> String {
     text::iso(Timestamp { seconds, micros: 0 })
-}
-
-/// The bypass for people.
-pub(super) fn sentence(bypass: &Bypass, now: Timestamp) -> String {
-    let Bypass { until, who, reason, .. } = bypass;
-    let left = text::duration((until - now.seconds).max(0) as f64);
-    let until = text::local(Timestamp { seconds: *until, micros: 0 });
-    let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-    format!(
-        "BYPASS until {until} ({left} left; {who}{why}): nothing is refused on this server; \
-         `exirate bypass --end` ends it"
-    )
-}
-
-/// The bypass that lasts now, for people; or why a file is none.
-pub(super) fn state(spool: &Path) -> Option<Result<String, String>> {
-    let now = now();
-    match Bypass::read(spool) {
-        Ok(found) => {
-            let active = found.filter(|one| one.is_active(now.seconds))?;
-            Some(Ok(sentence(&active, now)))
-        }
-        Err(error) => Some(Err(format!("there is no bypass: {error}"))),
-    }
-}
-
-static ANNOUNCED: Once = Once::new();
-
-/// Shows on standard error, once, that nothing is refused now.
-pub(super) fn announce(spool: &Path) {
-    ANNOUNCED.call_once(|| match state(spool) {
-        Some(Ok(what)) => complain(what),
-        Some(Err(why)) => complain(format_args!("note: {why}")),
-        None => {}
-    });
 }
 
 /// How long it lasts, in seconds.

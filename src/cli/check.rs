@@ -8,9 +8,10 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-use super::database::{Common, now};
+use super::database::Common;
 use super::exim_config::SpecReport;
 use super::screen::{Screen, note};
+use super::time::now;
 use super::{Failure, Outcome, range, spool_dir, text};
 use crate::engine::{Decision, Forced};
 use crate::spec::{Context, Request, Spec, Update};

@@ -2,9 +2,10 @@
 
 use clap::Args;
 
-use super::database::{Common, now, print_incidents};
+use super::database::{Common, print_incidents};
 use super::screen::{Screen, progress};
 use super::tidy::RatesTidied;
+use super::time::now;
 use super::{Failure, Outcome};
 
 /// Make the rate database as small as possible

@@ -8,10 +8,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Both, Common, bar, now, print_incidents, require_owner};
+use super::database::{Both, Common, bar, print_incidents, require_owner};
 use super::event_settings::{self, EventSetting, LogJson};
 use super::screen::{Screen, note, progress};
 use super::size::{bytes, parse_bytes};
+use super::time::now;
 use super::trace::scheme_options;
 use super::{Failure, Outcome, confirm, keys, text};
 use crate::spool::{self, EventKind, EventLimits, MAX_BYTES_MIN, Spool};

@@ -11,10 +11,9 @@ use super::screen::{Tally, complain, note, progress};
 use super::{Failure, spool_dir, text};
 use crate::identity::fold::Folding;
 use crate::policy::image::{ImageError, PolicyFile};
-use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
-use crate::sys::{clock, files};
+use crate::sys::files;
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
 /// The options of every command that uses a store.
@@ -221,9 +220,4 @@ pub(super) fn traces_incomplete(damaged: &[trace::Problem]) -> Result<(), Failur
             text::counted(count as u64, "file", "files")
         ))),
     }
-}
-
-/// The time.
-pub(super) fn now() -> Timestamp {
-    clock::now().into()
 }

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use super::database::now;
 use super::size::{bytes, parse_bytes};
+use super::time::now;
 use super::{Failure, keys, text};
 use crate::spool::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, EventReader,

@@ -4,11 +4,11 @@
 
 use std::path::Path;
 
-use super::database::now as clock;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::sentence;
 use super::screen::note;
 use super::text;
+use super::time::now as clock;
 use crate::engine::Forced;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::outcome::strictest;

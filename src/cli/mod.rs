@@ -12,6 +12,7 @@
 mod allow;
 mod audit_log;
 mod bypass;
+mod bypass_state;
 mod check;
 mod cluster;
 mod compact;

@@ -7,12 +7,13 @@ use anstyle::Style;
 use clap::Args;
 
 use super::audit_log::AuditLog;
-use super::database::{now, print_incidents, require_owner};
+use super::database::{print_incidents, require_owner};
 use super::keys;
 use super::override_state::{self, OverrideJson};
 use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
+use super::time::now;
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
 use crate::store::{Override, Target};

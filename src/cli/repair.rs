@@ -7,8 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Both, Common, bar, now, open_traces};
+use super::database::{Both, Common, bar, open_traces};
 use super::screen::{Screen, complain, progress};
+use super::time::now;
 use super::verify::Findings;
 use super::{Failure, Outcome, text};
 use crate::spool::{Options, Spool, SpoolError};

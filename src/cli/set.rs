@@ -9,13 +9,14 @@ use serde::Serialize;
 
 use super::audit_log::AuditLog;
 use super::complete;
-use super::database::{self, now, print_incidents};
+use super::database::{self, print_incidents};
 use super::in_force::InForce;
 use super::key_state::{KeyState, KeyStateJson};
 use super::key_text;
 use super::keys::{self, Narrow, Selection};
 use super::rates::Rates;
 use super::screen::{Screen, note};
+use super::time::now;
 use super::{Failure, Outcome, range, reset, text, time};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};

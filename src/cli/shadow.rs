@@ -6,10 +6,11 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::database::{Common, now, require_owner};
+use super::database::{Common, require_owner};
 use super::policy::many;
 use super::screen::{Screen, note};
 use super::table::{Column, Layout};
+use super::time::now;
 use super::{Failure, Outcome, text};
 use crate::rate::Timestamp;
 use crate::shadow::{self, Seen};

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{Failure, bypass};
+use super::{Failure, bypass_state};
 use crate::sys::child;
 
 /// Exim under the names it is installed as; Debian's has both.
@@ -19,7 +19,7 @@ const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", "/var/lib/exira
 /// refused now, that is shown.
 pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let found = find_silently(given)?;
-    bypass::announce(&found);
+    bypass_state::announce(&found);
     Ok(found)
 }
 

@@ -6,9 +6,10 @@ use clap::Args;
 use serde::Serialize;
 
 use super::audit_log::AuditLog;
-use super::database::{Both, Common, now, print_incidents};
+use super::database::{Both, Common, print_incidents};
 use super::screen::{Screen, note, progress};
 use super::size::bytes;
+use super::time::now;
 use super::{Failure, Outcome, keys, text};
 use crate::spool::{Spool, Tidied};
 use crate::trace::TraceStore;

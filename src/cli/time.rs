@@ -4,6 +4,12 @@ use jiff::civil;
 use jiff::tz::TimeZone;
 
 use crate::rate::Timestamp;
+use crate::sys::clock;
+
+/// The time.
+pub(super) fn now() -> Timestamp {
+    clock::now().into()
+}
 
 /// The moment that `text` says: `now`, `2026-11-20T11:50:37Z`, `2026-11-20
 /// 11:50:37` on the clock here, or seconds since 1970 as `@1795175437.5`.

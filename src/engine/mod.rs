@@ -32,6 +32,7 @@ mod state;
 mod unique;
 
 pub use authority::Authority;
+#[cfg(feature = "cli")]
 pub(crate) use authority::refused_by_own;
 pub use check::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
 pub(crate) use decide::over_since;

@@ -5,10 +5,6 @@ use super::boundary::Reply;
 use super::directory;
 use super::session::{CallError, SESSION, Session};
 use crate::identity::Field;
-use crate::identity::fold::{Folding, shortened};
-use crate::policy::image::PolicyFile;
-use crate::sys::clock;
-use std::borrow::Cow;
 use std::ffi::c_int;
 
 /// `${dlfunc{…}{identity}{FIELD}{TEXT}}`: TEXT as the policies in use count it in FIELD, for
@@ -44,33 +40,6 @@ fn wrong_count(given: usize) -> CallError {
     CallError::Usage(text.into())
 }
 
-/// What is kept between calls of `identity`.
-#[derive(Default)]
-pub(super) struct Identities {
-    /// The policies in use.
-    file: Option<PolicyFile>,
-    /// The second of the coarse clock in which they were last looked for.
-    looked: i64,
-    /// How identities are folded without policies.
-    default: Folding,
-    folded: String,
-}
-
-impl Identities {
-    fn fold(&mut self, field: Field, text: &str) -> &str {
-        let Self { file, default, folded, .. } = self;
-        let image = file.as_ref().and_then(|file| file.image().ok());
-        let folding = image.and_then(|image| image.identity().ok()).map(|one| &one.folding);
-        if !folding.unwrap_or(default).field_into(field, text, folded) {
-            folded.push_str(text);
-        }
-        if let Cow::Owned(short) = shortened(folded) {
-            *folded = short;
-        }
-        folded
-    }
-}
-
 impl Session {
     fn identity(&mut self, field: &[u8], text: &[u8]) -> Result<Reply, CallError> {
         let field = field.trim_ascii();
@@ -80,7 +49,9 @@ impl Session {
             let known = known.join(", ");
             CallError::Usage(format!("identity: \"{field}\" is not one of {known}").into())
         })?;
-        self.look_for_policies();
+        let Self { host, variables, identities, .. } = self;
+        // Without a directory there are no policies.
+        identities.look_for_policies(|| directory::spool(host, variables).ok());
         let lossy = String::from_utf8_lossy(text);
         let folded = self.identities.fold(field, &lossy);
         // Most are folded: Exim copies its own text then, which is followed by a NUL.
@@ -92,24 +63,5 @@ impl Session {
             "this program does not export store_get_3, so there is no memory for tainted text"
                 .into(),
         ))
-    }
-
-    /// Opens the policies in use; if there are none, tries again every second.
-    fn look_for_policies(&mut self) {
-        let second = clock::coarse_seconds();
-        let is_new_second = second != self.identities.looked;
-        self.identities.looked = second;
-        match &mut self.identities.file {
-            Some(file) => {
-                if file.image().is_ok() || is_new_second {
-                    let _ = file.refresh();
-                }
-            }
-            none => {
-                // Without a directory there are no policies.
-                let directory = directory::spool(&self.host, &self.variables).ok();
-                *none = directory.map(|directory| PolicyFile::open(&directory));
-            }
-        }
     }
 }

@@ -18,6 +18,7 @@
 //!   and the message are still those of the call before
 //! - `variables`, `rate_variables`, `table`, `program`: reading and setting
 //!   Exim's own variables
+//! - `identities`: how `identity` folds
 //! - `info`, `debug`: the fields and the debug output of a decision
 //! - `shadow_state`: what the comparison with native keeps between calls
 //! - `policy`, `policy_facts`, `policy_state`: evaluating a policy, the facts it needs
@@ -62,6 +63,8 @@ pub mod dlfunc_shadow;
 pub mod dlfunc_trace;
 #[cfg_attr(not(all(feature = "rates", feature = "trace")), allow(dead_code))]
 mod host;
+#[cfg(feature = "rates")]
+mod identities;
 #[cfg(feature = "rates")]
 mod info;
 #[cfg(feature = "rates")]

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::bypass;
+use super::bypass_state;
 use super::exim_config::Rules;
 use super::policy::FILE;
 use super::screen::Screen;
@@ -187,7 +187,7 @@ impl Doctor {
         findings: &mut Findings,
     ) {
         findings.about(LIMITS);
-        match bypass::state(spool) {
+        match bypass_state::state(spool) {
             None => {}
             Some(Ok(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
             Some(Err(why)) => drop(findings.problem(why).fix("exirate bypass --end")),

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::super::database::now;
 use super::super::size::bytes;
 use super::super::text;
+use super::super::time::now;
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, kind, move_away};
 use super::finding::{Findings, counted};

@@ -20,11 +20,11 @@ pub(super) use self::event::{EventJson, decisive, key, mark, period};
 pub(super) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(super) use self::source::{Event, Source};
 use super::complete;
-use super::database::now;
 use super::keys::{self, Narrow, Selection};
 use super::rates::Rates;
 use super::screen::{Screen, complain, note};
 use super::table::{Column, Layout};
+use super::time::now;
 use super::{Failure, Outcome, key_text, text, time};
 use crate::spool::{EventKind, LoggedEvent};
 

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use crate::cli::Failure;
-use crate::cli::database::now;
 use crate::cli::rates::Rates;
 use crate::cli::screen::note;
 use crate::cli::servers;
 use crate::cli::text::counted;
+use crate::cli::time::now;
 use crate::redis::SharedEvents;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
 

@@ -5,11 +5,11 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use super::remedies;
-use crate::cli::database::now;
 use crate::cli::events::{decisive, key, period};
 use crate::cli::key_state::later;
 use crate::cli::list::OVER;
 use crate::cli::screen::Screen;
+use crate::cli::time::now;
 use crate::cli::{Failure, key_text, text};
 use crate::policy::explain::Measured;
 use crate::rate::Timestamp;

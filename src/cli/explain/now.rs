@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::event::window_text;
 use super::remedies;
-use crate::cli::database::now;
 use crate::cli::in_force::{By, InForce};
 use crate::cli::key_state::{KeyState, KeyStateJson, later};
 use crate::cli::override_state::{OverrideJson, sentence};
 use crate::cli::rates::Rates;
 use crate::cli::screen::Screen;
+use crate::cli::time::now;
 use crate::cli::{Failure, key_text, keys, text};
 use crate::engine::AlgorithmKind;
 use crate::identity::fold::Folding;

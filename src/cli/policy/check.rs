@@ -8,11 +8,12 @@ use anstyle::Style;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use super::super::database::{Common, now};
+use super::super::database::Common;
 use super::super::override_state::sentence;
 use super::super::screen::{Screen, note};
 use super::super::table::{Column, Layout};
 use super::super::text::{self, printable};
+use super::super::time::now;
 use super::super::{Failure, Outcome, time};
 use super::decided::DecisionsJson;
 use super::file::sound;

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::database::{self, Both, Common, now};
+use super::database::{self, Both, Common};
 use super::screen::Screen;
 use super::size::bytes;
 use super::table::{Column, Layout};
+use super::time::now;
 use super::{Failure, Outcome, output_file, text};
 use crate::rate::Timestamp;
 use counts::{Cluster, Counts, Policies, Rates, SharedKeys, Traces};

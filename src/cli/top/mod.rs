@@ -17,7 +17,7 @@ use super::list::{COLUMNS, OVER, Sort, cells};
 use super::rates::Rates;
 use super::screen::Screen;
 use super::table::Layout;
-use super::{Failure, Outcome, bypass, text};
+use super::{Failure, Outcome, bypass_state, text};
 use crate::rate::Timestamp;
 use snapshot::{Snapshot, View};
 use terminal::{Input, Terminal};
@@ -142,7 +142,7 @@ impl Top {
             sort: self.sort,
             over: self.over,
             limit: self.limit.unwrap_or(LIMIT),
-            last: before(super::database::now(), self.interval),
+            last: before(super::time::now(), self.interval),
         };
         let snapshot = Snapshot::take(&self.common, selection, view)?;
         if self.common.json {
@@ -157,11 +157,11 @@ impl Top {
         let terminal = Terminal::take()?;
         let (mut sort, mut over) = (self.sort, self.over);
         let spool = self.common.directory()?;
-        let mut last = before(super::database::now(), self.interval);
+        let mut last = before(super::time::now(), self.interval);
         loop {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
-            let bypass = bypass::state(&spool).and_then(Result::ok);
+            let bypass = bypass_state::state(&spool).and_then(Result::ok);
             let others = OTHER_LINES + usize::from(bypass.is_some());
             let room = usize::from(height).saturating_sub(others);
             let view = View { sort, over, limit: self.limit.unwrap_or(room).min(room), last };

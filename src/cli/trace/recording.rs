@@ -9,8 +9,8 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::super::database::now;
 use super::super::screen::{complain, progress};
+use super::super::time::now;
 use super::super::{Failure, input, text, time};
 use super::headers::Headers;
 use super::id;

@@ -1,6 +1,6 @@
 //! Times as arguments of --since and --until.
 
-use super::super::database::now;
+use super::super::time::now;
 use super::super::{keys, time};
 
 /// A time, in seconds since 1970: as other commands take it, or an age such as
