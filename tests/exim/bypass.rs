@@ -113,15 +113,19 @@ fn nothing_is_refused_whatever_specs_policies_and_overrides_say() {
         assert_eq!(refused(client), [""; 0]);
         assert_eq!(refused(client), [""; 0]);
     }
-    // Running processes notice it at once where they refuse, and log it once each.
+    // Running processes notice it at once where they refuse, and each library logs it once in
+    // each of the two.
     let log = exim.log("main");
-    assert_eq!(log.matches("exirate: bypass for another ").count(), 2, "{log}");
+    assert_eq!(log.matches("exirate: bypass for another ").count(), 2 * 2, "{log}");
     assert!(log.contains(": wrong limits): nothing is refused, although "), "{log}");
     // Events are counted on, also those that a leaky spec would not have counted.
     assert!(counted() > 1.5, "{}", counted());
-    for command in
-        [&["list"][..], &["show", "leaky@x.test"], &["policy", "show"], &["top", "--once"]]
-    {
+    for command in [
+        &["list"][..],
+        &["show", "leaky@x.test"],
+        &["policy", "show", "--user", "leaky@x.test"],
+        &["top", "--once"],
+    ] {
         let said = String::from_utf8(exirate(&exim, command).stderr).unwrap();
         assert!(said.contains("exirate: BYPASS until ") && said.contains("wrong limits"), "{said}");
     }
@@ -180,8 +184,8 @@ fn nothing_is_refused_whatever_state_the_database_is_in() {
             "shared limits that cannot be reached",
             |dir| {
                 fs::create_dir(dir).unwrap();
-                fs::write(dir.join("cluster"), "servers 2\naway closed\nsocket /nonexistent\n")
-                    .unwrap();
+                let settings = "servers 2\naway closed\nsocket /nonexistent\nagent_user 0\n";
+                fs::write(dir.join("cluster"), settings).unwrap();
                 mode(dir, 0o755);
                 mode(&dir.join("cluster"), 0o644);
             },

@@ -206,7 +206,7 @@ fn a_router_counts_each_recipient_of_a_message_once() {
                   messages = \"1k/1w\"\nrecipients = \"1k/1w\"\nbytes = \"1G/1w\"\n",
     );
     exim.run(
-        &["-odf", "-f", "s@client.test", "u@private.test", "v@private.test"],
+        &["-oMa", "192.0.2.9", "-odf", "-f", "s@client.test", "u@private.test", "v@private.test"],
         b"Subject: x\n\nx\n",
     );
     for _ in 0..3 {

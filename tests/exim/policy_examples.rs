@@ -179,7 +179,7 @@ fn precedence(exim: &PrivateExim, example: &str) {
     assert_eq!(of("carl@example.net"), refused(4, "default"));
     assert_eq!(of("dora@example.org"), refused(6, "package gold"));
     // Unlimited; but all users of the domain together are not.
-    assert_eq!(of("news@example.org"), refused(2, "default (total)"));
+    assert_eq!(of("news@example.org"), refused(3, "default (total)"));
 }
 
 fn buckets(exim: &PrivateExim, example: &str) {

@@ -61,7 +61,7 @@ text = "too many {unit} for {client} {sender}"
 default.recipients = "6.5/2h"
 default.unique_senders = "2.5/2h"
 default.connections = "3.5/2h"
-[policy.e]
+[policy.f]
 when = "local"
 key = ["client", "sender"]
 text = "local {unit}"
@@ -71,7 +71,7 @@ recipients = ["u1@private.test", "u2@private.test"]
 [[policy.a.exempt]]
 match = "carol"
 recipients = "u3@private.test"
-[[policy.e.exempt]]
+[[policy.f.exempt]]
 recipients = "u1@private.test"
 "#;
 
