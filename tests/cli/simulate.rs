@@ -247,7 +247,11 @@ fn text_of_clients_stays_text() {
     let output = simulate(folder.path(), &[&FILES[..], &["--json"]].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let key = found["limits"][0]["key"].clone();
-    assert_eq!(key, format!("auth:{}", hostile.to_lowercase()).as_str());
+    // Control characters at its ends are not part of a login.
+    assert_eq!(
+        key,
+        format!("auth:{}", hostile.trim_start_matches('\u{1b}').to_lowercase()).as_str()
+    );
     assert!(!stdout(&output).contains('\u{1b}'));
 }
 
