@@ -166,7 +166,7 @@ fn tables_of_policies_find_logins_that_are_not_ascii() {
     let mut exim = setup.build();
     apply(
         &exim,
-        "[policy.p]\ndefault.recipients = \"1k/1w\"\nuser.\"\u{c4}lice\".recipients = \"2/1w\"\n\
+        "[policy.p]\ndefault.recipients = \"1k/1w\"\nuser.\"\u{c4}lice\".recipients = \"1.5/1w\"\n\
          [[policy.p.exempt]]\nmatch = \"J\u{fc}rgen@x.test\"\nreason = \"x\"\n",
     );
     exim.start();
@@ -189,7 +189,7 @@ fn tables_of_policies_find_logins_that_are_not_ascii() {
 fn recipients_that_are_blank_are_counted() {
     let acl = "  defer condition = ${dlfunc{EXIRATE}{policy_over}{p}}\n  accept\n";
     let mut exim = crate::common::Setup::new().library().acl("acl_smtp_rcpt", acl).build();
-    apply(&exim, "[policy.p]\nupdate = \"strict\"\ndefault.unique_recipients = \"3/1w\"\n");
+    apply(&exim, "[policy.p]\nupdate = \"strict\"\ndefault.unique_recipients = \"2.5/1w\"\n");
     exim.start();
     let mut client = exim.session();
     client.command("MAIL FROM:<s@client.test>");
