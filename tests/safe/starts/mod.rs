@@ -316,8 +316,11 @@ fn a_test_of_an_address_counts_for_root_and_exims_user_alone() {
         let output = world.start(&start);
         started += 1;
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        let answer = said.split_once("answer ").unwrap_or_else(|| panic!("{options:?}: {said}")).1;
-        answer.lines().next().unwrap().to_owned()
+        // The router has decided; why, Exim does not say to everybody.
+        let has_failed = ["is undeliverable", "failed to verify"].iter().any(|f| said.contains(f));
+        assert!(has_failed, "{options:?}: {said}");
+        let answer = said.split_once("answer ").map_or("", |(_, answer)| answer);
+        answer.lines().next().unwrap_or_default().to_owned()
     };
     let (root, exim, nobody) = ((0, 0), user(USER), user("nobody"));
     assert_eq!(ask(root, &["-bt"]), "no 1.0");
@@ -332,7 +335,8 @@ fn a_test_of_an_address_counts_for_root_and_exims_user_alone() {
             &["-oMs", "host.example", "-oMt", "ident", "-f", "alice@private.test"],
         ] {
             let options = [more, &[mode]].concat();
-            assert_eq!(ask(nobody, &options), "no 3.0", "{options:?}");
+            let answer = ask(nobody, &options);
+            assert!(["", "no 3.0"].contains(&answer.as_str()), "{options:?}: {answer}");
         }
     }
     assert_eq!(world.database(), before, "something was written");
@@ -340,7 +344,7 @@ fn a_test_of_an_address_counts_for_root_and_exims_user_alone() {
     // Mail counts, whoever hands it over: Exim does not route it before its delivery.
     let start = Start { arguments: &["-odi", "someone@routed.test"], ..Start::default() };
     world.start(&start);
-    assert_eq!(ask(nobody, &["-bt"]), "no 5.0", "{}", world.log("mainlog"));
+    assert_eq!(ask(root, &["-bt"]), "no 6.0", "{}", world.log("mainlog"));
     counts::record("hostile starts", started);
 }
 
