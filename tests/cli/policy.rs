@@ -123,8 +123,7 @@ fn show_names_the_rule_of_each_limit() {
     assert!(json(&output)["policies"][1]["exempt"].is_null());
     // The policy of bounces counts recipients.
     let output = show(&["--client", "192.0.2.7", "--policy", "bounces"]);
-    let row =
-        "bounces burst 5, leak 1/1h recipients each recipient default null_sender p.toml:34:10";
+    let row = "bounces burst 5, leak 1/1h recipients each recipient, 192.0.2.7 default null_sender p.toml:34:10";
     assert_eq!(words(&output).get(1).map(String::as_str), Some(row));
 
     let output = show(&["--user", "x", "--policy", "outbond"]);

@@ -154,7 +154,7 @@ fn a_user_without_permission_is_advised_to_be_root() {
     let mut doctor = Command::new(&program);
     doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).uid(65_534).gid(65_534);
     let output = doctor.output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     assert!(stderr(&output).contains("run this as root"), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let again = format!("sudo exirate doctor --json --config {}", exim.config().display());
