@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::{Diagnosis, broken_and_fixed, exim, set_mode};
 use serde_json::Value;
 
-use crate::stderr;
+use crate::{stderr, stdout};
 
 /// A shard that is there.
 fn shard(database: &Path) -> PathBuf {
