@@ -127,7 +127,7 @@ fn commands_work(site: &mut Site) {
 
     let far = site.run("mx1", &["set", "bob", "--at", "2999-01-01 00:00", "--rate", "5"]);
     let words = String::from_utf8(far.stderr).unwrap();
-    assert!(words.contains("expected one from 1685 to 2255"), "{words}");
+    assert!(words.contains("a time more than a year ahead"), "{words}");
     assert_eq!(site.listed("mx2", &["bob"]), all[1..2], "it is unchanged");
     site.output("mx1", &["set", "bob", "--rate", "50"]);
     assert_eq!(site.count("bob", None).0, 51.0);

@@ -96,7 +96,7 @@ impl<B: Backend> Agent<B> {
         if process != 0 && of_process >= PROCESS_MAX.max(limits.agent.max_connections / 8) {
             let text =
                 format_args!("process {process} has {of_process} connections, and no more may");
-            self.log.write_seldom("connections refused", Level::Warning, text);
+            self.log.write_seldom("connections of processes refused", Level::Warning, text);
             refuse(&stream, Status::Busy, "the process has too many connections");
             return;
         }
