@@ -1,5 +1,6 @@
 //! Whether nothing is refused now, for people.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Once;
 
@@ -8,6 +9,7 @@ use super::text;
 use super::time::now;
 use crate::bypass::Bypass;
 use crate::rate::Timestamp;
+use crate::sys::secure_dir::DirError;
 
 /// The bypass for people.
 pub(super) fn sentence(bypass: &Bypass, now: Timestamp) -> String {
@@ -21,15 +23,28 @@ pub(super) fn sentence(bypass: &Bypass, now: Timestamp) -> String {
     )
 }
 
-/// The bypass that lasts now, for people; or why a file is none.
-pub(super) fn state(spool: &Path) -> Option<Result<String, String>> {
+/// Whether there is a bypass.
+pub(super) enum State {
+    /// It lasts now: the sentence for people.
+    Active(String),
+    /// There is a file, which is none, and why.
+    None(String),
+    /// Only root and Exim's user can see it.
+    Hidden,
+}
+
+/// The bypass that lasts now, or a file that is none.
+pub(super) fn state(spool: &Path) -> Option<State> {
     let now = now();
     match Bypass::read(spool) {
         Ok(found) => {
             let active = found.filter(|one| one.is_active(now.seconds))?;
-            Some(Ok(sentence(&active, now)))
+            Some(State::Active(sentence(&active, now)))
         }
-        Err(error) => Some(Err(format!("there is no bypass: {error}"))),
+        Err(DirError::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Some(State::Hidden)
+        }
+        Err(error) => Some(State::None(format!("there is no bypass: {error}"))),
     }
 }
 
@@ -43,8 +58,9 @@ pub(super) fn announced() {
 /// Shows on standard error, once, that nothing is refused now.
 pub(super) fn announce(spool: &Path) {
     ANNOUNCED.call_once(|| match state(spool) {
-        Some(Ok(what)) => complain(what),
-        Some(Err(why)) => complain(format_args!("note: {why}")),
-        None => {}
+        Some(State::Active(what)) => complain(what),
+        Some(State::None(why)) => complain(format_args!("note: {why}")),
+        // The command says that it has no permission.
+        Some(State::Hidden) | None => {}
     });
 }

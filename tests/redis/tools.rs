@@ -247,7 +247,7 @@ fn explanations_are_of_all_servers(site: &mut Site, host: &str) {
     let (code, out, _) = explain(site, "mx2", &[]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with("eve: over its limit at ") && out.contains(now), "{out}");
-    assert!(out.contains("whether it was refused is logged on that server"), "{out}");
+    assert!(out.contains("refusals are logged where they happen"), "{out}");
     let (code, _, noted) = explain(site, "mx2", &["--crossing"]);
     assert_eq!(code, Some(1));
     let there = format!("run exirate explain --crossing on {host}\n");

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::bypass_state;
+use super::bypass_state::{self, State};
 use super::exim_config::Rules;
 use super::policy::FILE;
 use super::screen::Screen;
@@ -189,8 +189,9 @@ impl Doctor {
         findings.about(LIMITS);
         match bypass_state::state(spool) {
             None => {}
-            Some(Ok(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
-            Some(Err(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
+            Some(State::Active(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
+            Some(State::None(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
+            Some(State::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
         }
         findings.about("The database");
         let owner = directory::look(spool, who, findings);

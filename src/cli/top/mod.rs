@@ -161,7 +161,10 @@ impl Top {
         loop {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
-            let bypass = bypass_state::state(&spool).and_then(Result::ok);
+            let bypass = match bypass_state::state(&spool) {
+                Some(bypass_state::State::Active(what)) => Some(what),
+                _ => None,
+            };
             let others = OTHER_LINES + usize::from(bypass.is_some());
             let room = usize::from(height).saturating_sub(others);
             let view = View { sort, over, limit: self.limit.unwrap_or(room).min(room), last };

@@ -2,7 +2,7 @@
 
 #define API __attribute__((visibility("default")))
 
-API const char *message_id = "", *received_protocol = "local", *sender_address, *sender_host_address;
+API const char *message_id = "", *received_protocol, *sender_address, *sender_host_address;
 API int recipients_count;
 API unsigned debug_selector;
 API _Bool smtp_input, smtp_batched_input, host_checking;

@@ -126,5 +126,5 @@ function showIdentities() {
     const rest = policy.refused - policy.of.reduce((all, count) => all + count, 0);
     if (rest > 0 && !policy.of.includes(null)) caption += ` ${many(rest, "refused attempt is", "refused attempts are")} of none of these.`;
   }
-  made.append(grid(columns, log.names.length, { sorted: 1, label: "Search", search: (i) => log.names[i], caption }));
+  made.append(grid(columns, log.names.length, { sorted: 1, label: "Search", search: (i) => log.names[i], caption, changed }));
 }

@@ -116,5 +116,6 @@ function grid(columns, count, options) {
   table.lastChild.replaceWith(body);
   arrange();
   onPrint.push(show);
+  if (options.changed) options.changed.push(show);
   return element("div", [controls, framed(table, options.caption)]);
 }
