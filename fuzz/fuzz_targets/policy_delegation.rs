@@ -47,7 +47,7 @@ fuzz_target!(|input: Input<'_>| {
         let verdict = MailVerdict {
             verdict: verdicts[usize::from(input.verdict) % verdicts.len()],
             text: format!("{}{}", request.sender, request.recipient),
-            policy: request.helo_name.clone(),
+            policy: request.helo_name.as_str().into(),
             unavailable: input.unavailable,
             ..MailVerdict::default()
         };
