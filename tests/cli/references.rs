@@ -20,7 +20,8 @@ fn references(files: &[(&str, &str)]) -> Vec<String> {
     for (name, text) in files {
         let path = folder.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text.replace("HERE", here).replace("LIMIT", LIMIT)).unwrap();
+        fs::write(path, text.replace("HERE", here).replace("  LIMIT\n", &format!("  {LIMIT}\n")))
+            .unwrap();
     }
     let exim = folder.path().join("exim");
     write_script(&exim, &format!("#!/bin/sh\necho {here}/{}\n", files[0].0));

@@ -250,7 +250,7 @@ fn explanations_are_of_all_servers(site: &mut Site, host: &str) {
     assert!(out.contains("refusals are logged where they happen"), "{out}");
     let (code, _, noted) = explain(site, "mx2", &["--crossing"]);
     assert_eq!(code, Some(1));
-    let there = format!("run exirate explain --crossing on {host}\n");
+    let there = format!("on {host}, run `exirate explain --crossing eve`\n");
     assert!(noted.ends_with(&there), "{noted}");
     fs::write(&config, before).unwrap();
 

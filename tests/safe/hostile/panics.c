@@ -29,8 +29,6 @@ int main(int argc, char **argv)
 {
   if (argc != 3) fail("usage: panics LIBRARY SPOOL");
   spool_directory = argv[2];
-  /* As in a router, where each call counts. */
-  message_id = "1aaaaa-000001-AA";
   load(argv[1]);
   remember_state();
   long half_way = 0;

@@ -141,8 +141,6 @@ int main(int argc, char **argv)
   _Bool look_always = strcmp(argv[3], "zeros") && strcmp(argv[3], "one word");
   _Bool may_set = !strcmp(argv[3], "right") || EXPORTED == 1;
   spool_directory = argv[2];
-  /* As in a router, where each call counts. */
-  message_id = "1aaaaa-000001-AA";
   entry *copy = malloc(variables_count * sizeof *copy);
   memcpy(copy, variables, variables_count * sizeof *copy);
   live = copy;
