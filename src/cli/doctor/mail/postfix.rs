@@ -242,9 +242,15 @@ impl Look<'_> {
     }
 
     /// A list with the check before what ends it, or without the check; with no other check of
-    /// exirate. A class that has the check is moved.
+    /// exirate. A class that has the check is moved; without the check, its list stands in its
+    /// place.
     fn with_check(&self, list: &str, address: Option<&Address>) -> String {
-        let mut words = words(&self.value(list)).into_iter();
+        let value = self.value(list);
+        let mut words = match address {
+            Some(_) => words(&value),
+            None => self.postfix.restrictions(self.service, &value),
+        }
+        .into_iter();
         let (mut others, mut class): (Vec<String>, Option<String>) = (Vec::new(), None);
         while let Some(word) = words.next() {
             // With what it checks.
