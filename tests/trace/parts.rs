@@ -54,7 +54,12 @@ impl Store {
                         Fragment::File(bytes) => Piece::File(bytes.to_vec()),
                         Fragment::Bytes(bytes) => Piece::Bytes(bytes.to_vec()),
                     };
-                    all.push((part, piece));
+                    // A file is there with LF and with CR LF: it is asked for once.
+                    let before = all.last().filter(|(before, _)| *before == part);
+                    let is_other_form = matches!(before, Some((_, Piece::File(_))));
+                    if !(is_other_form && matches!(piece, Piece::File(_))) {
+                        all.push((part, piece));
+                    }
                 },
             );
             digests.push(digester.finish());
