@@ -3,7 +3,7 @@
 //!
 //! It is in the spool directory, beside the database and not in it, so that it works
 //! whatever state that is in. Events are counted and measured all the same: see
-//! [`RemoteStore::set_bypassed`](crate::remote::RemoteStore::set_bypassed). A process looks
+//! [`ClusterStore::set_bypassed`](crate::cluster::ClusterStore::set_bypassed). A process looks
 //! for it once a second at most, and when a call fails.
 
 use std::ffi::{CStr, CString};

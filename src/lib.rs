@@ -4,7 +4,7 @@
 //!
 //! - `cli`: the program, one file for each command
 //! - `serve`: the daemon: the agent between the libraries and Redis
-//! - `report`: what administrators read: crossings explained, policies simulated
+//! - `history`: what administrators read: crossings explained, policies simulated
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
 //! - [`logs`]: reads Exim's main logs
@@ -14,7 +14,7 @@
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`stage`]: ACL stages, and how long a decision is valid
 //! - [`redis`]: the store of several servers, in Redis: one script, run by the agent
-//! - [`remote`]: the store of a library in a cluster: asks the agent, else decides
+//! - [`cluster`]: the store of a library in a cluster: asks the agent, else decides
 //!   on the spool store
 //! - [`spool`]: the file-locked spool database, a [`store::Store`]
 //! - [`store`]: the interface for front ends; the memory store
@@ -33,12 +33,15 @@
 pub mod bypass;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod cluster;
 mod counted;
 #[cfg(feature = "cli")]
 mod csv;
 pub mod engine;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
+#[cfg(feature = "cli")]
+pub mod history;
 pub mod identity;
 #[cfg(feature = "cli")]
 pub mod logs;
@@ -47,9 +50,6 @@ pub mod policy;
 pub mod rate;
 #[cfg(feature = "cli")]
 pub mod redis;
-pub mod remote;
-#[cfg(feature = "cli")]
-pub mod report;
 #[cfg(feature = "cli")]
 pub mod serve;
 #[cfg(feature = "rates")]

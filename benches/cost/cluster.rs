@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use exirate::cluster::wire::{message_bytes, write_request};
 use exirate::engine::{Algorithm, Check as OneCheck, Update};
 use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
-use exirate::remote::wire::{message_bytes, write_request};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Effort;

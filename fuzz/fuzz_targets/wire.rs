@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use exirate::remote::wire::{
+use exirate::cluster::wire::{
     HEADER_BYTES, MESSAGE_BYTES_MAX, Reply, Request, VERSION, event_of, message_bytes, read_reply,
     read_request, write_decisions, write_request,
 };

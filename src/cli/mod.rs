@@ -9,68 +9,13 @@
 //! Exit codes, as those of grep: 0 all is well, 1 something was found, 2 an
 //! error, which standard error explains.
 
-mod allow;
-mod audit_log;
-mod bypass;
-mod bypass_state;
-mod check;
-mod cluster;
-mod compact;
-mod complete;
-mod completions;
-mod config;
-mod confirm;
-mod copy;
-mod database;
-mod diagnostics;
-mod doctor;
-mod erase;
-mod event_settings;
-mod events;
-mod exim_config;
-mod exim_dump;
-mod explain;
-mod export;
-mod export_format;
-mod failure;
-mod import;
-mod in_force;
-mod input;
-mod key_state;
-mod key_text;
-mod keys;
-mod lines;
-mod list;
-mod man;
-mod measure;
-mod output_file;
-mod override_state;
-mod overrides;
-mod policy;
-mod range;
-mod rates;
-mod repair;
-mod report;
-mod reset;
-mod rules;
-mod screen;
-mod serve;
-mod servers;
-mod set;
-mod shadow;
-mod show;
-mod simulate;
-mod size;
-mod spool_dir;
-mod stats;
-mod table;
-mod text;
-mod tidy;
-mod time;
-mod top;
+mod planning;
+mod senders;
+mod shared;
+mod shell;
+mod storage;
+mod system;
 mod trace;
-mod unblock;
-mod verify;
 
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
@@ -78,8 +23,14 @@ use std::process::ExitCode;
 use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
-use failure::{Failure, Outcome};
-use screen::{Screen, complain};
+use planning::{check, measure, policy, report, rules, shadow, simulate};
+use senders::{allow, erase, events, explain, list, overrides, reset, set, show, top, unblock};
+use shared::complete;
+use shared::failure::{Failure, Outcome};
+use shared::screen::{Screen, complain};
+use shell::{completions, man};
+use storage::{compact, config, copy, export, import, repair, stats, tidy, verify};
+use system::{bypass, cluster, doctor, serve};
 
 /// Show and administer the rate limits that exirate.so keeps for Exim.
 #[derive(Debug, Parser)]

@@ -227,7 +227,7 @@ local function settle(one, refused, over)
   if one.filter ~= 'keep' then insert(one.key, one.check.probes, state.filter_bytes) end
 end
 
--- In the layout of a decision in the protocol between library and agent: see src/remote/wire.
+-- In the layout of a decision in the protocol between library and agent: see src/cluster/wire.
 local function reply(one)
   local outcome = 0
   local function add(set, bit) if set then outcome = outcome + bit end end

@@ -43,10 +43,10 @@ use rand::rngs::SysRng;
 use redis::{Cmd, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
+use crate::cluster::wire::read_decision;
 use crate::engine::{Algorithm, AlgorithmKind, Check, Decision, Forced, Update, refused_by_own};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
-use crate::remote::wire::read_decision;
 use crate::sys::clock;
 
 use connection::Connection;

@@ -24,13 +24,13 @@ use crate::common::{Client, PrivateExim, Reply, Setup};
 use crate::counts;
 use crate::policy::{apply, shipped_acl_before};
 use crate::policy_replayed::Random;
+use exirate::history::simulate::{
+    Attempt, Converter, Decided, InLog, Part, Schedule, Settings, Simulation,
+};
 use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{JoinSettings, Joiner};
 use exirate::policy::image::{Image, build};
 use exirate::policy::source::compile;
-use exirate::report::simulate::{
-    Attempt, Converter, Decided, InLog, Part, Schedule, Settings, Simulation,
-};
 
 const POLICIES: &str = r#"
 [policy.a]

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
-use exirate::remote::wire::Status;
+use exirate::cluster::wire::Status;
 use rustix::process::Signal;
 
 use crate::client::{NotDecided, fresh, request};

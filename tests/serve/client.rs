@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use exirate::cluster::wire::{Reply, Status, event_of, message_bytes, read_reply, write_request};
 use exirate::engine::{Algorithm, Check, Decision, RecordKey, Update};
-use exirate::remote::wire::{Reply, Status, event_of, message_bytes, read_reply, write_request};
 
 /// How long a request may take.
 const DEADLINE: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use exirate::remote::wire::Status;
+use exirate::cluster::wire::Status;
 use rustix::process::Signal;
 
 use crate::client::{Client, NotDecided, fresh, request};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use exirate::remote::ClusterCounts;
+use exirate::cluster::ClusterCounts;
 use rustix::process::Signal;
 
 use crate::common::{EntryPoint, PrivateExim, Setup};
@@ -106,6 +106,6 @@ impl Server {
     /// What the processes of this server know together.
     pub(crate) fn counts(&self) -> ClusterCounts {
         let directory = exirate::spool::open_directory(&self.exim.spool(), false).unwrap();
-        exirate::remote::read_counts(&directory).unwrap_or_default()
+        exirate::cluster::read_counts(&directory).unwrap_or_default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use exirate::remote::wire::Status;
+use exirate::cluster::wire::Status;
 
 use crate::client::NotDecided;
 use crate::counts;

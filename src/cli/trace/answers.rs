@@ -7,11 +7,12 @@ use anstyle::Style;
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::super::screen::Screen;
-use super::super::table::{Column, Layout};
-use super::super::{Failure, text};
+use super::super::Failure;
 use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text;
 use crate::csv;
 use crate::trace::{Match, MessagePart, MessageParts, Part, Passage, QueryResult};
 

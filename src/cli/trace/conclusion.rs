@@ -4,11 +4,12 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::super::screen::{Screen, note};
-use super::super::{Failure, text};
+use super::super::Failure;
 use super::answers::{self, AnswerJson};
 use super::envelope::{self, CSV_HEAD, Format};
 use super::{length, probability};
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::text;
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
 /// The result.

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::super::text;
+use crate::cli::shared::text;
 use crate::csv;
 use crate::rate::Timestamp;
 use crate::trace::Envelope;

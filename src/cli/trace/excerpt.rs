@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use super::super::{Failure, input, text};
+use super::super::Failure;
 use super::mailbox::{self, MESSAGE_MAX};
+use crate::cli::shared::{input, text};
 use crate::trace::decode::{self, Charset, Limits};
 use crate::trace::{FileHash, Fragment, Part};
 

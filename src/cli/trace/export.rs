@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::database::{Common, traces_incomplete};
-use super::super::screen::{Screen, note, progress};
-use super::super::{Failure, Outcome, output_file};
+use super::super::{Failure, Outcome};
 use super::envelope::{CSV_HEAD, EnvelopeJson, Format, JSON_HELP, csv_line};
 use super::filters::Filters;
+use crate::cli::shared::database::{Common, traces_incomplete};
+use crate::cli::shared::output_file;
+use crate::cli::shared::screen::{Screen, note, progress};
 use crate::trace::{Envelope, QuerySummary, TraceStore};
 
 /// Permissions of the file: it contains senders and recipients.

@@ -25,7 +25,7 @@ mod span;
 
 use clap::{Args, Subcommand};
 
-use super::screen::Screen;
+use super::shared::screen::Screen;
 use super::{Failure, Outcome};
 pub(super) use scheme::described as scheme_options;
 

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::super::database::{Common, bar, traces_incomplete};
-use super::super::screen::{Screen, complain, note};
-use super::super::{Failure, Outcome, text};
+use super::super::{Failure, Outcome};
 use super::answers::{First, Sort};
 use super::conclusion::{self, Reply};
 use super::envelope::{Format, JSON_HELP};
@@ -18,6 +16,9 @@ use super::excerpt::{self, Excerpts, Passages};
 use super::filters::{Filters, Name};
 use super::group::group;
 use super::id;
+use crate::cli::shared::database::{Common, bar, traces_incomplete};
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::text;
 use crate::trace::{
     self, Accepts, ContentQuery, Part, Problem, QueryResult, QuerySummary, TooShort, TraceError,
     TraceStore,

@@ -4,14 +4,14 @@ use std::io::Write as _;
 
 use clap::Args;
 
-use super::super::database::{Common, require_owner};
-use super::super::screen::{Screen, complain, note};
-use super::super::size::bytes;
-use super::super::text;
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
 use super::recording::{Counts, Recording, Sources};
 use super::scheme::{self, Scheme};
+use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::size::bytes;
+use crate::cli::shared::text;
 use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
 
 /// Record messages from files, mboxes and maildirs

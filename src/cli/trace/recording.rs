@@ -9,14 +9,15 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::super::screen::{complain, progress};
-use super::super::time::now;
-use super::super::{Failure, input, text, time};
+use super::super::Failure;
 use super::headers::Headers;
 use super::id;
 use super::mailbox::maildir::{self, Maildir};
 use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
+use crate::cli::shared::screen::{complain, progress};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{input, text, time};
 use crate::trace::{Envelope, TraceError, TraceStore};
 
 /// How many messages that cannot be recorded are reported one by one.

@@ -1,7 +1,7 @@
 //! Times as arguments of --since and --until.
 
-use super::super::time::now;
-use super::super::{keys, time};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{keys, time};
 
 /// A time, in seconds since 1970: as other commands take it, or an age such as
 /// `7d`.

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::connection;
 use super::decide::Agent;
 use super::link::Backend;
-use crate::remote::wire::{Status, write_refusal};
+use crate::cluster::wire::{Status, write_refusal};
 use crate::serve::log::Level;
 
 /// After a failure to accept a connection, such as for want of file descriptors.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decide::{Agent, Timeouts};
 use super::link::Backend;
-use crate::remote::wire::{Status, event_of, message_bytes, write_refusal};
+use crate::cluster::wire::{Status, event_of, message_bytes, write_refusal};
 use crate::serve::count::Counted;
 use crate::serve::log::Level;
 

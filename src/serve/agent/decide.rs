@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::announce::{Announcer, Now};
 use super::link::{Backend, Link};
-use crate::remote::wire::{Fault, Status, event_of, read_request, write_decisions, write_refusal};
+use crate::cluster::wire::{Fault, Status, event_of, read_request, write_decisions, write_refusal};
 use crate::serve::config;
 use crate::serve::count::{Count, Counted};
 use crate::serve::log::{Level, Log};

@@ -14,12 +14,12 @@ use tokio::time::{sleep, timeout};
 
 use super::decide::{LARGE_BYTES_MAX, Timeouts};
 use super::{Agent, Backend, Failed};
+use crate::cluster::wire::{
+    MESSAGE_BYTES_MAX, Reply, Status, message_bytes, read_reply, write_request,
+};
 use crate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::redis::{Announcement, KnownServers};
-use crate::remote::wire::{
-    MESSAGE_BYTES_MAX, Reply, Status, message_bytes, read_reply, write_request,
-};
 use crate::serve::config;
 use crate::serve::log::Log;
 use crate::store::{Memory, Store as _};
@@ -304,7 +304,7 @@ fn requests_of_one_connection_are_decided_at_the_same_time() {
         let mut seen = BTreeSet::new();
         for _ in 1..=50 {
             let reply = client.reply().await;
-            seen.insert(crate::remote::wire::event_of(&reply));
+            seen.insert(crate::cluster::wire::event_of(&reply));
         }
         assert_eq!(seen, (1..=50).collect());
         assert!(running.world.most_at_once.get() > 10, "{}", running.world.most_at_once.get());
@@ -483,7 +483,7 @@ fn bytes_that_are_no_request_are_refused() {
             // A wrong size may make it wait for more: then there is no reply.
             let reply = client.reply().await;
             if !reply.is_empty() {
-                let event = crate::remote::wire::event_of(&reply);
+                let event = crate::cluster::wire::event_of(&reply);
                 let reply = read_reply(&reply, event, &[check(b"x")]).unwrap();
                 let refused =
                     matches!(reply, Reply::Refused(Status::BadRequest | Status::OtherVersion, _));
@@ -510,7 +510,7 @@ fn bytes_that_are_no_request_are_refused() {
         let mut answers = Vec::new();
         for _ in 0..2 {
             let reply = client.reply().await;
-            answers.push((crate::remote::wire::event_of(&reply), reply));
+            answers.push((crate::cluster::wire::event_of(&reply), reply));
         }
         answers.sort();
         let Ok(Reply::Refused(Status::BadRequest, why)) = read_reply(&answers[0].1, 8, &[]) else {

@@ -21,10 +21,10 @@ pub use address::Address;
 pub use mail::{EarlyStage, Mail, OnError};
 
 use super::log::{Level, Log};
-use crate::redis::Settings;
 /// Where the configuration is, if no other file is named.
-pub use crate::remote::CONFIG_DEFAULT as FILE;
-use crate::remote::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
+pub use crate::cluster::CONFIG_DEFAULT as FILE;
+use crate::cluster::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
+use crate::redis::Settings;
 use crate::sys::{files, users};
 use crate::toml_file::Location;
 use crate::toml_file::diagnostic::{Diagnostics, Severity, place};

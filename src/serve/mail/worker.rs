@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::event::{MailEvent, MailVerdict};
 use crate::bypass::Watch;
+use crate::cluster::ClusterStore;
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::session::PolicySession;
 use crate::policy::word::{OnError, Verdict};
-use crate::remote::RemoteStore;
 use crate::serve::log::Level;
 use crate::spool::Options;
 use crate::stage::AclStage;
@@ -55,7 +55,7 @@ impl Observer for Noting<'_> {
 /// What a thread decides with.
 pub(super) struct Worker {
     spool: PathBuf,
-    store: Option<RemoteStore>,
+    store: Option<ClusterStore>,
     evaluator: Option<Evaluator<'static>>,
     bypass: Watch,
     /// What is to be logged.
@@ -83,7 +83,7 @@ impl Worker {
         let bypassed = bypass.is_active();
         let opened = match &mut *store {
             Some(_) => Ok(()),
-            none => RemoteStore::open(spool, Options { timeout: LOCK_TIMEOUT })
+            none => ClusterStore::open(spool, Options { timeout: LOCK_TIMEOUT })
                 .map(|opened| *none = Some(opened))
                 .map_err(|error| error.to_string()),
         };
@@ -107,7 +107,7 @@ impl Worker {
         let opened = store.as_mut().ok_or(why);
         let mut noting = Noting { notes: &mut *notes, bypass };
         let evaluated = evaluator.evaluate(session, names, &step, opened, clock, &mut noting);
-        let incidents = store.as_mut().map(RemoteStore::take_incidents);
+        let incidents = store.as_mut().map(ClusterStore::take_incidents);
         for text in incidents.into_iter().flatten() {
             let (subject, level) = ("incidents of the database", Level::Warning);
             notes.push(Note { subject, level, text });

@@ -1,0 +1,255 @@
+//! `exirate check`: what Exim would decide.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::shared::database::Common;
+use crate::cli::shared::exim_config::SpecReport;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{range, spool_dir, text};
+use crate::cli::{Failure, Outcome};
+use crate::engine::{Decision, Forced};
+use crate::spec::{Context, Request, Spec, Update};
+use crate::spool::{EventDetails, Options, Spool, SpoolError};
+use crate::store::{Memory, Store as _};
+
+/// Show what Exim would decide; with --count, count it as well
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Would the next message of alice pass? Nothing is counted:
+    exirate check '100 / 1h / strict' --key alice
+  What does this spec mean for a message of 2500 bytes?
+    exirate check '10k / 1d / per_byte / leaky' --key web --cost 2500
+  Count an event of size 5 against a key of your own:
+    exirate check '20 / 1h / strict' --key backup --cost 5 --count
+
+The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}} outside Exim's ACLs: every
+mode counts, and every call counts again. Nothing is counted without --count.
+
+An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
+
+Exit status: 0 under the limit, or allowed; 1 at or over it, or denied; 2 an error.
+
+JSON: `counted` is true where --count was given; `retry_after` is null where no wait helps; `limit` and `remaining` are
+null where they are infinite; `override` is allow or deny where one decides, else null. `key` is null where it is not UTF-8; `key_hex`
+has its bytes in any case.")]
+pub(in crate::cli) struct Check {
+    /// Check this `m / p / options / key`, as in Exim's configuration; nothing is
+    /// expanded
+    spec: OsString,
+
+    /// Take this key, not that in SPEC; it is never parsed
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    key: Option<OsString>,
+
+    /// Take this for the size of the event: 1 unless SPEC has a count
+    #[arg(long, value_name = "N", value_parser = cost, allow_negative_numbers = true)]
+    cost: Option<f64>,
+
+    /// Take this for the recipient, for `per_addr`
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    recipient: Option<OsString>,
+
+    /// Count the event, as Exim would
+    #[arg(long)]
+    count: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The decision, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    over: bool,
+    rate: f64,
+    limit: f64,
+    period: f64,
+    mode: &'static str,
+    update: &'static str,
+    key: Option<&'a str>,
+    key_hex: String,
+    count: f64,
+    remaining: f64,
+    retry_after: Option<u64>,
+    counted: bool,
+    #[serde(rename = "override")]
+    forced: Option<&'static str>,
+}
+
+impl Check {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let request = self.request()?;
+        let dir = spool_dir::find(self.common.spool.as_deref())?;
+        let recipient = self.recipient.as_deref().unwrap_or(OsStr::new("")).as_bytes();
+        let decision =
+            if self.count { decide(&dir, &request, recipient)? } else { look(&dir, &request)? };
+        if self.common.json {
+            screen.json(&self.as_json(&request, &decision))?;
+        } else {
+            self.print(screen, &request, &decision)?;
+        }
+        Ok(Outcome::found_if(decision.over))
+    }
+
+    /// The check of SPEC, with what the options replace.
+    fn request(&self) -> Result<Request, Failure> {
+        let spec =
+            Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
+        for lint in spec.lints() {
+            note(lint);
+        }
+        // A spec that was copied from a configuration, with what Exim expands there.
+        if let Some(text) = self.spec.to_str().filter(|text| text.contains('$')) {
+            SpecReport::of(text, None).warnings.iter().for_each(note);
+        }
+        let recipient = self.recipient.as_deref().unwrap_or_default().as_bytes();
+        let (local_part, domain) = split_address(recipient);
+        let context = Context { local_part, domain, ..Context::outside() };
+        let mut request =
+            spec.request(&context).map_err(|error| Failure::new(error.to_string()))?;
+        if let Some(key) = &self.key {
+            request.key.truncate(request.key_start);
+            request.key.extend_from_slice(key.as_bytes());
+        }
+        if request.update == Update::ReadOnly && (self.count || self.cost.is_some()) {
+            note("a readonly check counts nothing, so --count and --cost have no effect");
+        } else if let Some(cost) = self.cost {
+            request.count = cost;
+        }
+        Ok(request)
+    }
+
+    fn as_json<'a>(&self, request: &'a Request, decision: &Decision) -> Json<'a> {
+        let key = request.written_key();
+        Json {
+            over: decision.over,
+            rate: decision.rate,
+            limit: decision.limit,
+            period: decision.period,
+            mode: request.mode.word(),
+            update: request.update.word(),
+            key: std::str::from_utf8(key).ok(),
+            key_hex: text::hex(key),
+            count: decision.count,
+            remaining: decision.remaining(decision.at),
+            retry_after: text::whole_seconds(decision.retry_after(decision.at)),
+            counted: self.count,
+            forced: decision.forced.map(Forced::word),
+        }
+    }
+
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        request: &Request,
+        decision: &Decision,
+    ) -> Result<(), Failure> {
+        let verdict = match decision.forced {
+            Some(Forced::Allow) => "allowed, whatever the rate",
+            Some(Forced::Deny) => "denied, whatever the rate",
+            None if decision.over => "over the limit",
+            None => "under the limit",
+        };
+        let note = match (self.count, request.update) {
+            (false, _) => " (nothing was counted)",
+            (true, Update::ReadOnly) => " (readonly: nothing was counted)",
+            (true, Update::Leaky) if decision.over => " (leaky: what is over is not counted)",
+            (true, Update::Leaky | Update::Strict) => "",
+        };
+        writeln!(screen, "{verdict}{note}")?;
+        let free = if decision.over { "free again" } else { "next one passes" };
+        for (name, value) in [
+            ("key", text::printable(request.written_key())),
+            ("rate", format!("{:.1}", decision.rate)),
+            ("limit", text::number(decision.limit)),
+            ("period", text::duration(decision.period)),
+            ("mode", format!("{}, {}", request.mode.word(), request.update.word())),
+            ("cost", text::number(decision.count)),
+            ("remaining", text::number(decision.remaining(decision.at))),
+            (free, free_at(decision)),
+        ] {
+            writeln!(screen, "  {name:<15}  {value}")?;
+        }
+        if let Some(forced) = decision.forced {
+            let value = format!("{}: see `exirate overrides`", forced.word());
+            writeln!(screen, "  {:<15}  {value}", "override")?;
+        }
+        Ok(())
+    }
+}
+
+/// When one more event would pass.
+fn free_at(decision: &Decision) -> String {
+    match decision.forced {
+        Some(Forced::Deny) => "when the override ends".to_owned(),
+        _ => text::wait(decision.retry_after(decision.at)),
+    }
+}
+
+/// Decides as Exim does, and remembers it.
+fn decide(dir: &Path, request: &Request, recipient: &[u8]) -> Result<Decision, Failure> {
+    let mut spool = Spool::open(dir, Options::default())?;
+    let decision = spool.decide_one(&request.check(), now);
+    if spool.has_events() {
+        spool.describe(&EventDetails { recipient, ..EventDetails::default() });
+    }
+    for incident in spool.take_incidents() {
+        note(incident);
+    }
+    Ok(decision?)
+}
+
+/// Decides as Exim would, and remembers nothing.
+fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
+    match Spool::open_existing(dir, Options::default()) {
+        Ok(mut spool) => Ok(spool.preview(&request.check(), now)?),
+        // Where nothing is remembered, an empty store decides the same.
+        Err(SpoolError::Absent { .. }) => {
+            let Ok(decision) = Memory::new().decide_one(&request.check(), now);
+            Ok(decision)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// `local@domain` at its last `@`; without one, all of it is the local part.
+fn split_address(address: &[u8]) -> (&[u8], &[u8]) {
+    let at = address.iter().rposition(|&b| b == b'@');
+    let (local_part, rest) =
+        address.split_at_checked(at.unwrap_or(address.len())).unwrap_or_default();
+    (local_part, rest.get(1..).unwrap_or_default())
+}
+
+/// The size of an event as a spec takes it: a number, not negative.
+fn cost(text: &str) -> Result<f64, String> {
+    let cost = text.parse::<f64>();
+    cost.map_err(|_| "expected a number, such as 1, 0 or 2.5".to_owned()).and_then(range::rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_split_at_their_last_at() {
+        assert_eq!(split_address(b"a@b"), (&b"a"[..], &b"b"[..]));
+        assert_eq!(split_address(b"\"a@b\"@c"), (&b"\"a@b\""[..], &b"c"[..]));
+        assert_eq!(split_address(b"a"), (&b"a"[..], &b""[..]));
+        assert_eq!(split_address(b""), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn costs_are_numbers_that_are_not_negative() {
+        assert_eq!(cost("2.5"), Ok(2.5));
+        for text in ["-1", "nan", "inf", "1e308", "x", ""] {
+            assert!(cost(text).is_err(), "{text}");
+        }
+    }
+}

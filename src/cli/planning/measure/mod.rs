@@ -1,0 +1,425 @@
+//! `exirate measure`: the rates that keys would have had, from a log.
+
+mod events;
+mod period;
+mod rates;
+mod runs;
+mod suggest;
+mod unique;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use regex::Regex;
+use serde::Serialize;
+
+use self::events::Lines;
+pub(in crate::cli) use self::events::{By, Count, CountedEvents, Events, Measured, Origin, cut};
+pub(in crate::cli) use self::period::{Period, Periods};
+pub(in crate::cli) use self::rates::{Histogram, MessageRate, Rates};
+pub(in crate::cli) use self::runs::{Event, Runs};
+use self::suggest::{CountMode, Suggestion};
+use super::policy::many;
+use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text;
+use crate::cli::{Failure, Outcome};
+use crate::logs::files::{LogFiles, Skipped};
+use crate::rate::Timestamp;
+
+/// Measure the rates in Exim's log, to choose a limit
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Show the users who sent the most messages in an hour:
+    exirate measure 1h /var/log/exim4/mainlog --by auth --top 20
+  Show the bytes a day by client address, and which a limit of 100 MB would have hit, in
+  all main logs that are kept:
+    exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
+  Which limits of different recipients do the past days suggest, for an hour and a day?
+    exirate measure 1h,1d /var/log/exim4 --by auth --count different --suggest
+  The same of all that can be counted, in one pass:
+    exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
+  Measure what exigrep finds:
+    exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
+  Measure other lines: group 1 of the expression is the key, group 2 the size:
+    exirate measure 1h /var/log/exim4/mainlog --match ' <= (\\S+) .* S=(\\d+)'
+
+Files may be compressed by gzip, xz, bzip2 or zstd. A directory stands for the files in it
+with `main` in their name, and a pattern such as 'mainlog*' for those that match. They are
+read in the order of time. Lines begin with Exim's time or with syslog's; those without a
+time are skipped and counted.
+
+Postfix's log, as syslog writes it, is read as well.
+
+The rates are those of a strict check of each message that came in (`<=`). Times are as
+exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
+WHEN the time it was reached (in UTC if the log has time zones), OVER how many of the
+EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
+little above the highest rate of an honest user.
+
+--count different counts a recipient of a key once while the limiter's filter for it
+lasts, a period; each recipient is an event then, as in `per_addr`. With several counts,
+COUNT says what was counted, and --limit cannot be used.
+
+--suggest shows how high the keys have peaked, which rates the messages met, how many keys,
+events and messages some limits would have hit, and a limit: a little above the peaks of
+all keys but those few (at most 1 %) whose peaks are three times as high or more. Look at
+these before you choose it.
+
+Memory is bounded: of more than two million events, the others are kept in temporary files
+in $TMPDIR, 29 bytes each; there may be four million keys.
+
+Exit status: 0 measured; 1 no line could be used; 2 an error.
+
+JSON: `lines` says what became of the lines: used, of no use, without time, not understood
+and so on; `rates` is an array of objects. `key` is empty where all lines count together;
+`count` and `period`, in seconds, are there if several are measured. With --suggest, `periods`
+has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
+`message_rates` the highest rate of each share of the messages, `limits` the keys, events
+and messages that each limit would have hit, and `suggested` a limit, with its `reason`.")]
+pub(in crate::cli) struct Measure {
+    /// The period, such as 1h, as in a spec; several are separated by commas
+    #[arg(value_name = "PERIOD", value_parser = Periods::parse)]
+    periods: Periods,
+
+    /// Read these logs, also compressed; of a directory, the main logs; - and the default
+    /// are standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    files: Vec<PathBuf>,
+
+    /// Count for this identity
+    #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
+    by: By,
+
+    /// Count this; several are separated by commas
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "messages",
+        value_delimiter = ',',
+        conflicts_with = "pattern"
+    )]
+    count: Vec<Count>,
+
+    /// Use the lines that match: group 1 is the key, group 2 the size
+    #[arg(long = "match", value_name = "REGEX", value_parser = pattern)]
+    pattern: Option<Regex>,
+
+    /// Count how often this limit would have been reached
+    #[arg(long, value_name = "M")]
+    limit: Option<f64>,
+
+    /// Show only the first N, of several counts the first N of each
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// Show which limit the rates suggest, and how many keys and events some limits would
+    /// have hit
+    #[arg(long, conflicts_with_all = ["limit", "top"])]
+    suggest: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found of a key.
+#[derive(Clone, Debug, Serialize)]
+struct Peak<'a> {
+    key: &'a str,
+    /// Of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<Count>,
+    /// In seconds; of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    period: Option<f64>,
+    #[serde(skip)]
+    period_text: &'a str,
+    peak: f64,
+    when: String,
+    events: u64,
+    over: Option<u64>,
+}
+
+/// What is known of a key so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    peak: f64,
+    /// When it peaked, in microseconds since 1970.
+    at: i64,
+    events: u64,
+    over: u64,
+}
+
+/// All rates, as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    lines: &'a Lines,
+    rates: &'a [Peak<'a>],
+}
+
+/// What is suggested, as JSON.
+#[derive(Serialize)]
+struct Suggestions<'a> {
+    lines: &'a Lines,
+    periods: &'a [Suggestion],
+}
+
+impl Measure {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let counts = self.counts();
+        if counts.len() > 1 && self.limit.is_some() {
+            return Err(Failure::new("--limit needs one --count: which is it a limit of?"));
+        }
+        let stdin = [PathBuf::from("-")];
+        let files = if self.files.is_empty() { &stdin[..] } else { &self.files };
+        let files = LogFiles::find(files)?;
+        if files.has_standard_input() && io::stdin().is_terminal() {
+            note("reading what is typed; Ctrl-D ends it");
+        }
+        let measured = match &self.pattern {
+            Some(pattern) => Measured::Lines(pattern),
+            None => Measured::Arrivals(self.by, counts),
+        };
+        let mut events = Events::new(&measured);
+        let bar = progress(files.size(), "bytes");
+        let skipped =
+            files.read_while(|line| events.add(&line), |bytes| bar.set_position(bytes))?;
+        bar.finish_and_clear();
+        let (mut counted, keys, mut lines) = events.finish()?;
+        (lines.read, lines.without_time) = (skipped.of as u64, skipped.lines as u64);
+        self.note_lines(&lines, &counted, &skipped);
+        let found = !keys.is_empty();
+        if !found && !self.json {
+            note("no line was of use: expected Exim's main log");
+        } else if self.suggest {
+            self.suggest(screen, &mut counted, keys.len(), &lines)?;
+        } else {
+            self.peaks(screen, &mut counted, &keys, &lines)?;
+        }
+        Ok(Outcome::found_if(!found))
+    }
+
+    /// What is counted, each once.
+    fn counts(&self) -> Vec<Count> {
+        let mut counts = Vec::new();
+        self.count.iter().for_each(|count| {
+            if !counts.contains(count) {
+                counts.push(*count);
+            }
+        });
+        counts
+    }
+
+    /// Says which lines and messages could not be used.
+    fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], skipped: &Skipped) {
+        let of = many(skipped.of, "line", "lines");
+        let places = [
+            ("without a time at the start", skipped.lines as u64, &skipped.first),
+            (
+                "of a form that is not known, such as what ACLs log",
+                lines.not_understood,
+                &lines.first_not_understood,
+            ),
+        ];
+        for (what, count, first) in places {
+            if let Some((place, line)) = first {
+                note(format_args!(
+                    "{} {what}, of {of}, skipped; the first is {place}: {}",
+                    many(count as usize, "line", "lines"),
+                    text::printable(line.as_bytes())
+                ));
+            }
+        }
+        if lines.of_other_programs > 0 {
+            let count = many(lines.of_other_programs as usize, "line", "lines");
+            note(format_args!("{count} of other programs, of {of}, skipped"));
+        }
+        let messages = |count: u64| many(count as usize, "message", "messages");
+        for CountedEvents { count, lacking, .. } in counted.iter().filter(|one| one.lacking > 0) {
+            let what =
+                if counted.len() > 1 { format!(" as {}", count.word()) } else { String::new() };
+            let lacking = messages(*lacking);
+            note(format_args!("{lacking} without {}: not counted{what}", self.missing(*count)));
+        }
+        if lines.messages_given_up > 0 {
+            note(format_args!(
+                "{} not followed until their end, as too many were not complete: recipients of \
+                 later deliveries are not counted (log_selector = +received_recipients logs them \
+                 on arrival)",
+                messages(lines.messages_given_up)
+            ));
+        }
+    }
+
+    /// Says how different recipients were told apart, if that was not exact.
+    fn note_approximate(is_approximate: bool) {
+        if is_approximate {
+            note(
+                "there are so many different recipients that they were told apart by a Bloom \
+                 filter, as a limiter does: a few may have been taken for another",
+            );
+        }
+    }
+
+    /// Shows what the events suggest for each period.
+    fn suggest(
+        &self,
+        screen: &mut Screen<'_>,
+        counted: &mut [CountedEvents],
+        keys: usize,
+        lines: &Lines,
+    ) -> Result<(), Failure> {
+        let is_one_of_several = counted.len() > 1;
+        let mut suggestions = Vec::new();
+        for CountedEvents { count, runs, .. } in counted.iter_mut().filter(|one| one.runs.len() > 0)
+        {
+            let mode = match (&self.pattern, &count) {
+                (Some(_), _) => "",
+                (None, Count::Messages) => " / per_mail",
+                (None, Count::Recipients) => " / per_rcpt",
+                (None, Count::Different) => " / per_addr",
+                (None, Count::Bytes) => " / per_byte",
+            };
+            let what = CountMode { count: is_one_of_several.then_some(*count), mode };
+            let (of, is_approximate) = Suggestion::of(runs, keys, &self.periods.0, what)?;
+            Self::note_approximate(is_approximate);
+            suggestions.extend(of);
+        }
+        if self.json {
+            return screen.json(&Suggestions { lines, periods: &suggestions });
+        }
+        for (number, suggestion) in suggestions.iter().enumerate() {
+            if number > 0 {
+                writeln!(screen)?;
+            }
+            suggestion.print(screen)?;
+        }
+        Ok(())
+    }
+
+    /// What messages lack that are not counted.
+    fn missing(&self, count: Count) -> &'static str {
+        match (self.by, count) {
+            (By::Auth, Count::Messages) => "an authenticated user (A=)",
+            (By::Host, Count::Messages) => "a client (H=)",
+            (By::User, Count::Messages) => "a user (U=)",
+            (By::Auth | By::Host | By::User, Count::Bytes) => "such an identity or a size (S=)",
+            (By::Auth | By::Host | By::User, Count::Recipients | Count::Different) => {
+                "such an identity or a recipient (neither `for` nor a delivery)"
+            }
+            (By::Sender | By::All, Count::Recipients | Count::Different) => {
+                "a recipient (neither `for` nor a delivery)"
+            }
+            (By::Sender | By::All, _) => "a size (S=)",
+        }
+    }
+
+    /// Shows what the events come to, of each count and in each period.
+    fn peaks(
+        &self,
+        screen: &mut Screen<'_>,
+        counted: &mut [CountedEvents],
+        keys: &[String],
+        lines: &Lines,
+    ) -> Result<(), Failure> {
+        let is_one_of_several = counted.len() > 1;
+        let mut rows = Vec::new();
+        for CountedEvents { count, runs, .. } in counted {
+            let count = is_one_of_several.then_some(*count);
+            rows.extend(self.peaks_of(runs, keys, count)?);
+        }
+        match self.json {
+            true => screen.json(&Report { lines, rates: &rows }),
+            false => Ok(Self::print(screen, &rows)?),
+        }
+    }
+
+    /// What these events come to, in each period, the highest peak first.
+    fn peaks_of<'a>(
+        &'a self,
+        events: &mut Runs,
+        keys: &'a [String],
+        count: Option<Count>,
+    ) -> Result<Vec<Peak<'a>>, Failure> {
+        let periods = &self.periods.0;
+        let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
+        let is_approximate = rates::replay(events, keys.len(), periods, |period, event, rate| {
+            let of = known.get_mut(period).and_then(|keys| keys.get_mut(event.key as usize));
+            if let Some(known) = of {
+                known.add(event, rate, self.limit);
+            }
+        })?;
+        Self::note_approximate(is_approximate);
+        let mut peaks = Vec::new();
+        for (period, known) in periods.iter().zip(&known) {
+            let seen = keys.iter().zip(known).filter(|(_, known)| known.events > 0);
+            peaks.extend(seen.map(|(key, known)| (period, &**key, known)));
+        }
+        peaks.sort_by(|(_, a, of_a), (_, b, of_b)| {
+            of_b.peak.total_cmp(&of_a.peak).then_with(|| a.cmp(b))
+        });
+        peaks.truncate(self.top.unwrap_or(usize::MAX));
+        let rows = peaks.into_iter().map(|(period, key, known)| Peak {
+            key,
+            count,
+            period: (periods.len() > 1).then_some(period.seconds),
+            period_text: &period.text,
+            peak: known.peak,
+            when: text::iso(Timestamp::from_micros(known.at)).replace('T', " ").replace('Z', ""),
+            events: known.events,
+            over: self.limit.map(|_| known.over),
+        });
+        Ok(rows.collect())
+    }
+
+    fn print(screen: &mut Screen<'_>, peaks: &[Peak<'_>]) -> io::Result<()> {
+        let columns = [
+            Column::numbers("PEAK"),
+            Column::numbers("EVENTS"),
+            Column::numbers("OVER"),
+            Column::words("COUNT"),
+            Column::words("PERIOD"),
+            Column::words("WHEN").spare(1),
+            Column::words("KEY"),
+        ];
+        let cells = || {
+            peaks.iter().map(|peak| {
+                [
+                    format!("{:.1}", peak.peak),
+                    peak.events.to_string(),
+                    peak.over.map_or_else(String::new, |over| over.to_string()),
+                    peak.count.map_or_else(String::new, |count| count.word().to_owned()),
+                    peak.period.map_or_else(String::new, |_| peak.period_text.to_owned()),
+                    peak.when.clone(),
+                    text::printable(peak.key.as_bytes()),
+                ]
+            })
+        };
+        let layout = Layout::of(screen, columns, cells());
+        layout.head(screen)?;
+        layout.write(screen, anstyle::Style::new(), cells(), None)
+    }
+}
+
+impl Known {
+    fn add(&mut self, event: &Event, rate: f64, limit: Option<f64>) {
+        self.events += 1;
+        if self.events == 1 || rate > self.peak {
+            (self.peak, self.at) = (rate, event.at);
+        }
+        self.over += u64::from(limit.is_some_and(|limit| rate >= limit));
+    }
+}
+
+/// A regular expression with at most two groups.
+fn pattern(text: &str) -> Result<Regex, String> {
+    let pattern = Regex::new(text).map_err(|error| error.to_string())?;
+    match pattern.captures_len() - 1 {
+        0..=2 => Ok(pattern),
+        n => Err(format!(
+            "it has {n} groups: the first is the key, the second the size; (?:…) is none"
+        )),
+    }
+}

@@ -1,0 +1,267 @@
+//! `exirate policy apply`: put a policy file in use.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::file::{FILE, many, now, sound};
+use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::override_state;
+use crate::cli::shared::rates;
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::servers;
+use crate::cli::shared::size::bytes;
+use crate::cli::shared::text::printable;
+use crate::cli::system::cluster;
+use crate::cli::{Failure, Outcome};
+use crate::policy::counters::{RuleName, retain};
+use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
+use crate::policy::lint::lint;
+use crate::policy::model::Policies;
+use crate::policy::settings::{Changes, changes, digest};
+use crate::spool::{Options, Spool};
+use crate::store::{Inspect, Memory};
+use crate::toml_file::diagnostic::{Diagnostics, place};
+
+/// Put a policy file in use
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Put the policy file in use:
+    exirate policy apply /etc/exirate/policy.toml
+  What would that change?
+    exirate policy apply --dry-run /etc/exirate/policy.toml
+  Another file, for the Exim with this spool directory:
+    exirate policy apply --spool /var/spool/exim4 policy.toml
+
+The file, and the files it names, are checked and compiled into DIR/exirate/policy.image,
+which Exim reads. With an error, nothing changes: the policies that were in use still
+are. Else the image is replaced in one step. Running processes use it from their next
+message on: Exim need not be restarted. Warnings are those of `exirate policy lint`.
+
+Run it as root or as Exim's user. Each line that it prints is a part of the file that
+differs from what was in use before; `exirate policy diff` shows how two files differ.
+
+Exit status: 0 the policies are in use; 2 an error, and nothing has changed.
+
+JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
+`policies`, `users` and `warnings` (how many), and `changes`, an array of objects with
+`part`, `added`, `removed` and `changed` (how many settings).")]
+pub(super) struct Apply {
+    /// The policy file
+    #[arg(value_name = "FILE", default_value = FILE)]
+    file: PathBuf,
+
+    /// Check the file and show what would change, but change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A part of the file that differs, as JSON has it.
+#[derive(Serialize)]
+struct JsonChange<'a> {
+    part: &'a str,
+    added: usize,
+    removed: usize,
+    changed: usize,
+}
+
+/// Everything, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    image: String,
+    applied: bool,
+    bytes: usize,
+    policies: usize,
+    users: usize,
+    warnings: usize,
+    changes: Vec<JsonChange<'a>>,
+}
+
+impl Apply {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let spool = self.common.directory()?;
+        if !self.dry_run {
+            require_owner(&spool)?;
+        }
+        let policies = sound(&self.file)?;
+        let warnings = warn(&policies);
+        let image = Image::from_bytes(build(&policies))?;
+        let changed = thread::scope(|scope| {
+            let changed = scope.spawn(|| since(&spool, &policies));
+            if !changes(Some(&image), &policies)?.is_empty() {
+                return Err(Failure::new("the compiled policies are not those of the file"));
+            }
+            changed.join().map_err(|_| Failure::new("an internal error"))?
+        })?;
+        let image = image.written().unwrap_or_default();
+        let path = if self.dry_run {
+            spool.join("exirate/policy.image")
+        } else {
+            let path = install(&spool, image)?;
+            log(&spool, &self.file)?;
+            free_counters(&spool, &policies);
+            refold(&spool, &policies);
+            publish(&spool, &policies);
+            path
+        };
+        let users = policies.policies.values().map(|policy| policy.users.len()).sum();
+        if self.common.json {
+            screen.json(&Json {
+                image: path.display().to_string(),
+                applied: !self.dry_run,
+                bytes: image.len(),
+                policies: policies.policies.len(),
+                users,
+                warnings,
+                changes: changed.iter().map(json).collect(),
+            })?;
+            return Ok(Outcome::Fine);
+        }
+        for (part, change) in &changed {
+            writeln!(screen, "{part}: {}", describe(*change))?;
+        }
+        if changed.is_empty() {
+            writeln!(screen, "nothing changes")?;
+        }
+        let (count, users) = (policies.policies.len(), many(users, "user", "users"));
+        let policies = many(count, "policy", "policies");
+        let state = if self.dry_run { "would be in use" } else { "in use" };
+        let (path, size) =
+            (printable(path.as_os_str().as_encoded_bytes()), bytes(image.len() as u64));
+        writeln!(screen, "{path}: {policies}, {users}, {size}: {state}")?;
+        Ok(Outcome::Fine)
+    }
+}
+
+fn json<'a>((part, change): (&'a String, &Changes)) -> JsonChange<'a> {
+    let Changes { added, removed, changed } = *change;
+    JsonChange { part, added, removed, changed }
+}
+
+/// `2 settings changed, 1 added, 3 removed`
+fn describe(change: Changes) -> String {
+    let Changes { added, removed, changed } = change;
+    let parts = [(changed, "changed"), (added, "added"), (removed, "removed")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts = parts.map(|(count, how)| format!("{} {how}", many(*count, "setting", "settings")));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Prints the warnings of `exirate policy lint`; how many.
+fn warn(policies: &Policies) -> usize {
+    let mut found = Diagnostics::default();
+    lint(policies, now(), &mut found);
+    let warnings = found.sorted();
+    for one in &warnings {
+        let line = format!("{}: warning: {}", place(&policies.files, one.at), one.message);
+        complain(printable(line.as_bytes()));
+    }
+    warnings.len()
+}
+
+/// What differs from the policies in use, if there are any that can be read.
+fn since(spool: &Path, policies: &Policies) -> Result<BTreeMap<String, Changes>, Failure> {
+    let file = PolicyFile::open(spool);
+    let unknown = |error: &ImageError| {
+        if !matches!(error, ImageError::Absent { .. }) {
+            note(format_args!("what changes is not known: {error}"));
+        }
+    };
+    let image = file.image().map_err(unknown).ok();
+    match changes(image, policies) {
+        Ok(found) => Ok(found),
+        Err(error) => {
+            unknown(&error);
+            Ok(changes(None, policies)?)
+        }
+    }
+}
+
+/// Publishes the digest of the policies, if this server shares limits with others and the user
+/// may read the agent's configuration. The policies are in use whether this succeeds or not.
+fn publish(spool: &Path, policies: &Policies) {
+    let settings = match cluster::settings(spool) {
+        Ok((_, Some(settings))) if File::open(&settings.config).is_ok() => settings,
+        _ => return,
+    };
+    let published = servers::connect(&settings).and_then(|(register, name)| {
+        let digest = digest(policies);
+        register.set_policy(&name, Some(&digest)).map_err(|error| error.to_string())
+    });
+    if let Err(why) = published {
+        note(format_args!("the tools of other servers do not know that these are in use: {why}"));
+    }
+}
+
+/// Has overrides compare names as the policies do now. The policies are in use whether this
+/// succeeds or not.
+fn refold(spool: &Path, policies: &Policies) {
+    let mut stores: Vec<Result<Box<dyn Inspect>, Failure>> = Vec::new();
+    if Spool::require(spool).is_ok() {
+        let opened = Spool::open(spool, Options::default());
+        stores.push(opened.map(|own| Box::new(own) as Box<dyn Inspect>).map_err(Into::into));
+    }
+    if let Ok((_, Some(settings))) = cluster::settings(spool)
+        && File::open(&settings.config).is_ok()
+    {
+        stores.push(rates::connect(&settings, Box::new(Memory::new())));
+    }
+    for store in stores {
+        let refold = |mut store: Box<dyn Inspect>| {
+            Ok(override_state::refold(&mut *store, &policies.identity.folding)?)
+        };
+        if let Err(failure) = store.and_then(refold) {
+            note(format_args!("overrides are still folded as before: {failure}; apply again"));
+        }
+    }
+}
+
+/// Frees the counters of rules that no longer exist. The policies are in use whether this
+/// succeeds or not.
+fn free_counters(spool: &Path, policies: &Policies) {
+    let known = known_rules(policies);
+    let is_known = |policy: &str, rule: &str| known.contains(&(policy.to_owned(), rule.to_owned()));
+    if let Err(error) = retain(spool, is_known) {
+        note(format_args!("the counters of rules that no longer exist are still there: {error}"));
+    }
+}
+
+/// All policies and their rules, as counters name them.
+fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
+    let mut known = HashSet::new();
+    for (name, policy) in &policies.policies {
+        let mut rules = HashSet::new();
+        for rates in policy.tables() {
+            for (amounts, total) in [(&rates.each, false), (&rates.total, true)] {
+                for (unit, amount) in amounts {
+                    let windows = amount.windows.iter();
+                    rules.extend(windows.map(|one| RuleName::new(*unit, false, &one.text, total)));
+                }
+            }
+            let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
+            rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, false)));
+        }
+        known.extend(rules.iter().map(|rule| (name.clone(), rule.to_string())));
+    }
+    known
+}
+
+/// Logs the change, if there is a rate database to log to.
+fn log(spool: &Path, file: &Path) -> Result<(), Failure> {
+    if Spool::require(spool).is_err() {
+        return Ok(());
+    }
+    let mut spool = Spool::open(spool, Options::default())?;
+    let file = printable(file.as_os_str().as_encoded_bytes());
+    AuditLog::new().add(&mut spool, format_args!("policy apply {file}"));
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! `exirate policy check`: what policies would make of an event.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use anstyle::Style;
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+
+use super::decided::DecisionsJson;
+use super::file::sound;
+use crate::cli::shared::database::Common;
+use crate::cli::shared::override_state::sentence;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text::{self, printable};
+use crate::cli::shared::time;
+use crate::cli::shared::time::now;
+use crate::cli::{Failure, Outcome};
+use crate::engine::{Kind, RecordKey};
+use crate::policy::event::is_system_account;
+use crate::policy::image::{Image, PolicyFile, build};
+use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, Window};
+use crate::policy::word::{Verdict, Word as _};
+use crate::rate::Timestamp;
+use crate::spool::{Options, Preview, Spool, SpoolError};
+use crate::store::{Memory, Override, deciding};
+
+/// Show what a policy would decide for an event; nothing is counted
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Would the next message of alice be accepted?
+    exirate policy check outbound --auth alice --recipient bob@example.net
+  A bounce, in an hour:
+    exirate policy check bounces --sender '' --recipient bob@example.net --at '2026-11-20 12:50:37'
+  What would a new policy file say, with what is counted now?
+    exirate policy check '*' --auth alice --recipient bob@example.net --policy policy.toml
+
+The decision is that of ${dlfunc{...}{policy}{NAME}} in Exim's ACLs for the next such event,
+with the rates and overrides (`exirate allow`, `exirate deny`) of the database, and the
+policies in use. The event is a message: RCPT for each recipient, then DATA; --stage
+names one stage of it. What is not known of it is not held against it.
+
+Each window is a line: RATE is the rate with this event, LEFT how many more would
+pass, and NEXT when one more would.
+
+Exit status: 0 it would be accepted (accept, log or delay); 1 hold, defer or reject; 2 an
+error.
+
+JSON: `verdict`, `measured` (the verdict if the policy was enforced and nobody exempt),
+`policy`, `rule`, `unit`, `window` and `key` of the limit that decides (null where none
+applies), `text`, `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`,
+and `windows`: each limit with `policy`, `rule`, `unit`, `window`, `key`, `record`, `rate`,
+`limit`, `count` (what the event counts), `over`, `remaining` (null: no limit),
+`retry_after` (seconds; null: never), `crossed` and `override` (allow, deny or null).")]
+pub(super) struct Check {
+    /// The policy; several separated by commas, or * for all
+    name: String,
+
+    /// Take this for the login
+    #[arg(long, value_name = "LOGIN")]
+    auth: Option<String>,
+
+    /// Take this for the local account that hands over the message
+    #[arg(long, value_name = "USER")]
+    local_account: Option<String>,
+
+    /// Take this for the script of a web host
+    #[arg(long)]
+    script: Option<String>,
+
+    /// Take this for the client's address
+    #[arg(long, value_name = "ADDRESS")]
+    client: Option<IpAddr>,
+
+    /// Take this for the name in HELO
+    #[arg(long, value_name = "HOST")]
+    helo: Option<String>,
+
+    /// Take this for the sender; '' is that of a bounce
+    #[arg(long, value_name = "ADDRESS")]
+    sender: Option<String>,
+
+    /// Take this for a recipient; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    recipient: Vec<String>,
+
+    /// Take this for the size of the message in bytes
+    #[arg(long, value_name = "BYTES")]
+    size: Option<u64>,
+
+    /// Take this for the package that Exim hands over
+    #[arg(long)]
+    package: Option<String>,
+
+    /// Show the decision at this stage
+    #[arg(long, default_value = "message", value_parser = stages())]
+    stage: Stage,
+
+    /// Decide as of this time
+    #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = time::parse)]
+    at: Option<Timestamp>,
+
+    /// Decide by this policy file, not by the policies in use
+    #[arg(long, value_name = "FILE", visible_alias = "file", value_hint = clap::ValueHint::FilePath)]
+    policy: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The stages, as their words.
+fn stages() -> impl clap::builder::TypedValueParser<Value = Stage> {
+    PossibleValuesParser::new(Stage::words()).map(|word| Stage::of(&word).unwrap_or_default())
+}
+
+const COLUMNS: [Column; 9] = [
+    Column::words("WINDOW"),
+    Column::words("UNIT"),
+    Column::words("KEY"),
+    Column::numbers("RATE"),
+    Column::numbers("LIMIT"),
+    Column::numbers("LEFT"),
+    Column::words("NEXT"),
+    Column::words("RULE"),
+    Column::words("RECORD").spare(1),
+];
+
+impl Check {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let directory = match self.common.directory() {
+            Ok(directory) => Some(directory),
+            Err(failure) if self.policy.is_none() || self.common.spool.is_some() => {
+                return Err(failure);
+            }
+            // A machine without Exim.
+            Err(_) => None,
+        };
+        let (compiled, in_use);
+        let image = match &self.policy {
+            Some(file) => {
+                compiled = Image::from_bytes(build(&sound(file)?))?;
+                &compiled
+            }
+            None => {
+                in_use = PolicyFile::open(directory.as_deref().unwrap_or("".as_ref()));
+                in_use.image()?
+            }
+        };
+        let mut replay = Replay::new(image, &self.name).map_err(Failure::new)?;
+        let event = self.event();
+        let spool = directory.map(|directory| Spool::open_existing(&directory, Options::default()));
+        let (decisions, overrides) = match spool {
+            Some(Ok(mut spool)) => {
+                let decided = replay.decide(&event, &mut Preview::new(&mut spool));
+                let decisions = decided.map_err(|error| Failure::new(error.to_string()))?;
+                (decisions, spool.overrides().unwrap_or_default())
+            }
+            // Where nothing is remembered, an empty store decides the same.
+            None | Some(Err(SpoolError::Absent { .. })) => {
+                let decided = replay.decide(&event, &mut Memory::new());
+                (decided.map_err(|error| Failure::new(error.to_string()))?, Vec::new())
+            }
+            Some(Err(error)) => return Err(error.into()),
+        };
+        if self.common.json {
+            screen.json(&DecisionsJson::of(&decisions))?;
+        } else {
+            print(screen, &decisions, &overrides, event.time)?;
+        }
+        screen.flush()?;
+        if decisions.windows.is_empty() {
+            let why = match event.local_account.as_deref().is_some_and(is_system_account) {
+                true => {
+                    ", which is the mail server's or the system's: see `system` in docs/policy.md"
+                }
+                false => "",
+            };
+            note(format_args!("no limit of {} applies to such an event{why}", self.name));
+        }
+        Ok(Outcome::found_if(decisions.outcome.verdict >= Verdict::Hold))
+    }
+
+    fn event(&self) -> ReplayEvent {
+        ReplayEvent {
+            time: self.at.unwrap_or_else(now),
+            stage: self.stage,
+            session: None,
+            auth: self.auth.clone(),
+            local_account: self.local_account.clone(),
+            script: self.script.clone(),
+            client: self.client,
+            helo: self.helo.clone(),
+            sender: self.sender.clone(),
+            recipients: Recipients::Addresses(self.recipient.clone()),
+            package: self.package.clone(),
+            message_id: None,
+            size: self.size,
+            local: None,
+            system: None,
+            outcome: None,
+        }
+    }
+}
+
+fn print(
+    screen: &mut Screen<'_>,
+    decisions: &Decisions,
+    overrides: &[Override],
+    at: Timestamp,
+) -> Result<(), Failure> {
+    let outcome = &decisions.outcome;
+    let mut line = outcome.verdict.word().to_owned();
+    if outcome.measured != outcome.verdict {
+        let why = if outcome.exempt { "exempt" } else { "observed" };
+        line = format!("{line} ({why}; else {})", outcome.measured.word());
+    }
+    if !outcome.text.is_empty() {
+        line = format!("{line}: {}", outcome.text);
+    }
+    writeln!(screen, "{}", printable(line.as_bytes()))?;
+    if let (Some(policy), Some(reason)) = (&decisions.policy, &outcome.reason) {
+        let limit = format!("{} {} of {}", reason.window(), reason.unit.word(), reason.key());
+        for (name, value) in [("policy", &**policy), ("rule", &reason.rule), ("by", &limit)] {
+            writeln!(screen, "  {name:<10}  {}", printable(value.as_bytes()))?;
+        }
+    }
+    if outcome.delay > 0.0 {
+        writeln!(screen, "  {:<10}  {}", "delay", text::duration(outcome.delay.ceil()))?;
+    }
+    if decisions.refused_recipients > 1 {
+        writeln!(screen, "  {:<10}  {} recipients", "refused", decisions.refused_recipients)?;
+    }
+    let mut shown: Vec<String> = Vec::new();
+    for window in &decisions.windows {
+        let record = record_key(window);
+        if let Some(one) = deciding(overrides, &record, at.seconds) {
+            let line = format!("  {:<10}  {}", "override", sentence(one));
+            if !shown.contains(&line) {
+                writeln!(screen, "{line}")?;
+                shown.push(line);
+            }
+        }
+    }
+    if !decisions.windows.is_empty() {
+        let rows = || decisions.windows.iter().map(row);
+        let layout = Layout::of(screen, COLUMNS, rows());
+        layout.head(screen)?;
+        layout.write(screen, Style::new(), rows(), None)?;
+    }
+    Ok(())
+}
+
+fn record_key(window: &Window) -> RecordKey<'_> {
+    RecordKey {
+        name: window.record.as_bytes(),
+        identity_start: window.record.len().saturating_sub(window.key.len()),
+        kind: Kind::Policy,
+        algorithm: window.decision.algorithm,
+    }
+}
+
+fn row(window: &Window) -> [String; 9] {
+    let decision = &window.decision;
+    let next = decision.retry_after(decision.at);
+    let left = match decision.remaining(decision.at) {
+        left if left.is_finite() => format!("{left:.0}"),
+        _ => "unlimited".to_owned(),
+    };
+    let cells = [
+        window.text.clone(),
+        window.unit.word().to_owned(),
+        window.key.clone(),
+        format!("{:.1}", decision.rate),
+        text::number(decision.limit),
+        left,
+        text::rough_wait(next),
+        window.rule.clone(),
+        window.record.clone(),
+    ];
+    cells.map(|cell| printable(cell.as_bytes()))
+}

@@ -1,0 +1,93 @@
+//! What policies make of an event, as commands show it.
+
+use serde::Serialize;
+
+use crate::cli::shared::text;
+use crate::engine::Forced;
+use crate::policy::outcome::Reason;
+use crate::policy::replay::{Decisions, Window};
+use crate::policy::word::Word as _;
+
+/// What policies make of an event, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct DecisionsJson<'a> {
+    verdict: &'static str,
+    measured: &'static str,
+    policy: Option<&'a str>,
+    rule: Option<&'a str>,
+    unit: Option<&'static str>,
+    window: Option<&'a str>,
+    key: Option<&'a str>,
+    text: &'a str,
+    delay: f64,
+    observed: bool,
+    exempt: bool,
+    crossed: bool,
+    refused_recipients: u32,
+    windows: Vec<WindowJson<'a>>,
+}
+
+/// A limit, as JSON has it.
+#[derive(Serialize)]
+struct WindowJson<'a> {
+    policy: &'a str,
+    rule: &'a str,
+    unit: &'static str,
+    window: &'a str,
+    key: &'a str,
+    record: &'a str,
+    rate: f64,
+    limit: f64,
+    count: f64,
+    over: bool,
+    remaining: Option<f64>,
+    retry_after: Option<u64>,
+    crossed: bool,
+    #[serde(rename = "override")]
+    forced: Option<&'static str>,
+}
+
+impl<'a> DecisionsJson<'a> {
+    pub(super) fn of(decisions: &'a Decisions) -> Self {
+        let outcome = &decisions.outcome;
+        let reason = outcome.reason.as_deref();
+        Self {
+            verdict: outcome.verdict.word(),
+            measured: outcome.measured.word(),
+            policy: decisions.policy.as_deref(),
+            rule: reason.map(|reason| &*reason.rule),
+            unit: reason.map(|reason| reason.unit.word()),
+            window: reason.map(Reason::window),
+            key: reason.map(Reason::key),
+            text: &outcome.text,
+            delay: outcome.delay,
+            observed: outcome.observed,
+            exempt: outcome.exempt,
+            crossed: decisions.crossed,
+            refused_recipients: decisions.refused_recipients,
+            windows: decisions.windows.iter().map(WindowJson::of).collect(),
+        }
+    }
+}
+
+impl<'a> WindowJson<'a> {
+    fn of(window: &'a Window) -> Self {
+        let decision = &window.decision;
+        Self {
+            policy: &window.policy,
+            rule: &window.rule,
+            unit: window.unit.word(),
+            window: &window.text,
+            key: &window.key,
+            record: &window.record,
+            rate: decision.rate,
+            limit: decision.limit,
+            count: decision.count,
+            over: decision.over,
+            remaining: Some(decision.remaining(decision.at)).filter(|left| left.is_finite()),
+            retry_after: text::whole_seconds(decision.retry_after(decision.at)),
+            crossed: decision.crossed,
+            forced: decision.forced.map(Forced::word),
+        }
+    }
+}

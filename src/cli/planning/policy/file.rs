@@ -1,0 +1,48 @@
+//! Policy files, as the commands read them.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::Failure;
+use crate::cli::shared::screen::complain;
+use crate::cli::shared::text::{self, printable};
+use crate::policy::model::Policies;
+use crate::policy::source::{Compiled, read};
+use crate::toml_file::diagnostic::place;
+
+/// The policy file that is used where none is named.
+pub(in crate::cli) const FILE: &str = "/etc/exirate/policy.toml";
+
+/// Reads a policy file, which must be readable.
+pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
+    read(path).map_err(Failure::new)
+}
+
+/// The policies of a file without errors; else its errors are on standard error.
+pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
+    let compiled = open(path)?;
+    match compiled.policies {
+        Some(policies) => Ok(policies),
+        None => {
+            let files: Vec<PathBuf> = compiled.diagnostics.files.clone();
+            let errors = compiled.diagnostics.sorted();
+            for error in &errors {
+                let line = format!("{}: {}", place(&files, error.at), error.message);
+                complain(printable(line.as_bytes()));
+            }
+            Err(Failure::new(format!("{} cannot be used: see above", path.display())))
+        }
+    }
+}
+
+/// Now, in seconds since 1970.
+pub(in crate::cli) fn now() -> i64 {
+    jiff::Timestamp::now().as_second()
+}
+
+/// `no user`, `1 user`, `5 users`.
+pub(in crate::cli) fn many(count: usize, one: &str, several: &str) -> String {
+    match count {
+        0 => format!("no {one}"),
+        _ => text::counted_items(count, one, several),
+    }
+}

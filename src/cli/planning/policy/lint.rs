@@ -1,0 +1,117 @@
+//! `exirate policy lint`: what is wrong with a policy file.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::file::{FILE, many, now, open};
+use crate::cli::shared::diagnostics;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::text::printable;
+use crate::cli::{Failure, Outcome};
+use crate::policy::lint::lint;
+use crate::policy::needs::{FrontEnd, unseen};
+use crate::toml_file::diagnostic::{Diagnostic, Severity};
+
+/// Check a policy file
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the policy file be used, and does it do what is meant?
+    exirate policy lint /etc/exirate/policy.toml
+  Another one, before it is installed:
+    exirate policy lint policy.toml
+  For scripts:
+    exirate policy lint --json policy.toml | jq .errors
+
+Each line is an error, with which the file cannot be used, or a warning: such as an
+exemption that has expired, a limit that never matters, or an identity that
+strangers can claim. Notes on standard error name what the front ends for other mail
+servers cannot see, such as failed logins.
+
+Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
+
+JSON: `files`, `policies` and `users` (how many; null if there is an error),
+`errors` and `warnings` (how many), and `diagnostics`, an array of objects with
+`file`, `line`, `column`, `severity` (error or warning) and `message`.")]
+pub(super) struct Lint {
+    /// The policy file
+    #[arg(value_name = "FILE", default_value = FILE)]
+    file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A diagnostic, as JSON has it.
+#[derive(Serialize)]
+struct JsonDiagnostic<'a> {
+    file: String,
+    line: u32,
+    column: u32,
+    severity: String,
+    message: &'a str,
+}
+
+/// Everything, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    files: Vec<String>,
+    policies: Option<usize>,
+    users: Option<usize>,
+    errors: usize,
+    warnings: usize,
+    diagnostics: Vec<JsonDiagnostic<'a>>,
+}
+
+impl Lint {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut compiled = open(&self.file)?;
+        if let Some(policies) = &compiled.policies {
+            lint(policies, now(), &mut compiled.diagnostics);
+        }
+        let files = compiled.diagnostics.files.clone();
+        let list = compiled.diagnostics.sorted();
+        let errors = list.iter().filter(|one| one.severity == Severity::Error).count();
+        let warnings = list.len() - errors;
+        let policies = compiled.policies.as_ref();
+        let users = policies.map(|all| all.policies.values().map(|one| one.users.len()).sum());
+        if self.json {
+            screen.json(&Json {
+                files: files.iter().map(|file| file.display().to_string()).collect(),
+                policies: policies.map(|all| all.policies.len()),
+                users,
+                errors,
+                warnings,
+                diagnostics: list.iter().map(|one| json(&files, one)).collect(),
+            })?;
+        } else {
+            diagnostics::print(screen, &files, &list)?;
+            if let Some(all) = policies {
+                let (file, count) = (self.file.display().to_string(), all.policies.len());
+                let file = printable(file.as_bytes());
+                let (policies, users) = (many(count, "policy", "policies"), users.unwrap_or(0));
+                let (users, found) =
+                    (many(users, "user", "users"), many(warnings, "warning", "warnings"));
+                writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
+                for what in unseen(&all.policies, &FrontEnd::ALL) {
+                    note(what);
+                }
+            }
+        }
+        Ok(Outcome::found_if(!list.is_empty()))
+    }
+}
+
+fn json<'a>(files: &[PathBuf], one: &'a Diagnostic) -> JsonDiagnostic<'a> {
+    let file = files.get(usize::from(one.at.file));
+    JsonDiagnostic {
+        file: file.map(|file| file.display().to_string()).unwrap_or_default(),
+        line: one.at.line,
+        column: one.at.column,
+        severity: one.severity.to_string(),
+        message: &one.message,
+    }
+}

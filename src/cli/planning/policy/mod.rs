@@ -1,0 +1,63 @@
+//! `exirate policy`: the policy file and the policies in use.
+
+mod apply;
+mod check;
+mod decided;
+mod diff;
+mod file;
+mod lint;
+mod run;
+mod show;
+
+use clap::{Args, Subcommand};
+
+pub(in crate::cli) use file::{FILE, many, now, sound};
+
+use crate::cli::shared::screen::Screen;
+use crate::cli::{Failure, Outcome};
+
+/// Check, apply, show, compare and try policies
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the policy file be used, and does it do what is meant?
+    exirate policy lint /etc/exirate/policy.toml
+  Put it in use:
+    exirate policy apply /etc/exirate/policy.toml
+  What may a user do, and which rule says so?
+    exirate policy show --user news@example.org
+  Would the next message of a user be accepted?
+    exirate policy check outbound --auth news@example.org --recipient bob@example.net
+  What would a new file change?
+    exirate policy diff /etc/exirate/policy.toml policy.toml
+
+A policy file has limits as tables: by default, for packages, domains and users.
+docs/policy.md describes it.
+
+Exit status: as the help of each command says.")]
+pub(in crate::cli) struct PolicyCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Apply(apply::Apply),
+    Check(check::Check),
+    Run(run::Run),
+    Lint(lint::Lint),
+    Show(show::Show),
+    Diff(diff::Diff),
+}
+
+impl PolicyCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Apply(apply) => apply.run(screen),
+            Command::Check(check) => check.run(screen),
+            Command::Run(run) => run.run(screen),
+            Command::Lint(lint) => lint.run(screen),
+            Command::Show(show) => show.run(screen),
+            Command::Diff(diff) => diff.run(screen),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `exirate policy run`: decides a stream of events.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::decided::DecisionsJson;
+use super::file::{FILE, sound};
+use crate::cli::shared::lines::{LINE_MAX, Lines};
+use crate::cli::shared::screen::{Screen, Tally, complain};
+use crate::cli::shared::text::{iso_exact, printable};
+use crate::cli::{Failure, Outcome};
+use crate::policy::image::{Image, build};
+use crate::policy::replay::{Replay, ReplayEvent};
+use crate::store::Memory;
+
+/// How many invalid lines are printed one by one.
+const REPORTED: u64 = 20;
+/// With so many records, those that decide nothing any more are dropped.
+const FORGET_FROM: usize = 100_000;
+/// The most records.
+const RECORDS_MAX: usize = 4_000_000;
+
+/// Decide a stream of events by a policy file
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What would this policy file decide?
+    exirate policy run events.jsonl --policy policy.toml
+  The same, from standard input:
+    exirate policy run --policy policy.toml < events.jsonl > decisions.jsonl
+  Which events would be refused?
+    exirate policy run events.jsonl --policy policy.toml | jq -c 'select(.verdict == \"defer\")'
+
+Each line of the events is a JSON object with the time of an event and what is known of
+it; docs/policy.md lists the fields. The events are decided in this order, by the code
+that Exim runs, on rates in memory that start empty: no database is read or changed, and
+there are no overrides. Each decision is a line of JSON. A time that goes back counts as
+no time at all, as in Exim when the clock is set back.
+
+An invalid line is reported with its number and skipped; all others are decided.
+
+Exit status: 0 all events were decided, whatever the verdicts; 2 an error, or a line was
+invalid.
+
+JSON: each line has `line` (the number of the event's line), `time`, `verdict`,
+`measured` (the verdict if the policy was enforced and nobody exempt), `policy`, `rule`,
+`unit`, `window` and `key` of the limit that decided (null where none applies), `text`,
+`delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and `windows`: as
+`exirate policy check --json` has them.")]
+pub(super) struct Run {
+    /// Read the events from this file; - is standard input
+    #[arg(value_name = "EVENTS", default_value = "-", value_hint = clap::ValueHint::FilePath)]
+    events: PathBuf,
+
+    /// Decide by this policy file
+    #[arg(long, value_name = "FILE", visible_alias = "file", default_value = FILE)]
+    policy: PathBuf,
+
+    /// Decide only by this policy of the file; several are separated by commas
+    #[arg(long, value_name = "NAME", default_value = "*")]
+    only: String,
+}
+
+/// A decision, as JSON has it.
+#[derive(Serialize)]
+struct Line<'a> {
+    line: u64,
+    time: String,
+    #[serde(flatten)]
+    decisions: DecisionsJson<'a>,
+}
+
+impl Run {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let image = Image::from_bytes(build(&sound(&self.policy)?))?;
+        let mut replay = Replay::new(&image, &self.only).map_err(Failure::new)?;
+        let mut store = Memory::new();
+        let mut lines = Lines::open(&self.events)?;
+        let (mut invalid, mut forget_from) = (0, FORGET_FROM);
+        let mut tally = Tally::of("events decided");
+        while lines.skip_blank()?.is_some() {
+            let event = match event(&lines) {
+                Ok(event) => event,
+                Err(what) => {
+                    invalid += 1;
+                    if invalid <= REPORTED {
+                        let what = printable(what.as_bytes());
+                        complain(format_args!("{}, line {}: {what}", lines.name, lines.number));
+                    }
+                    continue;
+                }
+            };
+            let decided = replay.decide(&event, &mut store);
+            let decisions = decided.map_err(|error| Failure::new(error.to_string()))?;
+            let (line, time) = (lines.number, iso_exact(event.time));
+            let decisions = DecisionsJson::of(&decisions);
+            let json = serde_json::to_string(&Line { line, time, decisions });
+            writeln!(screen, "{}", json.map_err(std::io::Error::from)?)?;
+            tally.add();
+            if store.len() >= forget_from {
+                // What is left of a rate is printed, however small.
+                store.forget(event.time, 0.0);
+                forget_from = FORGET_FROM.max(2 * store.len());
+                if store.len() > RECORDS_MAX {
+                    return Err(Failure::new(format!(
+                        "{}, line {}: more than {RECORDS_MAX} keys within their periods; \
+                         decide fewer events at a time, or by fewer policies (--only)",
+                        lines.name, lines.number
+                    )));
+                }
+            }
+        }
+        drop(tally);
+        screen.flush()?;
+        if invalid > REPORTED {
+            complain(format_args!("and {} more lines are invalid", invalid - REPORTED));
+        }
+        if invalid > 0 {
+            return Err(Failure::new(format!(
+                "{invalid} of {} lines were invalid and have been skipped; all others are decided",
+                lines.number
+            )));
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+/// The event of the line.
+fn event(lines: &Lines) -> Result<ReplayEvent, String> {
+    if lines.too_long {
+        return Err(format!("it is longer than {LINE_MAX} bytes"));
+    }
+    let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
+    ReplayEvent::from_json(line)
+}

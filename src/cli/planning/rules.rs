@@ -1,0 +1,241 @@
+//! `exirate rules`: what Exim's configuration limits.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::shared::exim_config::{Form, Rule, Rules as Found};
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text::printable;
+use crate::cli::system::doctor::{ConfigurationError, read_rules};
+use crate::cli::{Failure, Outcome};
+
+/// List what Exim's configuration limits, and where
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What is limited on this machine?
+    exirate rules
+  With the keys, for scripts:
+    exirate rules --json | jq '.rules[] | {file, line, key, limits}'
+
+The configuration is read as Exim reads it: files that it includes, conditions such
+as .ifdef, and macros. Each call of ratelimit and ratelimit_all is a line; with
+--all, so is each call of the other functions.
+
+USED BY is the option that leads to the ACL of the call, such as acl_smtp_rcpt; where
+nothing does, Exim never comes to the call. `acl_smtp_rcpt?` stands for a name of an ACL
+that only Exim knows and that may be this one. LIMIT is `m / p`: `?` stands for what is
+known only when Exim expands it, and a file of limits gives one line for each limit
+in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
+
+Exit status: 0 something is limited, and no call has an error; 1 nothing is limited,
+or a call cannot work; 2 an error.
+
+JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
+outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc or lookup), `library` (null in a lookup),
+`function`, `arguments`, `key` (null where it is in the spec), `limits` (each with
+`limit` and `mode`), `errors` and `warnings`; `native` is an array of Exim's own
+ratelimit conditions, with `file`, `line` and `text`.")]
+pub(in crate::cli) struct Rules {
+    /// List the calls of the other functions as well
+    #[arg(long)]
+    all: bool,
+
+    /// Read this configuration file of Exim, not the usual one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Ask this Exim for its configuration
+    #[arg(long, value_name = "PROGRAM")]
+    exim: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A call, as JSON has it.
+#[derive(Serialize)]
+struct JsonRule<'a> {
+    file: String,
+    line: usize,
+    section: &'a str,
+    acl: Option<&'a str>,
+    used_by: &'a [String],
+    perhaps_used_by: &'a [String],
+    form: &'static str,
+    library: Option<&'a str>,
+    function: &'a str,
+    arguments: &'a [String],
+    key: Option<&'a str>,
+    limits: Vec<JsonLimit<'a>>,
+    errors: &'a [String],
+    warnings: &'a [String],
+}
+
+/// A limit, as JSON has it.
+#[derive(Serialize)]
+struct JsonLimit<'a> {
+    limit: &'a str,
+    mode: &'a str,
+}
+
+/// A `ratelimit` condition of Exim's own, as JSON has it.
+#[derive(Serialize)]
+struct JsonNative<'a> {
+    file: String,
+    line: usize,
+    text: &'a str,
+}
+
+/// Everything, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    rules: Vec<JsonRule<'a>>,
+    native: Vec<JsonNative<'a>>,
+}
+
+const COLUMNS: [Column; 6] = [
+    Column::words("LIMIT"),
+    Column::words("MODE").spare(2),
+    Column::words("KEY").spare(1),
+    Column::words("ACL").spare(3),
+    Column::words("USED BY"),
+    Column::words("WHERE"),
+];
+
+impl Rules {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let found = match read_rules(self.exim.as_deref(), self.config.as_deref()) {
+            Ok(found) => found,
+            Err(ConfigurationError::Hidden(text)) => {
+                return Err(Failure::new(format!("{text}; run this as root")));
+            }
+            Err(ConfigurationError::Failed(text)) => return Err(Failure::new(text)),
+        };
+        let rules: Vec<&Rule> =
+            found.rules.iter().filter(|rule| self.all || rule.call.limits()).collect();
+        if self.json {
+            screen.json(&json(&rules, &found))?;
+        } else {
+            self.print(screen, &rules, &found)?;
+        }
+        let broken = found.rules.iter().any(|rule| rule.is_used() && !rule.errors.is_empty())
+            || found.acls.faults().next().is_some();
+        Ok(Outcome::found_if(broken || found.limiting().next().is_none()))
+    }
+
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        rules: &[&Rule],
+        found: &Found,
+    ) -> Result<(), Failure> {
+        let rows: Vec<(Style, [String; 6])> = rules.iter().flat_map(|rule| cells(rule)).collect();
+        if !rows.is_empty() {
+            let layout = Layout::of(screen, COLUMNS, rows.iter().map(|(_, cells)| cells.clone()));
+            layout.head(screen)?;
+            for alike in rows.chunk_by(|(one, _), (other, _)| one == other) {
+                let style = alike.first().map_or(Style::new(), |(style, _)| *style);
+                layout.write(screen, style, alike.iter().map(|(_, cells)| cells.clone()), None)?;
+            }
+        }
+        for (position, text) in &found.native {
+            let text = printable(text.as_bytes());
+            writeln!(screen, "Exim's own ratelimit, counted apart: {text} ({position})")?;
+        }
+        screen.flush()?;
+        if found.limiting().next().is_none() {
+            complain(
+                "nothing is limited: Exim comes to no call of ratelimit; see `exirate doctor`",
+            );
+        }
+        for fault in found.acls.faults() {
+            complain(printable(fault.as_bytes()));
+        }
+        for rule in &found.rules {
+            let at = &rule.position;
+            for error in &rule.errors {
+                complain(printable(format!("{at}: {error}").as_bytes()));
+            }
+            for warning in &rule.warnings {
+                note(printable(format!("{at}: {warning}").as_bytes()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a rule: one for each of its limits.
+fn cells(rule: &Rule) -> Vec<(Style, [String; 6])> {
+    let shown = |text: &str| printable(text.as_bytes());
+    let style = match () {
+        () if !rule.errors.is_empty() => AnsiColor::Red.on_default(),
+        () if !rule.is_used() => Style::new().dimmed(),
+        () => Style::new(),
+    };
+    let surely = rule.used_by.iter().cloned();
+    let perhaps = rule.perhaps_used_by.iter().map(|option| format!("{option}?"));
+    let used_by: Vec<String> = match &rule.ending {
+        Some(_) => Vec::new(),
+        None => surely.chain(perhaps).collect(),
+    };
+    let used_by = if used_by.is_empty() { "nothing".to_owned() } else { used_by.join(", ") };
+    let key = rule.key_text().unwrap_or_default();
+    let acl = rule.acl.as_deref().unwrap_or_default();
+    let row = |limit: &str, mode: &str| {
+        let cells = [
+            shown(limit),
+            mode.to_owned(),
+            shown(&key),
+            shown(acl),
+            shown(&used_by),
+            shown(&rule.position.to_string()),
+        ];
+        (style, cells)
+    };
+    match &rule.limits[..] {
+        [] if rule.errors.is_empty() => vec![row(&rule.call.function, "")],
+        [] => vec![row("error", "")],
+        limits => limits.iter().map(|limit| row(&limit.limit, &limit.mode)).collect(),
+    }
+}
+
+fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
+    let rules = rules.iter().map(|rule| JsonRule {
+        file: rule.position.file.display().to_string(),
+        line: rule.position.line,
+        section: if rule.section.is_empty() { "main" } else { &rule.section },
+        acl: rule.acl.as_deref(),
+        used_by: &rule.used_by,
+        perhaps_used_by: &rule.perhaps_used_by,
+        form: match rule.call.form {
+            Form::Dlfunc { .. } => "dlfunc",
+            Form::Lookup => "lookup",
+        },
+        library: match &rule.call.form {
+            Form::Dlfunc { library } => Some(library),
+            Form::Lookup => None,
+        },
+        function: &rule.call.function,
+        arguments: &rule.call.arguments,
+        key: rule.key(),
+        limits: rule
+            .limits
+            .iter()
+            .map(|limit| JsonLimit { limit: &limit.limit, mode: &limit.mode })
+            .collect(),
+        errors: &rule.errors,
+        warnings: &rule.warnings,
+    });
+    let native = found.native.iter().map(|(position, text)| JsonNative {
+        file: position.file.display().to_string(),
+        line: position.line,
+        text,
+    });
+    Json { rules: rules.collect(), native: native.collect() }
+}

@@ -1,0 +1,361 @@
+//! `exirate shadow`: whether our answers are those of Exim's own `ratelimit`.
+
+use std::io::Write as _;
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::policy::many;
+use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text;
+use crate::cli::shared::time::now;
+use crate::cli::{Failure, Outcome};
+use crate::rate::Timestamp;
+use crate::shadow::{self, Seen};
+use crate::spool::SpoolError;
+
+/// Compare exirate with Exim's own ratelimit before you switch
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Is it safe to switch?
+    exirate shadow report
+  Begin again, after a change of the limits:
+    exirate shadow reset
+
+The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at
+the same event. Exim's answer counts. docs/migrate.md shows how.
+
+Exit status: as the help of each command says.")]
+pub(in crate::cli) struct ShadowCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Report(Report),
+    Reset(Reset),
+}
+
+impl ShadowCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Report(report) => report.run(screen),
+            Command::Reset(reset) => reset.run(screen),
+        }
+    }
+}
+
+/// Show how exirate's answers differ from Exim's, and whether it is safe to switch
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Is it safe to switch, after a week?
+    exirate shadow report
+  After two days:
+    exirate shadow report --days 2
+
+Each limit is a line: CHECKS is how often both were asked, OVER in how many of these Exim was
+over the limit. DIFFER are answers with another verdict, or with rates that are apart by
+more than the event itself. CLOSE are those apart by at most that event: two sessions at the
+same moment are not always counted in the same order. ROUNDING are those with the same verdict
+of which only the last digit of the rates differs, such as 65.8 and 65.9. WARMING are rates of Exim's that still
+hold events from before the comparison began; `exirate import` of Exim's database avoids
+them. LARGEST is the largest difference of the rates, without WARMING.
+
+SAFE is `yes` where a limit was compared for --days, in the last day as well, nothing DIFFERs,
+of the verdicts at most 1 % are CLOSE, and at most half is WARMING. ROUNDING, and rates that are
+CLOSE with the same verdict, do not count against it, and are said. Else it is `no` or `not yet`, and the
+reason follows. Differences are lines with `exirate shadow:` in Exim's main log. Keys that
+are allowed or denied by exirate are not compared.
+
+Exit status: 0 all limits are safe to switch; 1 one is not, a check failed, or nothing was
+compared; 2 an error.
+
+JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` (seconds since
+1970), `checks`, `over`, `rounding` (only the last digit), `rates` and `rates_close` (only the rates differ), `only_native` and
+`only_exirate` (who was over the limit), `verdicts_close` (of these two), `warming_up`,
+`largest`, `safe` (yes, no or not yet) and `reason`. `failed` is the number of checks that
+exirate could not answer or count.")]
+struct Report {
+    /// Expect a comparison of so many days
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    days: u32,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Forget what was compared, and begin again
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Begin again:
+    exirate shadow reset
+
+The rates themselves stay as they are. Exim's running processes go on counting at once.
+
+Exit status: 0 done, also if there was nothing to forget; 2 an error.
+
+JSON: an object; `forgotten` is the number of limits.")]
+struct Reset {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was compared, in JSON.
+#[derive(Serialize)]
+struct Json<'a> {
+    limits: Vec<LimitJson<'a>>,
+    failed: u64,
+}
+
+/// A limit, in JSON.
+#[derive(Serialize)]
+struct LimitJson<'a> {
+    limit: &'a str,
+    since: u64,
+    latest: u64,
+    checks: u64,
+    over: u64,
+    rounding: u64,
+    rates: u64,
+    rates_close: u64,
+    only_native: u64,
+    only_exirate: u64,
+    verdicts_close: u64,
+    warming_up: u64,
+    largest: f64,
+    safe: &'static str,
+    reason: &'a str,
+}
+
+/// Whether it is safe to switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Safe {
+    Yes,
+    No,
+    NotYet,
+}
+
+impl Safe {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::NotYet => "not yet",
+        }
+    }
+}
+
+const DAY: u64 = 86_400;
+
+/// Answers with another verdict or rate, by more than the event.
+fn differing(seen: &Seen) -> u64 {
+    let verdicts = seen.only_native.saturating_add(seen.only_ours);
+    seen.rates.saturating_add(verdicts.saturating_sub(seen.verdicts_close))
+}
+
+/// Whether it is safe to switch this limit at `now`, after `days`, and why.
+fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
+    let differ = differing(seen);
+    let close = seen.verdicts_close;
+    let silent = now.saturating_sub(seen.latest);
+    let age = now.saturating_sub(seen.since);
+    let span = |seconds: u64| text::duration(seconds as f64);
+    if differ > 0 {
+        return (
+            Safe::No,
+            format!(
+                "{} by more than one event; Exim's main log has them",
+                many(as_count(differ), "answer differs", "answers differ")
+            ),
+        );
+    }
+    if close > (seen.checks / 100).max(1) {
+        return (
+            Safe::No,
+            format!(
+                "the verdicts of {close} of {} answers differ, by one event: more than 1 %, so \
+                     sessions at the same moment do not explain it",
+                seen.checks
+            ),
+        );
+    }
+    if seen.checks == 0 || silent > DAY {
+        return (Safe::NotYet, format!("nothing was compared for {}", span(silent)));
+    }
+    if age < u64::from(days) * DAY {
+        let expected = span(u64::from(days) * DAY);
+        return (Safe::NotYet, format!("compared for {} of {expected}", span(age)));
+    }
+    if seen.warming_up > seen.checks / 2 {
+        let reason = "older events still count in Exim's rates; `exirate import` of its database avoids that";
+        return (Safe::NotYet, reason.to_owned());
+    }
+    let reason = match seen.over {
+        0 => "the answers agree; the limit was never reached",
+        _ => "the answers agree, also at the limit",
+    };
+    let apart: Vec<String> =
+        [(seen.rounding, "by the last digit"), (seen.rates_close, "by at most one event")]
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, by)| format!("{count} {by}"))
+            .collect();
+    let numbers = match &apart[..] {
+        [] => String::new(),
+        _ => format!("; only numbers differ, {}", apart.join(", ")),
+    };
+    (Safe::Yes, format!("{reason}{numbers}"))
+}
+
+fn as_count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+const COLUMNS: [Column; 10] = [
+    Column::words("SAFE"),
+    Column::words("SINCE"),
+    Column::numbers("CHECKS"),
+    Column::numbers("OVER"),
+    Column::numbers("DIFFER"),
+    Column::numbers("CLOSE"),
+    Column::numbers("ROUNDING"),
+    Column::numbers("WARMING"),
+    Column::numbers("LARGEST"),
+    Column::words("LIMIT"),
+];
+
+impl Report {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let now = now();
+        let read = shadow::read(&self.common.directory()?).map_err(SpoolError::from)?;
+        let (seen, failed) = read.unwrap_or_default();
+        let seconds = u64::try_from(now.seconds).unwrap_or(0);
+        let judged: Vec<(Safe, String)> =
+            seen.iter().map(|one| judge(one, self.days, seconds)).collect();
+        let all = || seen.iter().zip(&judged);
+        if self.common.json {
+            let limits = all().map(|(seen, (safe, reason))| json(seen, *safe, reason)).collect();
+            screen.json(&Json { limits, failed })?;
+        } else if seen.is_empty() {
+            writeln!(screen, "nothing was compared yet; docs/migrate.md shows how")?;
+        } else {
+            let rows = || all().map(|(seen, (safe, _))| cells(seen, *safe, now));
+            let layout = Layout::of(screen, COLUMNS, rows());
+            layout.head(screen)?;
+            layout.write(screen, Style::new(), rows(), None)?;
+            writeln!(screen)?;
+            for (seen, (safe, reason)) in all() {
+                let limit = text::printable(seen.limit.as_bytes());
+                writeln!(screen, "{limit}: {}:\n  {reason}", safe.word())?;
+            }
+        }
+        if failed > 0 {
+            screen.flush()?;
+            note(format_args!(
+                "{} failed, or could not be counted; Exim's main log says why",
+                many(as_count(failed), "check", "checks")
+            ));
+        }
+        let safe =
+            !seen.is_empty() && failed == 0 && judged.iter().all(|(safe, _)| *safe == Safe::Yes);
+        Ok(Outcome::found_if(!safe))
+    }
+}
+
+fn json<'a>(seen: &'a Seen, safe: Safe, reason: &'a str) -> LimitJson<'a> {
+    LimitJson {
+        limit: &seen.limit,
+        since: seen.since,
+        latest: seen.latest,
+        checks: seen.checks,
+        over: seen.over,
+        rounding: seen.rounding,
+        rates: seen.rates,
+        rates_close: seen.rates_close,
+        only_native: seen.only_native,
+        only_exirate: seen.only_ours,
+        verdicts_close: seen.verdicts_close,
+        warming_up: seen.warming_up,
+        largest: seen.largest,
+        safe: safe.word(),
+        reason,
+    }
+}
+
+fn cells(seen: &Seen, safe: Safe, now: Timestamp) -> [String; 10] {
+    let since = Timestamp { seconds: i64::try_from(seen.since).unwrap_or(0), micros: 0 };
+    [
+        safe.word().to_owned(),
+        text::rough_age(since, now),
+        seen.checks.to_string(),
+        seen.over.to_string(),
+        differing(seen).to_string(),
+        seen.rates_close.saturating_add(seen.verdicts_close).to_string(),
+        seen.rounding.to_string(),
+        seen.warming_up.to_string(),
+        format!("{:.1}", seen.largest),
+        text::printable(seen.limit.as_bytes()),
+    ]
+}
+
+impl Reset {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let directory = self.common.directory()?;
+        require_owner(&directory)?;
+        let forgotten = shadow::forget(&directory).map_err(SpoolError::from)?;
+        if self.common.json {
+            screen.json(&serde_json::json!({ "forgotten": forgotten }))?;
+        } else {
+            writeln!(screen, "forgot the comparison of {}", many(forgotten, "limit", "limits"))?;
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    /// Compared for eight days, without a difference.
+    fn good() -> Seen {
+        Seen { since: NOW - 8 * DAY, latest: NOW - 60, checks: 1000, over: 20, ..Seen::default() }
+    }
+
+    #[test]
+    fn a_limit_is_safe_only_where_nothing_speaks_against_it() {
+        for (seen, safe, reason) in [
+            (good(), Safe::Yes, "also at the limit"),
+            (Seen { over: 0, ..good() }, Safe::Yes, "never reached"),
+            (Seen { rates_close: 10, ..good() }, Safe::Yes, "agree"),
+            (Seen { only_ours: 5, verdicts_close: 5, ..good() }, Safe::Yes, "agree"),
+            // Only numbers.
+            (Seen { rounding: 500, ..good() }, Safe::Yes, "only numbers differ, 500 by the last"),
+            (Seen { rates_close: 11, ..good() }, Safe::Yes, "11 by at most one event"),
+            (
+                Seen { only_ours: 11, verdicts_close: 11, ..good() },
+                Safe::No,
+                "the verdicts of 11 of 1000 answers differ",
+            ),
+            (Seen { rates: 1, ..good() }, Safe::No, "1 answer differs by more"),
+            (Seen { only_native: 2, verdicts_close: 1, ..good() }, Safe::No, "1 answer differs"),
+            (Seen { only_ours: 2, ..good() }, Safe::No, "2 answers differ"),
+            (Seen { since: NOW - DAY, ..good() }, Safe::NotYet, "compared for 1 d of 7 d"),
+            (
+                Seen { latest: NOW - 2 * DAY, ..good() },
+                Safe::NotYet,
+                "nothing was compared for 2 d",
+            ),
+            (Seen { warming_up: 501, ..good() }, Safe::NotYet, "exirate import"),
+        ] {
+            let found = judge(&seen, 7, NOW);
+            assert_eq!(found.0, safe, "{found:?}");
+            assert!(found.1.contains(reason), "{found:?} {reason}");
+        }
+    }
+}

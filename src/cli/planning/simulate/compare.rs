@@ -1,0 +1,308 @@
+//! `exirate simulate --against`: what only one of two policy files refuses.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::words::{number, time};
+use crate::cli::planning::policy::many;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text::{iso_exact, printable};
+use crate::cli::{Failure, Outcome};
+use crate::history::simulate::{Attempt, Decided, SimulateError, Simulation};
+use crate::policy::word::Word as _;
+use crate::rate::Timestamp;
+
+/// So many keys are remembered; the refusals of further ones are only counted.
+const KEYS_MAX: usize = 500_000;
+
+/// How many attempts each of the two files refuses, as they are written in tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    attempts: u64,
+    only_policy: u64,
+    only_against: u64,
+    both: u64,
+}
+
+/// A key, and what the two files make of its attempts.
+#[derive(Debug)]
+struct Row {
+    key: String,
+    counts: Counts,
+    /// When only one of them refused first.
+    first: Option<Timestamp>,
+    /// The limits by which each refused first.
+    limits: [Option<String>; 2],
+}
+
+/// Compares what two policy files refuse.
+pub(super) struct Comparison<'a> {
+    names: [&'a Path; 2],
+    counts: Counts,
+    /// Keys of which only one file refuses an attempt.
+    rows: HashMap<String, Row>,
+    /// Attempts that no row is of.
+    omitted: u64,
+}
+
+/// A refusal: who was counted, and by which limit.
+struct By {
+    key: String,
+    limit: String,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(policy: &'a Path, against: &'a Path) -> Self {
+        Self {
+            names: [policy, against],
+            counts: Counts::default(),
+            rows: HashMap::new(),
+            omitted: 0,
+        }
+    }
+
+    /// How many refused attempts are in no row, as there are too many keys.
+    pub(super) fn omitted(&self) -> u64 {
+        self.omitted
+    }
+
+    /// Decides an attempt by both.
+    pub(super) fn decide(
+        &mut self,
+        policy: &mut Simulation<'_>,
+        against: &mut Simulation<'_>,
+        attempt: &Attempt,
+    ) -> Result<(), SimulateError> {
+        let (one, is_decided) = refused(policy, attempt)?;
+        let (other, is_decided_too) = refused(against, attempt)?;
+        self.counts.attempts += u64::from(is_decided || is_decided_too);
+        let key = match (&one, &other) {
+            (Some(by), _) | (None, Some(by)) => by.key.clone(),
+            (None, None) => return Ok(()),
+        };
+        self.counts.add(one.is_some(), other.is_some());
+        if self.rows.len() >= KEYS_MAX && !self.rows.contains_key(&key) {
+            self.omitted += 1;
+            return Ok(());
+        }
+        let row = self.rows.entry(key).or_insert_with_key(|key| Row {
+            key: key.clone(),
+            counts: Counts::default(),
+            first: None,
+            limits: [None, None],
+        });
+        row.counts.add(one.is_some(), other.is_some());
+        if one.is_some() != other.is_some() {
+            row.first.get_or_insert(attempt.at);
+        }
+        for (limit, by) in row.limits.iter_mut().zip([one, other]) {
+            *limit = limit.take().or(by.map(|by| by.limit));
+        }
+        Ok(())
+    }
+
+    /// Prints the keys of which only one file refuses an attempt, the most first.
+    pub(super) fn print(
+        self,
+        screen: &mut Screen<'_>,
+        top: Option<usize>,
+        json: bool,
+        notes: Vec<String>,
+    ) -> Result<Outcome, Failure> {
+        let outcome = Outcome::found_if(self.counts.differ() > 0);
+        let rows = self.rows.into_values().filter(|row| row.counts.differ() > 0);
+        let mut rows: Vec<Row> = rows.collect();
+        let by = |row: &Row| std::cmp::Reverse(row.counts.differ());
+        rows.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.key.cmp(&b.key)));
+        let keys = rows.len();
+        let hit = |of: fn(&Counts) -> u64| rows.iter().filter(|row| of(&row.counts) > 0).count();
+        let keys_of = [hit(|counts| counts.only_policy), hit(|counts| counts.only_against)];
+        rows.truncate(top.unwrap_or(usize::MAX));
+        if json {
+            screen.json(&Json::of(&self.names, &self.counts, keys_of, &rows, &notes))?;
+            return Ok(outcome);
+        }
+        if !rows.is_empty() {
+            table(screen, &rows)?;
+            writeln!(screen)?;
+        }
+        if keys > rows.len() {
+            writeln!(screen, "{} more keys (--top)", keys - rows.len())?;
+        }
+        let [policy, against] =
+            self.names.map(|name| printable(name.as_os_str().as_encoded_bytes()));
+        let Counts { attempts, only_policy, only_against, both } = self.counts;
+        let refuses = |attempts: u64, keys: usize| match attempts {
+            0 => "nothing".to_owned(),
+            _ => format!(
+                "{} of {}",
+                number(attempts, "attempt", "attempts"),
+                many(keys, "key", "keys")
+            ),
+        };
+        let [of_policy, of_against] = keys_of;
+        let (one, other) = (refuses(only_policy, of_policy), refuses(only_against, of_against));
+        writeln!(screen, "{policy} refuses {one} that {against} accepts")?;
+        writeln!(screen, "{against} refuses {other} that {policy} accepts")?;
+        let verdict = match self.counts.verdict() {
+            "stricter" => format!("{policy} is the stricter one"),
+            "milder" => format!("{policy} is the milder one"),
+            "same" => "both refuse the same attempts".to_owned(),
+            _ => "neither is the stricter one".to_owned(),
+        };
+        writeln!(
+            screen,
+            "Both refuse {both} of {}; of this log, {verdict}.",
+            number(attempts, "attempt", "attempts")
+        )?;
+        Ok(outcome)
+    }
+}
+
+impl Counts {
+    /// Adds an attempt that at least one of the files refuses.
+    fn add(&mut self, policy: bool, against: bool) {
+        match (policy, against) {
+            (true, true) => self.both += 1,
+            (true, false) => self.only_policy += 1,
+            (false, _) => self.only_against += 1,
+        }
+    }
+
+    fn differ(&self) -> u64 {
+        self.only_policy + self.only_against
+    }
+
+    /// What the policy is, compared with the other.
+    fn verdict(&self) -> &'static str {
+        match (self.only_policy, self.only_against) {
+            (0, 0) => "same",
+            (_, 0) => "stricter",
+            (0, _) => "milder",
+            _ => "different",
+        }
+    }
+}
+
+/// Who refused an attempt, if it was, and whether it was decided.
+fn refused(
+    simulation: &mut Simulation<'_>,
+    attempt: &Attempt,
+) -> Result<(Option<By>, bool), SimulateError> {
+    let (mut by, mut is_decided) = (None, false);
+    simulation.decide(attempt, &mut |decided: &Decided<'_>| {
+        if decided.retry > 0 {
+            return;
+        }
+        is_decided = true;
+        if !decided.is_refused() || by.is_some() {
+            return;
+        }
+        let policy = decided.decisions.policy.as_deref().unwrap_or_default();
+        by = Some(match &decided.decisions.outcome.reason {
+            Some(reason) => By {
+                key: reason.key().to_owned(),
+                limit: format!("{policy}: {} {}", reason.unit.word(), reason.window()),
+            },
+            None => By { key: String::new(), limit: policy.to_owned() },
+        });
+    })?;
+    Ok((by, is_decided))
+}
+
+fn table(screen: &mut Screen<'_>, rows: &[Row]) -> Result<(), Failure> {
+    let columns = [
+        Column::numbers("ONLY POLICY"),
+        Column::numbers("ONLY OTHER"),
+        Column::numbers("BOTH"),
+        Column::words("FIRST").spare(2),
+        Column::words("LIMIT").spare(1),
+        Column::words("LIMIT OF OTHER").spare(1),
+        Column::words("KEY"),
+    ];
+    let cells = || {
+        rows.iter().map(|row| {
+            let words = |text: &str| printable(text.as_bytes());
+            let [limit, other] = row.limits.each_ref();
+            let limit_of =
+                |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
+            [
+                row.counts.only_policy.to_string(),
+                row.counts.only_against.to_string(),
+                row.counts.both.to_string(),
+                row.first.map_or_else(String::new, time),
+                limit_of(limit),
+                limit_of(other),
+                words(&row.key),
+            ]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    Ok(layout.write(screen, anstyle::Style::new(), cells(), None)?)
+}
+
+/// The comparison, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    policy: String,
+    against: String,
+    decided: u64,
+    only_policy: u64,
+    only_against: u64,
+    both: u64,
+    keys_only_policy: usize,
+    keys_only_against: usize,
+    verdict: &'static str,
+    keys: Vec<JsonKey<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct JsonKey<'a> {
+    key: &'a str,
+    only_policy: u64,
+    only_against: u64,
+    both: u64,
+    first: Option<String>,
+    limit: Option<&'a str>,
+    limit_against: Option<&'a str>,
+}
+
+impl<'a> Json<'a> {
+    fn of(
+        names: &[&Path; 2],
+        counts: &Counts,
+        keys: [usize; 2],
+        rows: &'a [Row],
+        notes: &'a [String],
+    ) -> Self {
+        let [policy, against] = names.map(|name| name.display().to_string());
+        let key = |row: &'a Row| JsonKey {
+            key: &row.key,
+            only_policy: row.counts.only_policy,
+            only_against: row.counts.only_against,
+            both: row.counts.both,
+            first: row.first.map(iso_exact),
+            limit: row.limits[0].as_deref(),
+            limit_against: row.limits[1].as_deref(),
+        };
+        Self {
+            policy,
+            against,
+            decided: counts.attempts,
+            only_policy: counts.only_policy,
+            only_against: counts.only_against,
+            both: counts.both,
+            keys_only_policy: keys[0],
+            keys_only_against: keys[1],
+            verdict: counts.verdict(),
+            keys: rows.iter().map(key).collect(),
+            notes,
+        }
+    }
+}

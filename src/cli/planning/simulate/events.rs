@@ -1,0 +1,177 @@
+//! `exirate simulate --events`: each attempt that would be refused.
+
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use super::words::time;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::text::{iso_exact, printable};
+use crate::cli::{Failure, Outcome};
+use crate::history::simulate::{Decided, Part};
+use crate::policy::outcome::Reason;
+use crate::policy::word::Word as _;
+
+/// Prints refused attempts as they come.
+pub(super) struct Events {
+    json: bool,
+    any: bool,
+    /// The first error of the output.
+    failed: Option<io::Error>,
+}
+
+/// An attempt, as JSON has it.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    stage: &'static str,
+    verdict: &'static str,
+    measured: &'static str,
+    observed: bool,
+    retry: u32,
+    session: u64,
+    client: Option<String>,
+    helo: Option<&'a str>,
+    auth: Option<&'a str>,
+    local_account: Option<&'a str>,
+    sender: Option<&'a str>,
+    recipients: Vec<&'a str>,
+    message_id: Option<&'a str>,
+    size: Option<u64>,
+    policy: Option<&'a str>,
+    rule: Option<&'a str>,
+    unit: Option<&'static str>,
+    window: Option<&'a str>,
+    key: Option<&'a str>,
+    rate: Option<f64>,
+    limit: Option<f64>,
+    text: &'a str,
+}
+
+impl Events {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json, any: false, failed: None }
+    }
+
+    pub(super) fn add(&mut self, screen: &mut Screen<'_>, decided: &Decided<'_>) {
+        let (is_refused, would_be) = (decided.is_refused(), decided.would_be_refused());
+        if self.failed.is_some() || !is_refused && !would_be {
+            return;
+        }
+        self.any |= is_refused;
+        let printed = match self.json {
+            true => serde_json::to_string(&Line::of(decided))
+                .map_err(io::Error::from)
+                .and_then(|line| writeln!(screen, "{line}")),
+            false => writeln!(screen, "{}", line(decided)),
+        };
+        self.failed = printed.err();
+    }
+
+    pub(super) fn finish(self) -> Result<Outcome, Failure> {
+        match self.failed {
+            Some(error) => Err(Failure::Output(error)),
+            None => Ok(Outcome::found_if(self.any)),
+        }
+    }
+}
+
+fn stage(part: &Part) -> &'static str {
+    match part {
+        Part::Connect => "connect",
+        Part::Auth => "auth",
+        Part::Mail => "mail",
+        Part::Rcpt { .. } => "rcpt",
+        Part::Data { .. } => "data",
+        Part::NotSmtp { .. } => "not-smtp",
+        Part::Incomplete | Part::Close => "end",
+    }
+}
+
+/// `TIME VERDICT STAGE [CLIENT] auth=… sender=… recipient=…: RATE UNIT, limit …, key …`
+fn line(decided: &Decided<'_>) -> String {
+    let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
+    let envelope = &attempt.envelope;
+    let mut parts = vec![
+        time(attempt.at),
+        match decided.would_be_refused() {
+            true => format!("({})", outcome.measured.word()),
+            false => outcome.verdict.word().to_owned(),
+        },
+        stage(&attempt.part).to_owned(),
+    ];
+    parts.push(match envelope.client {
+        Some(client) => format!("[{client}]"),
+        None => "local".to_owned(),
+    });
+    let mut add = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            parts.push(format!("{name}=<{}>", printable(value.as_bytes())));
+        }
+    };
+    add("auth", envelope.auth.as_deref());
+    add("account", envelope.local_account.as_deref());
+    add("from", envelope.sender.as_deref());
+    match &attempt.part {
+        Part::Rcpt { recipient } => add("for", Some(recipient)),
+        Part::NotSmtp { recipients, .. } => recipients.iter().for_each(|to| add("for", Some(to))),
+        _ => {}
+    }
+    if decided.retry > 0 {
+        parts.push(format!("retry {}", decided.retry));
+    }
+    let mut text = parts.join(" ");
+    if let (Some(policy), Some(reason)) = (&decided.decisions.policy, &outcome.reason) {
+        let more = format!(
+            ": policy {policy}: {:.1} {}, limit {}, key {} ({})",
+            reason.decision.rate,
+            reason.unit.word(),
+            reason.window(),
+            reason.key(),
+            reason.rule,
+        );
+        text.push_str(&printable(more.as_bytes()));
+    }
+    text
+}
+
+impl<'a> Line<'a> {
+    fn of(decided: &'a Decided<'_>) -> Self {
+        let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
+        let envelope = &attempt.envelope;
+        let reason = outcome.reason.as_deref();
+        let (recipients, size) = match &attempt.part {
+            Part::Rcpt { recipient } => (vec![recipient.as_str()], None),
+            Part::Data { size } => (Vec::new(), *size),
+            Part::NotSmtp { recipients, size } => {
+                (recipients.iter().map(String::as_str).collect(), *size)
+            }
+            _ => (Vec::new(), None),
+        };
+        Self {
+            time: iso_exact(attempt.at),
+            stage: stage(&attempt.part),
+            verdict: outcome.verdict.word(),
+            measured: outcome.measured.word(),
+            observed: outcome.observed,
+            retry: decided.retry,
+            session: attempt.session,
+            client: envelope.client.map(|client| client.to_string()),
+            helo: envelope.helo.as_deref(),
+            auth: envelope.auth.as_deref(),
+            local_account: envelope.local_account.as_deref(),
+            sender: envelope.sender.as_deref(),
+            recipients,
+            message_id: envelope.message_id.as_deref(),
+            size,
+            policy: decided.decisions.policy.as_deref(),
+            rule: reason.map(|reason| &*reason.rule),
+            unit: reason.map(|reason| reason.unit.word()),
+            window: reason.map(Reason::window),
+            key: reason.map(Reason::key),
+            rate: reason.map(|reason| reason.decision.rate),
+            limit: reason.map(|reason| reason.decision.limit),
+            text: &outcome.text,
+        }
+    }
+}

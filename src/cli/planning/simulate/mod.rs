@@ -1,0 +1,176 @@
+//! `exirate simulate`: what policies would have refused, from a log.
+
+mod compare;
+mod events;
+mod input;
+mod notes;
+mod settings;
+mod totals;
+mod words;
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use self::compare::Comparison;
+use self::events::Events;
+pub(in crate::cli) use self::input::Input;
+use self::settings::{Retry, Stages};
+use self::totals::Summary;
+use self::words::failed;
+use super::policy::{FILE, sound};
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::{Failure, Outcome};
+use crate::history::simulate::{Decided, Refusals, Settings, Simulation};
+use crate::logs::files::LogFiles;
+use crate::policy::image::{Image, build};
+use crate::policy::model::Policies;
+
+/// Show what a policy file would have refused, from logs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Who would have been refused last month, and by which limit?
+    exirate simulate --policy policy.toml /var/log/exim4
+  How many recipients, messages and logins would have been refused?
+    exirate simulate --policy policy.toml /var/log/exim4/mainlog --events | wc -l
+  What would a new file refuse that the one in use accepts, and the reverse?
+    exirate simulate --policy policy.toml --against /etc/exirate/policy.toml /var/log/exim4
+
+The policies are evaluated on the log's own times by the code that Exim runs, on rates in
+memory: no database is read or changed. Logs are found and read as by exirate measure; their
+lines must be in the order of time. log_selector = +all +millisec shows the most: sessions,
+and recipients. docs/simulate.md says what each selector shows, and what no log shows.
+
+Each row is a limit and a key. REFUSED counts the attempts that it refused: recipients,
+messages at DATA, logins. TIMES is how often the key went over the limit, OVER for how long
+in all, PEAK its highest rate. Times are in the log's zone; in UTC if the log has zones.
+
+Assumed: all rates start at zero when the log does. Other mail servers try again what was
+accepted then and is deferred now, as Exim does (--retry); users and local programs do not,
+and nobody does after a refusal for good. What was refused then is not tried again.
+
+Exit status: 0 nobody would have been refused; 1 somebody would, or with --against, the two
+files refuse different attempts; 2 an error, or no line could be used.
+
+JSON: docs/simulate.md lists the fields. With --events, each attempt is an object on a line
+of its own.")]
+pub(in crate::cli) struct Simulate {
+    /// Decide by this policy file
+    #[arg(long, value_name = "FILE", default_value = FILE, value_hint = clap::ValueHint::FilePath)]
+    policy: PathBuf,
+
+    /// Compare with this policy file: which attempts does only one of the two refuse?
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "events")]
+    against: Option<PathBuf>,
+
+    /// Read these logs, also compressed; of a directory, the main logs; - and the default
+    /// are standard input
+    #[arg(value_name = "LOG", value_hint = clap::ValueHint::FilePath)]
+    logs: Vec<PathBuf>,
+
+    /// Decide only by this policy of the file; several are separated by commas
+    #[arg(long, value_name = "NAMES", default_value = "*")]
+    only: String,
+
+    /// The ACLs that evaluate the policies, separated by commas: connect, auth, mail, rcpt,
+    /// predata, data, not-smtp
+    #[arg(long, value_name = "STAGES", default_value = "auth,rcpt,data,not-smtp", value_parser = Stages::parse)]
+    stages: Stages,
+
+    /// How other mail servers try again: exim, never, or the waits before each retry, as in
+    /// 5m,15m,1h
+    #[arg(long, value_name = "WAITS", default_value = "exim", value_parser = Retry::parse)]
+    retry: Retry,
+
+    /// Show only the first N
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+
+    /// Show each refused attempt, in the order of time, and no totals
+    #[arg(long, conflicts_with = "top")]
+    events: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Simulate {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let policies = sound(&self.policy)?;
+        let image = image(&policies)?;
+        let mut simulation = self.simulation(&self.policy, &image)?;
+        let other = match &self.against {
+            Some(path) => {
+                let policies = sound(path)?;
+                let image = self::image(&policies)?;
+                Some((path, policies, image))
+            }
+            None => None,
+        };
+        let stdin = [PathBuf::from("-")];
+        let logs = if self.logs.is_empty() { &stdin[..] } else { &self.logs };
+        let files = LogFiles::find(logs)?;
+        if files.has_standard_input() && io::stdin().is_terminal() {
+            note("reading what is typed; Ctrl-D ends it");
+        }
+        let mut input = Input::default();
+        if let Some((path, other_policies, image)) = &other {
+            let mut against = self.simulation(path, image)?;
+            let mut comparison = Comparison::new(&self.policy, path);
+            input.read(&files, &mut |_| {}, &mut |attempt| {
+                comparison.decide(&mut simulation, &mut against, attempt)
+            })?;
+            let mut notes =
+                notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
+            for one in
+                notes::of(other_policies, &self.only, &self.stages.0, &input, against.totals())
+            {
+                if !notes.contains(&one) {
+                    notes.push(one);
+                }
+            }
+            notes.extend(notes::omitted(comparison.omitted()));
+            notes.iter().for_each(note);
+            return comparison.print(screen, self.top, self.json, notes);
+        }
+        if self.events {
+            let mut events = Events::new(self.json);
+            let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
+            input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
+            simulation.finish(decide).map_err(failed)?;
+            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
+                .iter()
+                .for_each(note);
+            return events.finish();
+        }
+        let mut refusals = Refusals::default();
+        let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
+        input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
+        simulation.finish(decide).map_err(failed)?;
+        let mut notes =
+            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
+        notes.extend(notes::omitted(refusals.omitted()));
+        notes.iter().for_each(note);
+        let summary = Summary::of(&self.policy, simulation.totals(), refusals, &self.retry, notes);
+        let outcome = Outcome::found_if(summary.is_refused());
+        if self.json {
+            summary.json(screen, self.top)?
+        } else {
+            summary.print(screen, self.top)?
+        }
+        Ok(outcome)
+    }
+
+    fn simulation<'i>(&self, path: &Path, image: &'i Image) -> Result<Simulation<'i>, Failure> {
+        let settings =
+            Settings { stages: self.stages.0.clone(), retry: self.retry.schedule.clone() };
+        Simulation::new(image, &self.only, settings)
+            .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    }
+}
+
+fn image(policies: &Policies) -> Result<Image, Failure> {
+    Ok(Image::from_bytes(build(policies))?)
+}

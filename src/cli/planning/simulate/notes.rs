@@ -1,0 +1,175 @@
+//! What a log does not show of what policies need to know.
+
+use super::input::Input;
+use super::words::number;
+use crate::cli::shared::text::printable;
+use crate::history::simulate::Totals;
+use crate::policy::model::{Identity, Policies, Policy, Rates};
+use crate::policy::word::{Field, Unit, Word as _};
+use crate::stage::AclStage;
+
+/// What the selected policies of a file use.
+struct Used<'p> {
+    identity: &'p Identity,
+    policies: Vec<(&'p str, &'p Policy)>,
+}
+
+/// What is to be known of a simulation by the policies `only` of a file, one sentence each.
+pub(super) fn of(
+    policies: &Policies,
+    only: &str,
+    stages: &[AclStage],
+    input: &Input,
+    totals: &Totals,
+) -> Vec<String> {
+    let is_selected =
+        |name: &str| only.trim() == "*" || only.split(',').any(|one| one.trim() == name);
+    let used = Used {
+        identity: &policies.identity,
+        policies: policies
+            .policies
+            .iter()
+            .map(|(name, policy)| (name.as_str(), policy))
+            .filter(|(name, _)| is_selected(name))
+            .collect(),
+    };
+    let unshown = &input.unshown;
+    let mut notes = Vec::new();
+    let lines = &input.counts;
+    if let Some((place, line)) = &lines.first_not_understood {
+        notes.push(format!(
+            "{} of another form than is known, of {}; the first is {place}: {}",
+            number(lines.not_understood, "line", "lines"),
+            number(lines.not_understood + lines.used + lines.known, "line", "lines"),
+            printable(line.as_bytes())
+        ));
+    }
+    if lines.of_others > 0 {
+        notes.push(format!(
+            "{} of other programs than a mail server",
+            number(lines.of_others, "line", "lines")
+        ));
+    }
+    if lines.given_up > 0 {
+        notes.push(format!(
+            "of {} not all recipients may be known: too much would have waited for their \
+             deliveries; log_selector = +received_recipients shows them at once",
+            number(lines.given_up, "message", "messages")
+        ));
+    }
+    if totals.back > 0 {
+        notes.push(format!(
+            "the log is not in the order of time: {} more than 10 minutes earlier than what comes \
+             before, counted as if no time had passed",
+            number(totals.back, "attempt is", "attempts are")
+        ));
+    }
+    let in_sessions = [Unit::Connections, Unit::RejectedRecipients, Unit::AuthFailures];
+    let in_sessions: Vec<&str> = used.units(&in_sessions);
+    if unshown.without_session > 0 && !in_sessions.is_empty() {
+        notes.push(format!(
+            "{} of {} events are not assigned to a session by the log; sessions are guessed from \
+             clients and logins, so {} may differ; log_selector = +incoming_port +smtp_connection \
+             shows sessions",
+            unshown.without_session,
+            unshown.without_session + unshown.with_session,
+            in_sessions.join(", ")
+        ));
+    }
+    let of_recipients = used.units(&[Unit::Recipients, Unit::UniqueRecipients]);
+    if unshown.without_recipients > 0 && !of_recipients.is_empty() {
+        notes.push(format!(
+            "of {} the log does not show the recipients: each counts as one; log_selector = \
+             +received_recipients shows them",
+            number(unshown.without_recipients, "message", "messages")
+        ));
+    }
+    let of_either = used.units(&[Unit::Recipients, Unit::UniqueRecipients, Unit::Bytes]);
+    if unshown.refused_after_data > 0 && !of_either.is_empty() {
+        notes.push(format!(
+            "of {} refused after DATA no log shows recipients and size: each counts as one \
+             recipient and no bytes",
+            number(unshown.refused_after_data, "message", "messages")
+        ));
+    }
+    if unshown.without_size > 0 && !used.units(&[Unit::Bytes]).is_empty() {
+        notes.push(format!(
+            "of {} the log does not show the size: they count no bytes",
+            number(unshown.without_size, "message", "messages")
+        ));
+    }
+    if !used.units(&[Unit::Bytes]).is_empty() {
+        notes.push(
+            "bytes are those of S=, about 200 more a message than Exim knows at DATA".to_owned(),
+        );
+    }
+    if stages.contains(&AclStage::Connect) && unshown.connections == 0 {
+        notes.push(
+            "the log does not show connections, so nothing is decided when a client connects; \
+             log_selector = +smtp_connection shows them"
+                .to_owned(),
+        );
+    }
+    let by_script = used.with(|policy, chain| {
+        let key = if policy.head.key.is_empty() { chain } else { &policy.head.key };
+        key.contains(&Field::Script)
+    });
+    if !by_script.is_empty() {
+        notes.push(format!(
+            "no log shows the script of a web host, by which {by_script} counts: it is not known \
+             here"
+        ));
+    }
+    let by_package = used.with(|policy, _| !policy.packages.is_empty());
+    if !by_package.is_empty() {
+        notes.push(format!(
+            "packages that the ACL hands over ({{package=NAME}}) are not in a log: {by_package} has \
+             those of the file only"
+        ));
+    }
+    notes
+}
+
+/// That there are more limits and keys than are remembered.
+pub(super) fn omitted(attempts: u64) -> Option<String> {
+    (attempts > 0).then(|| {
+        format!(
+            "{} refused by limits and keys that are not listed, as there are too many; they are in \
+             the totals",
+            number(attempts, "more attempt is", "more attempts are")
+        )
+    })
+}
+
+impl Used<'_> {
+    /// Those of these units that a policy counts.
+    fn units(&self, units: &[Unit]) -> Vec<&'static str> {
+        let is_used = |unit: &&Unit| {
+            self.policies
+                .iter()
+                .any(|(_, policy)| tables(policy).any(|rates| counts(rates, **unit)))
+        };
+        units.iter().filter(is_used).map(|unit| unit.word()).collect()
+    }
+
+    /// The names of the policies of which this is true.
+    fn with(&self, is: impl Fn(&Policy, &Vec<Field>) -> bool) -> String {
+        let chain = &self.identity.chain;
+        let with = self.policies.iter().filter(|(_, policy)| is(policy, chain));
+        with.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
+    let members = policy.domains.values().chain(policy.users.values());
+    let members = members.map(|member| &member.rates);
+    members.chain(policy.packages.values()).chain([&policy.default])
+}
+
+fn counts(rates: &Rates, unit: Unit) -> bool {
+    let is = |amounts: &crate::policy::model::ByUnit| {
+        amounts.get(&unit).is_some_and(|amount| !amount.windows.is_empty())
+    };
+    let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
+    is(&rates.each) || is(&rates.total) || buckets.into_iter().any(|bucket| bucket.unit == unit)
+}

@@ -1,0 +1,311 @@
+//! `exirate allow` and `exirate deny`: override the limits of a key for a time.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::events::Source;
+use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::complete;
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::key_text;
+use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::override_state::{self, OverrideJson};
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{text, time};
+use crate::cli::{Failure, Outcome};
+use crate::engine::Forced;
+use crate::identity::fold::Folding;
+use crate::spool::EventKind;
+use crate::store::{FOREVER, Inspect, Override, Target};
+
+/// How long an override lasts unless it says so itself.
+const UNTIL: &str = "1d";
+
+/// Allow a key for a time, whatever its rate
+#[derive(Debug, Args)]
+#[command(after_help = help(Forced::Allow))]
+pub(in crate::cli) struct Allow {
+    #[command(flatten)]
+    setting: Setting,
+}
+
+/// Deny a key for a time, whatever its rate
+#[derive(Debug, Args)]
+#[command(after_help = help(Forced::Deny))]
+pub(in crate::cli) struct Deny {
+    #[command(flatten)]
+    setting: Setting,
+}
+
+#[derive(Debug, Args)]
+struct Setting {
+    /// Override the limits of this key, or of all keys that this glob matches
+    #[arg(value_name = "KEY", add = complete::keys())]
+    key: OsString,
+
+    /// End the override then: a duration such as 12h, a time such as '2026-12-31
+    /// 18:00', or `forever`
+    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until)]
+    until: i64,
+
+    /// Say why, for the list and the log
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
+
+    /// Take KEY byte for byte: no globs, no escapes, no folding
+    #[arg(long)]
+    exact: bool,
+
+    /// Do not ask for confirmation of a glob
+    #[arg(long, short)]
+    yes: bool,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+/// What the help says besides the options.
+fn help(forced: Forced) -> String {
+    let (examples, effect) = match forced {
+        Forced::Allow => (
+            "  Exempt alice from all limits for a day:
+    exirate allow alice@example.org --reason 'year-end letter'
+  Exempt a domain until a given time:
+    exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
+            "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
+no, and $sender_rate shows the rate. When the override ends, the rate is what it would
+be without it, so a key may be over its limits then: `exirate reset` deletes its
+records.",
+        ),
+        Forced::Deny => (
+            "  Stop all mail of a stolen account until further notice:
+    exirate deny alice@example.org --until forever --reason 'password stolen'
+  Stop a client for an hour:
+    exirate deny '[192.0.2.7]' --until 1h
+  End that now, and delete the records of the key:
+    exirate unblock alice@example.org",
+            "Checks of a denied key are always over: ratelimit returns yes, whatever the rate. As
+for any check that is over, leaky ones count nothing then, and strict ones count. What
+happens to the mail is up to the ACL: a line that only warns does not refuse.",
+        ),
+    };
+    format!(
+        "Examples:
+{examples}
+
+KEY is as for `exirate reset`: a key such as alice@example.org, an IP address in any
+notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
+a spec, so it applies to all limits, periods and modes of that key; a whole stored key
+such as 1h/per_rcpt/alice is refused. In a policy's key, such as auth:alice, it is
+compared with the value, alice, if that is a login, a local account, a script or a client.
+A sender, a recipient, their domains and a HELO are chosen by strangers: name the field,
+as in sender:bob@example.org or 'sender_domain:*'. The KEY auth:alice applies to policies
+that count logins, and to nothing else of alice; the glob '*' is everything.
+
+KEY and the keys of specs are folded as the policies in use fold identities (by default:
+case, blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is
+alice@example.org. --exact compares byte for byte. A glob also matches keys that have no
+record yet; `**` is not possible in it. For a glob, it asks first; without a terminal, --yes
+is needed. For a KEY that no record and no event has, the
+override is set all the same, and a note says so.
+
+{effect}
+
+If several overrides apply to a key, one of that very key is stronger than a glob, and
+of these, deny is stronger than allow: where that keeps this command without effect, it
+says so. A later command with the same KEY replaces the
+earlier one, and `exirate overrides --remove KEY` ends it. Exim's running processes
+apply a change at their next check. An override never makes a crossing. `exirate
+overrides` lists it. It is logged to audit.log in the database's directory and to syslog
+(facility mail), with who set it.
+
+Exit status: 0 set; 1 not confirmed; 2 an error.
+
+JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
+or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
+record or an event of KEY is known."
+    )
+}
+
+/// What was done, in JSON.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    set: OverrideJson,
+    replaced: Option<OverrideJson>,
+    stronger: Option<OverrideJson>,
+    seen: bool,
+}
+
+impl Allow {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.setting.run(screen, Forced::Allow)
+    }
+}
+
+impl Deny {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.setting.run(screen, Forced::Deny)
+    }
+}
+
+impl Setting {
+    fn run(&self, screen: &mut Screen<'_>, forced: Forced) -> Result<Outcome, Failure> {
+        let folding = self.common.folding()?;
+        let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
+        require_owner(&self.common.directory()?)?;
+        let mut store = self.common.open_to_change()?;
+        if matches!(target, Target::Glob { .. }) && !self.is_meant(&mut *store, &folding, forced)? {
+            note("nothing was changed");
+            return Ok(Outcome::Found);
+        }
+        let now = now();
+        let set = Override {
+            forced,
+            target,
+            argument,
+            until: self.until,
+            since: now.seconds,
+            reason: self.reason.clone(),
+            who: audit_log::who(),
+        };
+        let (replaced, stronger) = override_state::change(&mut *store, |list| {
+            list.retain(|one| one.is_active(now.seconds));
+            let same = list.iter().position(|one| one.has_target_of(&set));
+            let replaced = same.map(|at| list.remove(at));
+            list.push(set.clone());
+            (replaced, override_state::stronger(list, &set, now.seconds).cloned())
+        })?;
+        let (key, until) = (override_state::key(&set), override_state::until(&set));
+        let why = match &*self.reason {
+            "" => String::new(),
+            reason => format!(" reason={}", text::printable(reason.as_bytes())),
+        };
+        let word = forced.word();
+        AuditLog::new().add(&mut *store, format_args!("{word} until={until} key={key}{why}"));
+        print_incidents(&mut *store);
+        let unseen = self.unseen(&set.target, &folding, &mut *store)?;
+        if self.common.json {
+            let [replaced, stronger] =
+                [replaced, stronger].map(|one| one.as_ref().map(OverrideJson::of));
+            let (set, seen) = (OverrideJson::of(&set), unseen.is_none());
+            screen.json(&Report { set, replaced, stronger, seen })?;
+            return Ok(Outcome::Fine);
+        }
+        writeln!(screen, "{}", override_state::sentence(&set))?;
+        if let Some(replaced) = replaced {
+            writeln!(screen, "before: {}", override_state::sentence(&replaced))?;
+        }
+        if let Some(stronger) = stronger {
+            note(format_args!(
+                "no effect, as a stronger override applies to it: {}; to end that one: `{}`",
+                override_state::sentence(&stronger),
+                self.common.command_about("overrides --remove", &stronger)
+            ));
+        }
+        if let Some(unseen) = unseen {
+            screen.flush()?;
+            note(unseen);
+        }
+        Ok(Outcome::Fine)
+    }
+
+    /// What is to be said if no record and no event is of `target`.
+    fn unseen(
+        &self,
+        target: &Target,
+        folding: &Folding,
+        store: &mut dyn Inspect,
+    ) -> Result<Option<String>, Failure> {
+        let narrow = Narrow::unselective(self.exact);
+        let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow, folding)?;
+        let (records, _) = selection.keys(store)?;
+        if records.iter().any(|key| target.applies_to(&key.key())) || self.has_event(target) {
+            return Ok(None);
+        }
+        if let Some(key) = records.first() {
+            let key = key_text::key(key.key().identity());
+            return Ok(Some(format!(
+                "no login, local account, script or client of this name was seen; what strangers \
+                 choose must be named with its field, as in {key}"
+            )));
+        }
+        // What cannot be searched may have it.
+        let sentence = selection.missing(store).ok().and_then(|mut all| all.pop());
+        Ok(sentence.map(|sentence| format!("not seen yet, no record and no event: {sentence}")))
+    }
+
+    /// Whether a crossing or a refusal is of `target`. What cannot be read has none.
+    fn has_event(&self, target: &Target) -> bool {
+        [EventKind::Refusals, EventKind::Crossings].into_iter().any(|kind| {
+            let source = Source::open(&self.common, kind);
+            let events = source.and_then(|mut source| source.next(true)).unwrap_or_default();
+            events.iter().any(|(event, _)| {
+                let [_, _, _, login, client, ..] = &event.texts;
+                let seen = [login, client].into_iter().filter(|name| !name.is_empty());
+                target.applies_to(&event.record_key())
+                    || seen.into_iter().any(|name| target.applies_to(&name.into()))
+            })
+        })
+    }
+
+    /// Asks whether all keys that the glob matches are meant.
+    fn is_meant(
+        &self,
+        store: &mut dyn Inspect,
+        folding: &Folding,
+        forced: Forced,
+    ) -> Result<bool, Failure> {
+        let narrow = Narrow::unselective(false);
+        let key = std::slice::from_ref(&self.key);
+        let (records, _) = Selection::new(key, &narrow, folding)?.keys(store)?;
+        let records: Vec<String> =
+            records.iter().map(|record| key_text::stored(&record.name)).collect();
+        let glob = text::printable(self.key.as_encoded_bytes());
+        confirm::glob(forced.word(), &glob, &records, self.yes)
+    }
+}
+
+/// The second that ends an override.
+fn until(text: &str) -> Result<i64, String> {
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    let now = now().seconds;
+    let second = match keys::period(text) {
+        // Saturates where that is longer than time.
+        Ok(period) => now.saturating_add(period.ceil() as i64),
+        Err(_) => {
+            let at = time::parse(text).map_err(|_| {
+                "expected a duration such as 1d or 12h, a time such as '2026-12-31 18:00' or \
+                 2026-12-31T18:00:00Z, or forever"
+                    .to_owned()
+            })?;
+            at.seconds
+        }
+    };
+    if second <= now { Err("this time is not in the future".to_owned()) } else { Ok(second) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_a_duration_or_a_time_in_the_future() {
+        let in_seconds = |text| until(text).map(|second| second - now().seconds);
+        assert!(in_seconds("1d").is_ok_and(|seconds| (86390..=86400).contains(&seconds)));
+        assert!(in_seconds("2h30m").is_ok_and(|seconds| (8990..=9000).contains(&seconds)));
+        assert_eq!(until("forever"), Ok(FOREVER));
+        assert_eq!(until("2999-12-31T00:00:00Z"), Ok(32_503_593_600));
+        for text in ["", "soon", "0", "-1d", "now", "2001-01-01", "@5", "never"] {
+            assert!(until(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What names a person.
+
+use serde::Serialize;
+
+use super::person::Person;
+use crate::cli::planning::policy::many;
+use crate::store::{Override, Target};
+
+/// What names the person.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Found {
+    pub(super) rates: u64,
+    pub(super) crossings: u64,
+    pub(super) refusals: u64,
+    pub(super) mentions: u64,
+    pub(super) overrides: u64,
+    pub(super) audit_lines: u64,
+    pub(super) messages: u64,
+    pub(super) erased: bool,
+    /// What could not be searched, or is not removed.
+    pub(super) left: Vec<String>,
+}
+
+impl Found {
+    /// The counts that are not 0, in words.
+    pub(super) fn parts(&self) -> Vec<String> {
+        let all = [
+            (self.rates, "record", "records"),
+            (self.crossings, "crossing", "crossings"),
+            (self.refusals, "refusal", "refusals"),
+            (self.mentions, "name in an event of others", "names in events of others"),
+            (self.overrides, "override", "overrides"),
+            (self.audit_lines, "line of the audit log", "lines of the audit log"),
+            (self.messages, "recorded message", "recorded messages"),
+        ];
+        let all = all.into_iter().filter(|(count, ..)| *count > 0);
+        all.map(|(count, one, several)| many(count as usize, one, several)).collect()
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        !self.parts().is_empty()
+    }
+}
+
+/// Whether an override is for the person alone, or names them in its reason.
+pub(super) fn concerns(person: &Person, one: &Override) -> bool {
+    let is_exact = matches!(one.target, Target::Exact { .. });
+    is_exact && person.is_in(one.argument.as_bytes()) || person.is_in(one.reason.as_bytes())
+}

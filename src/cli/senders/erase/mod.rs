@@ -1,0 +1,243 @@
+//! `exirate erase`: remove a person from everything that is stored.
+
+mod found;
+mod person;
+mod shared;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+
+use self::found::{Found, concerns};
+use self::person::Person;
+use self::shared::Shared;
+use crate::cli::planning::policy::many;
+use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::{Both, Common, print_incidents};
+use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::text::printable;
+use crate::cli::shared::time::now;
+use crate::cli::{Failure, Outcome};
+use crate::policy::image::PolicyFile;
+use crate::policy::settings::settings;
+use crate::spool::Spool;
+use crate::store::OwnedKey;
+use crate::trace::TraceStore;
+
+/// Remove a person from all that exirate stores
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What is stored about alice?
+    exirate erase alice@example.org --dry-run
+  Remove it:
+    exirate erase alice@example.org --yes
+
+PERSON is an address, or a login without `@`. Whatever the case of its letters, and also as
+the policies in use fold it, it is looked for as a whole: alice@example.org is neither in malice@example.org nor in
+alice+news@example.org. It is removed from
+
+  rates      records whose name contains it are deleted
+  events     crossings and refusals of it are removed; of those of others, only its name
+  overrides  `allow` and `deny` for it alone are removed, and those whose reason names it
+  audit log  it is overwritten by `*`
+  messages   in the trace store's envelopes, [erased] takes its place
+
+Where limits are shared, it is also removed from what all servers share: its records and
+overrides, and all crossings in which it is named. Run the command on each server, for what
+only that one has.
+
+What holds it only as a hash remains: unique events, and the digests of messages. Both need
+the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
+and the policy file, which `erase` reports. Checks and recording go on meanwhile; what they
+add is found by a second run. The command itself is logged without PERSON.
+
+Exit status: 0 removed; 1 nothing was found, or something is left, which is reported; 2 an
+error.
+
+JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
+`overrides`, `audit_lines` and `messages` named PERSON, whether they were `erased`, and `left`,
+an array of what could not be searched or removed.")]
+pub(in crate::cli) struct Erase {
+    /// The address or login to remove
+    #[arg(value_name = "PERSON")]
+    person: String,
+
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Change nothing: show what would be removed
+    #[arg(long)]
+    dry_run: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Erase {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let person = Person::of(&self.person, &self.common.folding()?).map_err(Failure::new)?;
+        let directory = self.common.directory()?;
+        let mut both = match self.dry_run {
+            true => Both::open(&directory)?,
+            false => Both::open_to_change(&directory)?,
+        };
+        let mut unsearched = Vec::new();
+        let mut shared = Shared::open(&directory, &mut unsearched);
+        let mut found = look(&person, &mut both)?;
+        if let Some(shared) = &mut shared {
+            shared.search(&person, false, &mut found)?;
+        }
+        if !self.dry_run {
+            let parts = found.parts().join(", ");
+            let question = format!("this removes {}: {parts}", printable(self.person.as_bytes()));
+            if found.is_any() && !confirm::losses(&[&question], self.yes)? {
+                note("nothing was removed");
+                return Ok(Outcome::Found);
+            }
+            let mut removed = Found::default();
+            if let Some(shared) = &mut shared {
+                shared.search(&person, true, &mut removed)?;
+            }
+            found = Found { erased: true, ..erase(&person, &mut both, removed)? };
+        }
+        found.left.extend(unsearched);
+        found.left.extend(left(&person, &directory, &both)?);
+        if self.common.json {
+            screen.json(&found)?;
+        } else {
+            self.print(screen, &found)?;
+        }
+        Ok(Outcome::found_if(!found.is_any() || !found.left.is_empty()))
+    }
+
+    fn print(&self, screen: &mut Screen<'_>, found: &Found) -> Result<(), Failure> {
+        let person = printable(self.person.as_bytes());
+        if found.is_any() {
+            let how = if found.erased { "removed" } else { "would be removed" };
+            writeln!(screen, "{person}: {how}: {}", found.parts().join(", "))?;
+        } else {
+            note(format_args!("nothing is stored about {person}"));
+        }
+        for one in &found.left {
+            note(format_args!("left: {one}"));
+        }
+        Ok(())
+    }
+}
+
+/// Counts what names the person.
+fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
+    let mut found = Found::default();
+    if let Some(spool) = &mut both.rates {
+        found.rates = records(person, spool, &mut found.left)?.len() as u64;
+        let events = spool.count_events_of(&|text| person.is_in(text))?;
+        (found.crossings, found.refusals) = (events.crossings, events.refusals);
+        found.mentions = events.recipients + events.damaged;
+        let overrides = spool.overrides()?;
+        found.overrides = overrides.iter().filter(|one| concerns(person, one)).count() as u64;
+        found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), false)?;
+    }
+    if let Some(traces) = &both.traces {
+        let named = traces.count_named(&|text| person.is_in(text.as_bytes()))?;
+        found.messages = named.messages;
+        found.left.extend(named.problems.iter().map(ToString::to_string));
+    }
+    Ok(found)
+}
+
+/// Removes the person. Each step may be repeated, so a second run completes one that was
+/// killed. `found` is what was removed from what other servers share.
+fn erase(person: &Person, both: &mut Both, mut found: Found) -> Result<Found, Failure> {
+    if let Some(spool) = &mut both.rates {
+        erase_rates(person, spool, &mut found)?;
+    }
+    if let Some(traces) = &mut both.traces {
+        found.messages = erase_messages(person, traces, &mut found.left)?;
+    }
+    if let Some(spool) = &mut both.rates {
+        let counts = found.parts().join(", ");
+        AuditLog::new().add(spool, format_args!("erase removed: {counts}"));
+        print_incidents(spool);
+    }
+    Ok(found)
+}
+
+fn erase_rates(person: &Person, spool: &mut Spool, found: &mut Found) -> Result<(), Failure> {
+    // First, so that no check sets a record again as an override says.
+    let removed = spool.overrides()?.iter().any(|one| concerns(person, one));
+    if removed {
+        found.overrides += spool.change_overrides(|list| {
+            list.extract_if(.., |one| concerns(person, one)).count() as u64
+        })?;
+    }
+    for key in records(person, spool, &mut found.left)? {
+        spool.forget(key.key())?;
+        found.rates += 1;
+    }
+    // The names of removed records, also of earlier ones, stay in a shard until it is
+    // rebuilt.
+    let bar = progress(256, "shards");
+    spool.compact(now(), |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    let events = spool.erase_events_of(&|text| person.is_in(text))?;
+    found.crossings += events.crossings;
+    found.refusals = events.refusals;
+    found.mentions = events.recipients + events.damaged;
+    found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), true)?;
+    Ok(())
+}
+
+fn erase_messages(
+    person: &Person,
+    traces: &mut TraceStore,
+    left: &mut Vec<String>,
+) -> Result<u64, Failure> {
+    let erased = traces.erase(&|text| person.is_in(text.as_bytes()));
+    traces.take_incidents().iter().for_each(note);
+    let erased = erased?;
+    left.extend(erased.problems.iter().map(ToString::to_string));
+    Ok(erased.messages)
+}
+
+/// The keys of the records whose names contain the person.
+fn records(
+    person: &Person,
+    spool: &mut Spool,
+    left: &mut Vec<String>,
+) -> Result<Vec<OwnedKey>, Failure> {
+    let (keys, unread) = spool.keys_named(&|name| person.is_in(name))?;
+    left.extend(unread.iter().map(ToString::to_string));
+    Ok(keys)
+}
+
+/// What names the person and is not removed, and what is not searched.
+fn left(person: &Person, directory: &Path, both: &Both) -> Result<Vec<String>, Failure> {
+    let mut left = Vec::new();
+    let policies = PolicyFile::open(directory);
+    if let Some(Ok(policies)) = policies.image().ok().map(|image| image.policies()) {
+        let settings = settings(&policies);
+        let named = settings.iter().filter(|(name, value)| {
+            person.is_in(name.as_bytes()) || person.is_in(value.as_bytes())
+        });
+        let named = named.count();
+        if named > 0 {
+            let settings = many(named, "setting", "settings");
+            left.push(format!(
+                "{settings} of the policies in use: remove them from the policy file, and run \
+                 `exirate policy apply`"
+            ));
+        }
+    }
+    if let Some(spool) = &both.rates {
+        for one in spool.kept_damaged()? {
+            let path = printable(one.path.as_os_str().as_encoded_bytes());
+            left.push(format!(
+                "{path} is quarantined: `exirate tidy --damaged-older-than 0s` removes it"
+            ));
+        }
+    }
+    Ok(left)
+}

@@ -1,0 +1,97 @@
+//! A person in what several servers share: rates, overrides, and the stream of crossings.
+
+use std::path::Path;
+
+use super::found::{Found, concerns};
+use super::person::Person;
+use crate::cli::planning::policy::many;
+use crate::cli::shared::servers;
+use crate::cluster::ClusterSettings;
+use crate::redis::{SharedEvent, SharedEvents, SharedRates};
+use crate::spool::{LoggedEvent, open_directory};
+use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
+
+/// What several servers share.
+pub(super) struct Shared {
+    rates: SharedRates,
+    events: SharedEvents,
+}
+
+impl Shared {
+    /// Connects, if this server shares its limits. What cannot be searched is added to `left`.
+    pub(super) fn open(spool: &Path, left: &mut Vec<String>) -> Option<Self> {
+        let directory = open_directory(spool, false).ok()?;
+        let settings = match ClusterSettings::read(&directory) {
+            Ok(settings) => settings?,
+            Err(why) => {
+                left.push(format!("what is shared with other servers: {why}"));
+                return None;
+            }
+        };
+        let connect = || {
+            let redis = servers::configuration(&settings.config)?.redis;
+            let failed = |error| format!("the shared rates at {redis}: {error}");
+            // The command is logged with the rest.
+            let rates = SharedRates::connect(&redis, Box::new(Memory::new())).map_err(failed)?;
+            let events = SharedEvents::connect(&redis).map_err(failed)?;
+            Ok(Self { rates, events })
+        };
+        connect().map_err(|why: String| left.push(why)).ok()
+    }
+
+    /// Counts what names the person, and removes it if `erase`.
+    pub(super) fn search(
+        &mut self,
+        person: &Person,
+        erase: bool,
+        found: &mut Found,
+    ) -> Result<(), InspectError> {
+        let is_concerned = self.rates.overrides()?.iter().any(|one| concerns(person, one));
+        if is_concerned {
+            let mut count = 0;
+            self.rates.change_overrides(&mut |list| {
+                count = list.iter().filter(|one| concerns(person, one)).count();
+                list.retain(|one| !(erase && concerns(person, one)));
+            })?;
+            found.overrides += count as u64;
+        }
+        let mut keys: Vec<OwnedKey> = Vec::new();
+        let unread = self.rates.for_each(&mut |entry| {
+            if person.is_in(&entry.key) {
+                keys.push(entry.record_key().into());
+            }
+        })?;
+        found.rates += keys.len() as u64;
+        let name = self.rates.location();
+        if unread.damaged > 0 {
+            let damaged = many(unread.damaged as usize, "damaged record", "damaged records");
+            found.left.push(format!("{damaged} in {name}"));
+        }
+        let mut unknown = 0;
+        let mut events = self.events.read(None)?;
+        events.retain(|one| {
+            let is_named = names(person, one);
+            unknown += usize::from(is_named.is_none());
+            is_named == Some(true)
+        });
+        if unknown > 0 {
+            let crossings = many(unknown, "crossing", "crossings");
+            found.left.push(format!("{crossings} in {name} that this exirate cannot read"));
+        }
+        found.crossings += events.len() as u64;
+        if erase {
+            for key in keys {
+                self.rates.remove(key.key())?;
+            }
+            self.events.remove(&events)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether an event names the person; `None` if it cannot be read: it may be one of a later
+/// release, and is left alone.
+fn names(person: &Person, event: &SharedEvent) -> Option<bool> {
+    let event = LoggedEvent::decode(&event.bytes)?;
+    Some(person.is_in(&event.stored) || event.texts.iter().any(|text| person.is_in(text)))
+}

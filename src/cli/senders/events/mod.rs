@@ -1,0 +1,255 @@
+//! `exirate events`: the crossings and refusals that were logged.
+
+mod alert;
+mod cursor;
+mod deliver;
+mod event;
+mod program;
+mod receiver;
+mod source;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+
+pub(in crate::cli) use self::event::{EventJson, decisive, key, mark, period};
+pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
+pub(in crate::cli) use self::source::{Event, Source};
+use crate::cli::shared::complete;
+use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{key_text, text, time};
+use crate::cli::{Failure, Outcome};
+use crate::spool::{EventKind, LoggedEvent};
+
+/// How often --follow looks for new events.
+const POLL: Duration = Duration::from_millis(300);
+
+/// List the crossings of limits, or the refusals
+#[derive(Debug, Args)]
+#[command(after_help = help(), args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct Events {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// List the events of these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
+    keys: Vec<OsString>,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// List refusals instead of crossings
+    #[arg(long)]
+    refusals: bool,
+
+    /// List events since this time, or in this period, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<i64>,
+
+    /// List only the last N
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    limit: Option<usize>,
+
+    /// Go on, and print each new event
+    #[arg(long, short)]
+    follow: bool,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Deliver(deliver::Deliver),
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Who has gone over a limit today?
+    exirate events --since 1d
+  Which mail of alice was refused, and from which addresses?
+    exirate events --refusals alice@example.org
+  For scripts, one object a line:
+    exirate events --json | jq -r 'select(.limit >= 100) | .key'
+
+{}
+
+A crossing is an over decision of a leaky or strict check whose record had none during
+the period before: who stays over a limit crosses it once. RATE is the rate with the
+event, LIMIT what it was compared with. Of refusals, the first of each record in each
+second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
+CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them. A key
+that crossed a limit and was not held to it is marked: (observed) where the policy only
+observes, (exempt) where it exempts the key.
+Empty columns are left out, and on a narrow terminal the less important ones. With
+--follow, each new event is printed as it happens, until the command is interrupted.
+
+The two logs are files in the database's directory, of limited size (8 MiB for crossings
+and 16 MiB for refusals, unless set) and age (90 and 14 days): see `exirate config`. Older
+events are not shown. `exirate stats` shows how many events could not be written. Events
+that an override has denied are not logged. `exirate events deliver` sends crossings to a
+program, a URL or a mail address.
+
+Where limits are shared, the crossings are those of all servers, as far as `exirate events
+deliver` has sent them to the shared store, and SERVER is where they happened; --local shows
+those of this server. Refusals are always those of this server. With --follow, it ends with
+an error when the shared store can no longer be reached.
+
+Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
+--period; 2 an error.
+
+JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
+those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
+`enforcement` is enforced, observed or exempt.
+`limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
+`windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
+bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient` and
+`message_id` are null where there is none, and escaped where they are not UTF-8. What is
+infinite is null. `server` is there for the crossings of all servers.",
+        keys::HELP
+    )
+}
+
+/// A time, or how long ago.
+pub(in crate::cli) fn since(text: &str) -> Result<i64, String> {
+    match keys::period(text) {
+        Ok(period) => Ok(now().seconds.saturating_sub(period.ceil() as i64)),
+        Err(_) => time::parse(text).map(|at| at.seconds).map_err(|_| {
+            "expected a period such as 1h or 7d, or a time such as '2026-11-20 11:50:37', \
+             2026-11-20T11:50:37Z or @1795175437"
+                .to_owned()
+        }),
+    }
+}
+
+impl Events {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if let Some(Command::Deliver(deliver)) = &self.command {
+            return deliver.run(screen);
+        }
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
+        let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
+        let mut source = Source::open(&self.common, kind)?;
+        let mut events = source.next(!self.follow)?;
+        events.retain(|(event, _)| self.is_wanted(event, &mut selection));
+        let most = self.limit.unwrap_or(usize::MAX);
+        events.drain(..events.len().saturating_sub(most));
+        let layout = self.print(screen, &events, None)?;
+        if self.follow {
+            self.follow(screen, &mut source, &mut selection, layout)?;
+        }
+        let narrowed = !self.keys.is_empty() || self.narrow.arguments().next().is_some();
+        screen.flush()?;
+        let what = if self.refusals { "refusal" } else { "crossing" };
+        let missing = events.is_empty() && narrowed;
+        if missing {
+            let mut arguments: Vec<String> =
+                self.keys.iter().map(|key| text::printable(key.as_encoded_bytes())).collect();
+            arguments.extend(self.narrow.arguments());
+            complain(format_args!("no {what} matches {}", arguments.join(" ")));
+        } else if events.is_empty() && !self.common.json {
+            note(format_args!("no {what} is logged"));
+        }
+        Ok(Outcome::found_if(missing))
+    }
+
+    /// Prints new events until the output is closed.
+    fn follow(
+        &self,
+        screen: &mut Screen<'_>,
+        source: &mut Source,
+        selection: &mut Selection,
+        mut layout: Option<Layout<{ COLUMNS.len() }>>,
+    ) -> Result<(), Failure> {
+        loop {
+            screen.flush()?;
+            thread::sleep(POLL);
+            let mut events = source.next(false)?;
+            events.retain(|(event, _)| self.is_wanted(event, selection));
+            layout = self.print(screen, &events, layout)?;
+        }
+    }
+
+    fn is_wanted(&self, event: &LoggedEvent, selection: &mut Selection) -> bool {
+        self.since.is_none_or(|since| event.at.seconds >= since)
+            && selection.contains(&event.record_key())
+    }
+
+    /// Prints events, with heads unless there is a layout.
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        events: &[Event],
+        layout: Option<Layout<{ COLUMNS.len() }>>,
+    ) -> Result<Option<Layout<{ COLUMNS.len() }>>, Failure> {
+        if self.common.json {
+            let json = |(event, server): &Event| EventJson::on(server, event);
+            events.iter().try_for_each(|event| screen.json(&json(event)))?;
+            return Ok(layout);
+        }
+        if events.is_empty() {
+            return Ok(layout);
+        }
+        let rows = || events.iter().map(cells);
+        let layout = match layout {
+            // What comes later may have texts in columns that were empty.
+            Some(layout) => layout,
+            None => {
+                let layout = Layout::of(screen, COLUMNS, rows());
+                layout.head(screen)?;
+                layout
+            }
+        };
+        layout.write(screen, Style::new(), rows(), None)?;
+        Ok(Some(layout))
+    }
+}
+
+const COLUMNS: [Column; 12] = [
+    Column::words("TIME"),
+    Column::words("SERVER").spare(2),
+    Column::numbers("BEFORE").spare(3),
+    Column::numbers("RATE"),
+    Column::numbers("LIMIT"),
+    Column::words("PERIOD"),
+    Column::words("LOGIN").spare(4),
+    Column::words("CLIENT").spare(1),
+    Column::words("SENDER").spare(5),
+    Column::words("RECIPIENT").spare(6),
+    Column::words("MESSAGE").spare(7),
+    Column::words("KEY"),
+];
+
+fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
+    let window = decisive(event);
+    let [_, _, _, login, client, sender, recipient, message] =
+        event.texts.each_ref().map(|text| text::printable(text));
+    let before = match event.kind {
+        EventKind::Refusals => format!("{:.1}", window.before),
+        EventKind::Crossings => String::new(),
+    };
+    [
+        text::local(event.at),
+        text::printable(server.as_bytes()),
+        before,
+        format!("{:.1}", window.after),
+        text::number(window.limit),
+        period(event, &window),
+        login,
+        client,
+        sender,
+        recipient,
+        message,
+        key_text::shown(key(event)) + &mark(event),
+    ]
+}

@@ -1,0 +1,130 @@
+//! The messages that drove a sender over a limit.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::senders::events::{EventJson, decisive, key};
+use crate::cli::senders::list::OVER;
+use crate::cli::shared::database::open_traces;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::{key_text, text};
+use crate::history::explain::crossing::{Crossing, Sender, Tally, span};
+use crate::rate::Timestamp;
+use crate::spool::LoggedEvent;
+use crate::trace::Access;
+
+use super::event::limit_text;
+
+/// What drove a sender over, as JSON has it.
+#[derive(Serialize)]
+struct Json {
+    event: EventJson,
+    sender: Option<String>,
+    judgement: Option<String>,
+    crossing: Option<Crossing>,
+}
+
+/// Explains a crossing; returns whether messages are recorded of it.
+pub(super) fn explain(
+    screen: &mut Screen<'_>,
+    directory: &Path,
+    event: &LoggedEvent,
+    (server, elsewhere): (&str, Option<&str>),
+    json: bool,
+) -> Result<bool, Failure> {
+    let window = decisive(event);
+    let sender = Sender::of_event(event);
+    let store = open_traces(directory, Access::Read)?;
+    let crossing = match (&store, &sender) {
+        (Some(store), Some(sender)) => Some(Crossing::of_event(store, sender, event, &window)?),
+        _ => None,
+    };
+    let known = crossing.as_ref().is_some_and(|crossing| crossing.messages > 0);
+    let judgement = crossing.as_ref().map(Crossing::judgement);
+    let words = sender.as_ref().map(Sender::words);
+    if json {
+        let event = EventJson::on(server, event);
+        screen.json(&Json { event, sender: words, judgement, crossing })?;
+        return Ok(known);
+    }
+    let verdict = match (&judgement, &sender) {
+        (Some(judgement), _) => judgement.clone(),
+        (None, None) => "its key names no sender, so its messages are not known".to_owned(),
+        (None, Some(_)) => "no messages are recorded here".to_owned(),
+    };
+    let shown = format!("{}: {}", key_text::title(key(event)), text::printable(verdict.as_bytes()));
+    writeln!(screen, "{}", screen.paint(OVER.bold(), shown))?;
+    let limit = limit_text(event, &window);
+    let mut lines = vec![(
+        "crossing",
+        format!("{}, {limit}, rate {:.1} with the event", text::local(event.at), window.after),
+    )];
+    if let Some(words) = words {
+        let (since, _) = span(event, &window);
+        let since = text::local(Timestamp { seconds: since, micros: 0 });
+        lines.push(("sender", format!("{}, since {since}", text::printable(words.as_bytes()))));
+    }
+    if let Some(crossing) = crossing.as_ref().filter(|_| known) {
+        lines.extend(figures(crossing));
+    }
+    for (name, value) in &lines {
+        writeln!(screen, "  {name:<10}  {value}")?;
+    }
+    if !known && let Some(other) = elsewhere {
+        note(format_args!(
+            "messages are recorded where they pass: on {}, run `exirate explain --crossing {}`",
+            text::printable(other.as_bytes()),
+            text::shell(&key_text::key(key(event)))
+        ));
+    } else if store.is_none() {
+        note(
+            "there is no trace store: let Exim record messages, by the function record in the ACL \
+             for DATA, to know the next time: see docs/recording.md and man exirate-functions",
+        );
+    } else if !known && sender.is_some() {
+        note(
+            "the trace store has no message of this sender in that time: are all messages recorded, \
+             and kept as long? See `exirate stats` and docs/recording.md",
+        );
+    }
+    Ok(known)
+}
+
+fn figures(crossing: &Crossing) -> Vec<(&'static str, String)> {
+    let Crossing { messages, recipients, different_recipients, recipient_domains, .. } = crossing;
+    let mut lines = vec![
+        ("messages", messages.to_string()),
+        ("recipients", format!("{recipients}, {different_recipients} different")),
+        ("domains", format!("{recipient_domains}: {}", listed(&crossing.domains))),
+        ("clients", format!("{}: {}", crossing.client_networks, listed(&crossing.networks))),
+        ("senders", format!("{}: {}", crossing.different_senders, listed(&crossing.senders))),
+    ];
+    if let Some(alike) = &crossing.alike {
+        let texts = match alike.texts {
+            1 => "one text".to_owned(),
+            texts => format!(
+                "{texts} different texts, the most frequent in {}",
+                text::percent(alike.largest)
+            ),
+        };
+        let likeness = text::percent(alike.likeness);
+        lines.push((
+            "alike",
+            format!("{likeness} on average, of {} compared; {texts}", alike.compared),
+        ));
+    }
+    lines.extend(crossing.unknown.iter().map(|why| ("not known", why.clone())));
+    lines
+}
+
+/// `example.net 40, example.com 3`, each with its messages.
+fn listed(tallies: &[Tally]) -> String {
+    let one = |tally: &Tally| {
+        let name = if tally.name.is_empty() { "<>" } else { &tally.name };
+        format!("{} ({})", text::printable(name.as_bytes()), tally.messages)
+    };
+    tallies.iter().map(one).collect::<Vec<_>>().join(", ")
+}

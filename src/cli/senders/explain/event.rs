@@ -1,0 +1,196 @@
+//! An event that was logged, explained.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use super::remedies;
+use crate::cli::Failure;
+use crate::cli::senders::events::{decisive, key, period};
+use crate::cli::senders::list::OVER;
+use crate::cli::shared::key_state::later;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::time::now;
+use crate::cli::shared::{key_text, text};
+use crate::history::explain::past::{PastWindow, longest_wait};
+use crate::history::explain::rule;
+use crate::policy::explain::Measured;
+use crate::rate::Timestamp;
+use crate::spool::{Enforcement, EventWindow, LoggedEvent};
+
+/// An event that was logged, explained, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct EventExplanation {
+    windows: Vec<WindowJson>,
+    passes_at: Option<String>,
+    text: Vec<String>,
+    remedies: Vec<String>,
+}
+
+/// A limit, as JSON has it.
+#[derive(Serialize)]
+struct WindowJson {
+    window: String,
+    algorithm: &'static str,
+    limit: f64,
+    count: Option<f64>,
+    rate_before: Option<f64>,
+    rate: f64,
+    over: bool,
+    retry_after: Option<u64>,
+    least_limit: f64,
+}
+
+/// Whether an event was refused, as far as the logs here say.
+#[derive(Clone, Copy)]
+pub(super) enum WasRefused {
+    /// It was.
+    Yes,
+    /// No refusal is logged.
+    NotLogged,
+    /// It was on another server, and so is the log.
+    Elsewhere,
+}
+
+impl EventExplanation {
+    pub(super) fn of(event: &LoggedEvent) -> Self {
+        let past = PastWindow::all(event);
+        let texts: Vec<String> = past.iter().map(|past| limit_text(event, &past.logged)).collect();
+        let measured: Vec<Measured<'_>> =
+            past.iter().zip(&texts).map(|(one, text)| measured(one, text)).collect();
+        let wait = longest_wait(&past).and_then(text::whole_seconds);
+        let at = Timestamp { micros: 0, ..event.at };
+        let passes = wait.map(|seconds| later(at, seconds + 1));
+        let when = passes.zip(wait).map(|(at, seconds)| {
+            let (at, wait) = (text::local(at), text::duration(seconds as f64));
+            format!("at {at}, {wait} after the event, if nothing else was counted")
+        });
+        let windows = past.iter().zip(&measured).map(|(one, measured)| WindowJson {
+            window: measured.window.to_owned(),
+            algorithm: if measured.bucket { "bucket" } else { "average" },
+            limit: measured.limit,
+            count: measured.count,
+            rate_before: measured.before,
+            rate: measured.after,
+            over: measured.over,
+            retry_after: one.wait.and_then(text::whole_seconds),
+            least_limit: measured.least_limit(),
+        });
+        Self {
+            windows: windows.collect(),
+            passes_at: passes.map(text::iso),
+            text: measured.iter().map(ToString::to_string).collect(),
+            remedies: remedies::then(&measured, event.record_key().kind, when.as_deref()),
+        }
+    }
+
+    pub(super) fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        event: &LoggedEvent,
+        server: &str,
+        refused: WasRefused,
+    ) -> Result<(), Failure> {
+        let shown = key_text::title(key(event));
+        let (at, age) = (text::local(event.at), text::age(event.at, now()));
+        let what = match refused {
+            WasRefused::Yes => "refused",
+            _ if event.enforcement != Enforcement::Enforced => "over its limit, not refused,",
+            WasRefused::NotLogged => "over its limit, no refusal is logged,",
+            WasRefused::Elsewhere => "over its limit",
+        };
+        let line = format_args!("{shown}: {what} at {at} ({age})");
+        writeln!(screen, "{}", screen.paint(OVER.bold(), line))?;
+        let mut line = |name: &str, value: &str| writeln!(screen, "  {name:<8}  {value}");
+        line("by", &by(event))?;
+        let [_, _, _, login, client, sender, recipient, id] =
+            event.texts.each_ref().map(|text| text::printable(text));
+        let parts = [
+            ("message", id),
+            ("login", login),
+            ("client", client),
+            ("from", sender),
+            ("to", recipient),
+            ("server", text::printable(server.as_bytes())),
+        ];
+        let facts: Vec<String> = parts
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        if !facts.is_empty() {
+            line("event", &facts.join(", "))?;
+        }
+        for (n, text) in self.text.iter().enumerate() {
+            line(if n == 0 { "limits" } else { "" }, text)?;
+        }
+        match refused {
+            WasRefused::Yes => {}
+            _ if event.enforcement == Enforcement::Observed => {
+                line("why", "the policy only observed")?;
+            }
+            _ if event.enforcement == Enforcement::Exempt => {
+                line("why", "the policy exempted the key")?;
+            }
+            WasRefused::NotLogged => {
+                let why = "it was only counted, or the log of refusals does not go back so far";
+                line("why", why)?;
+            }
+            WasRefused::Elsewhere => {
+                let key = text::shell(&key_text::key(key(event)));
+                line(
+                    "why",
+                    &format!(
+                        "see there, `exirate explain {key}`: refusals are logged where they happen"
+                    ),
+                )?;
+            }
+        }
+        for (n, text) in self.remedies.iter().enumerate() {
+            line(if n == 0 { "to pass" } else { "or" }, text)?;
+        }
+        Ok(())
+    }
+}
+
+/// `policy outbound, recipients, by the rule default`.
+fn by(event: &LoggedEvent) -> String {
+    let [policy, rule, unit, ..] = event.texts.each_ref().map(|text| text::printable(text));
+    let record = event.record_key();
+    if let Some([name, what, ..]) = rule::parts(&record) {
+        let policy = if policy.is_empty() { text::printable(name.as_bytes()) } else { policy };
+        let unit = if unit.is_empty() { text::printable(what.as_bytes()) } else { unit };
+        let rule = if rule.is_empty() { "not known".to_owned() } else { rule };
+        return format!("policy {policy}, which counts {}; rule: {rule}", unit.replace('_', " "));
+    }
+    let update = if event.strict { "strict" } else { "leaky" };
+    let mode = key_text::parts(&record).map(|parts| text::printable(parts.mode));
+    let window = decisive(event);
+    let limit = text::number(window.limit);
+    let period = period(event, &window);
+    let mode = mode.map(|mode| format!(" / {mode}")).unwrap_or_default();
+    format!("a ratelimit line: {limit} / {period}{mode} / {update}")
+}
+
+/// A limit of an event: see [`window_text`].
+pub(super) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
+    window_text(window.limit, &period(event, window), window.bucket)
+}
+
+/// `100/1h`; of a bucket, its burst and in which time it leaks.
+pub(super) fn window_text(limit: f64, period: &str, bucket: bool) -> String {
+    let limit = text::number(limit);
+    if bucket { format!("burst {limit}, leaking in {period}") } else { format!("{limit}/{period}") }
+}
+
+fn measured<'w>(past: &PastWindow, window: &'w str) -> Measured<'w> {
+    Measured {
+        window,
+        bucket: past.logged.bucket,
+        before: past.before,
+        after: past.logged.after,
+        limit: past.logged.limit,
+        count: past.count,
+        over: past.logged.over,
+    }
+}

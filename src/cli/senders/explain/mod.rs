@@ -1,0 +1,375 @@
+//! `exirate explain`: why something was refused, and what drove a sender over a limit.
+
+mod crossing;
+mod event;
+mod now;
+mod remedies;
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use self::event::{EventExplanation, WasRefused};
+use self::now::NowExplanation;
+use super::events::{self, Event, Source, key};
+use crate::cli::planning::policy::many;
+use crate::cli::shared::in_force::InForce;
+use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::{complete, database, key_text, text, time};
+use crate::cli::{Failure, Outcome};
+use crate::rate::Timestamp;
+use crate::spool::{EventKind, LoggedEvent};
+use crate::store::OwnedKey;
+
+/// How far from --at an event may be, in seconds.
+const NEAR: i64 = 3600;
+/// How many events are explained unless --limit says so.
+const LIMIT: usize = 5;
+
+/// Explain why mail was refused, and when it would pass
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(in crate::cli) struct Explain {
+    /// Explain the latest event of these keys or globs
+    #[arg(value_name = "KEY", required_unless_present = "id", add = complete::keys())]
+    keys: Vec<OsString>,
+
+    /// Explain what was logged of the message with this id of Exim
+    #[arg(long, value_name = "ID", conflicts_with_all = ["keys", "now"])]
+    id: Option<String>,
+
+    /// Explain the event that is the nearest to this time, such as 14:05 or 'Tue 14:05'
+    #[arg(long, value_name = "TIME", value_parser = at, conflicts_with_all = ["now", "since"])]
+    at: Option<(Timestamp, i64)>,
+
+    /// Explain all events since this time, or in this period, such as 1h
+    #[arg(long, value_name = "TIME", value_parser = events::since, conflicts_with = "now")]
+    since: Option<i64>,
+
+    /// Explain what would happen to the next event; nothing is counted
+    #[arg(long)]
+    now: bool,
+
+    /// Show the messages that drove the sender over the limit, from the trace store
+    #[arg(long, conflicts_with = "now")]
+    crossing: bool,
+
+    /// Explain only the last N
+    #[arg(long, value_name = "N", default_value_t = LIMIT)]
+    limit: usize,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Why was alice refused, and when may she send again?
+    exirate explain alice@example.org
+  Why on Tuesday, at about five past two?
+    exirate explain alice@example.org --at 'Tue 14:05'
+  What happened to this message?
+    exirate explain --id 1xVl91-0000000001x-0a2b
+  Would the next one pass?
+    exirate explain alice@example.org --now
+  What did she send before that: a newsletter, or phishing?
+    exirate explain alice@example.org --crossing
+
+{}
+
+Events are read from the log of refusals and the journal of crossings, as `exirate events`
+shows them. A crossing that is not in the log of refusals was not refused: the
+policy observes, the key is exempt, or the limit only counts; or it is older than that log.
+Of what was accepted and crossed nothing, nothing is logged: of it only the rates of now are
+known. The same is true of what an override has denied, of what is older than the logs keep,
+and of all but the first refusal of a key in each second.
+
+Where servers share limits, the crossings are those of all servers, and the rates of now are
+the shared ones. Refusals and messages are those of this server: of a crossing on another one,
+which is named, ask there. --local looks at this server only.
+
+For each limit, the rates right before and with the event follow from what was logged, and
+so does when an event of the same size would have passed, if nothing else was counted. For
+now, the rates are those of `exirate show`: the next event counts 1. For a message that
+is described in full, see `exirate policy check`.
+
+With --crossing, the messages in the period before the crossing are read from the trace
+store of this server, if messages are recorded: how many, from which clients, to which
+recipients, and how alike they are.
+The latest crossing of KEY is taken, or the one that is the nearest to --at.
+
+Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
+
+JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
+`windows` are its limits: `window`, `algorithm` (average or bucket), `limit`, `count` (what
+the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
+known) and `least_limit` (the smallest whole limit that would let it pass); what is not
+known is null. `passes_at` is when it would have passed all of them. `text` is the same
+in words, and `remedies` what would let it pass. `now` is an array with an object for each record of
+the key: the fields of `exirate list` and `rule` (the table of the policy in use),
+`least_limit`, `override` (as in `exirate overrides`) and `exempt` (null, or its reason). With
+--crossing: `event`, `sender`, `judgement` and `crossing`, with the figures, or null where
+no messages are recorded.",
+        keys::HELP
+    )
+}
+
+fn at(text: &str) -> Result<(Timestamp, i64), String> {
+    time::past(text, jiff::Zoned::now())
+}
+
+/// An explanation, as JSON has it.
+#[derive(Serialize)]
+struct Json<'a> {
+    event: Option<events::EventJson>,
+    #[serde(flatten)]
+    explained: Option<&'a EventExplanation>,
+    now: &'a [NowExplanation],
+}
+
+impl Explain {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
+        if self.now {
+            return self.explain_now(screen, &mut selection);
+        }
+        let (mut found, logs) = self.events(&mut selection)?;
+        let logged = found.len();
+        self.choose(&mut found);
+        if found.is_empty() {
+            return self.explain_missing(screen, &mut selection, logged > 0);
+        }
+        if self.crossing {
+            let directory = self.common.directory()?;
+            let mut known = false;
+            for (event, server) in &found {
+                let elsewhere = logs.is_elsewhere(server).then_some(server.as_str());
+                known |= crossing::explain(
+                    screen,
+                    &directory,
+                    event,
+                    (server, elsewhere),
+                    self.common.json,
+                )?;
+            }
+            screen.flush()?;
+            return Ok(Outcome::found_if(!known));
+        }
+        let mut store = self.common.open()?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
+        let mut records = Vec::new();
+        let unread = store.for_each(&mut |entry| {
+            if wanted.contains(key_text::key_of(&entry.record_key())) {
+                records.push(OwnedKey::from(entry.record_key()));
+            }
+        })?;
+        unread.parts.iter().for_each(complain);
+        for (n, (event, server)) in found.iter().enumerate() {
+            let explained = EventExplanation::of(event);
+            let own = records.iter().filter(|record| key_text::key_of(&record.key()) == key(event));
+            let own: Vec<OwnedKey> = own.cloned().collect();
+            let now = NowExplanation::of(&mut *store, &own, &self.common, &in_force)?;
+            if self.common.json {
+                let event = Some(events::EventJson::on(server, event));
+                screen.json(&Json { event, explained: Some(&explained), now: &now })?;
+                continue;
+            }
+            if n > 0 {
+                writeln!(screen)?;
+            }
+            explained.print(screen, event, server, logs.was_refused(event, server))?;
+            now::print(screen, &now)?;
+        }
+        screen.flush()?;
+        database::incomplete(unread.parts.len())?;
+        Ok(Outcome::Fine)
+    }
+
+    /// The events that match, in order, and what the logs say of others.
+    fn events(&self, selection: &mut Selection) -> Result<(Vec<Event>, Logs), Failure> {
+        let mut crossings = Source::open(&self.common, EventKind::Crossings)?;
+        let own = crossings.own_server().map(str::to_owned);
+        let mut found = crossings.next(true)?;
+        // A server that shares its limits may have no database of its own yet.
+        let spool = || match own {
+            Some(_) => self.common.spool_if_any(),
+            None => self.common.spool().map(Some),
+        };
+        if own.is_some()
+            && let Some(spool) = spool()?
+        {
+            // Its crossings that have not been sent to the others yet.
+            let is_own = |server: &String| Some(server) == own.as_ref();
+            let sent: HashSet<String> =
+                found.iter().filter(|one| is_own(&one.1)).map(|one| one.0.id()).collect();
+            let mut all = Source::own(spool, EventKind::Crossings).next(true)?;
+            all.retain(|(event, _)| !sent.contains(&event.id()));
+            found.extend(all);
+        }
+        let mut refused = HashSet::new();
+        if !self.crossing
+            && let Some(spool) = spool()?
+        {
+            let refusals = Source::own(spool, EventKind::Refusals).next(true)?;
+            refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
+            found.extend(refusals);
+        }
+        found.retain(|(event, _)| match &self.id {
+            Some(id) => event.texts.last().is_some_and(|text| text == id.trim().as_bytes()),
+            None => selection.contains(&event.record_key()),
+        });
+        // A refusal may be a crossing as well, and says more.
+        let is_refusal = |event: &LoggedEvent| event.kind == EventKind::Refusals;
+        let id = |event: &LoggedEvent| (event.at.as_micros(), key(event).to_vec());
+        let refusals: HashSet<_> = found
+            .iter()
+            .filter(|(event, _)| is_refusal(event))
+            .map(|(event, _)| id(event))
+            .collect();
+        found.retain(|(event, _)| is_refusal(event) || !refusals.contains(&id(event)));
+        found.sort_by_key(|(event, _)| event.at);
+        Ok((found, Logs { refused, own }))
+    }
+
+    /// Keeps the events that are to be explained.
+    fn choose(&self, found: &mut Vec<Event>) {
+        if let Some(since) = self.since {
+            found.retain(|(event, _)| event.at.seconds >= since);
+        } else if let Some((at, long)) = self.at {
+            let distance = |event: &Event| match event.0.at.seconds - at.seconds {
+                after if after >= long => after - long + 1,
+                after => (-after).max(0),
+            };
+            let nearest = found.iter().map(distance).min().unwrap_or(0);
+            if nearest > NEAR {
+                let near = found.iter().min_by_key(|event| distance(event));
+                let near = near.map(|(event, _)| text::local(event.at)).unwrap_or_default();
+                note(format_args!(
+                    "nothing is logged of it within an hour of {}; the nearest is of {near}",
+                    text::local(at)
+                ));
+                found.clear();
+            }
+            // The first of each key.
+            found.sort_by_key(|event| (distance(event), event.0.at));
+            keep_first_of_each_key(found);
+            found.retain(|event| distance(event) <= NEAR);
+            found.reverse();
+        } else if self.id.is_none() {
+            found.reverse();
+            keep_first_of_each_key(found);
+            found.reverse();
+        }
+        if found.len() > self.limit {
+            let left_out = found.len() - self.limit;
+            let (one, several) = match self.since.is_some() || self.id.is_some() {
+                true => ("more event", "more events"),
+                false => ("more key", "more keys"),
+            };
+            note(format_args!("left out {}: see --limit", many(left_out, one, several)));
+            found.drain(..left_out);
+        }
+    }
+
+    /// What is known where nothing is logged.
+    fn explain_missing(
+        &self,
+        screen: &mut Screen<'_>,
+        selection: &mut Selection,
+        is_elsewhere: bool,
+    ) -> Result<Outcome, Failure> {
+        if let Some(id) = &self.id {
+            let missing = format!(
+                "nothing is logged of message {}: no limit has refused it, or its log is gone",
+                text::printable(id.as_bytes())
+            );
+            if self.common.json {
+                complain(missing);
+            } else {
+                writeln!(screen, "{missing}")?;
+            }
+            return Ok(Outcome::found_if(true));
+        }
+        let keys: Vec<String> =
+            self.keys.iter().map(|key| text::printable(key.as_encoded_bytes())).collect();
+        let what = if self.crossing { "crossing" } else { "refusal or crossing" };
+        let when = match (is_elsewhere, self.at, self.since) {
+            (true, Some(_), _) => " near that time",
+            (true, _, Some(_)) => " since then",
+            _ => "",
+        };
+        note(format_args!("no {what} of {} is logged{when}", keys.join(" ")));
+        if self.crossing {
+            return Ok(Outcome::found_if(true));
+        }
+        self.explain_now(screen, selection)?;
+        Ok(Outcome::found_if(true))
+    }
+
+    /// What would happen to the next event of each record.
+    fn explain_now(
+        &self,
+        screen: &mut Screen<'_>,
+        selection: &mut Selection,
+    ) -> Result<Outcome, Failure> {
+        let mut store = self.common.open()?;
+        let (keys, unread) = selection.keys(&mut *store)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
+        if self.common.json {
+            screen.json(&Json { event: None, explained: None, now: &found })?;
+        } else {
+            now::print(screen, &found)?;
+        }
+        screen.flush()?;
+        let missing = selection.report_missing(&mut *store)?;
+        if missing {
+            let folding = self.common.folding()?;
+            now::print_overrides(screen, &mut *store, &self.keys, &self.narrow, &folding)?;
+        }
+        database::incomplete(unread)?;
+        Ok(Outcome::found_if(missing))
+    }
+}
+
+/// What the logs say besides the events that are explained.
+struct Logs {
+    /// When something was refused on this server: a crossing of then is of an event that was
+    /// refused, perhaps by the limit of another key.
+    refused: HashSet<i64>,
+    /// The name of this server, if it shares its limits.
+    own: Option<String>,
+}
+
+impl Logs {
+    /// Whether an event is of another server.
+    fn is_elsewhere(&self, server: &str) -> bool {
+        !server.is_empty() && self.own.as_deref() != Some(server)
+    }
+
+    fn was_refused(&self, event: &LoggedEvent, server: &str) -> WasRefused {
+        match () {
+            () if event.kind == EventKind::Refusals => WasRefused::Yes,
+            () if self.is_elsewhere(server) => WasRefused::Elsewhere,
+            () if self.refused.contains(&event.at.as_micros()) => WasRefused::Yes,
+            () => WasRefused::NotLogged,
+        }
+    }
+}
+
+/// Keeps the first event of each key.
+fn keep_first_of_each_key(found: &mut Vec<Event>) {
+    let mut known = HashSet::new();
+    found.retain(|(event, _)| known.insert(key(event).to_vec()));
+}

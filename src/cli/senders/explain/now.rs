@@ -1,0 +1,144 @@
+//! What would happen to the next event of a key.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use super::event::window_text;
+use super::remedies;
+use crate::cli::Failure;
+use crate::cli::shared::in_force::{By, InForce};
+use crate::cli::shared::key_state::{KeyState, KeyStateJson, later};
+use crate::cli::shared::override_state::{OverrideJson, sentence};
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::time::now;
+use crate::cli::shared::{key_text, keys, text};
+use crate::engine::AlgorithmKind;
+use crate::identity::fold::Folding;
+use crate::policy::explain::Measured;
+use crate::rate::{Timestamp, Wait};
+use crate::store::{Inspect, OwnedKey};
+
+/// What would happen to the next event of a record, as JSON has it.
+#[derive(Serialize)]
+pub(super) struct NowExplanation {
+    #[serde(flatten)]
+    state: KeyStateJson,
+    rule: Option<String>,
+    least_limit: f64,
+    #[serde(rename = "override")]
+    forced: Option<OverrideJson>,
+    exempt: Option<String>,
+    text: String,
+    remedies: Vec<String>,
+    #[serde(skip)]
+    title: String,
+}
+
+impl NowExplanation {
+    /// Of each of these records that still exists.
+    pub(super) fn of(
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
+        rates: &Rates,
+        in_force: &InForce,
+    ) -> Result<Vec<Self>, Failure> {
+        let mut found = Vec::new();
+        for key in keys {
+            if let Some(entry) = store.get(key.key())? {
+                found.push(KeyState::from(entry));
+            }
+        }
+        let now = in_force.now;
+        found.sort_by(|a, b| b.share(now).total_cmp(&a.share(now)));
+        Ok(found.iter().map(|record| Self::of_record(record, rates, in_force)).collect())
+    }
+
+    fn of_record(record: &KeyState, rates: &Rates, in_force: &InForce) -> Self {
+        let (next, now) = (in_force.next(record), in_force.now);
+        let bucket = record.algorithm == AlgorithmKind::Bucket;
+        let as_written = record.period_text().filter(|_| !bucket);
+        let period = as_written.or_else(|| record.period().map(keys::written));
+        let window = window_text(record.limit, period.as_deref().unwrap_or("?"), bucket);
+        let measured = Measured {
+            window: &window,
+            bucket,
+            before: Some(record.rate(now)),
+            after: record.rate_after(now, 1.0),
+            limit: record.limit,
+            count: Some(1.0),
+            over: next.over,
+        };
+        let rule = in_force.rule(record);
+        let by = match (&rule, record.mode()) {
+            (Some(rule), Some(mode)) => format!("{mode} by the rule {}", rule.table),
+            (_, mode) => mode.unwrap_or_default(),
+        };
+        let wait = next.wait(record, now);
+        let but = match (next.why(), next.is_refused()) {
+            (Some(why), true) => format!("; refused: {why}"),
+            (Some(why), false) => format!("; passes: {why}"),
+            (None, false) => "; passes".to_owned(),
+            (None, true) => match wait {
+                Some(wait) => format!("; would pass {}", passes(wait, now)),
+                None => "; when it would pass is not known".to_owned(),
+            },
+        };
+        let when = wait.map(|wait| passes(wait, now));
+        let exempt = match &next.by {
+            By::Exempt(_, exempt) => Some(exempt.reason.clone().unwrap_or_default()),
+            _ => None,
+        };
+        Self {
+            title: format!("{}, {by}", key_text::title(record.key())),
+            rule: rule.map(|rule| rule.table),
+            least_limit: measured.least_limit(),
+            forced: next.forced().map(OverrideJson::of),
+            exempt,
+            text: format!("{measured}{but}"),
+            remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
+            state: in_force.json(record),
+        }
+    }
+}
+
+/// When one more event would pass.
+fn passes(wait: Wait, now: Timestamp) -> String {
+    match text::whole_seconds(wait) {
+        None => text::wait(wait),
+        Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
+    }
+}
+
+/// Prints them.
+pub(super) fn print(screen: &mut Screen<'_>, all: &[NowExplanation]) -> Result<(), Failure> {
+    for one in all {
+        writeln!(screen, "now, {}", one.title)?;
+        writeln!(screen, "  {:<8}  {}", "next", one.text)?;
+        for (n, text) in one.remedies.iter().enumerate() {
+            writeln!(screen, "  {:<8}  {text}", if n == 0 { "to pass" } else { "or" })?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the overrides of keys that have no record.
+pub(super) fn print_overrides(
+    screen: &mut Screen<'_>,
+    store: &mut dyn Inspect,
+    keys: &[OsString],
+    narrow: &keys::Narrow,
+    folding: &Folding,
+) -> Result<(), Failure> {
+    let second = now().seconds;
+    let active = store.overrides()?;
+    for key in keys {
+        let Ok(target) = narrow.override_target(key, folding) else { continue };
+        for one in active.iter().filter(|one| one.is_active(second) && one.target == target) {
+            writeln!(screen, "now, {}", sentence(one))?;
+        }
+    }
+    Ok(())
+}

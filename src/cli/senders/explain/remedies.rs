@@ -1,0 +1,69 @@
+//! What lets an event pass that is refused: commands, each of which works where it is shown.
+
+use crate::cli::shared::in_force::{By, NextEvent};
+use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::key_text;
+use crate::cli::shared::rates::Rates;
+use crate::engine::Kind;
+use crate::policy::explain::Measured;
+use crate::store::{Override, Target};
+
+/// What would have let a past event pass, one a line: `limits` are all that it was compared
+/// with, `passes` is when it would have passed by itself.
+pub(super) fn then(limits: &[Measured<'_>], kind: Kind, passes: Option<&str>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(when) = passes {
+        lines.push(format!("wait: it would pass {when}"));
+    }
+    for limit in limits.iter().filter(|limit| limit.over) {
+        let what = if limit.bucket { "a burst" } else { "a limit" };
+        lines.push(format!("{what} of at least {} in {}", limit.least_limit(), limit.window));
+    }
+    if kind == Kind::Policy {
+        lines.push("an entry of exempt in the policy: no limit of it holds".to_owned());
+    }
+    lines
+}
+
+/// What lets the next event of a key pass; nothing if it passes. `passes` is when it passes by
+/// itself.
+pub(super) fn now(
+    rates: &Rates,
+    record: &KeyState,
+    measured: &Measured<'_>,
+    next: &NextEvent<'_>,
+    passes: Option<&str>,
+) -> Vec<String> {
+    let key = key_text::key(record.key());
+    match &next.by {
+        _ if !next.is_refused() => Vec::new(),
+        By::Override(denial) => denied(rates, &key, denial),
+        _ => {
+            let mut lines = then(&[*measured], record.record_key().kind, passes);
+            // Where a single event is as large as the limit, it is refused from nothing.
+            if record.passes(1.0) {
+                let unblock = rates.command("unblock", &key);
+                lines.push(format!("`{unblock}`: what was counted is forgotten"));
+            }
+            let allow = rates.command("allow", &key);
+            lines.push(format!("`{allow}`: no limit holds for a day"));
+            lines
+        }
+    }
+}
+
+/// What ends a denial, or is stronger.
+fn denied(rates: &Rates, key: &str, denial: &Override) -> Vec<String> {
+    let first = match denial.target {
+        Target::Exact { .. } => {
+            let unblock = rates.command_about("unblock", denial);
+            format!("`{unblock}`: the denial ends, and what was counted is forgotten")
+        }
+        // It is stronger than a glob.
+        Target::Glob { .. } => {
+            format!("`{}`: no limit holds for a day", rates.command("allow", key))
+        }
+    };
+    let remove = rates.command_about("overrides --remove", denial);
+    vec![first, format!("`{remove}`: that denial ends, and what was counted decides again")]
+}

@@ -1,0 +1,266 @@
+//! `exirate list`: the keys and their rates.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use anstyle::{AnsiColor, Style};
+use clap::{Args, ValueEnum};
+use serde::{Serialize, Serializer as _};
+
+use crate::cli::shared::complete;
+use crate::cli::shared::database;
+use crate::cli::shared::in_force::InForce;
+use crate::cli::shared::key_state::{self, KeyState, KeyStateJson};
+use crate::cli::shared::key_text;
+use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text;
+use crate::cli::{Failure, Outcome};
+use crate::rate::Timestamp;
+
+/// List keys with their current rates
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(in crate::cli) struct List {
+    /// List these keys or globs; the default is all keys
+    #[arg(value_name = "KEY", add = complete::keys())]
+    keys: Vec<OsString>,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// List only keys that are blocked: one more event would be refused
+    #[arg(long)]
+    over: bool,
+
+    /// Sort by this
+    #[arg(long, value_name = "BY", default_value = "share")]
+    sort: Sort,
+
+    /// List only the first N
+    #[arg(long, value_name = "N", visible_alias = "top", allow_negative_numbers = true)]
+    limit: Option<usize>,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  List the keys that are blocked, or nearest to it:
+    exirate list --over
+    exirate list --top 20
+  List those of one domain, with an hourly limit:
+    exirate list '*@example.org' --period 1h
+  List the latest five:
+    exirate list --sort seen --top 5
+  For scripts:
+    exirate list --over --json | jq -r '.[].key'
+
+{}
+
+RATE is the rate now: it decays while no events come. LIMIT is that of the last check
+that counted, SHARE how much of it is used. Of a leaky bucket, RATE is the level and
+LIMIT the burst. MODE is the mode in the stored key: per_byte is stored as per_mail, and
+recipients that count once as per_addr. SEEN is when the last event was counted,
+\"ahead\" if the clock has been set back since. OVER SINCE is known for strict checks
+only: leaky ones do not count events over the limit. FREE AGAIN is when one more event
+of size 1 would pass. FILTER is how full a filter of unique events is, and about how
+many it holds. Empty columns are left out, and on a narrow terminal the less important
+ones. A local user's key has the user's name in parentheses. What decides instead of the
+rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exirate
+deny`, (exempt) or (observed) by the policy in use, or its verdict where that does not
+refuse what is over: (log), (delay), (hold). The figures are those that are measured.
+
+Exit status: 0 listed, also if no key is blocked (--over); 1 a KEY, --mode or
+--period matches nothing; 2 an error. Where a file is damaged, the others are listed
+all the same.
+
+JSON: an array of objects; `override` is allow or deny, or null. {}",
+        keys::HELP,
+        key_state::JSON_HELP
+    )
+}
+
+/// What keys are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Sort {
+    /// The rate, highest first
+    Rate,
+    /// The share of the limit, largest first
+    Share,
+    /// The latest event
+    Seen,
+    /// The key, alphabetically
+    Key,
+}
+
+impl Sort {
+    /// What `record` is sorted by at `now`, highest first; 0 where that is its
+    /// key.
+    fn rank(self, record: &KeyState, now: Timestamp) -> f64 {
+        match self {
+            Self::Rate => record.rate(now),
+            Self::Share => record.share(now),
+            Self::Seen => record.average.at.as_seconds(),
+            Self::Key => 0.0,
+        }
+    }
+}
+
+/// The first records in the order of `sort`, of those that are added.
+pub(in crate::cli) struct First {
+    sort: Sort,
+    now: Timestamp,
+    limit: usize,
+    /// With their ranks, which are slow to compute for each comparison.
+    records: Vec<(f64, KeyState)>,
+}
+
+impl First {
+    pub(in crate::cli) fn new(sort: Sort, now: Timestamp, limit: usize) -> Self {
+        Self { sort, now, limit, records: Vec::new() }
+    }
+
+    pub(in crate::cli) fn add(&mut self, record: KeyState) {
+        self.records.push((self.sort.rank(&record, self.now), record));
+        // Rarely, as sorting is slow.
+        if self.records.len() >= self.limit.saturating_mul(2).saturating_add(1000) {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        let now = self.now;
+        self.records.sort_unstable_by(|(rank_a, a), (rank_b, b)| {
+            rank_b
+                .total_cmp(rank_a)
+                .then_with(|| a.key().cmp(b.key()))
+                .then_with(|| b.rate(now).total_cmp(&a.rate(now)))
+                .then_with(|| a.stored.cmp(&b.stored))
+        });
+        self.records.truncate(self.limit);
+    }
+
+    /// The records in order.
+    pub(in crate::cli) fn take(mut self) -> Vec<KeyState> {
+        self.cut();
+        self.records.into_iter().map(|(_, record)| record).collect()
+    }
+}
+
+impl List {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut store = self.common.open()?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let now = in_force.now;
+        let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
+        let unread = database::visit(&mut *store, |entry| {
+            if selection.contains(&entry.record_key()) {
+                let record = KeyState::from(entry);
+                if !self.over || in_force.refuses(&record) {
+                    first.add(record);
+                }
+            }
+        })?;
+        let records = first.take();
+        self.print(screen, &records, &in_force)?;
+        // Printed in whole before any error.
+        screen.flush()?;
+        database::incomplete(unread)?;
+        let missing = selection.report_missing(&mut *store)?;
+        if records.is_empty() && self.over && !missing && !self.common.json {
+            note("no key is blocked: the next event of each would pass");
+        }
+        Ok(Outcome::found_if(missing))
+    }
+
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        records: &[KeyState],
+        in_force: &InForce,
+    ) -> Result<(), Failure> {
+        let cells = |record: &KeyState| cells(record, in_force);
+        if self.common.json {
+            let facts = records.iter().map(|record| Listed::of(record, in_force));
+            serde_json::Serializer::new(&mut *screen)
+                .collect_seq(facts)
+                .map_err(std::io::Error::from)?;
+            writeln!(screen)?;
+        } else if !records.is_empty() {
+            let layout = Layout::of(screen, COLUMNS, records.iter().map(cells));
+            layout.head(screen)?;
+            for alike in records.chunk_by(|a, b| in_force.refuses(a) == in_force.refuses(b)) {
+                let blocked = alike.first().is_some_and(|record| in_force.refuses(record));
+                let style = if blocked { OVER } else { Style::new() };
+                layout.write(screen, style, alike.iter().map(cells), None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A record, in JSON.
+#[derive(Serialize)]
+pub(in crate::cli) struct Listed {
+    #[serde(flatten)]
+    facts: KeyStateJson,
+    #[serde(rename = "override")]
+    forced: Option<&'static str>,
+}
+
+impl Listed {
+    pub(in crate::cli) fn of(record: &KeyState, in_force: &InForce) -> Self {
+        let next = in_force.next(record);
+        let forced = next.forced().map(|one| one.forced.word());
+        Self { facts: in_force.json(record), forced }
+    }
+}
+
+/// The style of a key that is blocked.
+pub(in crate::cli) const OVER: Style = AnsiColor::Red.on_default();
+
+/// The columns of [`cells`].
+pub(in crate::cli) const COLUMNS: [Column; 10] = [
+    Column::numbers("RATE"),
+    Column::numbers("LIMIT"),
+    Column::numbers("SHARE"),
+    Column::words("PERIOD").spare(3),
+    Column::words("MODE").spare(4),
+    Column::words("SEEN").spare(2),
+    Column::words("OVER SINCE").spare(5),
+    Column::words("FREE AGAIN").spare(1),
+    Column::words("FILTER").spare(6),
+    Column::words("KEY"),
+];
+
+/// A record as a row of the table.
+pub(in crate::cli) fn cells(record: &KeyState, in_force: &InForce) -> [String; 10] {
+    let (next, now) = (in_force.next(record), in_force.now);
+    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
+    let filter = match &record.filter {
+        None => String::new(),
+        Some(_) if record.filter_expired(now) => "expired".to_owned(),
+        Some(filter) => format!("{:.1}% ~{:.0}", filter.fill * 100.0, filter.events()),
+    };
+    let since = record.over_since().filter(|_| next.over);
+    let free = next.wait(record, now).filter(|_| next.is_refused()).map(text::rough_wait);
+    [
+        format!("{:.1}", record.rate(now)),
+        text::number(record.limit),
+        text::percent(record.share(now)),
+        or_unknown(record.period_text().or_else(|| record.period().map(text::duration))),
+        or_unknown(record.mode()),
+        text::rough_age(record.average.at, now),
+        since.map_or_else(String::new, |since| text::rough_age(since, now)),
+        free.unwrap_or_default(),
+        filter,
+        key_text::shown(record.key()) + &next.mark(),
+    ]
+}

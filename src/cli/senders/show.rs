@@ -1,0 +1,388 @@
+//! `exirate show`: all details of a key.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+
+use anstyle::Style;
+use clap::Args;
+use serde::Serialize;
+
+use super::list::OVER;
+use crate::cli::shared::complete;
+use crate::cli::shared::database;
+use crate::cli::shared::in_force::{By, InForce, NextEvent};
+use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later};
+use crate::cli::shared::key_text;
+use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::override_state::OverrideJson;
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::text;
+use crate::cli::{Failure, Outcome};
+use crate::engine::AlgorithmKind;
+use crate::rate::{Timestamp, Wait};
+use crate::store::{Inspect, OwnedKey};
+
+/// Show all details of a key, and the decision on its next event
+#[derive(Debug, Args)]
+#[command(after_help = help())]
+pub(in crate::cli) struct Show {
+    /// Show these keys or globs
+    #[arg(value_name = "KEY", required = true, add = complete::keys())]
+    keys: Vec<OsString>,
+
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// Show whether this unique event, such as a recipient, was counted
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    event: Option<OsString>,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+/// What the help says besides the options.
+fn help() -> String {
+    format!(
+        "Examples:
+  Why is alice blocked, and for how long?
+    exirate show alice@example.org
+  Has carol's limit on different recipients counted bob in this hour?
+    exirate show carol@example.org --mode per_addr --period 1h --event bob@example.net
+  Show a client, in the notation of Exim's log:
+    exirate show '[192.0.2.7]'
+
+{}
+
+The next event is assumed to be of size 1, such as a message, or a recipient that has
+not been counted yet. For a key counted per_byte (stored as per_mail) the next event
+is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
+dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
+the burst and the leak are shown in place of rate, limit and period. Where an override
+(`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
+observes or does not refuse, that is shown; all else is what is measured.
+
+Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
+
+JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
+result of one more event, of which `over` is as in `exirate list`; `why` says what decides
+instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
+is when the record may be dropped, if no more events come (null: never); `event_seen`
+is null without --event or without a filter; `override` is null or an object, as in
+`exirate overrides`. {}",
+        keys::HELP,
+        key_state::JSON_HELP
+    )
+}
+
+/// A record and its prospects, in JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    facts: KeyStateJson,
+    next: Next,
+    why: Option<String>,
+    remaining: Option<f64>,
+    forgotten_from: Option<String>,
+    event_seen: Option<bool>,
+    #[serde(rename = "override")]
+    forced: Option<OverrideJson>,
+}
+
+/// The result of the next event, in JSON.
+#[derive(Serialize)]
+struct Next {
+    count: f64,
+    rate: f64,
+    over: bool,
+}
+
+impl Show {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut store = self.common.open()?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
+        let (keys, unread) = selection.keys(&mut *store)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let now = in_force.now;
+        let mut records = Vec::with_capacity(keys.len());
+        for key in &keys {
+            if let Some(entry) = store.get(key.key())? {
+                let record = KeyState::from(entry);
+                let seen = match &self.event {
+                    Some(event) => was_counted(&mut *store, key, &record, event.as_bytes(), now)?,
+                    None => None,
+                };
+                records.push((record, seen));
+            }
+        }
+        records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
+        if self.common.json {
+            let shown: Vec<Shown> =
+                records.iter().map(|(record, seen)| shown(record, &in_force, *seen)).collect();
+            screen.json(&shown)?;
+        } else {
+            for (index, (record, seen)) in records.iter().enumerate() {
+                if index > 0 {
+                    writeln!(screen)?;
+                }
+                self.print(screen, record, &in_force.next(record), *seen, now)?;
+            }
+        }
+        screen.flush()?;
+        let dropped = keys.len() - records.len();
+        if dropped > 0 {
+            let records = text::counted_items(dropped, "record was", "records were");
+            note(format_args!("{records} dropped while this ran"));
+        }
+        let missing = selection.report_missing(&mut *store)?;
+        database::incomplete(unread)?;
+        Ok(Outcome::found_if(missing || dropped > 0))
+    }
+
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        record: &KeyState,
+        next: &NextEvent<'_>,
+        seen: Option<bool>,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        let (over, wait) = (next.over, record.wait(now));
+        let style = if next.is_refused() { OVER.bold() } else { Style::new().bold() };
+        let key = key_text::title(record.key());
+        let verdict = match (over, wait) {
+            (true, Some(Wait::Seconds(_))) => "over the limit",
+            (true, _) if next.is_refused() => "every event is refused",
+            (true, _) => "every event is over the limit",
+            (false, _) => "under the limit",
+        };
+        let but = match &next.by {
+            By::Rate => String::new(),
+            By::Override(_) => {
+                format!(", and{} by an override", next.mark().replace(['(', ')'], ""))
+            }
+            By::Exempt(..) => ", and exempt by the policy".to_owned(),
+            By::Observed(_) => ", and only observed by the policy".to_owned(),
+            By::Accepted(..) => ", which the policy does not refuse".to_owned(),
+        };
+        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}")))?;
+        let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
+        if let Some(why) = next.why() {
+            line(if next.forced().is_some() { "override" } else { "policy" }, why)?;
+        }
+        let bucket = record.algorithm == AlgorithmKind::Bucket;
+        let (at, last) = (record.average.at, record.average.rate);
+        if bucket {
+            line("level now", level(record, now))?;
+            line("leak", leak(record))?;
+            line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
+        } else {
+            line("rate now", rate(record, now))?;
+            line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
+        }
+        if let Some(since) = record.over_since() {
+            if over {
+                line("over since", moment(since, now))?;
+            } else {
+                line("was over", format!("at its last event, since {}", moment(since, now)))?;
+            }
+        }
+        let what = if next.is_refused() { "refused" } else { "passes" };
+        line(
+            "next event",
+            match &next.by {
+                By::Rate => next_event(record, now),
+                By::Override(_) => {
+                    format!("{what}; without the override: {}", next_event(record, now))
+                }
+                _ => format!("{what}; by the rate alone: {}", next_event(record, now)),
+            },
+        )?;
+        if let (true, Some(wait)) = (next.is_refused(), next.wait(record, now)) {
+            line("free again", free(wait, now))?;
+        }
+        line("counts", counts(record))?;
+        if let Some(filter) = record.filter {
+            let (fill, events) = (filter.fill * 100.0, filter.events());
+            line("filter", format!("{fill:.1}% full, holds about {events:.0} unique events"))?;
+            line("  started", moment(filter.since, now))?;
+            if let Some(period) = record.period() {
+                let end = later(filter.since, period as u64); // whole seconds
+                let word = if record.filter_expired(now) { "ended, " } else { "" };
+                line("  until", format!("{word}{}", moment(end, now)))?;
+            }
+        }
+        if let Some(event) = &self.event {
+            let event = text::printable(event.as_bytes());
+            line("event", format!("{event} {}", counted(record, seen, now)))?;
+        }
+        line("forgotten", forgotten(record, now))?;
+        line("stored as", key_text::stored(&record.stored))?;
+        Ok(())
+    }
+}
+
+/// `4.0 of 3 in 1h (133%)`.
+fn rate(record: &KeyState, now: Timestamp) -> String {
+    let limit = text::number(record.limit);
+    let Some(period) = record.period() else {
+        return format!("unknown (its key names no period), limit {limit}");
+    };
+    let share = record.share(now);
+    let share =
+        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    format!("{:.1} of {limit} in {}{share}", record.rate(now), text::duration(period))
+}
+
+/// `4.0 of a burst of 5 (80%)`.
+fn level(record: &KeyState, now: Timestamp) -> String {
+    let (level, burst) = (record.rate(now), text::number(record.limit));
+    let share = record.share(now);
+    let share =
+        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    format!("{level:.1} of a burst of {burst}{share}")
+}
+
+/// `1 in 10m, all of 5 in 50m`: how fast the bucket leaks.
+fn leak(record: &KeyState) -> String {
+    match record.bucket() {
+        None => "unknown".to_owned(),
+        Some(bucket) if bucket.rate <= 0.0 => "none".to_owned(),
+        Some(bucket) if bucket.rate > 1.0 => {
+            let period = text::duration(bucket.period());
+            format!("{:.1} a second, a full bucket in {period}", bucket.rate)
+        }
+        Some(bucket) => {
+            let (one, all) = (1.0 / bucket.rate, bucket.period());
+            format!("1 in {}, a full bucket in {}", text::duration(one), text::duration(all))
+        }
+    }
+}
+
+fn next_event(record: &KeyState, now: Timestamp) -> String {
+    let rate = record.rate_after(now, 1.0);
+    let Some(more) = record.remaining(now) else { return "unknown".to_owned() };
+    let bucket = record.algorithm == AlgorithmKind::Bucket;
+    if !record.passes(rate) {
+        return match bucket {
+            true => format!("refused: level {rate:.1} would be over the burst"),
+            false => format!("refused: rate {rate:.1}, at or over the limit"),
+        };
+    }
+    let more = match more {
+        1.0 => "no more now".to_owned(),
+        more if more.is_finite() => format!("{more:.0} would pass now"),
+        _ => "any number would pass".to_owned(),
+    };
+    if bucket {
+        return format!("passes: level {rate:.1}; {more}");
+    }
+    // 3.0 of 3 would read as if it did not pass.
+    let rate = match format!("{rate:.1}") {
+        text if text.parse().is_ok_and(|rounded: f64| record.passes(rounded)) => text,
+        _ => format!("just under {}", text::number(record.limit)),
+    };
+    format!("passes: rate {rate}; {more}")
+}
+
+fn free(wait: Wait, now: Timestamp) -> String {
+    match text::whole_seconds(wait) {
+        None => text::wait(wait),
+        Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
+    }
+}
+
+/// What is counted, in words.
+fn counts(record: &KeyState) -> String {
+    let bucket = record.algorithm == AlgorithmKind::Bucket;
+    if let Some(policy) = record.policy() {
+        let counted = String::from_utf8_lossy(policy.counted).into_owned();
+        let (name, unit) = counted.split_once('/').unwrap_or(("", &counted));
+        let (name, unit) = (text::printable(name.as_bytes()), text::printable(unit.as_bytes()));
+        let where_to = if bucket { " in a leaky bucket" } else { "" };
+        return format!("{unit} of policy {name}{where_to}");
+    }
+    if bucket {
+        return "events in a leaky bucket".to_owned();
+    }
+    let Some(parts) = record.parts() else { return "unknown".to_owned() };
+    let what = match parts.mode {
+        b"per_mail" if parts.unique => "messages with different unique= texts",
+        b"per_mail" => "messages, or bytes: per_byte is stored as per_mail",
+        b"per_addr" => "different recipients",
+        b"per_rcpt" => "recipients",
+        b"per_conn" => "connections",
+        b"per_cmd" => "commands",
+        _ => "an unknown mode",
+    };
+    format!("{what} ({})", text::printable(parts.mode))
+}
+
+/// Whether an event was counted, in words.
+fn counted(record: &KeyState, seen: Option<bool>, now: Timestamp) -> &'static str {
+    match seen {
+        Some(true) => "was counted: it does not count again in this period",
+        Some(false) if record.filter_expired(now) => "would count: the filter's period is over",
+        Some(false) => "was not counted in this period",
+        None => "is unknown: this key has no filter of unique events",
+    }
+}
+
+fn forgotten(record: &KeyState, now: Timestamp) -> String {
+    match record.forgettable_from() {
+        None => "never".to_owned(),
+        Some(from) if from <= now => "at the next cleanup".to_owned(),
+        Some(from) => format!("{}, if no more events come", moment(from, now)),
+    }
+}
+
+/// `2026-11-20 11:50:37 +01:00 (5 min ago)`.
+fn moment(at: Timestamp, now: Timestamp) -> String {
+    let age = if at > now {
+        let seconds = (at.as_seconds() - now.as_seconds()).ceil();
+        format!("in {}", text::duration(seconds))
+    } else {
+        text::age(at, now)
+    };
+    format!("{} ({age})", text::local(at))
+}
+
+fn shown(record: &KeyState, in_force: &InForce, event_seen: Option<bool>) -> Shown {
+    let (next, now) = (in_force.next(record), in_force.now);
+    let rate = record.rate_after(now, 1.0);
+    Shown {
+        facts: in_force.json(record),
+        next: Next { count: 1.0, rate, over: next.is_refused() },
+        why: next.why(),
+        remaining: next.remaining(record, now),
+        forgotten_from: record.forgettable_from().map(text::iso),
+        event_seen,
+        forced: next.forced().map(OverrideJson::of),
+    }
+}
+
+/// Whether the unique event `text` was counted in the filter's period; `None`
+/// where there is no filter. Exim writes the domain of an address in lower
+/// case, so that form is tried as well.
+fn was_counted(
+    store: &mut dyn Inspect,
+    key: &OwnedKey,
+    record: &KeyState,
+    text: &[u8],
+    now: Timestamp,
+) -> Result<Option<bool>, Failure> {
+    if record.filter.is_none() {
+        return Ok(None);
+    }
+    let mut lower_domain = text.to_vec();
+    if let Some(at) = text.iter().rposition(|&b| b == b'@') {
+        lower_domain.iter_mut().skip(at).for_each(|b| b.make_ascii_lowercase());
+    }
+    let mut seen = false;
+    for text in [text, &lower_domain] {
+        seen |= store.has_event(key.key(), text)?;
+    }
+    Ok(Some(seen && !record.filter_expired(now)))
+}

@@ -1,0 +1,192 @@
+//! Exim's configuration, for what it limits by our library: `exirate rules`
+//! lists it, `exirate doctor` judges it.
+//!
+//! [`source`] reads the files, [`acls`] finds the ACLs in use, [`order`] what ends them
+//! before a line, [`calls`] the calls of our functions, [`expansion`] what may become of
+//! their arguments, [`spec`] what they limit, and [`lookup_file`] the files that limits are
+//! looked up in. What Exim itself prints of its configuration comes first: the reader
+//! explains it.
+
+mod acls;
+mod calls;
+mod expansion;
+mod lookup_file;
+mod macros;
+mod order;
+mod source;
+mod spec;
+
+use std::path::Path;
+use std::rc::Rc;
+
+pub(in crate::cli) use acls::Acls;
+pub(in crate::cli) use calls::{Call, Form, LOOKUPS, Library};
+pub(in crate::cli) use lookup_file::LookupFile;
+pub(in crate::cli) use order::Ending;
+pub(in crate::cli) use source::{Absent, Position, ReadError, Refused, Source};
+pub(in crate::cli) use spec::{Limit, SpecReport};
+
+use expansion::{Expansion, UNKNOWN};
+use order::{Mail, ends_before};
+
+/// One call of ours in the configuration, and what is known of it.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Rule {
+    pub(in crate::cli) position: Position,
+    /// The section, such as `acl` or `routers`.
+    pub(in crate::cli) section: Rc<str>,
+    pub(in crate::cli) acl: Option<Rc<str>>,
+    /// The options that lead to it, such as `acl_smtp_rcpt`; none where nothing
+    /// does. Outside of ACLs, the section.
+    pub(in crate::cli) used_by: Vec<String>,
+    /// The options that lead to it if a name of an ACL is the one that only Exim knows.
+    pub(in crate::cli) perhaps_used_by: Vec<String>,
+    /// The statement above that ends the ACL for all mail that it limits.
+    pub(in crate::cli) ending: Option<Ending>,
+    /// That which ends it for all mail of authenticated users.
+    pub(in crate::cli) ending_of_users: Option<Ending>,
+    pub(in crate::cli) call: Call,
+    pub(in crate::cli) limits: Vec<Limit>,
+    pub(in crate::cli) errors: Vec<String>,
+    pub(in crate::cli) warnings: Vec<String>,
+}
+
+/// All that a configuration has to say about limits.
+#[derive(Debug)]
+pub(in crate::cli) struct Rules {
+    pub(in crate::cli) rules: Vec<Rule>,
+    /// Exim's own `ratelimit` conditions, as written.
+    pub(in crate::cli) native: Vec<(Position, String)>,
+    pub(in crate::cli) acls: Acls,
+    pub(in crate::cli) source: Source,
+    /// Files that the limits of calls in use are looked up in.
+    pub(in crate::cli) lookup_files: Vec<LookupFile>,
+    /// Exim reads other lines than were read here: those of Exim are the ones above.
+    pub(in crate::cli) settled: bool,
+}
+
+impl Rules {
+    /// Reads the configuration in `file`; `predefined` are Exim's own macros, `printed` is what
+    /// `exim -bP config` prints.
+    pub(in crate::cli) fn read(
+        file: &Path,
+        predefined: impl IntoIterator<Item = (String, String)>,
+        printed: Option<&str>,
+    ) -> Result<Self, ReadError> {
+        let mut source = Source::read(file, predefined)?;
+        let settled = printed.is_some_and(|printed| source.settle(printed));
+        let acls = Acls::of(&source);
+        let (mut rules, mut native, mut lookup_files) = (Vec::new(), Vec::new(), Vec::new());
+        for line in source.lines.iter().chain(&acls.from_files) {
+            if line.acl.is_some() && calls::is_native(&line.text) {
+                native.push((line.position.clone(), line.text.clone()));
+            }
+            for call in calls::calls(&line.text) {
+                let used_by = match &line.acl {
+                    Some(acl) => acls.used_by(acl).to_vec(),
+                    None if line.section.is_empty() => {
+                        vec![line.text.split('=').next().unwrap_or_default().trim().to_owned()]
+                    }
+                    None => vec![line.section.to_string()],
+                };
+                let perhaps = line.acl.as_ref().map(|acl| acls.perhaps_used_by(acl).to_vec());
+                let ending = |mail| ends_before(&acls, &source, line, mail);
+                let mut rule = Rule {
+                    position: line.position.clone(),
+                    section: line.section.clone(),
+                    acl: line.acl.clone(),
+                    used_by,
+                    perhaps_used_by: perhaps.unwrap_or_default(),
+                    ending: ending(if call.is_of_users() {
+                        Mail::Authenticated
+                    } else {
+                        Mail::All
+                    }),
+                    ending_of_users: ending(Mail::Authenticated),
+                    call,
+                    limits: Vec::new(),
+                    errors: Vec::new(),
+                    warnings: Vec::new(),
+                };
+                rule.judge();
+                for (spec, _) in rule.call.specs() {
+                    for file in Expansion::of(spec).lookup_files() {
+                        if !lookup_files.contains(&file) {
+                            lookup_files.push(file);
+                        }
+                    }
+                }
+                rules.push(rule);
+            }
+        }
+        Ok(Self { rules, native, acls, source, lookup_files, settled })
+    }
+
+    /// The calls that limit something and that Exim comes to, or may come to.
+    pub(in crate::cli) fn limiting(&self) -> impl Iterator<Item = &Rule> {
+        let is_read =
+            |rule: &&Rule| !rule.acl.as_deref().is_some_and(|acl| self.acls.is_foreign(acl));
+        self.rules.iter().filter(|rule| rule.call.limits() && rule.is_reached()).filter(is_read)
+    }
+}
+
+impl Rule {
+    /// Whether an option leads to it, or may lead to it.
+    pub(in crate::cli) fn is_used(&self) -> bool {
+        !self.used_by.is_empty() || !self.perhaps_used_by.is_empty()
+    }
+
+    /// Whether mail that it limits comes to it.
+    pub(in crate::cli) fn is_reached(&self) -> bool {
+        self.is_used() && self.ending.is_none()
+    }
+
+    /// The policies that it calls: `None` for all of them, and where only Exim knows which.
+    pub(in crate::cli) fn policies(&self) -> Option<Vec<String>> {
+        let names = self.call.policies()?;
+        let outcomes = Expansion::of(names).outcomes();
+        let known = outcomes.iter().map(|one| one.text.trim()).filter(|name| *name != "*");
+        let known: Vec<&str> = known.filter(|name| !name.contains(UNKNOWN)).collect();
+        let whole = known.len() == outcomes.len();
+        let each = known.iter().flat_map(|names| names.split(','));
+        whole.then(|| each.map(|name| name.trim().to_owned()).collect())
+    }
+
+    /// Finds what is wrong with the call.
+    fn judge(&mut self) {
+        let decides = self.call.limits() || self.call.function == "record";
+        if let (true, Some(Ending { position, text })) = (decides && self.is_used(), &self.ending) {
+            let who =
+                if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
+            self.errors.push(format!(
+                "no {who} comes to this line: `{text}` ({position}) ends the ACL before; move the \
+                 line, or the .include of its file, above that statement"
+            ));
+        }
+        if let Some(fault) = self.call.fault() {
+            self.errors.push(fault);
+            return;
+        }
+        for (spec, key) in self.call.specs() {
+            let report = SpecReport::of(spec, key);
+            self.limits.extend(report.limits);
+            let quoted = |text: String| format!("in {spec:?}: {text}");
+            self.errors.extend(report.errors.into_iter().map(quoted));
+            self.warnings.extend(report.warnings.into_iter().map(quoted));
+        }
+        self.warnings.dedup();
+    }
+
+    /// The key as written, where it is an argument of its own.
+    pub(in crate::cli) fn key(&self) -> Option<&str> {
+        self.call.specs().first().and_then(|(_, key)| *key)
+    }
+
+    /// The key, wherever it is written; `None` where it is the default one.
+    pub(in crate::cli) fn key_text(&self) -> Option<String> {
+        let specs = self.call.specs();
+        let (spec, key) = specs.first()?;
+        let key = key.map_or_else(|| spec::key_of(spec), str::to_owned);
+        (!key.is_empty()).then_some(key)
+    }
+}

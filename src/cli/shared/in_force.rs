@@ -1,0 +1,229 @@
+//! What decides the next event of a key: its rate, an override, or the policy in use.
+//!
+//! Every command that shows who is blocked asks [`InForce`].
+
+use std::path::Path;
+
+use super::key_state::{KeyState, KeyStateJson, Next};
+use super::override_state::sentence;
+use super::screen::note;
+use super::text;
+use super::time::now as clock;
+use crate::engine::Forced;
+use crate::history::explain::rule::{self, Exempt, Rule, Said};
+use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::outcome::strictest;
+use crate::policy::word::{Action, Verdict, Word as _};
+use crate::rate::{Timestamp, Wait};
+use crate::store::{FOREVER, Inspect, Override, deciding};
+
+/// The overrides of a store and the policies in use.
+#[derive(Debug, Default)]
+pub(in crate::cli) struct InForce {
+    overrides: Vec<Override>,
+    policies: Option<PolicyFile>,
+    pub(in crate::cli) now: Timestamp,
+}
+
+/// What becomes of the next event of a key, if it is of size 1.
+#[derive(Debug)]
+pub(in crate::cli) struct NextEvent<'a> {
+    /// Whether it is over the limit, whatever else decides.
+    pub(in crate::cli) over: bool,
+    /// What decides.
+    pub(in crate::cli) by: By<'a>,
+}
+
+/// What decides the next event of a key.
+#[derive(Clone, Debug)]
+pub(in crate::cli) enum By<'a> {
+    /// Its rate.
+    Rate,
+    /// `exirate allow` or `exirate deny`.
+    Override(&'a Override),
+    /// The policy of this name exempts it.
+    Exempt(String, Exempt),
+    /// The policy of this name only observes.
+    Observed(String),
+    /// It is over, and this verdict of the policy of this name does not refuse it.
+    Accepted(String, Verdict),
+}
+
+impl InForce {
+    /// Those of `store`, and of the spool directory `spool`; and what cannot be read.
+    pub(in crate::cli) fn of(store: &mut dyn Inspect, spool: &Path) -> (Self, Vec<String>) {
+        let mut problems = Vec::new();
+        let overrides = store.overrides().unwrap_or_else(|error| {
+            problems.push(error.to_string());
+            Vec::new()
+        });
+        let file = PolicyFile::open(spool);
+        match file.image() {
+            Ok(_) | Err(ImageError::Absent { .. }) => {}
+            Err(error) => problems.push(format!("{error}: who is exempt is not known")),
+        }
+        let policies = file.image().is_ok().then_some(file);
+        (Self { overrides, policies, now: clock() }, problems)
+    }
+
+    /// As [`InForce::of`]; notes what cannot be read.
+    pub(in crate::cli) fn or_note(store: &mut dyn Inspect, spool: &Path) -> Self {
+        let (found, problems) = Self::of(store, spool);
+        problems.iter().for_each(note);
+        found
+    }
+
+    /// What becomes of the next event of a key.
+    pub(in crate::cli) fn next(&self, record: &KeyState) -> NextEvent<'_> {
+        let over = record.is_over(self.now);
+        NextEvent { over, by: self.decides(record, over) }
+    }
+
+    /// Whether the next event of a key is refused: as [`InForce::next`], and cheaper.
+    pub(in crate::cli) fn refuses(&self, record: &KeyState) -> bool {
+        (!self.overrides.is_empty() || record.is_over(self.now)) && self.next(record).is_refused()
+    }
+
+    /// A record in JSON.
+    pub(in crate::cli) fn json(&self, record: &KeyState) -> KeyStateJson {
+        let next = self.next(record);
+        let of = Next {
+            is_refused: next.is_refused(),
+            is_over: next.over,
+            decided_by: next.decided_by(),
+            wait: next.wait(record, self.now),
+        };
+        record.json(of, self.now)
+    }
+
+    fn decides(&self, record: &KeyState, over: bool) -> By<'_> {
+        let forced = deciding(&self.overrides, &record.record_key(), self.now.seconds);
+        let denied = forced.is_some_and(|one| one.forced == Forced::Deny);
+        let said = self.said(record);
+        let name = || {
+            let counted = record.mode().unwrap_or_default();
+            counted.split('/').next().unwrap_or_default().to_owned()
+        };
+        match (forced, said) {
+            // Denials are observed as well.
+            (_, Some(said)) if denied && said.head.action == Action::Observe => {
+                By::Observed(name())
+            }
+            (Some(one), _) => By::Override(one),
+            (None, None) => By::Rate,
+            (None, Some(Said { exempt: Some(exempt), .. })) => By::Exempt(name(), exempt),
+            (None, Some(said)) if said.head.action == Action::Observe => By::Observed(name()),
+            (None, Some(said)) => {
+                let part = record.rate_after(self.now, 1.0) / record.limit;
+                let part = if part >= 1.0 { part } else { 1.0 };
+                match strictest(said.head, |from| from <= part) {
+                    verdict if over && verdict < Verdict::Defer => By::Accepted(name(), verdict),
+                    _ => By::Rate,
+                }
+            }
+        }
+    }
+
+    /// What the policies say of a record.
+    fn said(&self, record: &KeyState) -> Option<Said<'_>> {
+        let image = self.policies.as_ref()?.image().ok()?;
+        // Damage is noted by what reads all of it; here it decides nothing.
+        rule::find(image, &record.record_key(), self.now.seconds).ok()?
+    }
+
+    /// The rule of a policy that counts a record with its latest limit. Another limit is that
+    /// of a package which only Exim knows, or of an earlier policy.
+    pub(in crate::cli) fn rule(&self, record: &KeyState) -> Option<Rule> {
+        self.said(record)?.rule.filter(|rule| rule.limit == record.limit)
+    }
+}
+
+impl NextEvent<'_> {
+    /// Whether it is refused.
+    pub(in crate::cli) fn is_refused(&self) -> bool {
+        match &self.by {
+            By::Rate => self.over,
+            By::Override(one) => one.forced == Forced::Deny,
+            By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
+        }
+    }
+
+    /// The override that decides.
+    pub(in crate::cli) fn forced(&self) -> Option<&Override> {
+        match self.by {
+            By::Override(one) => Some(one),
+            _ => None,
+        }
+    }
+
+    /// What decides, as JSON has it.
+    pub(in crate::cli) fn decided_by(&self) -> &'static str {
+        match &self.by {
+            By::Rate => "rate",
+            By::Override(one) => one.forced.word(),
+            By::Exempt(..) => "exempt",
+            By::Observed(_) => Action::Observe.word(),
+            By::Accepted(_, verdict) => verdict.word(),
+        }
+    }
+
+    /// What follows a key in a table: ` (exempt)`.
+    pub(in crate::cli) fn mark(&self) -> String {
+        match &self.by {
+            By::Rate => String::new(),
+            By::Override(one) => format!(" ({})", super::override_state::participle(one.forced)),
+            By::Observed(_) => " (observed)".to_owned(),
+            By::Exempt(..) | By::Accepted(..) => format!(" ({})", self.decided_by()),
+        }
+    }
+
+    /// What decides instead of the rate, in words.
+    pub(in crate::cli) fn why(&self) -> Option<String> {
+        let name = |name: &String| text::printable(name.as_bytes());
+        Some(match &self.by {
+            By::Rate => return None,
+            By::Override(one) => sentence(one),
+            By::Exempt(policy, Exempt { until, reason }) => {
+                let reason = reason.as_deref().unwrap_or("no reason given");
+                let reason = text::printable(reason.as_bytes());
+                let until = until.map_or(String::new(), |until| {
+                    let until = Timestamp { seconds: until, micros: 0 };
+                    format!(" until {}", text::local(until))
+                });
+                format!("the policy {} exempts the key{until} ({reason})", name(policy))
+            }
+            By::Observed(policy) => format!("the policy {} only observes", name(policy)),
+            By::Accepted(policy, verdict) => {
+                format!("the verdict of the policy {} is {}", name(policy), verdict.word())
+            }
+        })
+    }
+
+    /// When one more event passes; `None` if that is not known.
+    pub(in crate::cli) fn wait(&self, record: &KeyState, now: Timestamp) -> Option<Wait> {
+        match &self.by {
+            By::Rate => record.wait(now),
+            By::Override(Override { forced: Forced::Deny, until, .. }) => {
+                let left = until.saturating_sub(now.seconds) as f64;
+                let left = if *until == FOREVER { Wait::Never } else { Wait::Seconds(left) };
+                match (left, record.wait(now)) {
+                    (Wait::Seconds(one), Some(Wait::Seconds(other))) => {
+                        Some(Wait::Seconds(one.max(other)))
+                    }
+                    (Wait::Never, _) | (_, Some(Wait::Never)) => Some(Wait::Never),
+                    (_, None) => None,
+                }
+            }
+            _ => Some(Wait::Seconds(0.0)),
+        }
+    }
+
+    /// How many more events pass now; `None` if that is not known.
+    pub(in crate::cli) fn remaining(&self, record: &KeyState, now: Timestamp) -> Option<f64> {
+        match &self.by {
+            By::Rate => record.remaining(now),
+            _ if self.is_refused() => Some(0.0),
+            _ => Some(f64::INFINITY),
+        }
+    }
+}

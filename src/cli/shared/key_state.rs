@@ -1,0 +1,421 @@
+//! The state of a key as commands show it.
+
+use serde::Serialize;
+
+use super::key_text::{self, PolicyKey};
+use super::text;
+use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::rate::{self, Average, Bucket, Timestamp, Wait, bloom, remaining, retry_after};
+use crate::spec::StoredKey;
+use crate::store::Entry;
+
+/// More periods than any finite rate needs to decay to nothing: the smallest
+/// `e^-x` above zero is at x = 745.1.
+const LONGEST_PERIODS: f64 = 750.0;
+
+/// A record, with the share of bits set in place of its filter's bits.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct KeyState {
+    /// The stored key.
+    pub(in crate::cli) stored: Box<[u8]>,
+    identity_start: usize,
+    kind: Kind,
+    /// How it is counted.
+    pub(in crate::cli) algorithm: AlgorithmKind,
+    pub(in crate::cli) average: Average,
+    /// The limit; of a bucket, the burst.
+    pub(in crate::cli) limit: f64,
+    period: Option<f64>,
+    over_since: u32,
+    pub(in crate::cli) filter: Option<Filter>,
+}
+
+/// A filter of unique events.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Filter {
+    /// Its size.
+    pub(in crate::cli) bytes: usize,
+    /// Which part of its bits is set, 0 to 1.
+    pub(in crate::cli) fill: f64,
+    /// When it was begun.
+    pub(in crate::cli) since: Timestamp,
+}
+
+impl Filter {
+    /// About how many different events it holds.
+    pub(in crate::cli) fn events(&self) -> f64 {
+        bloom::events(self.fill, self.bytes)
+    }
+}
+
+/// What is remembered of the record of a spec, as far as its name and these
+/// figures say.
+pub(in crate::cli) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
+    let period = StoredKey::parse(&stored).and_then(|stored| stored.period_seconds());
+    let RecordKey { identity_start, kind, algorithm, .. } = StoredKey::record_key(&stored);
+    Entry {
+        key: stored,
+        identity_start,
+        kind,
+        algorithm,
+        average,
+        limit,
+        over_since: 0,
+        period: period.unwrap_or(0.0),
+        last_over: 0,
+        crossings: 0,
+        apart: 0.0,
+        filter: None,
+    }
+}
+
+impl From<Entry> for KeyState {
+    fn from(entry: Entry) -> Self {
+        let filter = entry.filter.map(|filter| Filter {
+            bytes: filter.bits.len(),
+            fill: bloom::fill(&filter.bits),
+            since: second(filter.epoch),
+        });
+        // The name of a spec's record has the period as it was written.
+        let period = match (entry.kind, entry.algorithm) {
+            (Kind::Spec, AlgorithmKind::MovingAverage) => {
+                StoredKey::parse(&entry.key).and_then(|parts| parts.period_seconds())
+            }
+            _ => Some(entry.period).filter(|&period| period > 0.0),
+        };
+        Self {
+            stored: entry.key.into_boxed_slice(),
+            identity_start: entry.identity_start,
+            kind: entry.kind,
+            algorithm: entry.algorithm,
+            average: entry.average,
+            limit: entry.limit,
+            period,
+            over_since: entry.over_since,
+            filter,
+        }
+    }
+}
+
+impl KeyState {
+    /// The parts of the stored key, if it is that of a spec and has them.
+    pub(in crate::cli) fn parts(&self) -> Option<StoredKey<'_>> {
+        key_text::parts(&self.record_key())
+    }
+
+    /// The policy, unit and window that are counted, if it is a policy's.
+    pub(in crate::cli) fn policy(&self) -> Option<PolicyKey<'_>> {
+        key_text::policy(&self.record_key())
+    }
+
+    /// The key of the record.
+    pub(in crate::cli) fn record_key(&self) -> RecordKey<'_> {
+        let Self { stored, identity_start, kind, algorithm, .. } = self;
+        let (identity_start, kind, algorithm) = (*identity_start, *kind, *algorithm);
+        RecordKey { name: stored, identity_start, kind, algorithm }
+    }
+
+    /// What the administrator calls the key.
+    pub(in crate::cli) fn key(&self) -> &[u8] {
+        key_text::key_of(&self.record_key())
+    }
+
+    /// The period in seconds, if it is known. That of a bucket is the time in which a
+    /// full one becomes empty.
+    pub(in crate::cli) fn period(&self) -> Option<f64> {
+        self.period
+    }
+
+    /// The parameters of the bucket, if it is one and they are known.
+    pub(in crate::cli) fn bucket(&self) -> Option<Bucket> {
+        let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Bucket)?;
+        let rate = if period.is_finite() { self.limit / period } else { 0.0 };
+        Some(Bucket { burst: self.limit, rate })
+    }
+
+    /// The period as it was written, for people.
+    pub(in crate::cli) fn period_text(&self) -> Option<String> {
+        key_text::period(&self.record_key()).map(text::printable)
+    }
+
+    /// The mode the key is stored with, for people; of a policy, its name and the unit.
+    pub(in crate::cli) fn mode(&self) -> Option<String> {
+        let of_policy = || self.policy().map(|policy| policy.counted);
+        self.parts().map(|parts| parts.mode).or_else(of_policy).map(text::printable)
+    }
+
+    /// What is left of the rate at `now`.
+    pub(in crate::cli) fn rate(&self, now: Timestamp) -> f64 {
+        self.rate_after(now, 0.0)
+    }
+
+    /// The rate that an event of size `count` would get at `now`. Without a
+    /// period, nothing is known but the rate that was written.
+    pub(in crate::cli) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
+        if let Some(bucket) = self.bucket() {
+            return bucket.level(Some(self.average), now) + count;
+        }
+        self.period().map_or(self.average.rate, |period| self.average.next(now, period, count).rate)
+    }
+
+    /// The part of the limit that is used up at `now`: 1 at the limit.
+    pub(in crate::cli) fn share(&self, now: Timestamp) -> f64 {
+        let share = self.rate(now) / self.limit;
+        if self.limit == 0.0 { f64::INFINITY } else { share }
+    }
+
+    /// Whether one more event, of size 1, would be at or over the limit.
+    pub(in crate::cli) fn is_over(&self, now: Timestamp) -> bool {
+        !self.passes(self.rate_after(now, 1.0))
+    }
+
+    /// Whether an event of size 1 that gets `rate` passes.
+    pub(in crate::cli) fn passes(&self, rate: f64) -> bool {
+        !self.algorithm.over(rate, self.limit, 1.0)
+    }
+
+    /// When one more event, of size 1, would pass.
+    pub(in crate::cli) fn wait(&self, now: Timestamp) -> Option<Wait> {
+        if let Some(bucket) = self.bucket() {
+            return Some(bucket.retry_after(Some(self.average), now, 1.0));
+        }
+        self.period().map(|period| retry_after(Some(self.average), now, period, self.limit, 1.0))
+    }
+
+    /// How many more events of size 1 would pass.
+    pub(in crate::cli) fn remaining(&self, now: Timestamp) -> Option<f64> {
+        if let Some(bucket) = self.bucket() {
+            return Some(bucket.remaining(Some(self.average), now, 1.0));
+        }
+        self.period().map(|period| remaining(Some(self.average), now, period, self.limit, 1.0))
+    }
+
+    /// Since when every counted event was at or over the limit, if the last
+    /// one was. Leaky checks do not count what is over, so they leave no trace
+    /// here.
+    pub(in crate::cli) fn over_since(&self) -> Option<Timestamp> {
+        (self.over_since != 0).then(|| second(i64::from(self.over_since)))
+    }
+
+    /// Whether its filter has outlived the period.
+    pub(in crate::cli) fn filter_expired(&self, now: Timestamp) -> bool {
+        self.filter
+            .zip(self.period())
+            .is_some_and(|(filter, period)| bloom::expired(filter.since.seconds, now, period))
+    }
+
+    /// From which second on the database may forget this, if nothing more is
+    /// counted; `None` if never.
+    pub(in crate::cli) fn forgettable_from(&self) -> Option<Timestamp> {
+        let period = self.period()?;
+        let since = self.filter.map(|filter| filter.since.seconds);
+        // As the database asks it, which knows no least size of an event.
+        let may_go = |at| match self.bucket() {
+            Some(bucket) => bucket.forgettable(self.average, since, second(at)),
+            None => rate::forgettable(self.average, self.limit, since, period, 0.0, second(at)),
+        };
+        // A bucket may have been empty already.
+        let start = self.average.at.seconds - i64::from(self.bucket().is_some());
+        // Whatever may ever go has decayed to nothing by then, and its filter
+        // has expired.
+        let leaking = self.bucket().map_or(0.0, |bucket| self.average.rate / bucket.rate);
+        let periods = (LONGEST_PERIODS * period).max(leaking + period + 2.0) as i64;
+        let end = since.map_or(start, |since| since.max(start)).saturating_add(periods);
+        if !may_go(end) {
+            return None;
+        }
+        let (mut kept, mut gone) = (start, end);
+        // At most 63 halvings.
+        while gone - kept > 1 {
+            let middle = i64::midpoint(kept, gone);
+            if may_go(middle) { gone = middle } else { kept = middle }
+        }
+        Some(second(gone))
+    }
+
+    /// The record in JSON.
+    pub(in crate::cli) fn json(&self, next: Next, now: Timestamp) -> KeyStateJson {
+        let key = self.key();
+        let wait = next.wait.and_then(text::whole_seconds);
+        let over_for = wait.filter(|&seconds| seconds > 0);
+        KeyStateJson {
+            key: String::from_utf8(key.to_vec()).ok(),
+            key_hex: text::hex(key),
+            user: key_text::user_of(key),
+            stored: text::hex(&self.stored),
+            mode: self.mode(),
+            unique: self.parts().is_some_and(|parts| parts.unique),
+            algorithm: match self.algorithm {
+                AlgorithmKind::MovingAverage => "average",
+                AlgorithmKind::Bucket => "bucket",
+            },
+            leak: self.bucket().map(|bucket| bucket.rate),
+            period: self.period(),
+            period_text: self.period_text(),
+            limit: self.limit,
+            rate: self.rate(now),
+            share: self.share(now),
+            over: next.is_refused,
+            over_limit: next.is_over,
+            decided_by: next.decided_by,
+            over_since: self.over_since().map(text::iso),
+            retry_after: wait,
+            free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
+            last_rate: self.average.rate,
+            last_seen: text::iso(self.average.at),
+            filter: self.filter.map(|filter| FilterJson {
+                bytes: filter.bytes,
+                fill: filter.fill,
+                events: filter.events(),
+                since: text::iso(filter.since),
+                expired: self.filter_expired(now),
+            }),
+        }
+    }
+}
+
+/// What becomes of the next event of a record.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) struct Next {
+    /// It is refused.
+    pub(in crate::cli) is_refused: bool,
+    /// It is over the limit.
+    pub(in crate::cli) is_over: bool,
+    /// What decides.
+    pub(in crate::cli) decided_by: &'static str,
+    /// When one passes, if that is known.
+    pub(in crate::cli) wait: Option<Wait>,
+}
+
+/// A record in JSON.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct KeyStateJson {
+    key: Option<String>,
+    key_hex: String,
+    user: Option<String>,
+    stored: String,
+    mode: Option<String>,
+    unique: bool,
+    algorithm: &'static str,
+    leak: Option<f64>,
+    period: Option<f64>,
+    period_text: Option<String>,
+    limit: f64,
+    rate: f64,
+    share: f64,
+    over: bool,
+    over_limit: bool,
+    decided_by: &'static str,
+    over_since: Option<String>,
+    retry_after: Option<u64>,
+    free_at: Option<String>,
+    last_rate: f64,
+    last_seen: String,
+    filter: Option<FilterJson>,
+}
+
+/// A filter of unique events in JSON.
+#[derive(Debug, Serialize)]
+struct FilterJson {
+    bytes: usize,
+    fill: f64,
+    events: f64,
+    since: String,
+    expired: bool,
+}
+
+/// What [`KeyStateJson`] means, for the help of commands that print it.
+pub(in crate::cli) const JSON_HELP: &str = "\
+`rate`, `share` and `over` are those of now: `share` is the part of
+the limit that is used up, `over` is whether one more event of size 1 would
+be refused, `over_limit` whether it is over the limit, and `decided_by` what decides:
+rate, allow, deny, exempt, observe, or a verdict that does not refuse (log, delay,
+hold). `retry_after` is in how many seconds it would pass (null: never),
+`free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
+`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
+whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
+`limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
+a full one becomes empty.";
+
+/// The moment `seconds` after `at`.
+pub(in crate::cli) fn later(at: Timestamp, seconds: u64) -> Timestamp {
+    Timestamp { seconds: at.seconds.saturating_add_unsigned(seconds), ..at }
+}
+
+fn second(seconds: i64) -> Timestamp {
+    Timestamp { seconds, micros: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(stored: &[u8], rate: f64, limit: f64) -> KeyState {
+        KeyState::from(entry(stored.to_vec(), Average { at: second(1000), rate }, limit))
+    }
+
+    #[test]
+    fn who_is_over_is_refused_and_waits() {
+        let leaky = record(b"1h/per_mail/x", 9.5, 10.0);
+        assert!(leaky.is_over(second(1000)), "one more would be the tenth and a half");
+        assert!(leaky.share(second(1000)) < 1.0);
+        let Some(Wait::Seconds(wait)) = leaky.wait(second(1000)) else { panic!() };
+        assert!(wait > 0.0);
+        assert!(!leaky.is_over(later(second(1000), wait.ceil() as u64)));
+    }
+
+    #[test]
+    fn a_bucket_is_shown_as_one() {
+        let average = Average { at: second(1000), rate: 5.0 };
+        let plain = entry(b"1h/per_mail/x".to_vec(), average, 5.0);
+        let bucket = Entry { algorithm: AlgorithmKind::Bucket, period: 50.0, ..plain };
+        let bucket = KeyState::from(bucket);
+        assert_eq!(bucket.bucket(), Some(Bucket { burst: 5.0, rate: 0.1 }));
+        for (at, level, remaining, wait) in
+            [(1000, 5.0, 0.0, 10.0), (1010, 4.0, 1.0, 0.0), (1040, 1.0, 4.0, 0.0)]
+        {
+            let now = second(at);
+            assert_eq!((bucket.rate(now), bucket.remaining(now)), (level, Some(remaining)));
+            assert_eq!((bucket.is_over(now), bucket.share(now)), (wait > 0.0, level / 5.0));
+            assert_eq!(bucket.wait(now), Some(Wait::Seconds(wait)));
+        }
+        assert_eq!(bucket.forgettable_from(), Some(second(1050)));
+        let strict = KeyState { average: Average { rate: 1e6, ..average }, ..bucket.clone() };
+        assert_eq!(strict.forgettable_from(), Some(second(1000 + 10_000_000)));
+        let never = KeyState { period: Some(f64::INFINITY), ..bucket };
+        assert_eq!((never.forgettable_from(), never.rate(second(1 << 40))), (None, 5.0));
+        let next = Next { is_refused: true, is_over: true, decided_by: "rate", wait: None };
+        let json = serde_json::to_value(strict.json(next, second(1000))).unwrap();
+        assert_eq!((&json["algorithm"], &json["leak"]), (&"bucket".into(), &0.1.into()));
+        assert_eq!((&json["limit"], &json["period"]), (&5.0.into(), &50.0.into()));
+    }
+
+    #[test]
+    fn limits_that_are_no_limits() {
+        let none = record(b"1h/per_mail/x", 1e9, f64::INFINITY);
+        assert_eq!((none.share(second(1000)), none.is_over(second(1000))), (0.0, false));
+        let zero = record(b"1h/per_mail/x", 0.0, 0.0);
+        assert_eq!((zero.share(second(1000)), zero.is_over(second(1000))), (f64::INFINITY, true));
+        assert_eq!(zero.wait(second(1000)), Some(Wait::Never));
+    }
+
+    #[test]
+    fn a_record_is_forgotten_in_the_second_from_which_it_may_go() {
+        for events in [0.0, 1.0, 5.0, 1e9] {
+            let record = record(b"1h/per_mail/x", events, 10.0);
+            let from = record.forgettable_from().unwrap().seconds;
+            let may_go =
+                |at| rate::forgettable(record.average, 10.0, None, 3600.0, 0.0, second(at));
+            assert!(may_go(from) && !may_go(from - 1), "{events}");
+        }
+        assert_eq!(record(b"1h/per_mail/x", f64::INFINITY, 1.0).forgettable_from(), None);
+        assert_eq!(record(b"odd", 1.0, 1.0).forgettable_from(), None);
+    }
+
+    #[test]
+    fn a_key_without_a_period_keeps_the_rate_that_was_written() {
+        let odd = record(b"odd", 3.0, 2.0);
+        assert_eq!((odd.rate(second(9000)), odd.wait(second(9000))), (3.0, None));
+        assert_eq!((odd.key(), odd.is_over(second(9000))), (&b"odd"[..], true));
+    }
+}

@@ -1,0 +1,348 @@
+//! Which records a command is about: its `KEY` arguments and the options that
+//! select among their records.
+
+mod pattern;
+mod similar;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
+
+use clap::Args;
+
+use super::complete;
+use super::key_text::{self, MODES};
+use super::screen::{Tally, complain};
+use super::text;
+use crate::cli::Failure;
+use crate::engine::RecordKey;
+use crate::identity::fold::Folding;
+use crate::spec::StoredKey;
+use crate::store::{Inspect, OwnedKey, Target};
+use pattern::{Pattern, Syntax};
+use similar::Similar;
+
+/// How `KEY` is explained in each command's help.
+pub(in crate::cli) const HELP: &str = "\
+KEY is the key of the spec, such as alice@example.org; an IP address in any
+notation; local:NAME for a local user; or a glob, such as '*@example.org', which
+matches all keys that it fits. KEY is folded as the policies in use fold identities, and so
+are keys while they are compared: a login can be typed as a log shows it, and ALICE is alice.
+A key that `exirate list` prints can be pasted: it escapes special characters with a
+backslash. --exact takes KEY byte for byte. The key of a policy, such as auth:alice, is
+matched by alice too. A key may have several records, for several periods, modes or
+policies: all of them match, unless --mode or --period selects one.";
+
+/// Which of a key's records are meant, and how keys are read.
+#[derive(Clone, Debug, Default, Args)]
+pub(in crate::cli) struct Narrow {
+    /// Select records of this mode
+    #[arg(long, value_name = "MODE", value_parser = mode, add = complete::modes())]
+    mode: Option<&'static str>,
+
+    /// Select records with this period, such as 1h
+    #[arg(long, value_name = "P", value_parser = period, add = complete::periods())]
+    period: Option<f64>,
+
+    /// Take KEY byte for byte: no globs, no escapes, no folding
+    #[arg(long)]
+    exact: bool,
+}
+
+impl Narrow {
+    /// These, for a command whose --mode and --period are more than a selection.
+    ///
+    /// # Errors
+    /// What would be right.
+    pub(in crate::cli) fn of(
+        mode: Option<&str>,
+        period: Option<&str>,
+        exact: bool,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            mode: mode.map(self::mode).transpose()?,
+            period: period.map(self::period).transpose()?,
+            exact,
+        })
+    }
+
+    /// All records of a key.
+    pub(in crate::cli) fn unselective(exact: bool) -> Self {
+        Self { mode: None, period: None, exact }
+    }
+
+    /// What a KEY means as that of an override.
+    ///
+    /// # Errors
+    /// It cannot be that of one.
+    pub(in crate::cli) fn override_target(
+        &self,
+        argument: &OsStr,
+        folding: &Folding,
+    ) -> Result<Target, Failure> {
+        Ok(override_target(argument, self.exact, folding)?.0)
+    }
+
+    /// As arguments, for messages and logs.
+    pub(in crate::cli) fn arguments(&self) -> impl Iterator<Item = String> {
+        let mode = self.mode.map(|mode| format!("--mode {mode}"));
+        let period = self.period.map(|period| format!("--period {}", written(period)));
+        let exact = self.exact.then(|| "--exact".to_owned());
+        mode.into_iter().chain(period).chain(exact)
+    }
+
+    /// Whether the mode and period of this record are those selected. That of a policy
+    /// has no mode.
+    fn selects(&self, key: &RecordKey<'_>) -> bool {
+        if self.mode.is_none() && self.period.is_none() {
+            return true;
+        }
+        let mode = key_text::parts(key).map(|parts| parts.mode);
+        self.mode.is_none_or(|wanted| mode == Some(wanted.as_bytes()))
+            && self.period.is_none_or(|wanted| period_of(key) == Some(wanted))
+    }
+}
+
+/// What `argument` means as the KEY of an override, and how it is shown.
+///
+/// # Errors
+/// It cannot be the KEY of an override.
+pub(in crate::cli) fn override_target(
+    argument: &OsStr,
+    exact: bool,
+    folding: &Folding,
+) -> Result<(Target, String), Failure> {
+    let syntax = Syntax { exact, folding: folding.clone() };
+    let bytes = argument.as_bytes();
+    let pattern = Pattern::parse(bytes, syntax).and_then(|pattern| pattern.override_target());
+    pattern.map_err(Failure::new)
+}
+
+/// A period as an argument has it, in the largest units: `1w`, `1d12h`.
+pub(in crate::cli) fn written(seconds: f64) -> String {
+    const WEEK: f64 = 604_800.0;
+    if !seconds.is_finite() {
+        return text::duration(seconds);
+    }
+    if seconds >= WEEK && seconds % WEEK == 0.0 {
+        return format!("{}w", seconds / WEEK);
+    }
+    let short = text::duration(seconds).replace(" min", "m").replace(' ', "");
+    // A duration is rounded to its two largest units.
+    if period(&short) == Ok(seconds) { short } else { seconds.to_string() }
+}
+
+/// The mode in stored keys for mode `text`.
+fn mode(text: &str) -> Result<&'static str, String> {
+    let text = text.to_ascii_lowercase();
+    let stored = if text == "per_byte" { "per_mail" } else { &*text };
+    MODES.into_iter().find(|&mode| mode == stored).ok_or_else(|| {
+        format!("expected one of {} or per_byte (stored under per_mail)", MODES.join(", "))
+    })
+}
+
+/// A period in seconds, written as in a spec.
+pub(in crate::cli) fn period(text: &str) -> Result<f64, String> {
+    // Parsed as part of a stored key, so that both are read alike.
+    let stored = format!("{text}/per_mail/");
+    let parts = StoredKey::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
+    parts
+        .and_then(|parts| parts.period_seconds())
+        .ok_or_else(|| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned())
+}
+
+/// The period in seconds that the name of a record has.
+pub(in crate::cli) fn period_of(key: &RecordKey<'_>) -> Option<f64> {
+    match key_text::policy(key) {
+        Some(policy) => std::str::from_utf8(policy.window).ok().and_then(|text| period(text).ok()),
+        None => key_text::parts(key)?.period_seconds(),
+    }
+}
+
+/// The records that a command is about: all where there is no `KEY` argument.
+#[derive(Debug)]
+pub(in crate::cli) struct Selection {
+    narrow: Narrow,
+    patterns: Vec<Pattern>,
+    /// Which patterns have matched a record.
+    matched: Vec<bool>,
+    /// Whether any record was selected.
+    any: bool,
+}
+
+impl Selection {
+    /// Parses the arguments, with the folding of the policies in use.
+    ///
+    /// # Errors
+    /// One cannot be parsed.
+    pub(in crate::cli) fn new(
+        arguments: &[OsString],
+        narrow: &Narrow,
+        folding: &Folding,
+    ) -> Result<Self, Failure> {
+        let syntax = Syntax { exact: narrow.exact, folding: folding.clone() };
+        let parse = |argument: &OsString| Pattern::parse(argument.as_bytes(), syntax.clone());
+        let patterns: Result<Vec<Pattern>, String> = arguments.iter().map(parse).collect();
+        let patterns = patterns.map_err(Failure::new)?;
+        let matched = vec![false; patterns.len()];
+        Ok(Self { narrow: narrow.clone(), patterns, matched, any: false })
+    }
+
+    /// Whether an argument may match more than one key: before anything is
+    /// changed, the administrator should confirm.
+    pub(in crate::cli) fn is_loose(&self) -> bool {
+        self.patterns.is_empty() || self.patterns.iter().any(Pattern::is_loose)
+    }
+
+    /// Whether the record of this key is selected. Remembers which arguments have
+    /// matched.
+    pub(in crate::cli) fn contains(&mut self, key: &RecordKey<'_>) -> bool {
+        if !self.narrow.selects(key) {
+            return false;
+        }
+        let mut found = self.patterns.is_empty();
+        for (pattern, matched) in self.patterns.iter().zip(&mut self.matched) {
+            if pattern.matches(key) {
+                *matched = true;
+                found = true;
+            }
+        }
+        self.any |= found;
+        found
+    }
+
+    /// The keys of the selected records, in order, and how many shards could
+    /// not be read; why has been printed.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub(in crate::cli) fn keys(
+        &mut self,
+        store: &mut dyn Inspect,
+    ) -> Result<(Vec<OwnedKey>, usize), Failure> {
+        let mut keys = Vec::new();
+        let mut tally = Tally::of("keys searched");
+        let unread = store.for_each(&mut |entry| {
+            tally.add();
+            if self.contains(&entry.record_key()) {
+                keys.push(OwnedKey::from(entry.record_key()));
+            }
+        })?;
+        unread.parts.iter().for_each(complain);
+        keys.sort_unstable();
+        Ok((keys, unread.parts.len()))
+    }
+
+    /// Whether the argument of this number has matched a record.
+    pub(in crate::cli) fn has_matched(&self, argument: usize) -> bool {
+        self.matched.get(argument) == Some(&true)
+    }
+
+    /// Prints each argument that has matched nothing, with what resembles it,
+    /// and returns whether there was one. To be called once all records have
+    /// been seen.
+    ///
+    /// # Errors
+    /// Not all of the database can be read, so that it may be there.
+    pub(in crate::cli) fn report_missing(&self, store: &mut dyn Inspect) -> Result<bool, Failure> {
+        if self.patterns.is_empty() {
+            let narrow: Vec<String> = self.narrow.arguments().collect();
+            let missing = !self.any && !narrow.is_empty();
+            if missing {
+                complain(format_args!("no key matches {}", narrow.join(" ")));
+            }
+            return Ok(missing);
+        }
+        let missing = self.missing(store)?;
+        missing.iter().for_each(complain);
+        Ok(!missing.is_empty())
+    }
+
+    /// A sentence for each argument that has matched nothing, with what resembles it.
+    ///
+    /// # Errors
+    /// As of [`Selection::report_missing`].
+    pub(in crate::cli) fn missing(&self, store: &mut dyn Inspect) -> Result<Vec<String>, Failure> {
+        let mut searches: Vec<Search<'_>> = self
+            .patterns
+            .iter()
+            .zip(&self.matched)
+            .filter(|&(_, matched)| !matched)
+            .map(|(pattern, _)| Search {
+                pattern,
+                elsewhere: false,
+                similar: Similar::to(&pattern.argument),
+            })
+            .collect();
+        if searches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut unread = store.for_each(&mut |entry| {
+            let selected = self.narrow.selects(&entry.record_key());
+            for search in &mut searches {
+                search.see(&entry.record_key(), selected);
+            }
+        })?;
+        if let Some(error) = unread.parts.pop() {
+            return Err(error.into());
+        }
+        Ok(searches.iter().map(Search::sentence).collect())
+    }
+}
+
+/// The search for what resembles an argument that has matched nothing.
+struct Search<'a> {
+    pattern: &'a Pattern,
+    /// Whether it matches a record of another mode or period.
+    elsewhere: bool,
+    similar: Similar,
+}
+
+impl Search<'_> {
+    fn see(&mut self, key: &RecordKey<'_>, selected: bool) {
+        if selected {
+            self.similar.add(key_text::key_of(key));
+        } else {
+            self.elsewhere = self.elsewhere || self.pattern.matches(key);
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let shown = match &*self.pattern.argument {
+            b"" => "(the empty key)".to_owned(),
+            argument => text::printable(argument),
+        };
+        if self.elsewhere {
+            return format!("{shown} has no record with this --mode or --period");
+        }
+        let similar: Vec<String> =
+            self.similar.keys().iter().map(|key| key_text::key(key)).collect();
+        let advice = if similar.is_empty() {
+            "`exirate list` shows all keys".to_owned()
+        } else {
+            format!("similar: {}", similar.join(", "))
+        };
+        format!("no key matches {shown}; {advice}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_written_in_the_largest_units() {
+        for (seconds, text) in [
+            (604_800.0, "1w"),
+            (1_814_400.0, "3w"),
+            (691_200.0, "8d"),
+            (129_600.0, "1d12h"),
+            (3_600.0, "1h"),
+            (90.0, "1m30s"),
+            (93_784.0, "93784"),
+        ] {
+            assert_eq!(written(seconds), text);
+            assert_eq!(period(text), Ok(seconds), "{text}");
+        }
+        assert_eq!(written(f64::INFINITY), "for ever");
+    }
+}

@@ -1,0 +1,78 @@
+//! The lines of what commands read.
+
+use std::io::{self, BufRead};
+use std::path::Path;
+
+use super::input;
+use crate::cli::Failure;
+
+/// The longest line: of an export, the largest filter in base64, a key of the largest
+/// size with every byte escaped, and more.
+pub(in crate::cli) const LINE_MAX: usize = 4 << 20;
+
+/// The lines of a file, of whatever bytes, one at a time.
+pub(in crate::cli) struct Lines {
+    input: Box<dyn BufRead>,
+    /// The file, for messages.
+    pub(in crate::cli) name: String,
+    /// The number of the line, from 1 on.
+    pub(in crate::cli) number: u64,
+    /// The line without its end.
+    pub(in crate::cli) line: Vec<u8>,
+    /// Whether it was too long to be kept.
+    pub(in crate::cli) too_long: bool,
+    pub(in crate::cli) done: bool,
+}
+
+impl Lines {
+    pub(in crate::cli) fn open(path: &Path) -> Result<Self, Failure> {
+        let (input, name) = input::open(path)?;
+        Ok(Self { input, name, number: 0, line: Vec::new(), too_long: false, done: false })
+    }
+
+    /// Goes to the first line that is not blank; `None` if there is none.
+    pub(in crate::cli) fn skip_blank(&mut self) -> Result<Option<()>, Failure> {
+        loop {
+            self.next()?;
+            if self.done {
+                return Ok(None);
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return Ok(Some(()));
+            }
+        }
+    }
+
+    /// Goes to the next line. Of one that is too long, only a part is kept.
+    pub(in crate::cli) fn next(&mut self) -> Result<(), Failure> {
+        self.line.clear();
+        (self.too_long, self.done) = (false, true);
+        loop {
+            let buffer = match self.input.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.map_err(|error| input::failed(&self.name, &error))?,
+            };
+            if buffer.is_empty() {
+                break;
+            }
+            self.done = false;
+            let end = buffer.iter().position(|&b| b == b'\n');
+            let part = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
+            if self.line.len() + part.len() <= LINE_MAX {
+                self.line.extend_from_slice(part);
+            } else {
+                self.too_long = true;
+            }
+            let used = end.map_or(buffer.len(), |end| end + 1);
+            self.input.consume(used);
+            if end.is_some() {
+                break;
+            }
+        }
+        self.number += u64::from(!self.done);
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        Ok(())
+    }
+}

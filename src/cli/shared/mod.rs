@@ -1,0 +1,31 @@
+//! What commands share: [`database`] opens and reads, [`keys`] finds the records an argument
+//! means, [`screen`], [`table`] and [`text`] show things to people.
+
+pub(super) mod audit_log;
+pub(super) mod bypass_state;
+pub(super) mod complete;
+pub(super) mod confirm;
+pub(super) mod database;
+pub(super) mod diagnostics;
+pub(super) mod event_settings;
+pub(super) mod exim_config;
+pub(super) mod exim_dump;
+pub(super) mod export_format;
+pub(super) mod failure;
+pub(super) mod in_force;
+pub(super) mod input;
+pub(super) mod key_state;
+pub(super) mod key_text;
+pub(super) mod keys;
+pub(super) mod lines;
+pub(super) mod output_file;
+pub(super) mod override_state;
+pub(super) mod range;
+pub(super) mod rates;
+pub(super) mod screen;
+pub(super) mod servers;
+pub(super) mod size;
+pub(super) mod spool_dir;
+pub(super) mod table;
+pub(super) mod text;
+pub(super) mod time;

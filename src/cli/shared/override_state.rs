@@ -1,0 +1,161 @@
+//! Overrides as commands show them.
+
+use std::ffi::OsStr;
+
+use serde::Serialize;
+
+use super::keys;
+use super::text;
+use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
+use crate::identity::fold::{Folding, split_field};
+use crate::rate::Timestamp;
+use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
+
+/// An override, in JSON.
+#[derive(Serialize)]
+pub(in crate::cli) struct OverrideJson {
+    #[serde(rename = "override")]
+    forced: &'static str,
+    key: String,
+    glob: bool,
+    exact: bool,
+    until: Option<String>,
+    since: String,
+    reason: String,
+    who: String,
+}
+
+impl OverrideJson {
+    pub(in crate::cli) fn of(one: &Override) -> Self {
+        let until = (one.until != FOREVER).then(|| text::iso(second(one.until)));
+        Self {
+            forced: one.forced.word(),
+            key: one.argument.clone(),
+            glob: matches!(one.target, Target::Glob { .. }),
+            exact: is_exact(one),
+            until,
+            since: text::iso(second(one.since)),
+            reason: one.reason.clone(),
+            who: one.who.clone(),
+        }
+    }
+}
+
+/// Whether it is for one name, byte for byte.
+fn is_exact(one: &Override) -> bool {
+    matches!(one.target, Target::Exact { folding: None, .. })
+}
+
+fn second(second: i64) -> Timestamp {
+    Timestamp { seconds: second, micros: 0 }
+}
+
+/// KEY and how it was given.
+pub(in crate::cli) fn key(one: &Override) -> String {
+    let exact = if is_exact(one) { " --exact" } else { "" };
+    format!("{}{exact}", one.argument)
+}
+
+/// When it ends: a time, for logs.
+pub(in crate::cli) fn until(one: &Override) -> String {
+    if one.until == FOREVER { "forever".to_owned() } else { text::iso(second(one.until)) }
+}
+
+/// When it ends, for people.
+pub(in crate::cli) fn local_until(one: &Override) -> String {
+    if one.until == FOREVER { "forever".to_owned() } else { text::local(second(one.until)) }
+}
+
+/// Changes the overrides of a store in one step. Returns what `change` does; it may be called
+/// again with the list as it is then, if others change it at the same time.
+///
+/// # Errors
+/// They could not be read or written; they are unchanged.
+pub(in crate::cli) fn change<T>(
+    store: &mut dyn Inspect,
+    mut change: impl FnMut(&mut Vec<Override>) -> T,
+) -> Result<T, InspectError> {
+    let mut result = None;
+    store.change_overrides(&mut |list| result = Some(change(list)))?;
+    result.ok_or_else(|| "the overrides were not changed".into())
+}
+
+/// Folds the names of all overrides so; those set with --exact stay as they are.
+///
+/// # Errors
+/// They could not be read or written; they are unchanged.
+pub(in crate::cli) fn refold(
+    store: &mut dyn Inspect,
+    folding: &Folding,
+) -> Result<(), InspectError> {
+    change(store, |list| {
+        for one in list.iter_mut().filter(|one| !is_exact(one)) {
+            let argument = OsStr::new(&one.argument);
+            if let Ok((target, _)) = keys::override_target(argument, false, folding) {
+                one.target = target;
+            }
+        }
+    })
+}
+
+/// `allowed` or `denied`.
+pub(in crate::cli) fn participle(forced: Forced) -> &'static str {
+    match forced {
+        Forced::Allow => "allowed",
+        Forced::Deny => "denied",
+    }
+}
+
+/// `alice@example.org is allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+pub(in crate::cli) fn sentence(one: &Override) -> String {
+    format!("{} is {}", key(one), end(one))
+}
+
+/// The override that decides in this second for the key of `set`, if it is another and
+/// decides otherwise. Of what a glob matches, some may have one and others not.
+pub(in crate::cli) fn stronger<'a>(
+    list: &'a [Override],
+    set: &Override,
+    second: i64,
+) -> Option<&'a Override> {
+    of_target(list, &set.target, second).filter(|one| one.forced != set.forced)
+}
+
+/// The override that decides in this second for the one identity of `target`.
+pub(in crate::cli) fn of_target<'a>(
+    list: &'a [Override],
+    target: &Target,
+    second: i64,
+) -> Option<&'a Override> {
+    let Target::Exact { key, .. } = target else { return None };
+    deciding(list, &record_of(key), second)
+}
+
+/// Whether `target` means this override: the same identity, or one that it matches.
+pub(in crate::cli) fn covers(target: &Target, one: &Override) -> bool {
+    match &one.target {
+        _ if one.target == *target => true,
+        Target::Exact { key, .. } => target.applies_to(&record_of(key)),
+        Target::Glob { .. } => false,
+    }
+}
+
+/// The key that a record of the identity `name` has; one of fields is that of a policy.
+fn record_of(name: &[u8]) -> RecordKey<'_> {
+    let is_field = split_field(name).is_some();
+    let kind = if is_field { Kind::Policy } else { Kind::Spec };
+    RecordKey { name, identity_start: 0, kind, algorithm: AlgorithmKind::default() }
+}
+
+/// `allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+pub(in crate::cli) fn end(one: &Override) -> String {
+    let until = match one.until {
+        FOREVER => "forever".to_owned(),
+        _ => format!("until {}", local_until(one)),
+    };
+    let why = match &*one.reason {
+        "" => String::new(),
+        reason => format!(" ({})", text::printable(reason.as_bytes())),
+    };
+    format!("{} {until}{why}", participle(one.forced))
+}

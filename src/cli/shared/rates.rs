@@ -1,0 +1,142 @@
+//! The rates that a command shows or changes: those that servers share, if this one shares its
+//! limits, or those of its own database.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use clap::Args;
+
+use super::database::Common;
+use super::servers;
+use super::text;
+use crate::cli::Failure;
+use crate::cli::system::cluster;
+use crate::cluster::ClusterSettings;
+use crate::redis::SharedRates;
+use crate::spool::{Options, Spool, SpoolError};
+use crate::store::{Inspect, Memory, Override, Target};
+
+/// The options of a command that shows or changes rates.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct Rates {
+    #[command(flatten)]
+    common: Common,
+
+    /// Use the database of this server, not what it shares with others
+    #[arg(long)]
+    local: bool,
+}
+
+impl Deref for Rates {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
+impl Rates {
+    /// Opens the rates for reading only.
+    pub(in crate::cli) fn open(&self) -> Result<Box<dyn Inspect>, Failure> {
+        let Some(settings) = self.shared()? else { return Ok(Box::new(self.spool()?)) };
+        match self.spool_if_any()? {
+            Some(spool) => connect(&settings, Box::new(spool)),
+            None => connect(&settings, Box::new(Memory::new())),
+        }
+    }
+
+    /// Opens the rates for changing them. Prints what opening the database has repaired.
+    pub(in crate::cli) fn open_to_change(&self) -> Result<Box<dyn Inspect>, Failure> {
+        let Some(settings) = self.shared()? else { return Ok(Box::new(self.spool_to_change()?)) };
+        let local = self.spool_created()?;
+        connect(&settings, Box::new(local))
+    }
+
+    /// As [`Rates::open_to_change`]; `create` opens the own database, where no limits are
+    /// shared.
+    pub(in crate::cli) fn open_or(
+        &self,
+        create: impl FnOnce(&Path) -> Result<Spool, Failure>,
+    ) -> Result<Box<dyn Inspect>, Failure> {
+        match self.shared()? {
+            Some(settings) => connect(&settings, Box::new(self.spool_created()?)),
+            None => Ok(Box::new(create(&self.directory()?)?)),
+        }
+    }
+
+    /// How the limits are shared; `None` if they are not, or the own database is wanted.
+    pub(in crate::cli) fn shared(&self) -> Result<Option<ClusterSettings>, Failure> {
+        if self.local {
+            return Ok(None);
+        }
+        match cluster::settings(&self.directory()?) {
+            Ok((_, settings)) => Ok(settings),
+            // Without the directory there is no database: opening it says so.
+            Err(_) if self.spool_is_absent()? => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A command for people that uses the same rates: `words`, such as `allow`, and KEY as it
+    /// is shown.
+    pub(in crate::cli) fn command(&self, words: &str, key: &str) -> String {
+        self.command_with(words, key, "")
+    }
+
+    fn command_with(&self, words: &str, key: &str, options: &str) -> String {
+        let mut options = options.to_owned();
+        if self.local {
+            options += " --local";
+        }
+        if let Some(directory) = &self.common.spool {
+            options += &format!(" --spool {}", text::shell(&directory.display().to_string()));
+        }
+        let shown = text::shell(key);
+        match key.starts_with('-') {
+            false => format!("exirate {words} {shown}{options}"),
+            true if words.contains(" --") => format!("exirate {words}={shown}{options}"),
+            true => format!("exirate {words}{options} -- {shown}"),
+        }
+    }
+
+    /// As [`Rates::command`], with the KEY of an override, which means that one.
+    pub(in crate::cli) fn command_about(&self, words: &str, one: &Override) -> String {
+        match &one.target {
+            Target::Exact { key, folding: None, .. } => {
+                let literal = std::str::from_utf8(key).ok();
+                match literal.filter(|key| !key.contains(char::is_control)) {
+                    Some(key) => self.command_with(words, key, " --exact"),
+                    None => self.command(words, &one.argument),
+                }
+            }
+            _ => self.command(words, &one.argument),
+        }
+    }
+
+    fn spool_is_absent(&self) -> Result<bool, Failure> {
+        let required = Spool::require(&self.directory()?);
+        Ok(matches!(required, Err(SpoolError::Absent { .. })))
+    }
+
+    /// The own database of a server that shares its limits, for the log of changes: created
+    /// where no check has created it yet.
+    fn spool_created(&self) -> Result<Spool, Failure> {
+        match self.spool_is_absent()? {
+            true => Ok(Spool::open(&self.directory()?, Options::default())?),
+            false => self.spool_to_change(),
+        }
+    }
+}
+
+/// Connects to the shared rates, with the configuration of the agent.
+pub(in crate::cli) fn connect(
+    settings: &ClusterSettings,
+    local: Box<dyn Inspect>,
+) -> Result<Box<dyn Inspect>, Failure> {
+    let failed =
+        |why: String| Failure::new(format!("{why}; --local uses the copies that this server has"));
+    let redis = servers::configuration(&settings.config).map_err(failed)?.redis;
+    let rates = SharedRates::connect(&redis, local)
+        .map_err(|error| failed(format!("the shared rates at {redis} cannot be used: {error}")))?;
+    Ok(Box::new(rates))
+}

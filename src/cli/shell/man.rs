@@ -1,0 +1,349 @@
+//! `exirate man`: the manual pages, made from what `--help` says and from
+//! transcripts of real sessions.
+//!
+//! A command's help after its options is a few paragraphs. Those that begin
+//! with `Examples:`, `Exit status:` and `JSON:` become sections of the page, the
+//! others are its description.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Command};
+use clap_mangen::Man as Page;
+use clap_mangen::roff::{Roff, bold, italic, roman};
+
+use crate::cli::shared::output_file;
+use crate::cli::shared::screen::Screen;
+use crate::cli::{Failure, Outcome};
+
+/// Everybody may read the pages.
+const PUBLIC: u32 = 0o666;
+
+/// What each command's page shows as a session. A test runs them all: see
+/// `tests/cli/transcripts.rs`.
+const TRANSCRIPTS: [(&str, &str); 52] = [
+    ("allow", include_str!("../../../docs/transcripts/allow.txt")),
+    ("check", include_str!("../../../docs/transcripts/check.txt")),
+    ("cluster", include_str!("../../../docs/transcripts/cluster.txt")),
+    ("cluster-forget", include_str!("../../../docs/transcripts/cluster-forget.txt")),
+    ("cluster-join", include_str!("../../../docs/transcripts/cluster-join.txt")),
+    ("cluster-leave", include_str!("../../../docs/transcripts/cluster-leave.txt")),
+    ("cluster-status", include_str!("../../../docs/transcripts/cluster-status.txt")),
+    ("compact", include_str!("../../../docs/transcripts/compact.txt")),
+    ("config", include_str!("../../../docs/transcripts/config.txt")),
+    ("config-set", include_str!("../../../docs/transcripts/config-set.txt")),
+    ("copy", include_str!("../../../docs/transcripts/copy.txt")),
+    ("deny", include_str!("../../../docs/transcripts/deny.txt")),
+    ("doctor", include_str!("../../../docs/transcripts/doctor.txt")),
+    ("erase", include_str!("../../../docs/transcripts/erase.txt")),
+    ("events", include_str!("../../../docs/transcripts/events.txt")),
+    ("events-deliver", include_str!("../../../docs/transcripts/events-deliver.txt")),
+    ("explain", include_str!("../../../docs/transcripts/explain.txt")),
+    ("export", include_str!("../../../docs/transcripts/export.txt")),
+    ("import", include_str!("../../../docs/transcripts/import.txt")),
+    ("list", include_str!("../../../docs/transcripts/list.txt")),
+    ("measure", include_str!("../../../docs/transcripts/measure.txt")),
+    ("overrides", include_str!("../../../docs/transcripts/overrides.txt")),
+    ("policy", include_str!("../../../docs/transcripts/policy.txt")),
+    ("policy-apply", include_str!("../../../docs/transcripts/policy-apply.txt")),
+    ("policy-check", include_str!("../../../docs/transcripts/policy-check.txt")),
+    ("policy-diff", include_str!("../../../docs/transcripts/policy-diff.txt")),
+    ("policy-lint", include_str!("../../../docs/transcripts/policy-lint.txt")),
+    ("policy-run", include_str!("../../../docs/transcripts/policy-run.txt")),
+    ("policy-show", include_str!("../../../docs/transcripts/policy-show.txt")),
+    ("repair", include_str!("../../../docs/transcripts/repair.txt")),
+    ("report", include_str!("../../../docs/transcripts/report.txt")),
+    ("reset", include_str!("../../../docs/transcripts/reset.txt")),
+    ("rules", include_str!("../../../docs/transcripts/rules.txt")),
+    ("serve", include_str!("../../../docs/transcripts/serve.txt")),
+    ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
+    ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
+    ("set", include_str!("../../../docs/transcripts/set.txt")),
+    ("shadow", include_str!("../../../docs/transcripts/shadow.txt")),
+    ("shadow-report", include_str!("../../../docs/transcripts/shadow-report.txt")),
+    ("shadow-reset", include_str!("../../../docs/transcripts/shadow-reset.txt")),
+    ("show", include_str!("../../../docs/transcripts/show.txt")),
+    ("simulate", include_str!("../../../docs/transcripts/simulate.txt")),
+    ("stats", include_str!("../../../docs/transcripts/stats.txt")),
+    ("tidy", include_str!("../../../docs/transcripts/tidy.txt")),
+    ("top", include_str!("../../../docs/transcripts/top.txt")),
+    ("trace", include_str!("../../../docs/transcripts/trace.txt")),
+    ("trace-export", include_str!("../../../docs/transcripts/trace-export.txt")),
+    ("trace-query", include_str!("../../../docs/transcripts/trace-query.txt")),
+    ("trace-record", include_str!("../../../docs/transcripts/trace-record.txt")),
+    ("bypass", include_str!("../../../docs/transcripts/bypass.txt")),
+    ("unblock", include_str!("../../../docs/transcripts/unblock.txt")),
+    ("verify", include_str!("../../../docs/transcripts/verify.txt")),
+];
+
+/// The page of the functions that Exim calls, which are no commands.
+const FUNCTIONS: (&str, &str) =
+    ("exirate-functions.7", include_str!("../../../docs/man/exirate-functions.7"));
+/// The manual section of the program: system administration.
+const SECTION: &str = "8";
+
+/// Print manual pages, or write them to a directory
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Read the page of one command:
+    exirate man list | man -l -
+  Read that of the functions for Exim's configuration:
+    exirate man functions | man -l -
+  Write all pages to a directory:
+    exirate man --dir /tmp/pages
+
+Exit status: 0 all is well; 2 an error.")]
+pub(in crate::cli) struct Man {
+    /// Print the page of this command, such as list or trace query, or of
+    /// functions; the default is that of exirate
+    #[arg(value_name = "COMMAND", conflicts_with = "dir")]
+    command: Vec<String>,
+
+    /// Write all pages to DIR: exirate.8, one for each command, and
+    /// exirate-functions.7
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Man {
+    pub(in crate::cli) fn run(
+        &self,
+        screen: &mut Screen<'_>,
+        program: Command,
+    ) -> Result<Outcome, Failure> {
+        let mut program = program.disable_help_subcommand(true);
+        // Gives the commands their full names.
+        program.build();
+        if let Some(dir) = &self.dir {
+            for path in write_all(&program, dir)? {
+                writeln!(screen, "{}", path.display())?;
+            }
+            return Ok(Outcome::Fine);
+        }
+        // As in the name of its page.
+        let name = self.command.join("-");
+        let name = name.strip_prefix("exirate-").unwrap_or(&name);
+        let mut commands = all(&program).into_iter();
+        let command = match name {
+            "functions" => {
+                screen.write_all(FUNCTIONS.1.as_bytes())?;
+                return Ok(Outcome::Fine);
+            }
+            "" | "exirate" => &program,
+            _ => commands.find(|command| short_name(command) == name).ok_or_else(|| {
+                let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
+                Failure::new(format!(
+                    "there is no command {name}; the commands are {}, and functions",
+                    names.join(", ")
+                ))
+            })?,
+        };
+        screen.write_all(&page(command, &program)?)?;
+        Ok(Outcome::Fine)
+    }
+}
+
+/// All commands, those of commands behind these.
+fn all(program: &Command) -> Vec<&Command> {
+    program.get_subcommands().flat_map(|command| [vec![command], all(command)].concat()).collect()
+}
+
+/// `list`, or `trace-query` for a command of a command.
+fn short_name(command: &Command) -> &str {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    name.strip_prefix("exirate-").unwrap_or(name)
+}
+
+/// Writes all pages to `dir`, and gives their paths.
+fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let failed = |action: &str, path: &Path, error: std::io::Error| {
+        Failure::new(format!("cannot {action} {}: {error}", path.display()))
+    };
+    fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
+    let mut paths = Vec::new();
+    for command in std::iter::once(program).chain(all(program)) {
+        let path = dir.join(Page::new(command.clone()).section(SECTION).get_filename());
+        let page = page(command, program)?;
+        output_file::replace(&path, PUBLIC, |out| Ok(out.write_all(&page)?))?;
+        paths.push(path);
+    }
+    let path = dir.join(FUNCTIONS.0);
+    output_file::replace(&path, PUBLIC, |out| Ok(out.write_all(FUNCTIONS.1.as_bytes())?))?;
+    paths.push(path);
+    Ok(paths)
+}
+
+/// The manual page of `command`, of `program` or that itself.
+fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
+    let help = command.get_after_help().map_or_else(String::new, ToString::to_string);
+    let help = Help::of(&help);
+    let version = program.get_version().unwrap_or_default();
+    let page = Page::new(command.clone())
+        .section(SECTION)
+        .source(format!("exirate {version}"))
+        .manual("exirate");
+    let mut bytes = Vec::new();
+    page.render_title(&mut bytes)?;
+    page.render_name_section(&mut bytes)?;
+    let mut roff = Roff::new();
+    synopsis(&mut roff, command);
+    roff.to_writer(&mut bytes)?;
+    page.render_description_section(&mut bytes)?;
+    let mut roff = Roff::new();
+    help.description.iter().for_each(|text| paragraph(&mut roff, text));
+    roff.to_writer(&mut bytes)?;
+    page.render_options_section(&mut bytes)?;
+    if command.has_subcommands() {
+        page.render_subcommands_section(&mut bytes)?;
+    }
+    let mut roff = Roff::new();
+    for (title, text) in [("EXIT STATUS", help.exit_status), ("JSON", help.json)] {
+        if let Some(text) = text {
+            roff.control("SH", [title]);
+            paragraph(&mut roff, &sentence(text));
+        }
+    }
+    let name = short_name(command);
+    let transcript = TRANSCRIPTS.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
+    if help.examples.is_some() || transcript.is_some() {
+        roff.control("SH", ["EXAMPLES"]);
+        help.examples.iter().for_each(|text| verbatim(&mut roff, text));
+    }
+    if let Some(transcript) = transcript {
+        roff.control("PP", []);
+        roff.text([roman("A session:")]);
+        roff.control("PP", []);
+        verbatim(&mut roff, transcript);
+    }
+    see_also(&mut roff, command, program);
+    roff.to_writer(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The synopsis, with the names of the options' values.
+fn synopsis(roff: &mut Roff, command: &Command) {
+    let mut line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    let options = command.get_opts().filter(|option| !option.is_hide_set());
+    let (required, others): (Vec<_>, Vec<_>) = options.partition(|option| option.is_required_set());
+    for option in others.into_iter().chain(required) {
+        let brackets = if option.is_required_set() { ["", ""] } else { ["[", "]"] };
+        let name = match (option.get_long(), option.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, Some(short)) => format!("-{short}"),
+            (None, None) => continue,
+        };
+        line.extend([roman(" "), roman(brackets[0]), bold(name)]);
+        let takes_none = option.get_num_args().is_some_and(|range| range.max_values() == 0);
+        let may_lack = option.get_num_args().is_some_and(|range| range.min_values() == 0);
+        for value in option.get_value_names().unwrap_or_default() {
+            match (takes_none, may_lack) {
+                (true, _) => {}
+                (false, true) => line.extend([roman(" ["), italic(value.as_str()), roman("]")]),
+                (false, false) => line.extend([roman(" "), italic(value.as_str())]),
+            }
+        }
+        line.push(roman(brackets[1]));
+    }
+    for argument in command.get_positionals() {
+        let value = argument.get_value_names().and_then(<[_]>::first);
+        let value = value.map_or(argument.get_id().as_str(), |value| value.as_str());
+        let brackets = if argument.is_required_set() { [" ", ""] } else { [" [", "]"] };
+        line.extend([roman(brackets[0]), italic(value), roman(brackets[1])]);
+        if argument.get_num_args().is_some_and(|range| range.max_values() > 1) {
+            line.push(roman("..."));
+        }
+    }
+    if command.has_subcommands() {
+        line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
+    }
+    roff.control("SH", ["SYNOPSIS"]);
+    roff.text(line);
+}
+
+fn paragraph(roff: &mut Roff, text: &str) {
+    roff.control("PP", []);
+    text.lines().for_each(|line| {
+        roff.text([roman(line)]);
+    });
+}
+
+/// `text` with a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
+}
+
+/// Lines that stay as they are.
+fn verbatim(roff: &mut Roff, text: &str) {
+    roff.control("nf", []);
+    text.lines().for_each(|line| {
+        roff.text([roman(line)]);
+    });
+    roff.control("fi", []);
+}
+
+/// The other pages: those of the commands of the same group, and of the group above.
+fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
+    roff.control("SH", ["SEE ALSO"]);
+    let is = |other: &Command| short_name(other) == short_name(command);
+    let above = program.get_subcommands().find(|above| above.get_subcommands().any(is));
+    let beside = above.unwrap_or(program).get_subcommands();
+    let pages = std::iter::once(program)
+        .chain(above)
+        .chain(beside)
+        .filter(|other| !is(other))
+        .map(|other| other.get_display_name().unwrap_or_else(|| other.get_name()));
+    let mut line = Vec::new();
+    for page in pages {
+        line.extend([bold(page), roman("(8), ")]);
+    }
+    line.extend([bold("exirate-functions"), roman("(7), "), bold("exim"), roman("(8)")]);
+    roff.text(line);
+}
+
+/// The parts of a command's help after its options.
+#[derive(Debug, Default, PartialEq)]
+struct Help<'a> {
+    description: Vec<&'a str>,
+    examples: Option<&'a str>,
+    exit_status: Option<&'a str>,
+    json: Option<&'a str>,
+}
+
+impl<'a> Help<'a> {
+    fn of(text: &'a str) -> Self {
+        let mut help = Self::default();
+        for part in text.split("\n\n") {
+            if let Some(examples) = part.strip_prefix("Examples:\n") {
+                help.examples = Some(examples);
+            } else if let Some(status) = part.strip_prefix("Exit status: ") {
+                help.exit_status = Some(status);
+            } else if let Some(json) = part.strip_prefix("JSON: ") {
+                help.json = Some(json);
+            } else if !part.is_empty() {
+                help.description.push(part);
+            }
+        }
+        help
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_falls_into_its_parts() {
+        let help =
+            Help::of("Examples:\n  exirate x\n\nIt is.\n\nExit status: 0 fine.\n\nJSON: no.");
+        let expected = Help {
+            description: vec!["It is."],
+            examples: Some("  exirate x"),
+            exit_status: Some("0 fine."),
+            json: Some("no."),
+        };
+        assert_eq!(help, expected);
+        assert_eq!(Help::of(""), Help::default());
+    }
+}

@@ -1,0 +1,4 @@
+//! What shells and manuals show of the program.
+
+pub(super) mod completions;
+pub(super) mod man;

@@ -1,0 +1,189 @@
+//! `exirate copy`: a backup while the stores are in use.
+
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::cli::planning::policy::many;
+use crate::cli::shared::database::{self, Both, Common};
+use crate::cli::shared::in_force::InForce;
+use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::screen::{Screen, progress};
+use crate::cli::shared::size::bytes;
+use crate::cli::shared::{output_file, text};
+use crate::cli::{Failure, Outcome};
+use crate::policy::image::{ImageError, PolicyFile, install};
+use crate::spool::{Options, Spool};
+
+/// Copy the rate database and the trace store while they are in use
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Back both up:
+    exirate copy /var/backups/exirate
+
+The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
+records, the overrides (`exirate allow`, `exirate deny`), the policies in use and the
+logs of `exirate events`, but not audit.log and not quarantined files. DIR is created,
+readable by its owner only, if it does not exist; it may hold no database yet, and not
+belong to a stranger. Exim may
+run meanwhile: each shard is locked while it is copied, so each record is consistent, but
+two records may be some moments apart. The copy is then verified. It is as secret as the
+original: anyone who reads its keys can forge unique events and query the trace store.
+
+To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
+directory in the spool directory with the same owner and modes (cp -a), and start
+Exim. To restore rates only, while Exim runs:
+exirate export --spool DIR | exirate import -
+A record that is newer than that of the copy is kept; overrides are not restored. Either
+way a key that was reset
+since the copy was made is blocked again: list --over shows such keys before, import
+reports their number, and `exirate reset --over` unblocks them.
+
+Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
+
+JSON: an object; `over` is how many keys are blocked, `policies` is how many
+are in use, `trace` is null where there is no trace store.")]
+pub(in crate::cli) struct Copy {
+    /// The directory for the copy
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    dir: PathBuf,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was done, in JSON.
+#[derive(Default, Serialize)]
+struct Report {
+    path: String,
+    shards: usize,
+    bytes: u64,
+    records: u64,
+    over: u64,
+    policies: Option<usize>,
+    trace: Option<TraceReport>,
+    problems: Vec<String>,
+}
+
+/// What was copied of the trace store, in JSON.
+#[derive(Serialize)]
+struct TraceReport {
+    files: u64,
+    bytes: u64,
+    messages: u64,
+}
+
+impl Copy {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let spool = self.common.directory()?;
+        let mut both = Both::open(&spool)?;
+        // What is copied belongs to the owner of the directory.
+        let owner = std::fs::metadata(&spool).map_or(0, |spool| spool.uid());
+        output_file::directory(&self.dir, owner)?;
+        let mut report =
+            Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
+        if let Some(rates) = &mut both.rates {
+            copy_rates(rates, &spool, &self.dir, &mut report)?;
+        }
+        if let Some(traces) = &mut both.traces {
+            let bar: ProgressBar = progress(traces.stats()?.bytes, "bytes");
+            let copied = traces.copy_to(&self.dir, &mut |done| bar.set_position(done))?;
+            bar.finish_and_clear();
+            report.problems.extend(copied.problems.iter().map(ToString::to_string));
+            report.trace = Some(TraceReport {
+                files: copied.files,
+                bytes: copied.bytes,
+                messages: copied.verified.messages,
+            });
+        }
+        copy_policies(&spool, &self.dir, &mut report)?;
+        if self.common.json {
+            screen.json(&report)?;
+        } else {
+            print(screen, &report, both.rates.is_some())?;
+        }
+        Ok(Outcome::found_if(!report.problems.is_empty()))
+    }
+}
+
+fn copy_rates(
+    spool: &mut Spool,
+    of: &Path,
+    directory: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let bar = progress(256, "shards");
+    let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
+    bar.finish_and_clear();
+    report.problems.extend(spool.take_incidents());
+    let mut copy = Spool::open_existing(directory, Options::default())?;
+    let verified = copy.verify()?;
+    // As `exirate list --over` has them of what is copied.
+    let in_force = InForce::or_note(spool, of);
+    let mut over = 0;
+    let mut count = |entry| over += u64::from(in_force.refuses(&KeyState::from(entry)));
+    database::visit(&mut copy, &mut count)?;
+    report.shards = copied.shards;
+    report.bytes = copied.bytes;
+    report.records = verified.records();
+    report.over = over;
+    report.problems.extend(verified.problems());
+    Ok(())
+}
+
+/// Copies the policies in use, if there are any. A damaged image is not copied.
+fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+    let in_use = PolicyFile::open(spool);
+    let copied = match in_use.image() {
+        Err(ImageError::Absent { .. }) => return Ok(()),
+        Err(error) => Err(error.to_string()),
+        Ok(image) => match image.policies() {
+            Err(error) => Err(error.to_string()),
+            Ok(policies) => {
+                install(directory, &image.to_bytes())?;
+                Ok(policies.policies.len())
+            }
+        },
+    };
+    match copied {
+        Ok(policies) => report.policies = Some(policies),
+        Err(problem) => report.problems.push(problem),
+    }
+    Ok(())
+}
+
+fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Result<()> {
+    for problem in &report.problems {
+        writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
+    }
+    if rates {
+        writeln!(
+            screen,
+            "copied {} records in {} shards, {}, to {}; {} are blocked",
+            report.records,
+            report.shards,
+            bytes(report.bytes),
+            report.path,
+            report.over
+        )?;
+    }
+    if let Some(policies) = report.policies {
+        let policies = many(policies, "policy", "policies");
+        writeln!(screen, "copied {policies} to {}/policy.image", report.path)?;
+    }
+    if let Some(trace) = &report.trace {
+        writeln!(
+            screen,
+            "copied {} messages in {} trace files, {}, to {}/trace",
+            trace.messages,
+            trace.files,
+            bytes(trace.bytes),
+            report.path
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,308 @@
+//! `exirate stats`: key counts and database health.
+
+mod counts;
+mod prometheus;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::cli::shared::database::{self, Both, Common};
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::size::bytes;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{output_file, text};
+use crate::cli::{Failure, Outcome};
+use crate::rate::Timestamp;
+use counts::{Cluster, Counts, Policies, Rates, SharedKeys, Traces};
+
+/// Permissions of the file for Prometheus, which another user reads.
+const READABLE: u32 = 0o644;
+
+/// Show key counts and database health
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Count keys, and those that are blocked:
+    exirate stats
+  For Prometheus, through the textfile collector of its node exporter:
+    exirate stats --prometheus /var/lib/prometheus/node-exporter/exirate.prom
+  How much of the size limit is used?
+    exirate stats --json | jq .fill
+
+FORGOTTEN counts records that were dropped because they could not change a decision
+any more, EVICTED those that were dropped although they could, because the size limit
+was reached: see `exirate config`. DAMAGED records are dropped when a
+check or `exirate repair` meets them. These counts start when the database is created.
+BYTES are those of the records of a kind of key, without the index and dead records.
+
+For each rule of a policy, CHECKS counts how often it was checked, and LOG to REJECT
+what the verdicts were; in the mode observe, what they would have been. A rule is what
+it counts and the period, for all users together.
+
+Messages are appended to logs; a full log is sealed into a segment, which is smaller.
+Files of another key cannot be queried and are removed when they are too old.
+
+The metrics of --prometheus begin with exirate_, those of the trace store with
+exirate_trace_; docs/metrics.md lists them. FILE.tmp is written first and then
+renamed, so that an incomplete file is never read.
+
+Exit status: 0 counted; 2 an error. Where a file is damaged, the others are counted
+all the same.
+
+JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
+the used part of the size limit, `over` how many keys are blocked: their next event would be
+refused, `bypass_seconds` how long `exirate bypass` lasts on, 0 without one,
+`policies` an object, null before a policy was evaluated: `rules` is an array with the
+checks of each rule by mode and verdict, `errors` counts evaluations that failed, and
+`uncounted` checks of rules for which there was no room; `cluster` an object, null where
+this server shares no limits: `is_away` says whether the shared limits cannot be reached
+now, `decided_shared` and `decided_apart` count the events decided by the shared store and
+without it, and `apart_over` those of the latter that were over a limit, `shared_keys` and
+`shared_over` count the keys in the shared store, where this user can read it, and `servers_seen`
+are the servers as `exirate cluster status --json` has them, if their agents show them; `trace`
+an object, null where there is no trace store.")]
+pub(in crate::cli) struct Stats {
+    /// Print metrics in Prometheus's text format, or write them to FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath,
+        num_args = 0..=1,
+        default_missing_value = "-",
+        conflicts_with = "json"
+    )]
+    prometheus: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Stats {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let now = now();
+        let spool = self.common.directory()?;
+        let mut both = Both::open(&spool)?;
+        // The timer that writes the metrics has no access to the shared store.
+        let shared = self.prometheus.is_none();
+        let counts = Counts::of(&mut both, &spool, shared, now)?;
+        match &self.prometheus {
+            Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &counts, now)?,
+            Some(path) => output_file::replace(path, READABLE, |out| {
+                Ok(prometheus::write(out, &counts, now)?)
+            })?,
+            None if self.common.json => screen.json(&counts)?,
+            None => print(screen, &counts, now)?,
+        }
+        screen.flush()?;
+        let unread = counts.rates.as_ref().map_or(0, |rates| rates.shards_unreadable);
+        database::incomplete(usize::try_from(unread).unwrap_or(usize::MAX))?;
+        Ok(Outcome::Fine)
+    }
+}
+
+fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(), Failure> {
+    if let Some(rates) = &counts.rates {
+        print_rates(screen, rates)?;
+    }
+    if let Some(policies) = &counts.policies {
+        if counts.rates.is_some() {
+            writeln!(screen)?;
+        }
+        print_policies(screen, policies)?;
+    }
+    if let Some(cluster) = &counts.cluster {
+        if counts.rates.is_some() || counts.policies.is_some() {
+            writeln!(screen)?;
+        }
+        print_cluster(screen, cluster)?;
+    }
+    if let Some(traces) = &counts.traces {
+        if counts.rates.is_some() || counts.policies.is_some() || counts.cluster.is_some() {
+            writeln!(screen)?;
+        }
+        print_traces(screen, traces, now)?;
+    }
+    Ok(())
+}
+
+fn print_cluster(screen: &mut Screen<'_>, cluster: &Cluster) -> Result<(), Failure> {
+    let Cluster { servers, is_away, decided_shared, decided_apart, apart_over, .. } = cluster;
+    let now = if *is_away { ", which cannot be reached now" } else { "" };
+    writeln!(screen, "shared      by {servers} servers{now}")?;
+    if let Some(SharedKeys { keys, over }) = &cluster.keys {
+        writeln!(screen, "  keys      {keys}, {over} blocked now")?;
+    }
+    writeln!(screen, "  decided   {decided_shared} events by the shared store")?;
+    writeln!(screen, "  apart     {decided_apart} without it, {apart_over} of them over a limit")?;
+    Ok(())
+}
+
+fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
+    let rows = [
+        ("keys", format!("{}, {} blocked now", rates.keys, rates.over)),
+        ("disk", disk(rates.disk_bytes, rates.max_bytes, rates.fill)),
+        (
+            "records",
+            format!(
+                "{}, of which {} filters, {} dead",
+                bytes(rates.heap_bytes),
+                bytes(rates.filter_bytes),
+                bytes(rates.dead_bytes)
+            ),
+        ),
+        ("index", format!("{} of {} entries used", rates.keys, rates.index_entries)),
+        (
+            "shards",
+            // The first file of a shard is not a rebuild.
+            format!(
+                "{} of 256, {} rebuilt",
+                rates.shards,
+                rates.rebuilds.saturating_sub(rates.shards)
+            ),
+        ),
+        ("forgotten", rates.forgotten.to_string()),
+        ("evicted", rates.evicted.to_string()),
+        ("damaged", damaged(rates)),
+        ("lock waits", rates.lock_waits.to_string()),
+        ("not logged", format!("{} crossings and refusals", rates.events_lost)),
+    ];
+    print_rows(screen, &rows)?;
+    if rates.kinds.is_empty() {
+        return Ok(());
+    }
+    writeln!(screen)?;
+    let columns = [
+        Column::numbers("KEYS"),
+        Column::numbers("BLOCKED"),
+        Column::numbers("BYTES"),
+        Column::words("PERIOD"),
+        Column::words("MODE"),
+    ];
+    let cells = || {
+        rates.kinds.iter().map(|kind| {
+            let or_other = |text: &str| if text.is_empty() { "other" } else { text }.to_owned();
+            [
+                kind.keys.to_string(),
+                kind.over.to_string(),
+                bytes(kind.bytes),
+                or_other(&kind.period),
+                or_other(&kind.mode),
+            ]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    layout.write(screen, anstyle::Style::new(), cells(), None)?;
+    Ok(())
+}
+
+fn print_policies(screen: &mut Screen<'_>, policies: &Policies) -> Result<(), Failure> {
+    let Policies { rules, errors, uncounted } = policies;
+    let checks = rules.iter().fold(0_u64, |sum, rule| sum.saturating_add(rule.checks));
+    let failed = format!("{checks} checks of rules, {errors} evaluations failed");
+    let more = Some(uncounted).filter(|n| **n > 0);
+    let more = more.map_or(String::new(), |n| format!(", {n} more of rules that have no counter"));
+    print_rows(screen, &[("policies", failed + &more)])?;
+    if rules.is_empty() {
+        return Ok(());
+    }
+    writeln!(screen)?;
+    let columns = [
+        Column::numbers("CHECKS"),
+        Column::numbers("LOG"),
+        Column::numbers("DELAY"),
+        Column::numbers("HOLD"),
+        Column::numbers("DEFER"),
+        Column::numbers("REJECT"),
+        Column::words("MODE"),
+        Column::words("POLICY"),
+        Column::words("RULE"),
+    ];
+    let cells = || {
+        rules.iter().map(|rule| {
+            let of = |verdict| rule.verdicts.get(verdict).map_or(String::new(), u64::to_string);
+            [
+                rule.checks.to_string(),
+                of("log"),
+                of("delay"),
+                of("hold"),
+                of("defer"),
+                of("reject"),
+                rule.mode.to_owned(),
+                text::printable(rule.policy.as_bytes()).to_string(),
+                text::printable(rule.rule.as_bytes()).to_string(),
+            ]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    layout.write(screen, anstyle::Style::new(), cells(), None)?;
+    Ok(())
+}
+
+fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Result<(), Failure> {
+    let time = |seconds: Option<i64>| match seconds {
+        None => "none".to_owned(),
+        Some(seconds) => {
+            let at = Timestamp { seconds, micros: 0 };
+            format!("{} ({})", text::local(at), text::rough_age(at, now))
+        }
+    };
+    let each = traces.bytes_per_message.map(|each| format!(", {} a message", bytes(each as u64)));
+    let lost = Some(traces.lost_parts)
+        .filter(|&n| n > 0)
+        .map(|n| text::counted(n, "part", "parts"))
+        .map(|parts| format!(", and {parts} of logs that were sealed since"));
+    let rows = [
+        ("messages", format!("{} in the trace store", traces.messages)),
+        ("oldest", time(traces.times.map(|(oldest, _)| oldest))),
+        ("newest", time(traces.times.map(|(_, newest)| newest))),
+        (
+            "disk",
+            disk(traces.disk_bytes, traces.max_bytes, traces.fill) + &each.unwrap_or_default(),
+        ),
+        (
+            "files",
+            format!(
+                "{}, {}",
+                text::counted(traces.segments, "segment", "segments"),
+                text::counted(traces.logs, "log", "logs")
+            ),
+        ),
+        (
+            "damaged",
+            text::counted(traces.damaged_files, "file", "files") + &lost.unwrap_or_default(),
+        ),
+        ("other key", text::counted(traces.other_key_files, "file", "files")),
+        ("shortest", format!("{} bytes of text are found for certain", traces.shortest)),
+    ];
+    print_rows(screen, &rows)
+}
+
+fn print_rows(screen: &mut Screen<'_>, rows: &[(&str, String)]) -> Result<(), Failure> {
+    for (name, value) in rows {
+        writeln!(screen, "{name:<10}  {value}")?;
+    }
+    Ok(())
+}
+
+fn disk(used: u64, max: u64, fill: f64) -> String {
+    format!("{}, {} of the size limit {}", bytes(used), text::percent(fill), bytes(max))
+}
+
+fn damaged(rates: &Rates) -> String {
+    let mut text = format!("{} records dropped", rates.dropped);
+    if rates.damaged_now > 0 {
+        text += &format!(", {} left: see `exirate verify`", rates.damaged_now);
+    }
+    if rates.damaged_files > 0 {
+        text += &format!(
+            "; {} quarantined, {}",
+            text::counted(rates.damaged_files, "file", "files"),
+            bytes(rates.damaged_files_bytes)
+        );
+    }
+    text
+}

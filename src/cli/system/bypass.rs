@@ -1,0 +1,163 @@
+//! `exirate bypass`: refuse nothing for a while.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::bypass::{Bypass, LONGEST};
+use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::screen::{Screen, complain};
+use crate::cli::shared::time::now;
+use crate::cli::shared::{bypass_state, keys, text};
+use crate::cli::{Failure, Outcome};
+use crate::rate::Timestamp;
+use crate::spool::{Options, Spool};
+
+/// Refuse nothing for an hour, whatever limits and databases say
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Wrong limits refuse good mail: stop all limits for an hour, then look for the reason:
+    exirate bypass --reason 'policy of this morning'
+  For the rest of the day, or no longer:
+    exirate bypass --for 8h
+    exirate bypass --end
+
+Until it ends, no line of exirate in Exim and no mail front end refuses, defers, delays or
+holds anything: not by policies, specs or `exirate deny`, nor for an error in one of them, a
+database that is damaged or that Exim may not use, shared limits that cannot be reached, or
+on_error = \"fail-closed\". Events are counted and measured on, so that `exirate list --over` shows
+who would be refused, and what is over its limits when it ends is refused then.
+
+It is the file exirate.bypass in the spool directory, which only root and the owner of that
+directory can write, and applies to this server alone: run it on each server that shares its
+limits. Running processes notice it within a second, and log it once each when it keeps
+them from refusing something. Every command that uses the spool directory shows it. It is
+logged to syslog (facility mail) and, where the database can be used, to audit.log.
+
+Exim's own `ratelimit` conditions and whatever else refuses mail are not exirate's, and go
+on; so does Exim where it cannot load the library.
+
+Exit status: 0 begun or ended; 1 there is none to end; 2 an error.
+
+JSON: an object with `since`, `until`, `who` and `reason`; after --end, `ended`, true or false.")]
+pub(in crate::cli) struct BypassCommand {
+    /// End it after this time, at most 1d
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        default_value = "1h",
+        value_parser = duration,
+        conflicts_with = "end"
+    )]
+    long: i64,
+
+    /// Say why, for the log and for those who see it
+    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "end")]
+    reason: String,
+
+    /// End it now
+    #[arg(long)]
+    end: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A bypass, in JSON.
+#[derive(Serialize)]
+struct BypassJson {
+    since: String,
+    until: String,
+    who: String,
+    reason: String,
+}
+
+impl BypassCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        bypass_state::announced();
+        let spool = self.common.directory()?;
+        require_owner(&spool)?;
+        if self.end {
+            return self.end(screen, &spool);
+        }
+        let now = now();
+        let bypass = Bypass {
+            since: now.seconds,
+            until: now.seconds.saturating_add(self.long),
+            who: audit_log::who(),
+            reason: text::printable(self.reason.as_bytes()),
+        };
+        bypass.begin(&spool)?;
+        let Bypass { since, until, who, reason } = &bypass;
+        let [since, until_text] = [*since, *until].map(iso);
+        let why = if reason.is_empty() { String::new() } else { format!(" reason={reason}") };
+        log(&spool, &format!("bypass until={until_text}{why}"));
+        if self.common.json {
+            let (who, reason) = (who.clone(), reason.clone());
+            screen.json(&BypassJson { since, until: until_text, who, reason })?;
+        } else {
+            writeln!(screen, "{}", bypass_state::sentence(&bypass, now))?;
+        }
+        Ok(Outcome::Fine)
+    }
+
+    fn end(&self, screen: &mut Screen<'_>, spool: &Path) -> Result<Outcome, Failure> {
+        let was_active =
+            matches!(Bypass::read(spool), Ok(Some(one)) if one.is_active(now().seconds));
+        // One that is damaged or has ended is removed as well.
+        let ended = Bypass::end(spool)? && was_active;
+        if ended {
+            log(spool, "bypass --end");
+        }
+        if self.common.json {
+            screen.json(&serde_json::json!({ "ended": ended }))?;
+        } else {
+            let what = if ended { "the limits apply again" } else { "there is no bypass to end" };
+            writeln!(screen, "{what}")?;
+        }
+        Ok(Outcome::found_if(!ended))
+    }
+}
+
+/// Logs it, also where the database cannot be used.
+fn log(spool: &Path, what: &str) {
+    let mut log = AuditLog::new();
+    let opened = Spool::require(spool).and_then(|()| Spool::open(spool, Options::default()));
+    match opened {
+        Ok(mut store) => log.add(&mut store, what),
+        Err(error) => {
+            log.add_without_store(what);
+            complain(format_args!("note: this is not in audit.log: {error}"));
+        }
+    }
+}
+
+fn iso(seconds: i64) -> String {
+    text::iso(Timestamp { seconds, micros: 0 })
+}
+
+/// How long it lasts, in seconds.
+fn duration(text: &str) -> Result<i64, String> {
+    let seconds = keys::period(text).map(|period| period.ceil() as i64);
+    seconds
+        .ok()
+        .filter(|seconds| (1..=LONGEST).contains(seconds))
+        .ok_or_else(|| "expected a duration of at most 1d, such as 1h, 30m or 2h30m".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_lasts_a_day_at_most() {
+        assert_eq!(duration("1h"), Ok(3600));
+        assert_eq!(duration("1d"), Ok(86_400));
+        for text in ["0", "25h", "1w", "forever", "-1h", ""] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! `exirate cluster`: share the limits of this server with others.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::servers::{self, JsonServer};
+use crate::cli::shared::spool_dir;
+use crate::cli::{Failure, Outcome};
+use crate::cluster::{
+    self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_MAX, SERVERS_MAX,
+    SOCKET_DEFAULT,
+};
+use crate::redis::is_server_name;
+use crate::spool::open_directory;
+use crate::sys::secure_dir::SecureDir;
+use crate::sys::users;
+
+/// The user as which the packaged agent runs.
+pub(in crate::cli) const AGENT_USER: &str = "exirate-agent";
+
+/// Share the limits of this server with other servers
+#[derive(Debug, Args)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  Count once over four servers; exirate-agent.service must run on each of them:
+    exirate cluster join --servers 4
+  See whether the agent and the shared store reply, and which servers share the limits:
+    exirate cluster status
+
+The rates are then kept in a Redis or Valkey server, which `exirate serve agent` asks.
+docs/cluster.md says how to set this up, what happens when it cannot be reached, and how
+much is admitted then.
+
+Exit status: as the help of each command says."
+)]
+pub(in crate::cli) struct ClusterCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Join(Join),
+    Status(Status),
+    Leave(Leave),
+    Forget(Forget),
+}
+
+impl ClusterCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Join(join) => join.run(screen),
+            Command::Status(status) => status.run(screen),
+            Command::Leave(leave) => leave.run(screen),
+            Command::Forget(forget) => forget.run(screen),
+        }
+    }
+}
+
+/// Share the limits of this server: ask the agent from now on
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Share the limits of four servers:
+    exirate cluster join --servers 4
+  Defer mail while the shared limits cannot be reached, instead of admitting a share:
+    exirate cluster join --servers 4 --away closed
+
+The settings are written to DIR/exirate/cluster. Exim's running processes keep their
+settings; each new connection follows the new ones. The rates that this server has counted
+so far stay in its database, and count again after `exirate cluster leave`.
+
+--servers is the number of servers that share the limits. While the shared limits cannot be
+reached, this server admits so large a part of what is left of each limit (--away local).
+
+Exit status: 0 the agent replies; 1 it does not reply yet; 2 an error.
+
+JSON: an object, in the form of `exirate cluster status`.")]
+struct Join {
+    /// The number of servers that share the limits
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
+    servers: u32,
+
+    /// The socket of the agent
+    #[arg(long, value_name = "PATH", default_value = SOCKET_DEFAULT)]
+    socket: PathBuf,
+
+    /// The user as which the agent runs: a process of another user that listens on the
+    /// socket is not asked
+    #[arg(long, value_name = "USER", default_value = AGENT_USER)]
+    agent_user: String,
+
+    /// How long a check waits for the agent, in milliseconds
+    #[arg(long, value_name = "MS", default_value = "20",
+          value_parser = clap::value_parser!(u64).range(1..=DEADLINE_MAX.as_millis() as u64))]
+    deadline: u64,
+
+    /// What happens while the shared limits cannot be reached: local admits a share of
+    /// what is left of each limit, open refuses nothing, closed defers all mail that is
+    /// checked
+    #[arg(long, value_name = "WHAT", default_value = "local",
+          value_parser = PossibleValuesParser::new(Away::ALL.map(Away::word)))]
+    away: String,
+
+    /// The configuration of the agent: with it, `list`, `reset` and the other commands connect
+    /// to the shared store
+    #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
+    config: PathBuf,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Join {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        for (option, path) in [("--socket", &self.socket), ("--config", &self.config)] {
+            if !path.is_absolute() {
+                return Err(Failure::new(format!(
+                    "{option} {}: it must be an absolute path, as programs run in other directories",
+                    path.display()
+                )));
+            }
+        }
+        let agent_user = user(&self.agent_user)?;
+        let away = Away::ALL.into_iter().find(|away| away.word() == self.away);
+        let settings = ClusterSettings {
+            socket: self.socket.clone(),
+            agent_user,
+            servers: self.servers,
+            deadline: Duration::from_millis(self.deadline),
+            away: away.unwrap_or_default(),
+            config: self.config.clone(),
+        };
+        let spool = self.common.directory()?;
+        require_owner(&spool)?;
+        let directory = open_directory(&spool, true)?;
+        settings.write(&directory)?;
+        report(screen, &self.common, &spool, &directory, &settings)
+    }
+}
+
+/// The number of a user, given by name or number.
+fn user(name: &str) -> Result<u32, Failure> {
+    let number = name.parse().ok().or_else(|| users::id_of(name.as_ref()));
+    number.ok_or_else(|| {
+        Failure::new(format!(
+            "there is no user {name}; --agent-user names the user as which `exirate serve agent` \
+             runs"
+        ))
+    })
+}
+
+/// Show how the limits are shared, and whether the agent replies
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  See whether the agent and the shared store reply:
+    exirate cluster status
+
+SERVER lists the servers that share the limits, as their agents have published them: the
+release, when it was seen last, since when it runs, how many decisions it has made since
+then, how far its clock is ahead of that of Redis, and the start of the digest of its
+policies, which is the same where the policies are. Where this user cannot read the agent's
+configuration, they are those that the agent has seen last. The digest of this server is
+published again if it has changed.
+`exirate cluster forget` removes a server that is gone for good; one that was not seen for
+30 days is not shown.
+
+Exit status: 0 the agent replies; 1 it does not, or the limits are not shared; 2 an error.
+
+JSON: an object; `error` says why the agent has not replied, `away_since` is the second
+since 1970 since which the shared limits cannot be reached. `servers_seen` is an array with
+`name`, `this` (whether it is this server) and `policy` (the digest), and if its agent was
+seen, `seen` and `started` (seconds since 1970), `seen_lately`, `release`, `decisions`,
+`clock_offset` (seconds), `servers` (how many its agent is configured for) and
+`name_conflict`; `servers_error` says why they are not known.")]
+struct Status {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Status {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let spool = self.common.directory()?;
+        let (directory, settings) = settings(&spool)?;
+        match settings {
+            Some(settings) => report(screen, &self.common, &spool, &directory, &settings),
+            None => {
+                writeln!(screen, "{NOT_SHARED}")?;
+                Ok(Outcome::Found)
+            }
+        }
+    }
+}
+
+const NOT_SHARED: &str =
+    "this server shares no limits with others; `exirate cluster join` makes it do so";
+
+/// Count only what this server does, as before `exirate cluster join`
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Count alone again:
+    exirate cluster leave
+
+The rates in the shared store stay there until they expire. This server continues with the
+last rates that it has received. `exirate cluster status` of the other servers no longer
+shows it once its agent is stopped: systemctl disable --now exirate-agent
+
+Exit status: 0 done; 1 the limits were not shared; 2 an error.")]
+struct Leave {
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Leave {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let spool = self.common.directory()?;
+        require_owner(&spool)?;
+        let directory = open_directory(&spool, false)?;
+        let settings = ClusterSettings::read(&directory).ok().flatten();
+        if !ClusterSettings::remove(&directory)? {
+            writeln!(screen, "{NOT_SHARED}")?;
+            return Ok(Outcome::Found);
+        }
+        writeln!(screen, "this server counts alone")?;
+        // Without a configuration, its agent has never run.
+        if let Some(settings) = settings.filter(|settings| settings.config.exists()) {
+            withdraw(&settings);
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+/// Removes what this server has published.
+fn withdraw(settings: &ClusterSettings) {
+    let removed = servers::connect(settings)
+        .and_then(|(register, name)| register.forget(&name).map_err(|e| e.to_string()));
+    if let Err(why) = removed {
+        note(format_args!("`exirate cluster status` of other servers still shows this one: {why}"));
+    } else if cluster::probe(settings).is_ok() {
+        note(
+            "the agent still runs, so `exirate cluster status` of other servers shows this one \
+             again; `systemctl disable --now exirate-agent` stops it",
+        );
+    }
+}
+
+/// Remove a server that is gone for good from the servers that `exirate cluster status` shows
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  The server mx4 was switched off, and does not come back:
+    exirate cluster forget mx4
+
+Only what the server has published of itself is removed: no rate is. A server whose agent
+runs publishes it again. Run `exirate cluster join` with a smaller --servers on the others.
+
+Exit status: 0 removed; 1 nothing is known of this server, or the limits are not shared;
+2 an error.")]
+struct Forget {
+    /// The name of the server, as `exirate cluster status` shows it
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// Use this spool directory of Exim; the database is DIR/exirate
+    ///
+    /// The default is what `exim -bP spool_directory` prints.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
+}
+
+impl Forget {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let name = crate::cli::shared::text::printable(self.name.as_bytes());
+        if !is_server_name(&self.name) {
+            return Err(Failure::new(format!("{name} is not a name of a server")));
+        }
+        let (_, settings) = settings(&spool_dir::find(self.spool.as_deref())?)?;
+        let Some(settings) = settings else {
+            writeln!(screen, "{NOT_SHARED}")?;
+            return Ok(Outcome::Found);
+        };
+        let (register, _) = servers::connect(&settings).map_err(Failure::new)?;
+        let known = register.servers().map_err(|error| Failure::new(error.to_string()))?;
+        if !register.forget(&self.name).map_err(|error| Failure::new(error.to_string()))? {
+            writeln!(screen, "nothing is known of {name}")?;
+            return Ok(Outcome::Found);
+        }
+        writeln!(screen, "{name} is forgotten")?;
+        if known.servers.get(&self.name).is_some_and(|server| known.is_seen_lately(server)) {
+            note("it was seen a moment ago: if its agent runs, it is shown again");
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+/// The settings of the database in `spool`, and its directory.
+pub(in crate::cli) fn settings(
+    spool: &Path,
+) -> Result<(SecureDir, Option<ClusterSettings>), Failure> {
+    let directory = open_directory(spool, false)?;
+    let settings = ClusterSettings::read(&directory)?;
+    Ok((directory, settings))
+}
+
+/// What `exirate cluster status` shows, in JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    socket: String,
+    agent_user: u32,
+    servers: u32,
+    deadline_ms: u128,
+    away: &'static str,
+    config: String,
+    /// How long the agent took to reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reply_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    decided_shared: u64,
+    decided_apart: u64,
+    apart_over: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    away_since: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers_seen: Option<Vec<JsonServer>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    servers_error: Option<&'a str>,
+}
+
+fn report(
+    screen: &mut Screen<'_>,
+    common: &Common,
+    spool: &Path,
+    directory: &SecureDir,
+    settings: &ClusterSettings,
+) -> Result<Outcome, Failure> {
+    let counts = cluster::read_counts(directory).unwrap_or_default();
+    let ClusterCounts { shared, apart, apart_over, away_since } = counts;
+    let reply = cluster::probe(settings);
+    let seen = servers::look(settings, spool, true);
+    let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    if common.json {
+        screen.json(&Report {
+            socket: socket.display().to_string(),
+            agent_user: *agent_user,
+            servers: *servers,
+            deadline_ms: deadline.as_millis(),
+            away: away.word(),
+            config: config.display().to_string(),
+            reply_ms: reply.as_ref().ok().copied().map(milliseconds),
+            error: reply.as_ref().err().map(String::as_str),
+            decided_shared: shared,
+            decided_apart: apart,
+            apart_over,
+            away_since,
+            servers_seen: seen.as_ref().ok().map(servers::json),
+            servers_error: seen.as_ref().err().map(String::as_str),
+        })?;
+    } else {
+        let user = users::name_of(*agent_user)
+            .map_or_else(String::new, |name| format!(" ({})", name.to_string_lossy()));
+        let meaning = match away {
+            Away::Local => format!("this server admits 1/{servers} of what is left of each limit"),
+            Away::Open => "no limit refuses anything".to_owned(),
+            Away::Closed => "all mail that is checked is deferred".to_owned(),
+        };
+        writeln!(screen, "servers    {servers}")?;
+        writeln!(screen, "agent      {}", socket.display())?;
+        writeln!(screen, "  user     {agent_user}{user}")?;
+        writeln!(screen, "  deadline {} ms", deadline.as_millis())?;
+        writeln!(screen, "  config   {}", config.display())?;
+        match &reply {
+            Ok(time) => writeln!(screen, "  now      replies, in {} ms", milliseconds(*time))?,
+            Err(error) => writeln!(screen, "  now      does not decide: {error}")?,
+        }
+        writeln!(screen, "away       {}: {meaning}", away.word())?;
+        if let Some(since) = away_since {
+            let since = i64::try_from(since).unwrap_or(i64::MAX);
+            let since = crate::rate::Timestamp { seconds: since, micros: 0 };
+            writeln!(screen, "  since    {}", crate::cli::shared::text::iso(since))?;
+        }
+        writeln!(screen, "decided    {shared} by the shared store")?;
+        writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;
+        match &seen {
+            Ok(seen) => {
+                writeln!(screen)?;
+                servers::print(screen, seen)?;
+            }
+            Err(why) => writeln!(screen, "others     are not shown: {why}")?,
+        }
+    }
+    Ok(Outcome::found_if(reply.is_err()))
+}

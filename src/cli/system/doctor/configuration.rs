@@ -1,0 +1,271 @@
+//! The limits in Exim's configuration, and errors in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::command::Exim;
+use super::finding::{Findings, counted, quoted};
+use super::installation::{Installation, Setup};
+use super::users;
+use crate::cli::shared::exim_config::{Absent, Rule, Rules};
+
+/// Why the configuration could not be read.
+#[derive(Debug)]
+pub(in crate::cli) enum ConfigurationError {
+    /// Only root may read it.
+    Hidden(String),
+    /// Anything else.
+    Failed(String),
+}
+
+/// Reads the configuration that `exim` reads, which is in `file`.
+pub(super) fn read(exim: &Exim, file: &Path) -> Result<Rules, ConfigurationError> {
+    let output = exim.run(&["-bP", "macros"]).map_err(ConfigurationError::Failed)?;
+    if !output.success || output.stdout.contains("<value not displayable>") {
+        return Err(ConfigurationError::Hidden(format!(
+            "only root may read all of {}: its limits were not checked",
+            file.display()
+        )));
+    }
+    // Those that are built in; the others are read where they are set.
+    let own = output.stdout.lines().filter(|line| line.starts_with('_'));
+    let own = own.filter_map(|line| line.split_once('='));
+    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let printed = exim.run(&["-bP", "config"]).map_err(ConfigurationError::Failed)?;
+    let printed = printed.success.then_some(&*printed.stdout);
+    Rules::read(file, own, printed).map_err(|error| {
+        let denied = error.error.kind() == std::io::ErrorKind::PermissionDenied;
+        if denied && !rustix::process::geteuid().is_root() {
+            ConfigurationError::Hidden(format!("the limits were not checked: {error}"))
+        } else {
+            ConfigurationError::Failed(error.to_string())
+        }
+    })
+}
+
+/// Checks what the configuration says about limits.
+pub(super) fn look(
+    installation: &Installation,
+    setup: &Setup,
+    findings: &mut Findings,
+) -> Option<Rules> {
+    let rules = match read(&installation.exim, &setup.config) {
+        Ok(rules) => rules,
+        Err(ConfigurationError::Hidden(text)) => {
+            findings.hidden(text);
+            return None;
+        }
+        Err(ConfigurationError::Failed(text)) => {
+            findings.problem(text);
+            return None;
+        }
+    };
+    if rules.settled {
+        findings.note(
+            "Exim reads its configuration otherwise than exirate does: what follows is about what \
+             Exim reads (`exim -bP config`), and line numbers may be those of lines near by",
+        );
+    }
+    absent_files(&rules.source.absent, findings);
+    misspelt_names(&rules, findings);
+    for fault in rules.acls.faults() {
+        findings.problem(fault);
+    }
+    for rule in &rules.rules {
+        for error in &rule.errors {
+            // A call that Exim never reaches does no harm.
+            let text = format!("{}: {error}", rule.position);
+            if rule.is_used() {
+                findings.problem(text);
+            } else {
+                findings.warning(text);
+            }
+        }
+        for warning in &rule.warnings {
+            findings.warning(format!("{}: {warning}", rule.position));
+        }
+    }
+    lookup_files(&rules, setup, findings);
+    natives(&rules, findings);
+    limited(&rules, setup, findings);
+    Some(rules)
+}
+
+/// Files of exirate that `.include_if_exists` did not find: Exim prints nothing
+/// then.
+fn absent_files(absent: &[Absent], findings: &mut Findings) {
+    for Absent { position, path } in absent {
+        if !path.to_string_lossy().contains("exirate") {
+            continue;
+        }
+        let near = nearest(path).map_or_else(
+            || "install it, or remove the line".to_owned(),
+            |near| format!("is {} meant?", near.display()),
+        );
+        findings.problem(format!(
+            "{position}: {} does not exist, so .include_if_exists includes nothing: {near}",
+            path.display()
+        ));
+    }
+}
+
+/// A file beside `path` whose name is almost the same.
+fn nearest(path: &Path) -> Option<std::path::PathBuf> {
+    let name = path.file_name()?.to_str()?;
+    let entries = path.parent()?.read_dir().ok()?.flatten();
+    let named = entries.filter_map(|entry| {
+        let distance = strsim::damerau_levenshtein(entry.file_name().to_str()?, name);
+        (distance <= 3).then(|| (distance, entry.path()))
+    });
+    named.min().map(|(_, path)| path)
+}
+
+fn misspelt_names(rules: &Rules, findings: &mut Findings) {
+    for found in rules.misspelt() {
+        let meant = found.meant.map_or(String::new(), |meant| format!("; is {meant} meant?"));
+        let text = if found.defined {
+            format!("{}: nothing uses the macro {}{meant}", found.position, found.name)
+        } else {
+            format!(
+                "{}: {} is not a macro, so Exim takes it as text{meant}",
+                found.position, found.name
+            )
+        };
+        if found.serious {
+            findings.problem(text);
+        } else {
+            findings.warning(text);
+        }
+    }
+    for (position, name) in &rules.acls.unknown {
+        findings.problem(format!(
+            "{position}: there is no ACL {name:?}, and no file of that name: Exim defers with \
+             451 when it needs it"
+        ));
+    }
+}
+
+/// Files that limits are looked up in.
+fn lookup_files(rules: &Rules, setup: &Setup, findings: &mut Findings) {
+    for file in &rules.lookup_files {
+        let path = &file.path;
+        if let Some(error) = file.unreadable() {
+            findings.problem(format!(
+                "limits are looked up in {}, which cannot be read, so Exim defers with \
+                 451: {error}",
+                path.display()
+            ));
+        } else if let Some((why, fix)) = users::unreadable_for(&setup.who, path) {
+            findings
+                .problem(format!(
+                    "limits are looked up in {}, but Exim's user {} {why}",
+                    path.display(),
+                    setup.who.user
+                ))
+                .fix(fix);
+        }
+        for fault in file.faults() {
+            findings.warning(fault);
+        }
+    }
+}
+
+/// Exim's own `ratelimit` used together with ours.
+fn natives(rules: &Rules, findings: &mut Findings) {
+    if let Some((position, first)) = rules.native.first() {
+        let times = match rules.native.len() {
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
+        };
+        findings.note(format!(
+            "Exim's own ratelimit is still used, {times}, such as in `{first}` ({position}); it \
+             has its own counts"
+        ));
+    }
+}
+
+/// Whether Exim reaches a call that limits something.
+fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
+    let config = setup.config.display();
+    let limiting: Vec<&Rule> = rules.limiting().collect();
+    let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();
+    for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {
+        unused.entry(rule.acl.as_deref().unwrap_or_default()).or_insert(rule);
+    }
+    let records = rules.rules.iter().any(|rule| rule.call.function == "record");
+    let is_ended = rules.rules.iter().any(|rule| rule.ending.is_some());
+    if limiting.is_empty() && unused.is_empty() && !is_ended {
+        let text = format!("nothing is limited: no line of {config} calls ratelimit of exirate.so");
+        // What Exim would not understand there is reported.
+        let text = match rules.acls.faults().next() {
+            None => format!(
+                "{text}; include a file such as acl_check_rcpt.conf of /etc/exim4/exirate in the \
+                 ACL that acl_smtp_rcpt names, in the section of ACLs"
+            ),
+            Some(_) => text,
+        };
+        // Perhaps only the trace store is used.
+        if records {
+            findings.note(text);
+        } else {
+            findings.problem(text);
+        }
+        return;
+    }
+    let nothing = if limiting.is_empty() { "nothing is limited: " } else { "" };
+    for (acl, rule) in unused {
+        let text = format!(
+            "{nothing}{}: the ACL {acl} calls {}, and Exim does not use this ACL",
+            rule.position, rule.call.function
+        );
+        let add = |findings: &mut Findings, how: &str| {
+            let text = format!("{text}; {how}");
+            if limiting.is_empty() {
+                findings.problem(text);
+            } else {
+                findings.warning(text);
+            }
+        };
+        let debian = "MAIN_ACL_CHECK_RCPT";
+        if rules.source.tested.contains(debian) && acl == "acl_exirate_check_rcpt" {
+            // It leaves an ACL of their own in use, and Exim does without it once it is removed.
+            let line = "RATELIMIT_CHECK_RCPT = yes";
+            add(
+                findings,
+                &format!("this line in /etc/exim4/conf.d/main/000_local uses it: {line}"),
+            );
+            let local = Path::new("/etc/exim4/conf.d/main/000_local");
+            findings.fix(format!("echo '{line}' >> {}", quoted(local)));
+            findings.fix("update-exim4.conf && systemctl reload exim4");
+        } else {
+            add(findings, &format!("name it in an option, such as `acl_smtp_rcpt = {acl}`"));
+        }
+    }
+    if limiting.is_empty() {
+        return;
+    }
+    let options = |of: fn(&Rule) -> &[String]| {
+        let options: BTreeSet<&str> =
+            limiting.iter().flat_map(|rule| of(rule)).map(String::as_str).collect();
+        options.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let (surely, perhaps): (Vec<&&Rule>, _) =
+        limiting.iter().partition(|rule| !rule.used_by.is_empty());
+    if !surely.is_empty() {
+        findings.ok(format!(
+            "{} in use, from {}: see `exirate rules`",
+            counted(surely.len(), "limit"),
+            options(|rule| &rule.used_by)
+        ));
+    }
+    if let Some(first) = perhaps.first() {
+        findings.note(format!(
+            "{}: whether Exim comes to the ACL {} cannot be known: only Exim knows the name that {} \
+             leads to ({} of this kind)",
+            first.position,
+            first.acl.as_deref().unwrap_or_default(),
+            options(|rule| &rule.perhaps_used_by),
+            counted(perhaps.len(), "limit")
+        ));
+    }
+}

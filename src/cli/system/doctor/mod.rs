@@ -1,0 +1,232 @@
+//! `exirate doctor`: check that the mail server, exirate and the database work together.
+//!
+//! With Exim it checks from the outside in: [`installation`] Exim, [`configuration`] what its
+//! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
+//! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
+//! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
+//! in use, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
+//! servers, [`servers`] those servers, [`trace`] the trace store, [`filesystem`]
+//! what they are on, [`machine`] what Exim may do. Each adds to the
+//! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
+//! own or with a call that Exim refuses. Where there is no Exim, [`mail`] checks Postfix or
+//! Sendmail and the daemon in place of the first four.
+
+mod alerts;
+mod cluster;
+mod command;
+mod configuration;
+mod database;
+mod directory;
+mod elf;
+mod files;
+mod filesystem;
+mod finding;
+mod installation;
+mod library;
+mod lookups;
+mod machine;
+mod mail;
+mod policy;
+mod servers;
+mod trace;
+mod units;
+mod users;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::cli::planning::policy::FILE;
+use crate::cli::shared::bypass_state::{self, State};
+use crate::cli::shared::exim_config::Rules;
+use crate::cli::shared::screen::Screen;
+use crate::cli::{Failure, Outcome};
+use crate::serve::config;
+use finding::{Findings, Level};
+use policy::Caller;
+use users::Account;
+
+pub(in crate::cli) use configuration::ConfigurationError;
+
+/// Where the doctor says whether anything is refused.
+const LIMITS: &str = "The limits";
+/// The user of `exirate serve mail`.
+const MAIL_USER: &str = "exirate-mail";
+
+/// Check that the mail server, exirate and the database work together
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Does everything work?
+    exirate doctor
+  Would it with this configuration?
+    exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
+  For scripts:
+    exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
+
+Run it as root: other users cannot read all of Exim's configuration and files. It
+checks Exim and what it can load, every call of our libraries in its configuration
+(`exirate rules` lists them) and whether mail comes to it, the libraries, the database
+and its files, that the policies in use are those of /etc/exirate/policy.toml and are
+evaluated where they count, the agent and the Redis servers if limits are shared with
+other servers, and those servers: how many run, and whether their releases, policies
+and clocks are the same; the trace store if there is one, the file system, the limits
+of Exim's daemon, and whether that has read the configuration as it is now. Warnings of
+`exirate policy lint` about the policies in use are warnings here. As root it runs no
+program that another user can change. Where there is no Exim, it checks in its place that
+Postfix or Sendmail asks `exirate serve mail`, at the right place of its lists, on the
+socket where that listens, and that mail goes on without it. It changes nothing. A problem
+means that mail is not limited as it should be, or is deferred; where commands fix it, they
+are shown.
+
+Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
+checked.
+
+JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
+problem), `text` and `fix`, an array of commands for a shell; `complete` is false
+where something could not be checked.")]
+pub(in crate::cli) struct Doctor {
+    /// Read this configuration file of Exim, not the usual one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check this Exim
+    #[arg(long, value_name = "PROGRAM")]
+    exim: Option<PathBuf>,
+
+    /// Check the database of this spool directory, not that of Exim's configuration
+    #[arg(long, value_name = "DIR")]
+    spool: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let mut findings = self.examine()?;
+        // What matters most comes first.
+        findings.list.sort_by_key(|finding| finding.about != LIMITS);
+        if self.json {
+            findings.json(screen)?;
+        } else {
+            findings.print(screen)?;
+        }
+        match findings.count(Level::Problem) {
+            0 if findings.is_hidden() => {
+                Err(Failure::new("not everything could be checked: run this as root"))
+            }
+            problems => Ok(Outcome::found_if(problems > 0)),
+        }
+    }
+
+    fn examine(&self) -> Result<Findings, Failure> {
+        let mut findings = Findings::default();
+        if let Some(server) = self.other_server() {
+            let file = Path::new(config::FILE);
+            let config = mail::look(&server, file, &mut findings);
+            let spool = config.as_ref().map(|config| config.spool.clone());
+            if let Some(spool) = self.spool.clone().or(spool) {
+                let who = Account::named(MAIL_USER);
+                // A directory of Exim belongs to Exim's user.
+                let who = who.filter(|_| spool.starts_with("/var/lib"));
+                let callers = config.map(|config| vec![Caller::daemon(file, &config)]);
+                self.stores(&spool, who.as_ref(), callers, false, |_, _| {}, &mut findings);
+            }
+            return Ok(findings);
+        }
+        findings.about("Exim");
+        let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
+        let installation = installation::look(exim, &mut findings)?;
+        findings.about("The configuration");
+        let setup = installation.setup.as_ref();
+        let rules =
+            setup.and_then(|setup| configuration::look(&installation, setup, &mut findings));
+        findings.about("The library");
+        let libraries = match (setup, &rules) {
+            (Some(setup), Some(rules)) => library::look(&installation, setup, rules, &mut findings),
+            _ => library::Libraries::default(),
+        };
+        if let Some(rules) = &rules {
+            lookups::look(&installation.exim.program, rules, &libraries.limiting, &mut findings);
+        }
+        let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
+        if let Some(spool) = spool {
+            let who = setup.map(|setup| &setup.who);
+            let check = |spec: &str, findings: &mut Findings| {
+                library::check_once(&installation, &libraries, spec, findings);
+            };
+            let callers = rules.as_ref().map(Caller::of_exim);
+            self.stores(spool, who, callers, libraries.record, check, &mut findings);
+        }
+        findings.about("The machine");
+        let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
+        machine::daemon(&installation, files, &mut findings);
+        if let Some(spool) = spool {
+            machine::confinement(spool, &libraries.usable, &mut findings);
+        }
+        Ok(findings)
+    }
+
+    /// The mail server of a machine without Exim.
+    fn other_server(&self) -> Option<mail::Server> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_exim = self.exim.is_some() || self.config.is_some();
+        let is_exim = is_exim || !command::installed(&path).is_empty();
+        (!is_exim).then(mail::Server::of_this_machine).flatten()
+    }
+
+    /// Checks what is kept in a directory, whose policies `callers` evaluate; `check` has the mail server do a check by this spec.
+    fn stores(
+        &self,
+        spool: &Path,
+        who: Option<&Account>,
+        callers: Option<Vec<Caller>>,
+        record: bool,
+        check: impl FnOnce(&str, &mut Findings),
+        findings: &mut Findings,
+    ) {
+        findings.about(LIMITS);
+        match bypass_state::state(spool) {
+            None => {}
+            Some(State::Active(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
+            Some(State::None(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
+            Some(State::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
+        }
+        findings.about("The database");
+        let owner = directory::look(spool, who, findings);
+        let contents = owner.and_then(|_| database::look(spool, findings));
+        let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
+        // Exim uses the database of its configuration.
+        if let (None, Some(spec)) = (&self.spool, harmless) {
+            check(spec, findings);
+        }
+        findings.about("The policies");
+        // Exim and the daemon use the policies of their configuration.
+        let callers = callers.filter(|_| self.spool.is_none());
+        policy::look(spool, Path::new(FILE), callers.as_deref(), findings);
+        alerts::look(spool, findings);
+        findings.about("The shared limits");
+        cluster::look(spool, Path::new(config::FILE), findings);
+        findings.about("The trace store");
+        trace::look(spool, who, record, findings);
+        findings.about("The file system");
+        let stats = contents.as_ref().map(|contents| &contents.stats);
+        filesystem::look(spool, stats, findings);
+    }
+}
+
+/// Reads what the configuration of an Exim limits: of `exim`, or of the one on
+/// this machine.
+pub(in crate::cli) fn read_rules(
+    exim: Option<&Path>,
+    config: Option<&Path>,
+) -> Result<Rules, ConfigurationError> {
+    let failed = |failure: Failure| match failure {
+        Failure::Said(text) => ConfigurationError::Failed(text),
+        Failure::Output(error) => ConfigurationError::Failed(error.to_string()),
+    };
+    let exim = installation::find(exim, config, &mut Findings::default()).map_err(failed)?;
+    let setup = installation::setup(&exim).map_err(ConfigurationError::Failed)?;
+    configuration::read(&exim, &setup.config)
+}

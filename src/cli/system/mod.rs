@@ -1,0 +1,6 @@
+//! This server: whether it works, its daemons, and the others that share its limits.
+
+pub(super) mod bypass;
+pub(super) mod cluster;
+pub(super) mod doctor;
+pub(super) mod serve;

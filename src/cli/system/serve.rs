@@ -1,0 +1,208 @@
+//! `exirate serve`: the daemon.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+
+use crate::cli::shared::diagnostics;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::{Failure, Outcome};
+use crate::policy::image::PolicyFile;
+use crate::policy::needs::{FrontEnd, unseen};
+use crate::redis::RedisStore;
+use crate::serve::config::{self, FILE};
+use crate::serve::daemon::run_agent;
+use crate::serve::mail::daemon::run_mail;
+use crate::serve::mail::surroundings::{USER, faults};
+use crate::sys::users::name_of;
+use crate::toml_file::diagnostic::Severity;
+
+/// Run the daemon
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the agent's configuration be used?
+    exirate serve agent --check --config /etc/exirate/exirate.toml
+  Run the agent by systemd:
+    systemd-sysusers && systemctl enable --now exirate-agent
+  Can the configuration for Postfix and Sendmail be used?
+    exirate serve mail --check --config /etc/exirate/exirate.toml
+
+The daemon runs in the foreground and logs to standard error; systemd starts each of its
+units with a user of its own. docs/cluster.md describes the configuration of the agent,
+docs/mail.md that of the mail front ends; both are in /etc/exirate/exirate.toml.
+
+Exit status: as the help of each command says.")]
+pub(in crate::cli) struct Serve {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(Agent),
+    Mail(Mail),
+}
+
+impl Serve {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Command::Agent(agent) => agent.run(screen),
+            Command::Mail(mail) => mail.run(screen),
+        }
+    }
+}
+
+/// Run the agent, which decides for this server's Exim in a Redis that several share
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve agent --check --config /etc/exirate/exirate.toml
+  Run the agent by systemd, with its own user, and see what it does:
+    systemd-sysusers && systemctl enable --now exirate-agent
+    systemctl status exirate-agent
+
+Exim's processes ask the agent over the unix socket listen.agent. It connects to Redis by
+itself, at the start and whenever the connection is lost, and says so in its log.
+
+SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
+makes it read its configuration again; with an error there, the old one stays in use.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.")]
+struct Agent {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file and the files that it names, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Agent {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            return self.check(screen);
+        }
+        run_agent::<RedisStore>(&self.config, |config| config.redis.clone())
+            .map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+
+    fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let checked = config::read(&self.config).map_err(Failure::new)?;
+        let files = checked.diagnostics.files.clone();
+        let list = checked.diagnostics.sorted();
+        diagnostics::print(screen, &files, &list)?;
+        if let Some(config) = checked.config {
+            let file =
+                crate::cli::shared::text::printable(self.config.display().to_string().as_bytes());
+            let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
+            let warnings = crate::cli::planning::policy::many(warnings, "warning", "warnings");
+            let (servers, redis) = (config.agent.servers, config.redis.servers);
+            writeln!(screen, "{file}: 1 of {servers} servers, {redis}; no error, {warnings}")?;
+        }
+        Ok(Outcome::found_if(!list.is_empty()))
+    }
+}
+
+/// Run the mail front ends, which decide for mail servers that load no library
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve mail --check --config /etc/exirate/exirate.toml
+  Run it by systemd, with its own user, and see what it does:
+    systemd-sysusers && systemctl enable --now exirate-mail
+    systemctl status exirate-mail
+
+Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
+listen.milter as a milter, which can also record messages for `exirate trace query`. The
+policies are those that `exirate policy apply` has put into use. docs/mail.md describes the
+configuration, and what happens when the daemon is away. --check also looks at the user, the
+directory of the database and those of the sockets, and has a note for each unit of the
+policies in use that a front end cannot see.
+
+SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
+makes it read its configuration again; with an error there, the old one stays in use.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.")]
+struct Mail {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file and what it needs on this machine, and exit
+    #[arg(long)]
+    check: bool,
+
+    /// The user as which the daemon will run, for --check; the default is exirate-mail if you
+    /// are root, else you
+    #[arg(long, value_name = "NAME", requires = "check")]
+    user: Option<String>,
+}
+
+impl Mail {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            return self.check(screen);
+        }
+        run_mail(&self.config).map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+
+    fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let checked = config::read_mail(&self.config).map_err(Failure::new)?;
+        let files = checked.diagnostics.files.clone();
+        let list = checked.diagnostics.sorted();
+        diagnostics::print(screen, &files, &list)?;
+        let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
+        let printable = |path: &Path| {
+            crate::cli::shared::text::printable(path.display().to_string().as_bytes())
+        };
+        let (file, spool) = (printable(&self.config), printable(&config.spool));
+        let faults = faults(&config, &self.user());
+        for fault in &faults {
+            writeln!(
+                screen,
+                "{file}: error: {}",
+                crate::cli::shared::text::printable(fault.as_bytes())
+            )?;
+        }
+        let sockets = [
+            ("policy", FrontEnd::PolicyProtocol, &config.policy),
+            ("milter", FrontEnd::Milter, &config.milter),
+        ];
+        let listen: String = sockets
+            .iter()
+            .filter_map(|(name, _, address)| Some(format!("{name} {}, ", address.as_ref()?)))
+            .collect();
+        let errors = crate::cli::planning::policy::many(faults.len(), "error", "errors");
+        let warnings = crate::cli::planning::policy::many(list.len(), "warning", "warnings");
+        writeln!(screen, "{file}: {listen}database in {spool}; {errors}, {warnings}")?;
+        let used = |end: &&(_, FrontEnd, &Option<_>)| end.2.is_some();
+        let front_ends: Vec<FrontEnd> = sockets.iter().filter(used).map(|end| end.1).collect();
+        let in_use = PolicyFile::open(&config.spool);
+        if let Ok(Ok(all)) = in_use.image().map(|image| image.policies()) {
+            let named = |name: &String| {
+                config.policies.as_ref().is_none_or(|policies| policies.contains(name))
+            };
+            let used = all.policies.iter().filter(|(name, _)| named(name));
+            for what in unseen(used, &front_ends) {
+                note(what);
+            }
+        }
+        Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
+    }
+
+    /// The user as which the daemon will run.
+    fn user(&self) -> String {
+        let own = rustix::process::geteuid();
+        match &self.user {
+            Some(user) => user.clone(),
+            None if own.is_root() => USER.to_owned(),
+            None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+}

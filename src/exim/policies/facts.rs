@@ -1,0 +1,267 @@
+//! What a policy needs to know of an event, read from Exim's variables. Nothing a
+//! client sent is parsed here.
+
+use crate::exim::host::exports::Host;
+use crate::exim::host::recipients::Recipients;
+use crate::exim::host::variables::{Number, Source, Text, Variables};
+use crate::policy::event::{Event, Local, Origin, SessionFacts};
+use crate::policy::key::address;
+use crate::policy::word::{OnError, Word as _};
+use crate::stage::AclStage;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// Exim's variables that only policies read.
+pub(in crate::exim) struct PolicyVariables {
+    pub(in crate::exim) authenticated_id: Text,
+    sender_host_authenticated: Text,
+    authentication_failed: Number,
+    received_ip_address: Text,
+    rcpt_fail_count: Number,
+    sender_helo_name: Text,
+    sender_ident: Text,
+    pub(in crate::exim) recipients: Recipients,
+}
+
+impl PolicyVariables {
+    /// Finds them in the running program.
+    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+        Self {
+            authenticated_id: source.text(c"authenticated_id", c"$authenticated_id"),
+            sender_host_authenticated: source
+                .text(c"sender_host_authenticated", c"$sender_host_authenticated"),
+            authentication_failed: source
+                .number(c"authentication_failed", c"$authentication_failed"),
+            received_ip_address: source.text(c"interface_address", c"$received_ip_address"),
+            rcpt_fail_count: source.number(c"rcpt_fail_count", c"$rcpt_fail_count"),
+            sender_helo_name: source.text(c"sender_helo_name", c"$sender_helo_name"),
+            sender_ident: source.text(c"sender_ident", c"$sender_ident"),
+            recipients: Recipients::find(source),
+        }
+    }
+}
+
+/// The attributes of a call: `{package=gold}`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::exim) struct Attributes<'a> {
+    pub(in crate::exim) package: Option<Cow<'a, str>>,
+    pub(in crate::exim) script: Option<Cow<'a, str>>,
+    pub(in crate::exim) on_error: Option<OnError>,
+    /// The recipient of this RCPT has been refused, which Exim counts after the ACL.
+    pub(in crate::exim) refused: Option<bool>,
+}
+
+/// The attributes that a call may have, for the error that lists them.
+const NAMES: &str = "package=, script=, on_error=, refused=";
+
+impl<'a> Attributes<'a> {
+    /// Reads the arguments after the policy's name. All that follows `=` is the
+    /// value, taken literally.
+    pub(in crate::exim) fn read(arguments: &[&'a [u8]]) -> Result<Self, String> {
+        let mut attributes = Self::default();
+        for argument in arguments {
+            let name_end = argument.iter().position(|&b| b == b'=').unwrap_or(argument.len());
+            let (name, value) = argument.split_at(name_end);
+            let name = name.trim_ascii();
+            let value = value.strip_prefix(b"=").ok_or_else(|| unknown(argument))?;
+            let value = String::from_utf8_lossy(value.trim_ascii());
+            let before = match name {
+                b"package" => attributes.package.replace(value).is_some(),
+                b"script" => attributes.script.replace(value).is_some(),
+                b"on_error" => {
+                    let word = OnError::of(&value).ok_or_else(|| {
+                        wrong_word("on_error=", &OnError::words().join(" or "), &value)
+                    })?;
+                    attributes.on_error.replace(word).is_some()
+                }
+                b"refused" => {
+                    let word = match &*value {
+                        "yes" => true,
+                        "no" => false,
+                        _ => return Err(wrong_word("refused=", "yes or no", &value)),
+                    };
+                    attributes.refused.replace(word).is_some()
+                }
+                _ => return Err(unknown(argument)),
+            };
+            if before {
+                return Err(format!("\"{}=\" is given twice", name.escape_ascii()));
+            }
+        }
+        Ok(attributes)
+    }
+}
+
+fn unknown(argument: &[u8]) -> String {
+    let argument = argument.trim_ascii();
+    let shown = argument.get(..40).unwrap_or(argument).escape_ascii();
+    format!("\"{shown}\" is not an attribute (the attributes are: {NAMES})")
+}
+
+fn wrong_word(attribute: &str, words: &str, value: &str) -> String {
+    let value: String = value.chars().take(40).collect();
+    format!("{attribute} is {words}, not \"{}\"", value.escape_debug())
+}
+
+/// The values of one call.
+pub(in crate::exim) struct PolicyFacts<'v> {
+    auth: Option<Cow<'v, str>>,
+    local_account: Option<Cow<'v, str>>,
+    helo: Option<Cow<'v, str>>,
+    client: Option<IpAddr>,
+    sender: Option<Cow<'v, str>>,
+    recipient: Option<String>,
+    message_id: Option<Cow<'v, str>>,
+    local: Local,
+    system: bool,
+    in_router: bool,
+    pub(in crate::exim) session: SessionFacts,
+}
+
+impl<'v> PolicyFacts<'v> {
+    /// Reads the current values at `stage`.
+    pub(in crate::exim) fn read(
+        host: &Host,
+        variables: &'v Variables,
+        more: &'v PolicyVariables,
+        stage: AclStage,
+        attributes: &Attributes<'_>,
+    ) -> Self {
+        let text = |text: &'v Text| text.read(host).map(lossy);
+        let number = |number: &Number| number.read(host).unwrap_or(0);
+        // What is written but cannot be read is a client all the same.
+        let origin = match text(&variables.sender_host_address) {
+            None => Origin::Program,
+            Some(client) => Origin::of_client(address(&client)),
+        };
+        let has_used_auth = more.sender_host_authenticated.is_there(host);
+        let interface = || text(&more.received_ip_address).and_then(|text| address(&text));
+        let local = Local::of(has_used_auth, origin, interface);
+        let sender = text(&variables.sender_address);
+        let message_id = text(&variables.message_id);
+        // `exim -be` hands over nothing.
+        let is_mail = stage != AclStage::Outside || message_id.is_some();
+        let system = origin == Origin::Program && is_mail && is_systems(host, variables);
+        let rejected = u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0);
+        let is_refused = attributes.refused == Some(true) && stage == AclStage::Rcpt;
+        let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
+        let session = SessionFacts {
+            recipients: u32::try_from(number(&variables.recipients_count)).unwrap_or(0),
+            message_size: u64::try_from(number(&variables.message_size)).unwrap_or(0),
+            rejected_recipients: rejected.saturating_add(is_refused.into()),
+            auth_failed: number(&more.authentication_failed) != 0,
+            has_message: message_id.is_some(),
+        };
+        Self {
+            // For local mail it is the account, which has not authenticated.
+            auth: text(&more.authenticated_id).filter(|_| has_used_auth),
+            // For a client on the network it is what that client claims.
+            local_account: text(&more.sender_ident).filter(|_| origin == Origin::Program),
+            helo: text(&more.sender_helo_name),
+            client: origin.client(),
+            sender: match sender {
+                None if variables.sender_address.is_set() => Some(Cow::Borrowed("")),
+                sender => sender,
+            },
+            recipient: recipient(host, variables).filter(|_| has_recipient),
+            in_router: stage == AclStage::Outside && message_id.is_some(),
+            message_id,
+            local,
+            system,
+            session,
+        }
+    }
+
+    /// The event of these values.
+    pub(in crate::exim) fn event<'a>(&'a self, attributes: &'a Attributes<'_>) -> Event<'a> {
+        Event {
+            auth: self.auth.as_deref(),
+            local_account: self.local_account.as_deref(),
+            script: attributes.script.as_deref(),
+            client: self.client,
+            helo: self.helo.as_deref(),
+            sender: self.sender.as_deref(),
+            recipient: self.recipient.as_deref(),
+            package: attributes.package.as_deref(),
+            message_id: self.message_id.as_deref(),
+            local: self.local,
+            system: self.system,
+            once_a_message: self.in_router,
+        }
+    }
+}
+
+/// Whether mail without a client is from Exim or root. Exim hands over its bounces as its own
+/// user, and cron its mail as root: unlike a sender or a header, nobody else can claim that. Behind
+/// an SMTP dialogue (`-bs`) may be anybody.
+#[cold]
+fn is_systems(host: &Host, variables: &Variables) -> bool {
+    let is_dialogue = variables.smtp_input.read() && !variables.smtp_batched_input.read();
+    let protocol = variables.received_protocol.read(host).unwrap_or_default();
+    let was_dialogue = [&b"local-smtp"[..], b"local-esmtp"].iter().any(|p| protocol.starts_with(p));
+    !is_dialogue && !was_dialogue && Variables::is_system(host, c"$originator_uid")
+}
+
+/// `$local_part@$domain`
+pub(in crate::exim) fn recipient(host: &Host, variables: &Variables) -> Option<String> {
+    let local_part = variables.local_part.read(host)?;
+    let domain = variables.domain.read(host).unwrap_or_default();
+    let mut address = String::with_capacity(local_part.len() + 1 + domain.len());
+    address.push_str(&lossy(local_part));
+    address.push('@');
+    address.push_str(&lossy(domain));
+    Some(address)
+}
+
+/// Text of Exim's, which is UTF-8 where clients follow the standards.
+pub(in crate::exim) fn lossy(text: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match text {
+        // As a rule it is UTF-8, which is quicker to check than to correct.
+        Cow::Borrowed(bytes) => match str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(bytes),
+        },
+        Cow::Owned(bytes) => Cow::Owned(match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_taken_literally() {
+        let all = Attributes::read(&[b"package=gold", b"script= /a=b, c "]).unwrap();
+        assert_eq!(all.package.as_deref(), Some("gold"));
+        assert_eq!(all.script.as_deref(), Some("/a=b, c"));
+        assert_eq!(Attributes::read(&[]).unwrap(), Attributes::default());
+        assert_eq!(Attributes::read(&[b"package="]).unwrap().package.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn wrong_attributes_are_named() {
+        for (argument, error) in [
+            (
+                "gold",
+                "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+            ),
+            ("on_error=no", "on_error= is fail-open or fail-closed, not \"no\""),
+            ("refused=", "refused= is yes or no, not \"\""),
+            (
+                "package",
+                "\"package\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+            ),
+            (
+                "x\n=",
+                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+            ),
+        ] {
+            assert_eq!(Attributes::read(&[argument.as_bytes()]).unwrap_err(), error);
+        }
+        let twice = Attributes::read(&[b"package=a", b"package=b"]).unwrap_err();
+        assert_eq!(twice, "\"package=\" is given twice");
+    }
+}

@@ -1,0 +1,17 @@
+//! What is kept between calls of `policy`.
+
+use super::facts::PolicyVariables;
+use crate::policy::evaluator::{Evaluated, Evaluator};
+use crate::policy::session::PolicySession;
+
+/// What is kept between calls of `policy`.
+#[derive(Default)]
+pub(in crate::exim) struct Policies {
+    pub(in crate::exim) variables: Option<PolicyVariables>,
+    pub(in crate::exim) evaluator: Option<Evaluator<'static>>,
+    pub(in crate::exim) session: PolicySession,
+    /// The latest call, for `policy_info`.
+    pub(in crate::exim) latest: Option<Evaluated>,
+    /// The process that has logged an error.
+    pub(in crate::exim) logged: Option<u32>,
+}
