@@ -9,7 +9,7 @@ use super::event::{Event, Occurrence};
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
 use super::limit::{Limit, Per, Subject};
-use super::model::{Head, Identity, When};
+use super::model::{Identity, PolicySettings, When};
 use super::outcome::Outcome;
 
 pub use super::outcome::Decided;
@@ -108,11 +108,11 @@ pub fn decide<S: Store>(
     mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<S::Error>> {
     let Rules { name, identity, policy } = *rules;
-    let head = policy.head();
-    if !applies(head, identity, event) {
+    let settings = policy.settings();
+    if !applies(settings, identity, event) {
         return Ok(Outcome::default());
     }
-    let Some(key) = Key::of(identity, &head.key, event) else { return Ok(Outcome::default()) };
+    let Some(key) = Key::of(identity, &settings.key, event) else { return Ok(Outcome::default()) };
     // Most policies do not ask for it.
     let recipient = LazyCell::new(|| key::value(identity, event, Field::Recipient));
     let subject = Subject {
@@ -146,7 +146,7 @@ pub fn decide<S: Store>(
     if planned.is_empty() {
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
-    let mode = Mode { only_looks, ..Mode::of(head, lifted) };
+    let mode = Mode { only_looks, ..Mode::of(settings, lifted) };
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {
@@ -160,7 +160,7 @@ pub fn decide<S: Store>(
         visit(&decided);
         Some(decided)
     });
-    Ok(Outcome::of(head, decided, exempt, event))
+    Ok(Outcome::of(settings, decided, exempt, event))
 }
 
 /// Who a message is for.
@@ -205,7 +205,7 @@ pub fn exempt_recipients(
 ) -> Result<usize, ImageError> {
     let Rules { identity, policy, .. } = *rules;
     let event = Event { recipient: None, ..*event };
-    let Some(key) = Key::of(identity, &policy.head().key, &event) else { return Ok(0) };
+    let Some(key) = Key::of(identity, &policy.settings().key, &event) else { return Ok(0) };
     let (package, client) = (event.package, event.client);
     let subject = Subject { identity: &key.identity, package, client, recipient: None };
     if policy.exemption(&subject, now)?.is_some() {
@@ -233,14 +233,14 @@ struct Mode {
 }
 
 impl Mode {
-    fn of(head: &Head, lifted: Option<Lifted>) -> Self {
-        let refusals = head.verdicts.iter().filter(|grade| grade.verdict >= Verdict::Defer);
+    fn of(settings: &PolicySettings, lifted: Option<Lifted>) -> Self {
+        let refusals = settings.verdicts.iter().filter(|grade| grade.verdict >= Verdict::Defer);
         // Where being over the limit does not refuse, the event happens, and counts. An
         // override refuses it all the same.
         let from = refusals.map(|grade| grade.from).filter(|_| lifted.is_none());
         let from = from.fold(f64::INFINITY, f64::min);
-        let refuses = (head.action == Action::Enforce).then_some(from);
-        let update = match head.update {
+        let refuses = (settings.action == Action::Enforce).then_some(from);
+        let update = match settings.update {
             Counting::Leaky if refuses.is_some() => Update::Leaky,
             _ => Update::Strict,
         };
@@ -418,9 +418,10 @@ fn decide_new<S: Store>(
 
 /// Whether the policy is about `event`. What a limit refuses of the mail server's own mail is
 /// lost, so a policy has to name that mail.
-fn applies(head: &Head, identity: &Identity, event: &Event<'_>) -> bool {
-    let names_system = || head.when.contains(&When::Is { state: State::System, not: false });
-    (!event.system || names_system()) && head.when.iter().all(|when| holds(when, identity, event))
+fn applies(settings: &PolicySettings, identity: &Identity, event: &Event<'_>) -> bool {
+    let names_system = || settings.when.contains(&When::Is { state: State::System, not: false });
+    (!event.system || names_system())
+        && settings.when.iter().all(|when| holds(when, identity, event))
 }
 
 /// Whether a condition of `when` holds for `event`. One about what is not known yet

@@ -281,8 +281,8 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         let image = image.map_err(Fault::unread)?;
         let policy = image.policy(name).map_err(Fault::unread)?;
         let policy = policy.ok_or_else(|| Fault::unread(Unknown { name, image }))?;
-        let head = policy.head();
-        let fault = |error: String| Fault { error, on_error: Some(head.on_error) };
+        let settings = policy.settings();
+        let fault = |error: String| Fault { error, on_error: Some(settings.on_error) };
         let damaged = |error: ImageError| fault(error.to_string());
         let store = store.as_mut().map_err(|error| fault((*error).to_owned()))?;
         let identity = image.identity().map_err(damaged)?;
@@ -319,7 +319,7 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
                 if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
-                    let checked = decided.checked(head);
+                    let checked = decided.checked(settings);
                     let observed = checked.observed || step.bypassed;
                     counters.count(&Checked { observed, ..checked });
                 }

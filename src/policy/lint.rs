@@ -28,7 +28,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
 
 /// Whether the policy requires `state`.
 fn requires(policy: &Policy, state: State) -> bool {
-    policy.head.when.contains(&When::Is { state, not: false })
+    policy.settings.when.contains(&When::Is { state, not: false })
 }
 
 /// Identities that a stranger can choose: he would exhaust the limit of a customer.
@@ -37,9 +37,9 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
         return;
     }
     let advice = "so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"";
-    if !policy.head.key.is_empty() {
-        if policy.head.key.iter().all(|field| field.is_claimed()) {
-            let field = policy.head.key.first().map_or("", |field| field.word());
+    if !policy.settings.key.is_empty() {
+        if policy.settings.key.iter().all(|field| field.is_claimed()) {
+            let field = policy.settings.key.first().map_or("", |field| field.word());
             diagnostics.warning(
                 policy.at,
                 format!("any client can claim the {field} that {name:?} counts, {advice}"),
@@ -69,7 +69,7 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
 /// A key that a stranger chooses: he would have it refused to those who need it, or make it an
 /// alert each. What is counted at RCPT may never become a message.
 fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    let key = &policy.head.key;
+    let key = &policy.settings.key;
     let is_recipient = |field: &&Field| matches!(field, Field::Recipient | Field::RecipientDomain);
     let is_chosen = key.iter().all(|field| field.is_claimed() || is_recipient(&field));
     let Some(field) = key.iter().find(is_recipient).filter(|_| is_chosen) else { return };
@@ -79,7 +79,7 @@ fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Di
     }
     let OnCrossing { run, post, mail, .. } = &policies.on_crossing;
     let sends_alerts = !run.is_empty() || post.is_some() || mail.is_some();
-    let why = match policy.head.action {
+    let why = match policy.settings.action {
         Action::Enforce => {
             "strangers can keep its mail from a recipient; write action = \"observe\", or add"
         }
@@ -97,7 +97,7 @@ fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Di
 
 /// A policy that refuses what the mail server or the system sends.
 fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    if policy.head.action == Action::Enforce && requires(policy, State::System) {
+    if policy.settings.action == Action::Enforce && requires(policy, State::System) {
         diagnostics.warning(
             policy.at,
             format!(
@@ -109,16 +109,16 @@ fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
 }
 
 fn limits(policy: &Policy) -> bool {
-    policy.tables().any(|rates| {
-        rates.each.values().chain(rates.total.values()).any(|amount| !amount.windows.is_empty())
-            || rates.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
+    policy.tables().any(|limits| {
+        limits.each.values().chain(limits.total.values()).any(|amount| !amount.windows.is_empty())
+            || limits.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
     })
 }
 
 /// Windows that can never matter, and units that are never counted.
 fn amounts(policy: &Policy, diagnostics: &mut Diagnostics) {
-    for rates in policy.tables() {
-        for (unit, amount) in rates.each.iter().chain(&rates.total) {
+    for limits in policy.tables() {
+        for (unit, amount) in limits.each.iter().chain(&limits.total) {
             windows(amount, diagnostics);
             if *unit == Unit::AuthFailures && requires(policy, State::Authenticated) {
                 let text = "auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients";
@@ -135,8 +135,8 @@ const ZEROS: usize = 5;
 /// Limits that block everybody, and bursts that do not burst: elsewhere, 0 may mean unlimited.
 fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
     let mut found: Vec<(Location, String)> = Vec::new();
-    for rates in policy.tables() {
-        let amounts = rates.each.values().chain(rates.total.values());
+    for limits in policy.tables() {
+        let amounts = limits.each.values().chain(limits.total.values());
         for (amount, window) in amounts.flat_map(|one| one.windows.iter().map(move |w| (one, w))) {
             if window.limit == 0.0 {
                 let text = format!("{:?} blocks everything: 0 is no event at all", window.text);
@@ -144,7 +144,7 @@ fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
             }
         }
         for (all, bucket) in
-            rates.buckets.iter().flat_map(|all| all.buckets.iter().map(move |b| (all, b)))
+            limits.buckets.iter().flat_map(|all| all.buckets.iter().map(move |b| (all, b)))
         {
             if bucket.burst == 0.0 {
                 let text = "a burst of 0 blocks all but the first event of an empty bucket";
@@ -192,9 +192,9 @@ fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
         let domain = super::fold::domain(name).and_then(|name| policy.domains.get(name));
         let package = member.package.as_ref().or(domain.and_then(|d| d.package.as_ref()));
         let package = package.and_then(|name| policy.packages.get(&**name));
-        let inherited = [domain.map(|domain| &domain.rates), package, Some(&policy.default)];
-        for (unit, amount) in &member.rates.each {
-            let would = inherited.iter().flatten().find_map(|rates| rates.each.get(unit));
+        let inherited = [domain.map(|domain| &domain.limits), package, Some(&policy.default)];
+        for (unit, amount) in &member.limits.each {
+            let would = inherited.iter().flatten().find_map(|limits| limits.each.get(unit));
             if would.is_some_and(|would| would.windows == amount.windows) {
                 let text =
                     format!("{} of user {name:?} has no effect: it is as inherited", unit.word());
@@ -244,7 +244,7 @@ fn covers(one: &Exempt, other: &Exempt) -> bool {
 /// Verdicts that are never reached, or are milder than one below them.
 fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
     let mut strictest: Option<super::model::Grade> = None;
-    for grade in &policy.head.verdicts {
+    for grade in &policy.settings.verdicts {
         let word = grade.verdict.word();
         let percent = (grade.from * 100.0).round();
         if grade.from < 1.0 && grade.verdict > Verdict::Log && grade.verdict != Verdict::Delay {
@@ -262,8 +262,8 @@ fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
         let refused =
             strictest.filter(|below| below.verdict >= Verdict::Defer && below.from <= 1.0);
         if grade.from > 1.0
-            && policy.head.update == Counting::Leaky
-            && policy.head.action == Action::Enforce
+            && policy.settings.update == Counting::Leaky
+            && policy.settings.action == Action::Enforce
             && refused.is_some()
         {
             diagnostics.warning(grade.at, format!("{percent}% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\""));

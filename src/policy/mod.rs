@@ -23,6 +23,8 @@
 //! - An entry of `exempt` lifts every limit of its policy; the events are
 //!   measured all the same.
 
+#[cfg(feature = "cli")]
+pub mod changes;
 pub mod counters;
 pub mod decide;
 pub mod evaluator;
@@ -42,8 +44,6 @@ pub mod replay;
 #[cfg(feature = "cli")]
 pub mod resolve;
 pub mod session;
-#[cfg(feature = "cli")]
-pub mod settings;
 #[cfg(feature = "cli")]
 pub mod source;
 pub mod word;

@@ -82,11 +82,11 @@ pub struct Policy {
     /// Where it starts.
     pub at: Location,
     /// What holds for all of its tables.
-    pub head: Head,
+    pub settings: PolicySettings,
     /// For everybody.
-    pub default: Rates,
+    pub default: Limits,
     /// By package.
-    pub packages: BTreeMap<String, Rates>,
+    pub packages: BTreeMap<String, Limits>,
     /// By domain, folded.
     pub domains: Members,
     /// By identity, folded.
@@ -97,16 +97,16 @@ pub struct Policy {
 
 impl Policy {
     /// All of its tables of limits.
-    pub fn tables(&self) -> impl Iterator<Item = &Rates> {
+    pub fn tables(&self) -> impl Iterator<Item = &Limits> {
         let members = self.domains.values().chain(self.users.values());
-        let members = members.map(|member| &member.rates);
+        let members = members.map(|member| &member.limits);
         std::iter::once(&self.default).chain(self.packages.values()).chain(members)
     }
 
     /// Whether a table names `unit`.
     #[must_use]
     pub fn limits(&self, unit: Unit) -> bool {
-        self.tables().any(|rates| rates.names(unit))
+        self.tables().any(|limits| limits.names(unit))
     }
 }
 
@@ -156,7 +156,7 @@ impl Policy {
     pub fn outline(&self) -> Self {
         Self {
             at: self.at,
-            head: self.head.clone(),
+            settings: self.settings.clone(),
             default: self.default.clone(),
             packages: self.packages.clone(),
             domains: Members::default(),
@@ -181,7 +181,7 @@ impl Policies {
 
 /// What a policy says apart from its tables.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Head {
+pub struct PolicySettings {
     /// It applies to events for which all of these hold.
     pub when: Vec<When>,
     /// Whether it refuses.
@@ -259,7 +259,7 @@ pub struct Grade {
 
 /// Limits of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rates {
+pub struct Limits {
     /// Where the table starts.
     pub at: Location,
     /// For each user.
@@ -270,7 +270,7 @@ pub struct Rates {
     pub total: ByUnit,
 }
 
-impl Rates {
+impl Limits {
     /// Whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -371,7 +371,7 @@ pub struct Member {
     /// The package, which exists in the policy.
     pub package: Option<Arc<str>>,
     /// Limits of its own.
-    pub rates: Rates,
+    pub limits: Limits,
 }
 
 /// Domains or users by name, in the order of names: as small as possible, as there may be a

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::counters::Checked;
 use super::event::Event;
 use super::limit::{Limit, Per, Rule};
-use super::model::{Head, Piece, Template};
+use super::model::{Piece, PolicySettings, Template};
 use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
 use crate::engine::{AlgorithmKind, Decision, Forced};
 use crate::rate::{Timestamp, Wait, score};
@@ -99,22 +99,22 @@ impl<'a> Decided<'a> {
         }
     }
 
-    fn verdict(&self, head: &Head) -> Verdict {
+    fn verdict(&self, settings: &PolicySettings) -> Verdict {
         match self.decision.forced {
-            None => strictest(head, |from| self.decision.reaches(from)),
+            None => strictest(settings, |from| self.decision.reaches(from)),
             Some(Forced::Allow) => Verdict::Accept,
             // The strictest there is, and a refusal.
-            Some(Forced::Deny) => strictest(head, |_| true).max(Verdict::Defer),
+            Some(Forced::Deny) => strictest(settings, |_| true).max(Verdict::Defer),
         }
     }
 
     /// What counters count: its own verdict, or what that would have been.
     #[must_use]
     #[inline]
-    pub fn checked(&self, head: &Head) -> Checked<'a> {
+    pub fn checked(&self, settings: &PolicySettings) -> Checked<'a> {
         let denied = self.decision.forced == Some(Forced::Deny);
-        let observed = self.exempt && !denied || head.action == Action::Observe;
-        Checked::new(self.policy, &self.limit, observed, self.verdict(head))
+        let observed = self.exempt && !denied || settings.action == Action::Observe;
+        Checked::new(self.policy, &self.limit, observed, self.verdict(settings))
     }
 
     fn wait(&self) -> f64 {
@@ -124,8 +124,8 @@ impl<'a> Decided<'a> {
 
 /// The strictest verdict of the parts of the limit that are reached.
 #[must_use]
-pub fn strictest(head: &Head, reached: impl Fn(f64) -> bool) -> Verdict {
-    let grades = head.verdicts.iter().filter(|grade| reached(grade.from));
+pub fn strictest(settings: &PolicySettings, reached: impl Fn(f64) -> bool) -> Verdict {
+    let grades = settings.verdicts.iter().filter(|grade| reached(grade.from));
     grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
 }
 
@@ -165,7 +165,7 @@ impl Outcome {
     /// strictest verdict; of several, the one with the longest wait; and where none
     /// must wait, the one that is the closest to its limit.
     pub(super) fn of<'a>(
-        head: &Head,
+        settings: &PolicySettings,
         limits: impl Iterator<Item = Decided<'a>>,
         exempt: bool,
         event: &Event<'_>,
@@ -174,7 +174,7 @@ impl Outcome {
         let mut best: Option<(Decided<'_>, Verdict)> = None;
         for one in limits {
             crossed |= one.decision.crossed;
-            let verdict = one.verdict(head);
+            let verdict = one.verdict(settings);
             let better = best.is_none_or(|(before, strictest)| {
                 verdict > strictest
                     || verdict == strictest
@@ -187,7 +187,7 @@ impl Outcome {
         }
         let Some((one, measured)) = best else { return Self { exempt, ..Self::default() } };
         let denied = one.decision.forced == Some(Forced::Deny);
-        let observed = exempt && !denied || head.action == Action::Observe;
+        let observed = exempt && !denied || settings.action == Action::Observe;
         let verdict = match measured {
             // An override is above an exemption.
             _ if exempt && !denied => Verdict::Accept,
@@ -197,8 +197,8 @@ impl Outcome {
             verdict => verdict,
         };
         let delay =
-            if verdict == Verdict::Delay { one.wait().min(head.longest_delay) } else { 0.0 };
-        let text = match (&head.text, measured) {
+            if verdict == Verdict::Delay { one.wait().min(settings.longest_delay) } else { 0.0 };
+        let text = match (&settings.text, measured) {
             (_, Verdict::Accept) => String::new(),
             _ if denied => DENIED.to_owned(),
             (Some(template), _) => expanded(template, &one, event),

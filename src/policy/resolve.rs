@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Per, Rule, Subject};
-use super::model::{Amount, Buckets, Exempt, Location, Match, Member, Policy, Rates};
+use super::model::{Amount, Buckets, Exempt, Limits, Location, Match, Member, Policy};
 use super::word::Unit;
 use crate::engine::Algorithm;
 
@@ -81,14 +81,14 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let of = |member: Option<&'p Member>| member.and_then(|member| member.package.as_deref());
     let package_name = of(user).or(subject.package).or(of(domain));
     let package = |name: Option<&str>| {
-        let (name, rates) = policy.packages.get_key_value(name?)?;
-        Some((Rule::Package(name), rates))
+        let (name, limits) = policy.packages.get_key_value(name?)?;
+        Some((Rule::Package(name), limits))
     };
-    let own = |member: Option<&'p Member>, rule: Rule<'p>| Some((rule, &member?.rates));
+    let own = |member: Option<&'p Member>, rule: Rule<'p>| Some((rule, &member?.limits));
     let domain_rule = Rule::Domain(domain_name.unwrap_or_default());
     let default = Some((Rule::Default, &policy.default));
     // The most special first.
-    let tables: Vec<(Rule<'p>, &'p Rates)> = [
+    let tables: Vec<(Rule<'p>, &'p Limits)> = [
         own(user, Rule::User(subject.identity)),
         own(domain, domain_rule),
         package(package_name),
@@ -100,18 +100,18 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     // The total is of the domain: the package of one of its users is nothing to it.
     let totals = [own(domain, domain_rule), package(of(domain)), default].into_iter().flatten();
     let (mut each, mut total) = (BTreeMap::new(), BTreeMap::new());
-    for (rule, rates) in &tables {
-        for (unit, what) in &rates.each {
+    for (rule, limits) in &tables {
+        for (unit, what) in &limits.each {
             each.entry(*unit).or_insert(Applied { what, rule: *rule });
         }
     }
-    for (rule, rates) in totals.filter(|_| domain_name.is_some()) {
-        for (unit, what) in &rates.total {
+    for (rule, limits) in totals.filter(|_| domain_name.is_some()) {
+        for (unit, what) in &limits.total {
             total.entry(*unit).or_insert(Applied { what, rule });
         }
     }
-    let buckets = tables.iter().find_map(|(rule, rates)| {
-        rates.buckets.as_deref().map(|what| Applied { what, rule: *rule })
+    let buckets = tables.iter().find_map(|(rule, limits)| {
+        limits.buckets.as_deref().map(|what| Applied { what, rule: *rule })
     });
     let exempt = policy.exempt.iter().find(|entry| exempts(entry, subject, now));
     let package = package_name.map(|name| {
@@ -145,9 +145,9 @@ fn means(one: &Match, identity: &str) -> bool {
 #[must_use]
 pub fn location(policy: &Policy, rule: &Rule<'_>) -> Option<Location> {
     match rule {
-        Rule::User(name) => policy.users.get(name).map(|member| member.rates.at),
-        Rule::Domain(name) => policy.domains.get(name).map(|member| member.rates.at),
-        Rule::Package(name) => policy.packages.get(*name).map(|rates| rates.at),
+        Rule::User(name) => policy.users.get(name).map(|member| member.limits.at),
+        Rule::Domain(name) => policy.domains.get(name).map(|member| member.limits.at),
+        Rule::Package(name) => policy.packages.get(*name).map(|limits| limits.at),
         Rule::Default => Some(policy.default.at),
     }
 }

@@ -106,17 +106,17 @@ impl InForce {
         };
         match (forced, said) {
             // Denials are observed as well.
-            (_, Some(said)) if denied && said.head.action == Action::Observe => {
+            (_, Some(said)) if denied && said.settings.action == Action::Observe => {
                 By::Observed(name())
             }
             (Some(one), _) => By::Override(one),
             (None, None) => By::Rate,
             (None, Some(Said { exempt: Some(exempt), .. })) => By::Exempt(name(), exempt),
-            (None, Some(said)) if said.head.action == Action::Observe => By::Observed(name()),
+            (None, Some(said)) if said.settings.action == Action::Observe => By::Observed(name()),
             (None, Some(said)) => {
                 let part = record.rate_after(self.now, 1.0) / record.limit;
                 let part = if part >= 1.0 { part } else { 1.0 };
-                match strictest(said.head, |from| from <= part) {
+                match strictest(said.settings, |from| from <= part) {
                     verdict if over && verdict < Verdict::Defer => By::Accepted(name(), verdict),
                     _ => By::Rate,
                 }

@@ -6,14 +6,14 @@ use crate::engine::{Algorithm, Kind, RecordKey};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{Limit, Per, Subject};
-use crate::policy::model::Head;
+use crate::policy::model::PolicySettings;
 use crate::policy::word::Word as _;
 
 /// What the policy that counts a record says of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said<'i> {
     /// What the policy says apart from its tables.
-    pub head: &'i Head,
+    pub settings: &'i PolicySettings,
     /// The limit; `None` if the policy has no such limit for this identity any more.
     pub rule: Option<Rule>,
     /// The entry of `exempt` that lifts it, whoever the mail is for.
@@ -73,7 +73,7 @@ pub fn find<'i>(
     let Some([name, unit, window, identity]) = parts(record) else { return Ok(None) };
     let Some(policy) = image.policy(name)? else { return Ok(None) };
     let fields = fields(identity);
-    let mut said = Said { head: policy.head(), rule: None, exempt: None };
+    let mut said = Said { settings: policy.settings(), rule: None, exempt: None };
     let Some((field, value)) = fields.first() else { return Ok(Some(said)) };
     // A total is of the domain, whoever of it has sent.
     let (per, who) = match field.as_str() {

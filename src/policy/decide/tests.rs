@@ -260,8 +260,8 @@ fn an_override_denies_what_is_exempt() {
     };
     let (key, record) = ("auth:alice@example.org", "p/recipients/1h/auth:alice@example.org");
     let limit = |decision| Decided { policy: "p", limit, key, record, decision, exempt: true };
-    let head = &all.policies["p"].head;
-    let of = |decision| Outcome::of(head, [limit(decision)].into_iter(), true, &alice());
+    let settings = &all.policies["p"].settings;
+    let of = |decision| Outcome::of(settings, [limit(decision)].into_iter(), true, &alice());
     decision.forced = Some(crate::engine::Forced::Deny);
     let denied = of(decision);
     assert_eq!((denied.verdict, denied.observed), (Verdict::Defer, false));

@@ -12,7 +12,7 @@ mod in_use;
 #[cfg(feature = "cli")]
 mod install;
 mod layout;
-mod rates;
+mod limits;
 #[cfg(feature = "cli")]
 mod read_back;
 mod settings;
@@ -32,13 +32,13 @@ pub use in_use::PolicyFile;
 #[cfg(feature = "cli")]
 pub use install::install;
 use layout::Table;
-use rates::{Chosen, Scope};
+use limits::{Chosen, Scope};
 #[cfg(feature = "cli")]
 pub use write::{build, build_with};
 
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Rule, Subject};
-use super::model::{Head, Identity, OnCrossing};
+use super::model::{Identity, OnCrossing, PolicySettings};
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct Entry {
 struct Decoded {
     /// The position of its row.
     at: u32,
-    head: Head,
+    settings: PolicySettings,
     default: Box<[u8]>,
     packages: Table,
     domains: Table,
@@ -173,11 +173,11 @@ fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
 }
 
 fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
-    let head = settings::head(row)?;
+    let settings = settings::policy(row)?;
     let length = row.u32()?;
     Ok(Decoded {
         at,
-        head,
+        settings,
         default: row.bytes(length)?.into(),
         packages: exempt::table(row)?,
         domains: exempt::table(row)?,
@@ -211,7 +211,7 @@ struct Member<'a> {
     row: u32,
     /// The position of the row of its package; 0 if it has none.
     package: u32,
-    rates: &'a [u8],
+    limits: &'a [u8],
 }
 
 /// A package.
@@ -220,7 +220,7 @@ struct Package<'a> {
     /// The position of its row.
     row: u32,
     name: &'a str,
-    rates: &'a [u8],
+    limits: &'a [u8],
 }
 
 /// Who a subject is in the tables.
@@ -240,8 +240,8 @@ struct Known<'a> {
 impl<'i> PolicyImage<'i> {
     /// What holds for all of its tables.
     #[must_use]
-    pub fn head(&self) -> &'i Head {
-        &self.decoded.head
+    pub fn settings(&self) -> &'i PolicySettings {
+        &self.decoded.settings
     }
 
     /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the
@@ -266,21 +266,21 @@ impl<'i> PolicyImage<'i> {
     fn fill<'a>(&'a self, subject: &Subject<'a>, limits: &mut Vec<Limit<'a>>) -> Result<(), Fault> {
         let known = self.known(subject)?;
         let mut chosen = Chosen::default();
-        let mut add = |rule, rates, scope, row| {
-            chosen.add(rule, rates, scope, row).map_err(|what| fault_at(row, what))
+        let mut add = |rule, limits, scope, row| {
+            chosen.add(rule, limits, scope, row).map_err(|what| fault_at(row, what))
         };
         if let Some(user) = known.user {
-            add(Rule::User(subject.identity), user.rates, Scope::Keys, user.row)?;
+            add(Rule::User(subject.identity), user.limits, Scope::Keys, user.row)?;
         }
         if let Some((name, domain)) = known.domain_name.zip(known.domain) {
-            add(Rule::Domain(name), domain.rates, Scope::Keys, domain.row)?;
-            add(Rule::Domain(name), domain.rates, Scope::Totals, domain.row)?;
+            add(Rule::Domain(name), domain.limits, Scope::Keys, domain.row)?;
+            add(Rule::Domain(name), domain.limits, Scope::Totals, domain.row)?;
         }
         if let Some(package) = known.package {
-            add(Rule::Package(package.name), package.rates, Scope::Keys, package.row)?;
+            add(Rule::Package(package.name), package.limits, Scope::Keys, package.row)?;
         }
         if let Some(package) = known.domain_package {
-            add(Rule::Package(package.name), package.rates, Scope::Totals, package.row)?;
+            add(Rule::Package(package.name), package.limits, Scope::Totals, package.row)?;
         }
         let Decoded { default, at, .. } = self.decoded;
         add(Rule::Default, default, Scope::Keys, *at)?;
@@ -364,7 +364,7 @@ impl<'i> PolicyImage<'i> {
         };
         let mut fields = Fields(found.value);
         let package = fields.u32().map_err(|what| fault_at(found.row, what))?;
-        Ok(Some(Member { row: found.row, package, rates: fields.0 }))
+        Ok(Some(Member { row: found.row, package, limits: fields.0 }))
     }
 
     fn package_named(&self, name: &str) -> Result<Option<Package<'i>>, Fault> {
@@ -378,7 +378,7 @@ impl<'i> PolicyImage<'i> {
     fn package_at(&self, at: u32) -> Result<Package<'i>, Fault> {
         let mut fields = Fields(self.image.container.row(at)?);
         let name = fields.text().map_err(|what| fault_at(at, what))?;
-        Ok(Package { row: at, name, rates: fields.0 })
+        Ok(Package { row: at, name, limits: fields.0 })
     }
 }
 

@@ -7,12 +7,12 @@ use super::error::Fault;
 use super::exempt;
 use super::fields::{Fields, What};
 use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
-use super::rates::{amount, numbers};
+use super::limits::{amount, numbers};
 use super::settings::{pattern, string};
 use super::{Decoded, Image, ImageError, PolicyImage};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, Exempt, Location, Match, Member, MemberKind, Members, Policies,
-    Policy, Rates, Window,
+    Amount, Bucket, Buckets, Exempt, Limits, Location, Match, Member, MemberKind, Members,
+    Policies, Policy, Window,
 };
 
 impl Image {
@@ -126,7 +126,7 @@ impl PolicyImage<'_> {
             0 => None,
             at => Some(self.package_at(at)?.name.into()),
         };
-        Ok(Member { package, rates: rates(value).map_err(damaged)? })
+        Ok(Member { package, limits: limits(value).map_err(damaged)? })
     }
 }
 
@@ -140,15 +140,15 @@ fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
         if own != name {
             return Err(fault_at(at, "a package has another name in its table"));
         }
-        packages.insert(own, rates(fields).map_err(|what| fault_at(at, what))?);
+        packages.insert(own, limits(fields).map_err(|what| fault_at(at, what))?);
         Ok(())
     })?;
     let entries = container.read(decoded.exempts.entries, |row| row.list(Fields::u32))?;
     let exempt = entries.iter().map(|&at| exemption(container, at)).collect::<Result<_, _>>()?;
     Ok(Policy {
         at: Location::default(),
-        head: decoded.head.clone(),
-        default: rates(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
+        settings: decoded.settings.clone(),
+        default: limits(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
         domains: Members::default(),
         users: Members::default(),
         packages,
@@ -178,8 +178,8 @@ fn each(
     Ok(())
 }
 
-fn rates(mut row: Fields<'_>) -> Result<Rates, What> {
-    let mut rates = Rates::default();
+fn limits(mut row: Fields<'_>) -> Result<Limits, What> {
+    let mut limits = Limits::default();
     while !row.is_empty() {
         let (kind, unit, content) = amount(&mut row)?;
         let mut content = Fields(content);
@@ -188,17 +188,17 @@ fn rates(mut row: Fields<'_>) -> Result<Rates, What> {
             all.push(numbers(&mut content)?);
         }
         if kind == BUCKETS {
-            let bucket = |one: &super::rates::Numbers<'_>| Bucket {
+            let bucket = |one: &super::limits::Numbers<'_>| Bucket {
                 unit: one.unit,
                 burst: one.first,
                 leak: one.second,
                 text: one.text.to_owned(),
             };
             let buckets = all.iter().map(bucket).collect();
-            rates.buckets = Some(Box::new(Buckets { at: Location::default(), buckets }));
+            limits.buckets = Some(Box::new(Buckets { at: Location::default(), buckets }));
             continue;
         }
-        let window = |one: &super::rates::Numbers<'_>| Window {
+        let window = |one: &super::limits::Numbers<'_>| Window {
             text: one.text.into(),
             limit: one.first,
             period: one.second,
@@ -206,12 +206,12 @@ fn rates(mut row: Fields<'_>) -> Result<Rates, What> {
         let amount = Amount { at: Location::default(), windows: all.iter().map(window).collect() };
         let unit = unit_of(unit).ok_or("a unit is unknown")?;
         match kind {
-            EACH => rates.each.insert(unit, amount),
-            TOTAL => rates.total.insert(unit, amount),
+            EACH => limits.each.insert(unit, amount),
+            TOTAL => limits.total.insert(unit, amount),
             _ => return Err("a limit is of an unknown kind"),
         };
     }
-    Ok(rates)
+    Ok(limits)
 }
 
 fn exemption(container: &Container, at: u32) -> Result<Exempt, Fault> {

@@ -3,7 +3,7 @@
 use super::fields::{Fields, What};
 use crate::policy::fold::Folding;
 use crate::policy::model::{
-    DomainPattern, Grade, Head, Identity, Location, OnCrossing, Piece, Template, When,
+    DomainPattern, Grade, Identity, Location, OnCrossing, Piece, PolicySettings, Template, When,
 };
 
 /// `[identity]`
@@ -31,8 +31,8 @@ pub(super) fn on_crossing(row: &mut Fields<'_>) -> Result<OnCrossing, What> {
 }
 
 /// What a policy says apart from its tables.
-pub(super) fn head(row: &mut Fields<'_>) -> Result<Head, What> {
-    Ok(Head {
+pub(super) fn policy(row: &mut Fields<'_>) -> Result<PolicySettings, What> {
+    Ok(PolicySettings {
         when: row.list(when)?,
         action: row.word()?,
         update: row.word()?,

@@ -10,8 +10,8 @@ use super::{Image, build};
 use crate::policy::fold::Folding;
 use crate::policy::limit::{Exemption, Limit, Subject};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, ByUnit, DomainPattern, Exempt, Grade, Head, Identity, Location, Match,
-    Member, OnCrossing, Piece, Policies, Policy, Rates, Template, When, Window,
+    Amount, Bucket, Buckets, ByUnit, DomainPattern, Exempt, Grade, Identity, Limits, Location,
+    Match, Member, OnCrossing, Piece, Policies, Policy, PolicySettings, Template, When, Window,
 };
 use crate::policy::network::Cidr;
 use crate::policy::resolve::resolve;
@@ -71,13 +71,13 @@ fn amounts(g: &mut Gen) -> ByUnit {
     some(g, 4, amount).into_iter().collect()
 }
 
-fn rates(g: &mut Gen) -> Rates {
+fn limits(g: &mut Gen) -> Limits {
     let bucket = |g: &mut Gen| {
         let (burst, leak) = (number(g), number(g));
         Bucket { unit: word(g), burst, leak, text: format!("{leak}/1s") }
     };
     let buckets = |g: &mut Gen| Buckets { at: Location::default(), buckets: some(g, 3, bucket) };
-    Rates {
+    Limits {
         at: Location::default(),
         each: amounts(g),
         buckets: maybe(g, buckets).map(Box::new),
@@ -134,9 +134,9 @@ fn when(g: &mut Gen) -> When {
     }
 }
 
-fn head(g: &mut Gen) -> Head {
+fn settings(g: &mut Gen) -> PolicySettings {
     let at = Location::default();
-    Head {
+    PolicySettings {
         when: some(g, 3, when),
         action: word(g),
         update: word::<Counting>(g),
@@ -150,19 +150,19 @@ fn head(g: &mut Gen) -> Head {
 
 fn policy(g: &mut Gen) -> Policy {
     let packages: BTreeMap<_, _> =
-        some(g, 3, |g| (one(g, &PACKAGES).to_owned(), rates(g))).into_iter().collect();
+        some(g, 3, |g| (one(g, &PACKAGES).to_owned(), limits(g))).into_iter().collect();
     let names: Vec<String> = packages.keys().cloned().collect();
     // A member's package exists.
     let member = |g: &mut Gen| Member {
         package: maybe(g, |g| g.choose(&names).map(|name| name.as_str().into())).flatten(),
-        rates: rates(g),
+        limits: limits(g),
     };
     let domains = some(g, 4, |g| (one(g, &DOMAINS).to_owned(), member(g)));
     let users = some(g, 8, |g| (one(g, &IDENTITIES).to_owned(), member(g)));
     Policy {
         at: Location::default(),
-        head: head(g),
-        default: rates(g),
+        settings: settings(g),
+        default: limits(g),
         packages,
         domains: domains.into_iter().collect(),
         users: users.into_iter().collect(),
@@ -241,7 +241,7 @@ impl Arbitrary for AnySubject {
 /// All that an image or the evaluator says of a subject.
 #[derive(Debug, PartialEq)]
 struct Said<'a> {
-    head: &'a Head,
+    settings: &'a PolicySettings,
     limits: Vec<Limit<'a>>,
     exemption: Option<Exemption<'a>>,
     package: Option<(&'a str, bool)>,
@@ -250,7 +250,7 @@ struct Said<'a> {
 fn evaluated<'a>(policy: &'a Policy, subject: &'a AnySubject) -> Said<'a> {
     let effective = resolve(policy, &subject.get(), subject.now);
     Said {
-        head: &policy.head,
+        settings: &policy.settings,
         limits: effective.limits(),
         exemption: effective.exemption(),
         package: effective.package,
@@ -273,7 +273,7 @@ fn an_image_says_what_the_plain_evaluator_does() {
             for subject in &subjects {
                 compiled.limits(&subject.get(), &mut limits).unwrap();
                 let said = Said {
-                    head: compiled.head(),
+                    settings: compiled.settings(),
                     limits: limits.clone(),
                     exemption: compiled.exemption(&subject.get(), subject.now).unwrap(),
                     package: compiled.package(&subject.get()).unwrap(),
@@ -324,7 +324,7 @@ fn damage_is_an_error_or_changes_nothing() {
             let mut limits = Vec::new();
             for subject in &subjects {
                 let said = evaluated(policy, subject);
-                assert_eq!(compiled.head(), said.head);
+                assert_eq!(compiled.settings(), said.settings);
                 match compiled.limits(&subject.get(), &mut limits) {
                     Ok(()) => assert_eq!(limits, said.limits),
                     Err(_) => assert!(limits.is_empty()),

@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
-use super::super::model::{Grade, Head, Identity, Location, Policy, Rates, When};
+use super::super::model::{Grade, Identity, Limits, Location, Policy, PolicySettings, When};
 use super::super::word::{Action, Counting, OnError, State, Verdict, Word as _};
 use super::tables::{self, Listed, Packages};
 use super::values::{networks, template};
@@ -62,24 +62,24 @@ pub(super) fn read(
     let (mut domains, mut users) = (Listed::default(), Listed::default());
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "when" => policy.head.when = when(reader, identity, value),
-            "action" => set(&mut policy.head.action, reader.word(value, "action")),
-            "update" => set(&mut policy.head.update, reader.word(value, "update mode")),
-            "on_error" => set(&mut policy.head.on_error, reader.word(value, "on_error")),
+            "when" => policy.settings.when = when(reader, identity, value),
+            "action" => set(&mut policy.settings.action, reader.word(value, "action")),
+            "update" => set(&mut policy.settings.update, reader.word(value, "update mode")),
+            "on_error" => set(&mut policy.settings.on_error, reader.word(value, "on_error")),
             "text" => {
                 let text = reader.string(value, "\"Over {limit} {unit} in {period}\"");
-                policy.head.text = text.and_then(|text| template(reader, value, text));
+                policy.settings.text = text.and_then(|text| template(reader, value, text));
                 if text.is_some_and(|text| text.contains(['\r', '\n', '\0'])) {
                     reader.error(value, "a reply to the client is one line");
                 }
             }
-            "key" => policy.head.key = reader.words(value, "field").unwrap_or_default(),
-            "verdicts" => policy.head.verdicts = verdicts(reader, value),
+            "key" => policy.settings.key = reader.words(value, "field").unwrap_or_default(),
+            "verdicts" => policy.settings.verdicts = verdicts(reader, value),
             "longest_delay" => longest_delay(reader, value, &mut policy),
             "default" => {
                 let place = format!("in [policy.{}.default]", name.get_ref());
                 let bucket = policy.default.buckets.take();
-                policy.default = tables::rates(reader, key, value, &place);
+                policy.default = tables::limits(reader, key, value, &place);
                 if let (Some(bucket), Some(_)) = (&bucket, &policy.default.buckets) {
                     reader
                         .diagnostics
@@ -117,7 +117,7 @@ pub(super) fn read(
 fn empty(at: Location) -> Policy {
     Policy {
         at,
-        head: Head {
+        settings: PolicySettings {
             when: Vec::new(),
             action: Action::Enforce,
             update: Counting::Leaky,
@@ -127,7 +127,7 @@ fn empty(at: Location) -> Policy {
             verdicts: vec![Grade { from: 1.0, verdict: Verdict::Defer, at }],
             longest_delay: LONGEST_DELAY,
         },
-        default: Rates::default(),
+        default: Limits::default(),
         packages: Default::default(),
         domains: Default::default(),
         users: Default::default(),
@@ -254,7 +254,7 @@ fn verdicts(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Grade> {
 fn longest_delay(reader: &mut Reader<'_>, value: Value<'_>, policy: &mut Policy) {
     let Some(text) = reader.string(value, "\"30s\"") else { return };
     match amount::period(text) {
-        Ok(seconds) if seconds <= MOST_DELAY => policy.head.longest_delay = seconds,
+        Ok(seconds) if seconds <= MOST_DELAY => policy.settings.longest_delay = seconds,
         Ok(_) => reader
             .error(value, format!("{text:?} is too long: clients give up after 5 minutes (5m)")),
         Err(message) => reader.error(value, message),

@@ -9,7 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::fold::Folding;
 use super::super::model::{
-    Amount, Bucket, Buckets, ByUnit, Location, Member, Members, Policy, Rates,
+    Amount, Bucket, Buckets, ByUnit, Limits, Location, Member, Members, Policy,
 };
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
@@ -72,11 +72,11 @@ impl Listed {
         let first = self.places.get(&hash).and_then(|at| self.all.get(*at));
         if let Some((_, first)) = first.filter(|(name, _)| **name == *folded) {
             let files = &reader.diagnostics.files;
-            let place = crate::toml_file::diagnostic::place(files, first.rates.at);
+            let place = crate::toml_file::diagnostic::place(files, first.limits.at);
             let folding =
                 if written == folded { String::new() } else { format!(", folded to {folded:?},") };
             let message = format!("{what} {written:?}{folding} is listed twice; first at {place}");
-            reader.diagnostics.error(member.rates.at, message);
+            reader.diagnostics.error(member.limits.at, message);
             return;
         }
         self.places.insert(hash, self.all.len());
@@ -95,22 +95,22 @@ fn allowed(more: &[&'static str]) -> Vec<&'static str> {
     [&Unit::words(), more].concat()
 }
 
-/// Reads `key = value` into `rates` if it is a limit.
+/// Reads `key = value` into `limits` if it is a limit.
 fn limit(
     reader: &mut Reader<'_>,
     key: &str,
     value: Value<'_>,
     place: &str,
-    rates: &mut Rates,
+    limits: &mut Limits,
 ) -> bool {
     if let Some(unit) = Unit::of(key) {
         if let Some(amount) = amount(reader, value) {
-            rates.each.insert(unit, amount);
+            limits.each.insert(unit, amount);
         }
     } else if key == "bucket" {
-        rates.buckets = buckets(reader, value).map(Box::new);
+        limits.buckets = buckets(reader, value).map(Box::new);
     } else if key == "total" {
-        rates.total = total(reader, value, place);
+        limits.total = total(reader, value, place);
     } else {
         return false;
     }
@@ -118,20 +118,20 @@ fn limit(
 }
 
 /// A table of limits only.
-pub(super) fn rates(
+pub(super) fn limits(
     reader: &mut Reader<'_>,
     key: &Key<'_>,
     value: Value<'_>,
     place: &str,
-) -> Rates {
-    let mut rates = Rates { at: reader.at(key), ..Rates::default() };
-    let Some(table) = reader.table(value, "{ recipients = \"100/1h\" }") else { return rates };
+) -> Limits {
+    let mut limits = Limits { at: reader.at(key), ..Limits::default() };
+    let Some(table) = reader.table(value, "{ recipients = \"100/1h\" }") else { return limits };
     for (key, value) in table {
-        if !limit(reader, key.get_ref(), value, place, &mut rates) {
+        if !limit(reader, key.get_ref(), value, place, &mut limits) {
             reader.unknown_key(key, place, &allowed(&["bucket", "total"]));
         }
     }
-    rates
+    limits
 }
 
 /// The windows of a unit.
@@ -231,14 +231,14 @@ pub(super) fn packages(
     reader: &mut Reader<'_>,
     policy: &str,
     value: Value<'_>,
-) -> BTreeMap<String, Rates> {
+) -> BTreeMap<String, Limits> {
     let mut packages = BTreeMap::new();
     let Some(table) = reader.table(value, "[policy.outbound.package.gold]") else {
         return packages;
     };
     for (key, value) in table {
         let place = format!("in [policy.{policy}.package.{}]", key.get_ref());
-        packages.insert(key.get_ref().to_string(), rates(reader, key, value, &place));
+        packages.insert(key.get_ref().to_string(), limits(reader, key, value, &place));
     }
     packages
 }
@@ -253,7 +253,7 @@ fn member(
     packages: &mut Packages,
 ) -> Member {
     let mut member = Member::default();
-    member.rates.at = reader.at(key);
+    member.limits.at = reader.at(key);
     let Some(table) = reader.table(value, "{ package = \"gold\" }") else { return member };
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -264,7 +264,7 @@ fn member(
             "total" if !is_domain => {
                 reader.error(key, "total is for all users of a domain; write it in a domain, a package or the default");
             }
-            name if limit(reader, name, value, place, &mut member.rates) => {}
+            name if limit(reader, name, value, place, &mut member.limits) => {}
             _ => {
                 let more = if is_domain {
                     &["package", "total", "bucket"][..]

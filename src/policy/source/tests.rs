@@ -53,8 +53,11 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(on.mail.as_deref(), Some("postmaster@example.org"));
 
     let outbound = &policies.policies["outbound"];
-    assert_eq!(outbound.head.when, [When::Is { state: State::Authenticated, not: false }]);
-    assert_eq!((outbound.head.action, outbound.head.update), (Action::Enforce, Counting::Strict));
+    assert_eq!(outbound.settings.when, [When::Is { state: State::Authenticated, not: false }]);
+    assert_eq!(
+        (outbound.settings.action, outbound.settings.update),
+        (Action::Enforce, Counting::Strict)
+    );
     let windows = |amount: &super::super::model::Amount| {
         amount.windows.iter().map(|w| (w.limit, w.period)).collect::<Vec<_>>()
     };
@@ -66,14 +69,14 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(windows(gold), [(1000.0, 3600.0), (5000.0, 86400.0)]);
     let domain = outbound.domains.get("example.org").unwrap();
     assert_eq!(domain.package.as_deref(), Some("gold"));
-    assert_eq!(windows(domain.rates.total.get(&Unit::Recipients).unwrap()), [(3000.0, 3600.0)]);
+    assert_eq!(windows(domain.limits.total.get(&Unit::Recipients).unwrap()), [(3000.0, 3600.0)]);
     assert_eq!(
         windows(
             outbound
                 .users
                 .get("news@example.org")
                 .unwrap()
-                .rates
+                .limits
                 .each
                 .get(&Unit::Recipients)
                 .unwrap()
@@ -87,7 +90,7 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!(exempt.reason.as_deref(), Some("year-end letter"));
 
     let bounces = &policies.policies["bounces"];
-    assert_eq!(bounces.head.key, [Field::Recipient, Field::Client]);
+    assert_eq!(bounces.settings.key, [Field::Recipient, Field::Client]);
     let bucket = &bounces.default.buckets.as_ref().unwrap().buckets[0];
     assert_eq!((bucket.burst, bucket.leak, bucket.unit), (5.0, 1.0 / 3600.0, Unit::Recipients));
 }
@@ -184,9 +187,9 @@ fn users_come_from_a_file_too() {
     assert_eq!(users.keys().collect::<Vec<_>>(), ["alice@x.org", "bob", "carl"]);
     let alice = users.get("alice@x.org").unwrap();
     assert_eq!(alice.package.as_deref(), Some("gold"));
-    assert_eq!(alice.rates.each.get(&Unit::Recipients).unwrap().windows.len(), 2);
+    assert_eq!(alice.limits.each.get(&Unit::Recipients).unwrap().windows.len(), 2);
     assert_eq!(
-        users.get("carl").unwrap().rates.each.get(&Unit::Recipients).unwrap().windows[..],
+        users.get("carl").unwrap().limits.each.get(&Unit::Recipients).unwrap().windows[..],
         []
     );
 
@@ -325,15 +328,18 @@ fn a_table_that_is_read_in_pieces_is_as_one_that_is_not() {
         let whole = whole(&text);
         let places = |compiled: &Compiled| -> Vec<_> {
             let users = &compiled.policies.as_ref().unwrap().policies["p"].users;
-            let limit = |member: &Member| member.rates.each.values().map(|a| a.at).next();
-            users.iter().map(|(name, user)| (name.to_owned(), user.rates.at, limit(user))).collect()
+            let limit = |member: &Member| member.limits.each.values().map(|a| a.at).next();
+            users
+                .iter()
+                .map(|(name, user)| (name.to_owned(), user.limits.at, limit(user)))
+                .collect()
         };
         assert_eq!(places(&long), places(&whole), "{by}");
         let [long, whole] = [long, whole].map(|one| one.policies.unwrap());
         assert!(long.policies["p"].users.len() >= 19_999 && long.on_crossing.log);
         assert_eq!(long.policies["p"].domains, whole.policies["p"].domains);
         assert!(
-            crate::policy::settings::settings(&long) == crate::policy::settings::settings(&whole)
+            crate::policy::changes::settings(&long) == crate::policy::changes::settings(&whole)
         );
     }
     // What is wrong is found by reading all of it.

@@ -138,7 +138,7 @@ impl Table<'_, '_> {
             let at = self.at(offset);
             match column {
                 Column::User => {
-                    member.rates.at = at;
+                    member.limits.at = at;
                     user = Some(text);
                 }
                 _ if text.is_empty() => {}
@@ -147,7 +147,7 @@ impl Table<'_, '_> {
                 }
                 Column::Unit(unit) => {
                     let amount = self.amount(offset, at, &text);
-                    member.rates.each.insert(*unit, amount);
+                    member.limits.each.insert(*unit, amount);
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Table<'_, '_> {
                 self.listed.add(self.reader, "user", &user, folded, member);
             }
             None => {
-                let at = member.rates.at;
+                let at = member.limits.at;
                 let message =
                     format!("{user:?} is not a user: nothing is left of it after folding");
                 self.reader.diagnostics.error(at, message);

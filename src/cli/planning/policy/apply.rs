@@ -20,11 +20,11 @@ use crate::cli::shared::size::bytes;
 use crate::cli::shared::text::printable;
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
+use crate::policy::changes::{Changes, changes, digest};
 use crate::policy::counters::{RuleName, retain};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
-use crate::policy::settings::{Changes, changes, digest};
 use crate::spool::{Options, Spool};
 use crate::store::{Inspect, Memory};
 use crate::toml_file::diagnostic::{Diagnostics, place};
@@ -240,14 +240,14 @@ fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
     let mut known = HashSet::new();
     for (name, policy) in &policies.policies {
         let mut rules = HashSet::new();
-        for rates in policy.tables() {
-            for (amounts, total) in [(&rates.each, false), (&rates.total, true)] {
+        for limits in policy.tables() {
+            for (amounts, total) in [(&limits.each, false), (&limits.total, true)] {
                 for (unit, amount) in amounts {
                     let windows = amount.windows.iter();
                     rules.extend(windows.map(|one| RuleName::new(*unit, false, &one.text, total)));
                 }
             }
-            let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
+            let buckets = limits.buckets.iter().flat_map(|buckets| &buckets.buckets);
             rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, false)));
         }
         known.extend(rules.iter().map(|rule| (name.clone(), rule.to_string())));

@@ -10,7 +10,7 @@ use super::file::sound;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::text::printable;
 use crate::cli::{Failure, Outcome};
-use crate::policy::settings::settings;
+use crate::policy::changes::settings;
 
 /// Show what two policy files differ in
 #[derive(Debug, Args)]

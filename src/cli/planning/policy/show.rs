@@ -14,11 +14,11 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::text::printable;
 use crate::cli::shared::{spool_dir, time};
 use crate::cli::{Failure, Outcome};
+use crate::policy::changes::condition;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::limit::{Rule, Subject};
 use crate::policy::model::{Location, MemberKind, Policies, Policy};
 use crate::policy::resolve::{Effective, resolve};
-use crate::policy::settings::condition;
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
 use crate::toml_file::diagnostic::{place, similar};
@@ -252,7 +252,7 @@ impl Show {
             Field::RecipientDomain => domain_of(recipient.as_deref()),
             Field::Helo => None,
         };
-        let (identity, per) = match &policy.head.key[..] {
+        let (identity, per) = match &policy.settings.key[..] {
             [] => {
                 let identity = all.identity.chain.iter().find_map(|field| value(*field));
                 (identity.clone(), identity.unwrap_or_default())
@@ -403,7 +403,7 @@ fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result
 }
 
 fn when(policy: &Policy) -> String {
-    policy.head.when.iter().map(condition).collect::<Vec<_>>().join(" and ")
+    policy.settings.when.iter().map(condition).collect::<Vec<_>>().join(" and ")
 }
 
 fn iso(seconds: i64) -> String {
@@ -424,7 +424,7 @@ fn json<'a>(all: &Policies, one: &'a Shown<'_>) -> JsonPolicy<'a> {
     JsonPolicy {
         policy: one.name,
         when: when(one.policy),
-        action: one.policy.head.action.word(),
+        action: one.policy.settings.action.word(),
         identity: Some(one.identity).filter(|identity| !identity.is_empty()),
         package: one.effective.package.map(|(name, _)| name),
         exempt,

@@ -4,7 +4,7 @@ use super::input::Input;
 use super::words::number;
 use crate::cli::shared::text::printable;
 use crate::history::simulate::Totals;
-use crate::policy::model::{Identity, Policies, Policy, Rates};
+use crate::policy::model::{Identity, Limits, Policies, Policy};
 use crate::policy::word::{Field, Unit, Word as _};
 use crate::stage::AclStage;
 
@@ -111,7 +111,7 @@ pub(super) fn of(
         );
     }
     let by_script = used.with(|policy, chain| {
-        let key = if policy.head.key.is_empty() { chain } else { &policy.head.key };
+        let key = if policy.settings.key.is_empty() { chain } else { &policy.settings.key };
         key.contains(&Field::Script)
     });
     if !by_script.is_empty() {
@@ -147,7 +147,7 @@ impl Used<'_> {
         let is_used = |unit: &&Unit| {
             self.policies
                 .iter()
-                .any(|(_, policy)| tables(policy).any(|rates| counts(rates, **unit)))
+                .any(|(_, policy)| tables(policy).any(|limits| counts(limits, **unit)))
         };
         units.iter().filter(is_used).map(|unit| unit.word()).collect()
     }
@@ -160,16 +160,16 @@ impl Used<'_> {
     }
 }
 
-fn tables(policy: &Policy) -> impl Iterator<Item = &Rates> {
+fn tables(policy: &Policy) -> impl Iterator<Item = &Limits> {
     let members = policy.domains.values().chain(policy.users.values());
-    let members = members.map(|member| &member.rates);
+    let members = members.map(|member| &member.limits);
     members.chain(policy.packages.values()).chain([&policy.default])
 }
 
-fn counts(rates: &Rates, unit: Unit) -> bool {
+fn counts(limits: &Limits, unit: Unit) -> bool {
     let is = |amounts: &crate::policy::model::ByUnit| {
         amounts.get(&unit).is_some_and(|amount| !amount.windows.is_empty())
     };
-    let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
-    is(&rates.each) || is(&rates.total) || buckets.into_iter().any(|bucket| bucket.unit == unit)
+    let buckets = limits.buckets.iter().flat_map(|buckets| &buckets.buckets);
+    is(&limits.each) || is(&limits.total) || buckets.into_iter().any(|bucket| bucket.unit == unit)
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 use super::finding::{Findings, quoted};
 use crate::cli::planning::policy::{many, now};
 use crate::cli::shared::exim_config::{Ending, Rules};
+use crate::policy::changes::settings;
 use crate::policy::event::{Counted, SessionFacts};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::lint::lint;
 use crate::policy::model::{Policies, Policy, When};
 use crate::policy::needs::{self, FrontEnd, unseen};
-use crate::policy::settings::settings;
 use crate::policy::source::read;
 use crate::policy::word::{Field, State, Unit, Word as _};
 use crate::serve::config::Mail;
@@ -251,7 +251,7 @@ fn uncounted(name: &str, policy: &Policy, callers: &[&Caller], findings: &mut Fi
             options.join(", ")
         ));
     }
-    let is_local = policy.head.when.contains(&When::Is { state: State::Local, not: false });
+    let is_local = policy.settings.when.contains(&When::Is { state: State::Local, not: false });
     let comes_locally = |stage: &AclStage| matches!(stage, AclStage::NotSmtp | AclStage::Outside);
     if is_local && !stages.iter().any(comes_locally) {
         findings.problem(format!(
@@ -273,9 +273,9 @@ fn counted_in(stage: AclStage) -> BTreeSet<Unit> {
 }
 
 fn limits(policy: &Policy, unit: Unit) -> bool {
-    policy.tables().any(|rates| {
-        let buckets = rates.buckets.iter().flat_map(|buckets| &buckets.buckets);
-        let amounts = rates.each.get(&unit).into_iter().chain(rates.total.get(&unit));
+    policy.tables().any(|limits| {
+        let buckets = limits.buckets.iter().flat_map(|buckets| &buckets.buckets);
+        let amounts = limits.each.get(&unit).into_iter().chain(limits.total.get(&unit));
         buckets.into_iter().any(|bucket| bucket.unit == unit)
             || amounts.into_iter().any(|amount| !amount.windows.is_empty())
     })
@@ -287,10 +287,10 @@ fn is_ended<'a>(
     policy: &Policy,
     callers: &[&'a Caller],
 ) -> Option<&'a Ending> {
-    let is = |state, not| policy.head.when.contains(&When::Is { state, not });
-    let key = match &policy.head.key[..] {
+    let is = |state, not| policy.settings.when.contains(&When::Is { state, not });
+    let key = match &policy.settings.key[..] {
         [] => &policies.identity.chain,
-        _ => &policy.head.key,
+        _ => &policy.settings.key,
     };
     if !key.contains(&Field::Auth) || is(State::Authenticated, true) || is(State::Local, false) {
         return None;

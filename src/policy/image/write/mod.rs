@@ -7,7 +7,7 @@ mod settings;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::layout::{BUCKETS, EACH, TOTAL, unit_code};
-use crate::policy::model::{Members, Policies, Policy, Rates};
+use crate::policy::model::{Limits, Members, Policies, Policy};
 use crate::policy::word::Unit;
 use out::{Out, Writer};
 
@@ -51,7 +51,7 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
         .map(|(name, table)| {
             let mut row = Out::default();
             row.text(name);
-            rates(&mut row, table);
+            limits(&mut row, table);
             (name.as_bytes(), writer.row(&row.0))
         })
         .collect();
@@ -64,14 +64,14 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
         let entries = members.iter().map(|(name, member)| (name.as_bytes(), member));
         writer.table(entries, |member, value| {
             value.u32(member.package.as_deref().map_or(0, package));
-            rates(value, &member.rates);
+            limits(value, &member.limits);
         })
     };
     let (domains, users) = (members(&policy.domains), members(&policy.users));
     let mut row = Out::default();
-    settings::head(&mut row, &policy.head);
+    settings::policy(&mut row, &policy.settings);
     let mut default = Out::default();
-    rates(&mut default, &policy.default);
+    limits(&mut default, &policy.default);
     row.bytes(&default.0);
     row.table(packages);
     row.table(domains);
@@ -81,8 +81,8 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
 }
 
 /// Writes the limits of a table.
-fn rates(row: &mut Out, rates: &Rates) {
-    for (kind, amounts) in [(EACH, &rates.each), (TOTAL, &rates.total)] {
+fn limits(row: &mut Out, limits: &Limits) {
+    for (kind, amounts) in [(EACH, &limits.each), (TOTAL, &limits.total)] {
         for (&unit, amount) in amounts {
             let mut content = Out::default();
             for window in &amount.windows {
@@ -93,7 +93,7 @@ fn rates(row: &mut Out, rates: &Rates) {
             row.bytes(&content.0);
         }
     }
-    if let Some(buckets) = &rates.buckets {
+    if let Some(buckets) = &limits.buckets {
         let mut content = Out::default();
         for bucket in &buckets.buckets {
             numbers(&mut content, bucket.unit, bucket.burst, bucket.leak, &bucket.text);

@@ -2,7 +2,7 @@
 
 use super::out::Out;
 use crate::policy::model::{
-    DomainPattern, Grade, Head, Identity, Match, OnCrossing, Piece, Template, When,
+    DomainPattern, Grade, Identity, Match, OnCrossing, Piece, PolicySettings, Template, When,
 };
 
 pub(super) fn identity(row: &mut Out, identity: &Identity) {
@@ -26,18 +26,18 @@ pub(super) fn on_crossing(row: &mut Out, on: &OnCrossing) {
     row.flag(on.observed);
 }
 
-pub(super) fn head(row: &mut Out, head: &Head) {
-    row.list(&head.when, when);
-    row.word(head.action);
-    row.word(head.update);
-    row.word(head.on_error);
-    row.option(head.text.as_ref(), template);
-    row.list(&head.key, |row, field| row.word(*field));
-    row.list(&head.verdicts, |row, Grade { from, verdict, at: _ }| {
+pub(super) fn policy(row: &mut Out, settings: &PolicySettings) {
+    row.list(&settings.when, when);
+    row.word(settings.action);
+    row.word(settings.update);
+    row.word(settings.on_error);
+    row.option(settings.text.as_ref(), template);
+    row.list(&settings.key, |row, field| row.word(*field));
+    row.list(&settings.verdicts, |row, Grade { from, verdict, at: _ }| {
         row.number(*from);
         row.word(*verdict);
     });
-    row.number(head.longest_delay);
+    row.number(settings.longest_delay);
 }
 
 fn when(row: &mut Out, when: &When) {

@@ -8,8 +8,8 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, DomainPattern, Match, Member, MemberKind, Members, Piece, Policies,
-    Policy, Rates, Template, When,
+    Amount, Buckets, ByUnit, DomainPattern, Limits, Match, Member, MemberKind, Members, Piece,
+    Policies, Policy, Template, When,
 };
 use super::word::Word;
 
@@ -202,7 +202,7 @@ fn members(
 
 /// How many settings a member has.
 fn count(member: &Member) -> usize {
-    let Rates { each, total, buckets, .. } = &member.rates;
+    let Limits { each, total, buckets, .. } = &member.limits;
     let one = usize::from;
     one(member.package.is_some()) + each.len() + total.len() + one(buckets.is_some())
 }
@@ -224,36 +224,36 @@ fn alike(one: &Member, other: &Member) -> bool {
             .map(|(unit, amount)| (unit, &amount.windows))
             .eq(other.iter().map(|(unit, amount)| (unit, &amount.windows)))
     };
-    let buckets = |rates: &Rates| rates.buckets.as_ref().map(|all| all.buckets.clone());
+    let buckets = |limits: &Limits| limits.buckets.as_ref().map(|all| all.buckets.clone());
     one.package == other.package
-        && amounts(&one.rates.each, &other.rates.each)
-        && amounts(&one.rates.total, &other.rates.total)
-        && buckets(&one.rates) == buckets(&other.rates)
+        && amounts(&one.limits.each, &other.limits.each)
+        && amounts(&one.limits.total, &other.limits.total)
+        && buckets(&one.limits) == buckets(&other.limits)
 }
 
 fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
     let mut set = |what: String, value: String| {
         all.insert(format!("{name}.{what}"), value);
     };
-    let when: Vec<String> = policy.head.when.iter().map(condition).collect();
+    let when: Vec<String> = policy.settings.when.iter().map(condition).collect();
     set("when".into(), if when.is_empty() { "always".into() } else { when.join(" and ") });
-    set("action".into(), policy.head.action.word().into());
-    set("update".into(), policy.head.update.word().into());
-    set("on_error".into(), policy.head.on_error.word().into());
-    set("longest_delay".into(), seconds(policy.head.longest_delay));
-    if !policy.head.key.is_empty() {
-        set("key".into(), words(&policy.head.key));
+    set("action".into(), policy.settings.action.word().into());
+    set("update".into(), policy.settings.update.word().into());
+    set("on_error".into(), policy.settings.on_error.word().into());
+    set("longest_delay".into(), seconds(policy.settings.longest_delay));
+    if !policy.settings.key.is_empty() {
+        set("key".into(), words(&policy.settings.key));
     }
-    if let Some(text) = &policy.head.text {
+    if let Some(text) = &policy.settings.text {
         set("text".into(), template(text));
     }
-    for grade in &policy.head.verdicts {
+    for grade in &policy.settings.verdicts {
         set(format!("verdicts {}%", grade.from * 100.0), grade.verdict.word().into());
     }
-    rates(&mut set, "default", &policy.default);
+    limits(&mut set, "default", &policy.default);
     for (package, table) in &policy.packages {
         set(format!("package {package:?}"), "exists".into());
-        rates(&mut set, &format!("package {package:?}"), table);
+        limits(&mut set, &format!("package {package:?}"), table);
     }
     for (domain, table) in policy.domains.iter() {
         member(&mut set, &format!("domain {domain:?}"), table);
@@ -281,17 +281,17 @@ fn member(set: &mut impl FnMut(String, String), name: &str, member: &Member) {
     if let Some(package) = &member.package {
         set(format!("{name}.package"), package.to_string());
     }
-    rates(set, name, &member.rates);
+    limits(set, name, &member.limits);
 }
 
-fn rates(set: &mut impl FnMut(String, String), name: &str, rates: &Rates) {
-    for (unit, amount) in &rates.each {
+fn limits(set: &mut impl FnMut(String, String), name: &str, limits: &Limits) {
+    for (unit, amount) in &limits.each {
         set(format!("{name}.{}", unit.word()), windows(amount));
     }
-    for (unit, amount) in &rates.total {
+    for (unit, amount) in &limits.total {
         set(format!("{name}.total.{}", unit.word()), windows(amount));
     }
-    if let Some(all) = &rates.buckets {
+    if let Some(all) = &limits.buckets {
         set(format!("{name}.bucket"), buckets(all));
     }
 }

@@ -31,11 +31,11 @@ impl<'a> Chosen<'a> {
     pub(super) fn add(
         &mut self,
         rule: Rule<'a>,
-        rates: &'a [u8],
+        limits: &'a [u8],
         scope: Scope,
         row: u32,
     ) -> Result<(), What> {
-        let mut fields = Fields(rates);
+        let mut fields = Fields(limits);
         while !fields.is_empty() {
             let (per, unit, content) = amount(&mut fields)?;
             let place = match (per, scope) {
