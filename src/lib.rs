@@ -4,7 +4,7 @@
 //!
 //! - `cli`: the program, one file for each command
 //! - `serve`: the daemon: the agent between the libraries and Redis
-//! - `history`: what administrators read: crossings explained, policies simulated
+//! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
 //! - [`logs`]: reads Exim's main logs

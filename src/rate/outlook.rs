@@ -19,6 +19,17 @@ pub enum Wait {
     Never,
 }
 
+impl Wait {
+    /// In whole seconds, rounded up; `None` where no wait helps.
+    #[must_use]
+    pub fn whole_seconds(self) -> Option<u64> {
+        match self {
+            Self::Seconds(seconds) => Some(seconds.ceil() as u64), // saturates
+            Self::Never => None,
+        }
+    }
+}
+
 /// The longest wait that is returned, in microseconds.
 const LONGEST_MICROS: i64 = 1 << 62;
 

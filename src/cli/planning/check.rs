@@ -139,7 +139,7 @@ impl Check {
             key_hex: text::hex(key),
             count: decision.count,
             remaining: decision.remaining(decision.at),
-            retry_after: text::whole_seconds(decision.retry_after(decision.at)),
+            retry_after: decision.retry_after(decision.at).whole_seconds(),
             counted: self.count,
             forced: decision.forced.map(Forced::word),
         }

@@ -288,7 +288,7 @@ fn next_event(record: &KeyState, now: Timestamp) -> String {
 }
 
 fn free(wait: Wait, now: Timestamp) -> String {
-    match text::whole_seconds(wait) {
+    match wait.whole_seconds() {
         None => text::wait(wait),
         Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
     }

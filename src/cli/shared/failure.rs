@@ -5,6 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::cluster::SettingsError;
+use crate::history::measure::MeasureError;
+use crate::history::simulate::SimulateError;
 use crate::logs::files::LogError;
 use crate::policy::image::ImageError;
 use crate::spool::SpoolError;
@@ -85,6 +87,18 @@ impl From<io::Error> for Failure {
 
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
+        Self::Said(error.to_string())
+    }
+}
+
+impl From<MeasureError> for Failure {
+    fn from(error: MeasureError) -> Self {
+        Self::Said(error.to_string())
+    }
+}
+
+impl From<SimulateError> for Failure {
+    fn from(error: SimulateError) -> Self {
         Self::Said(error.to_string())
     }
 }

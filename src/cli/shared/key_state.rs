@@ -236,7 +236,7 @@ impl KeyState {
     /// The record in JSON.
     pub(in crate::cli) fn json(&self, next: Next, now: Timestamp) -> KeyStateJson {
         let key = self.key();
-        let wait = next.wait.and_then(text::whole_seconds);
+        let wait = next.wait.and_then(Wait::whole_seconds);
         let over_for = wait.filter(|&seconds| seconds > 0);
         KeyStateJson {
             key: String::from_utf8(key.to_vec()).ok(),

@@ -88,7 +88,7 @@ pub(in crate::cli) fn rough_age(then: Timestamp, now: Timestamp) -> String {
 
 /// When one more event would pass, in words.
 pub(in crate::cli) fn wait(wait: Wait) -> String {
-    match whole_seconds(wait) {
+    match wait.whole_seconds() {
         None => "never (one event is as large as the limit)".to_owned(),
         Some(0) => "now".to_owned(),
         Some(seconds) => format!("in {}", duration(seconds as f64)),
@@ -98,20 +98,11 @@ pub(in crate::cli) fn wait(wait: Wait) -> String {
 /// As [`wait`], without a word on why, and without the seconds once it is
 /// minutes: rounded up, so that it promises nothing too early.
 pub(in crate::cli) fn rough_wait(wait: Wait) -> String {
-    match whole_seconds(wait) {
+    match wait.whole_seconds() {
         None => "never".to_owned(),
         Some(0) => "now".to_owned(),
         Some(seconds @ ..60) => format!("in {seconds} s"),
         Some(seconds) => format!("in {}", duration(seconds.div_ceil(60) as f64 * 60.0)),
-    }
-}
-
-/// A wait in whole seconds, rounded up, as `retry_after` gives it; `None`
-/// where no wait helps.
-pub(in crate::cli) fn whole_seconds(wait: Wait) -> Option<u64> {
-    match wait {
-        Wait::Seconds(seconds) => Some(seconds.ceil() as u64), // saturates
-        Wait::Never => None,
     }
 }
 
@@ -245,9 +236,9 @@ mod tests {
 
     #[test]
     fn waits_are_whole_seconds() {
-        assert_eq!(whole_seconds(Wait::Seconds(0.0)), Some(0));
-        assert_eq!(whole_seconds(Wait::Seconds(11.01)), Some(12));
-        assert_eq!(whole_seconds(Wait::Never), None);
+        assert_eq!(Wait::Seconds(0.0).whole_seconds(), Some(0));
+        assert_eq!(Wait::Seconds(11.01).whole_seconds(), Some(12));
+        assert_eq!(Wait::Never.whole_seconds(), None);
         assert_eq!(wait(Wait::Seconds(719.2)), "in 12 min");
         for (seconds, text) in
             [(0.0, "now"), (59.0, "in 59 s"), (60.5, "in 2 min"), (3_599.0, "in 1 h")]

@@ -3,10 +3,20 @@
 //! The page loads nothing: its style, its script and its data are in it, and its content
 //! security policy allows only these. All texts are data; the script shows them as text.
 
+mod networks;
+mod rates;
+mod refused;
+mod who;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+
+pub use networks::Networks;
+pub use rates::RatesOfLog;
+pub use refused::Evaluation;
+pub use who::Who;
 
 const TEMPLATE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");

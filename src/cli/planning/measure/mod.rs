@@ -1,11 +1,7 @@
 //! `exirate measure`: the rates that keys would have had, from a log.
 
-mod events;
-mod period;
-mod rates;
-mod runs;
-mod suggest;
-mod unique;
+mod periods;
+mod suggestion;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -14,17 +10,15 @@ use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
-use self::events::Lines;
-pub(in crate::cli) use self::events::{By, Count, CountedEvents, Events, Measured, Origin, cut};
-pub(in crate::cli) use self::period::{Period, Periods};
-pub(in crate::cli) use self::rates::{Histogram, MessageRate, Rates};
-pub(in crate::cli) use self::runs::{Event, Runs};
-use self::suggest::{CountMode, Suggestion};
+pub(in crate::cli) use self::periods::Periods;
 use super::policy::many;
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::text;
 use crate::cli::{Failure, Outcome};
+use crate::history::measure::{
+    By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Runs, Suggestion, replay,
+};
 use crate::logs::files::{LogFiles, Skipped};
 use crate::rate::Timestamp;
 
@@ -273,7 +267,8 @@ impl Measure {
     ) -> Result<(), Failure> {
         let is_one_of_several = counted.len() > 1;
         let mut suggestions = Vec::new();
-        for CountedEvents { count, runs, .. } in counted.iter_mut().filter(|one| one.runs.len() > 0)
+        for CountedEvents { count, runs, .. } in
+            counted.iter_mut().filter(|one| !one.runs.is_empty())
         {
             let mode = match (&self.pattern, &count) {
                 (Some(_), _) => "",
@@ -294,7 +289,7 @@ impl Measure {
             if number > 0 {
                 writeln!(screen)?;
             }
-            suggestion.print(screen)?;
+            suggestion::print(suggestion, screen)?;
         }
         Ok(())
     }
@@ -345,7 +340,7 @@ impl Measure {
     ) -> Result<Vec<Peak<'a>>, Failure> {
         let periods = &self.periods.0;
         let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
-        let is_approximate = rates::replay(events, keys.len(), periods, |period, event, rate| {
+        let is_approximate = replay(events, keys.len(), periods, |period, event, rate| {
             let of = known.get_mut(period).and_then(|keys| keys.get_mut(event.key as usize));
             if let Some(known) = of {
                 known.add(event, rate, self.limit);

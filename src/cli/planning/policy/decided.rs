@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::cli::shared::text;
 use crate::engine::Forced;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::{Decisions, Window};
@@ -85,7 +84,7 @@ impl<'a> WindowJson<'a> {
             count: decision.count,
             over: decision.over,
             remaining: Some(decision.remaining(decision.at)).filter(|left| left.is_finite()),
-            retry_after: text::whole_seconds(decision.retry_after(decision.at)),
+            retry_after: decision.retry_after(decision.at).whole_seconds(),
             crossed: decision.crossed,
             forced: decision.forced.map(Forced::word),
         }

@@ -1,24 +1,16 @@
 //! `exirate report`: a page of HTML with the rates of a log and of the database.
 
 mod live;
-mod log;
-mod networks;
-mod policy;
-mod who;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use self::log::RatesOfLog;
-use self::networks::Networks;
-use self::policy::Evaluation;
-use self::who::Who;
-use super::measure::{By, Count, Period, Periods};
-use super::policy::FILE;
+use super::measure::Periods;
+use super::policy::{FILE, sound};
 use super::simulate::Input;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
@@ -26,8 +18,10 @@ use crate::cli::shared::text::counted;
 use crate::cli::shared::time::now;
 use crate::cli::shared::{output_file, size, text};
 use crate::cli::{Failure, Outcome};
-use crate::history::page::{self, Log, Page};
+use crate::history::measure::{By, Count, Period};
+use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
 use crate::logs::files::LogFiles;
+use crate::policy::image::{Image, build};
 
 /// The page has addresses of people: it is readable by its owner only.
 const PRIVATE: u32 = 0o600;
@@ -106,6 +100,11 @@ fn shown_in_detail(log: &Log, policy: Option<&page::Policy>) -> BTreeSet<usize> 
     busiest.into_iter().chain(refused).collect()
 }
 
+/// The policies of a file, as an image.
+fn image(file: &Path) -> Result<Image, Failure> {
+    Ok(Image::from_bytes(build(&sound(file)?))?)
+}
+
 /// One period.
 fn period(text: &str) -> Result<Period, String> {
     let mut periods = Periods::parse(text)?.0;
@@ -144,7 +143,7 @@ impl Report {
             let usual = PathBuf::from(FILE);
             usual.exists().then_some(usual)
         });
-        let image = file.as_deref().map(policy::image).transpose()?;
+        let image = file.as_deref().map(image).transpose()?;
         let who = Who::new(self.by);
         let mut evaluation = match (&image, &file) {
             (Some(image), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),

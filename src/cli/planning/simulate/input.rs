@@ -1,6 +1,5 @@
 //! Reads logs, as attempts.
 
-use super::words::failed;
 use crate::cli::Failure;
 use crate::cli::planning::policy::many;
 use crate::cli::shared::screen::{note, progress};
@@ -49,7 +48,7 @@ impl Input {
         converter.finish(&mut decide);
         bar.finish_and_clear();
         if let Some(error) = error {
-            return Err(failed(error));
+            return Err(error.into());
         }
         if let Some((place, line)) = &skipped.first {
             note(format_args!(

@@ -18,7 +18,6 @@ use self::events::Events;
 pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
-use self::words::failed;
 use super::policy::{FILE, sound};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
@@ -139,7 +138,7 @@ impl Simulate {
             let mut events = Events::new(self.json);
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
             input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
-            simulation.finish(decide).map_err(failed)?;
+            simulation.finish(decide)?;
             notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
                 .iter()
                 .for_each(note);
@@ -148,7 +147,7 @@ impl Simulate {
         let mut refusals = Refusals::default();
         let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
         input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
-        simulation.finish(decide).map_err(failed)?;
+        simulation.finish(decide)?;
         let mut notes =
             notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
         notes.extend(notes::omitted(refusals.omitted()));

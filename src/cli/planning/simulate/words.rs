@@ -1,14 +1,8 @@
-//! Times, numbers and errors, in words.
+//! Times and numbers, in words.
 
-use crate::cli::Failure;
 use crate::cli::planning::policy::many;
 use crate::cli::shared::text;
-use crate::history::simulate::SimulateError;
 use crate::rate::Timestamp;
-
-pub(super) fn failed(error: SimulateError) -> Failure {
-    Failure::new(error.to_string())
-}
 
 /// `no attempt`, `1 attempt`, `5 attempts`.
 pub(super) fn number(count: u64, one: &str, several: &str) -> String {

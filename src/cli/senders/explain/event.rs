@@ -15,7 +15,7 @@ use crate::cli::shared::{key_text, text};
 use crate::history::explain::past::{PastWindow, longest_wait};
 use crate::history::explain::rule;
 use crate::policy::explain::Measured;
-use crate::rate::Timestamp;
+use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, EventWindow, LoggedEvent};
 
 /// An event that was logged, explained, as JSON has it.
@@ -58,7 +58,7 @@ impl EventExplanation {
         let texts: Vec<String> = past.iter().map(|past| limit_text(event, &past.logged)).collect();
         let measured: Vec<Measured<'_>> =
             past.iter().zip(&texts).map(|(one, text)| measured(one, text)).collect();
-        let wait = longest_wait(&past).and_then(text::whole_seconds);
+        let wait = longest_wait(&past).and_then(Wait::whole_seconds);
         let at = Timestamp { micros: 0, ..event.at };
         let passes = wait.map(|seconds| later(at, seconds + 1));
         let when = passes.zip(wait).map(|(at, seconds)| {
@@ -73,7 +73,7 @@ impl EventExplanation {
             rate_before: measured.before,
             rate: measured.after,
             over: measured.over,
-            retry_after: one.wait.and_then(text::whole_seconds),
+            retry_after: one.wait.and_then(Wait::whole_seconds),
             least_limit: measured.least_limit(),
         });
         Self {

@@ -106,7 +106,7 @@ impl NowExplanation {
 
 /// When one more event would pass.
 fn passes(wait: Wait, now: Timestamp) -> String {
-    match text::whole_seconds(wait) {
+    match wait.whole_seconds() {
         None => text::wait(wait),
         Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
     }

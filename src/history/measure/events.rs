@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use regex::Regex;
 use serde::Serialize;
 
+use super::MeasureError;
 use super::runs::{Event, Runs};
-use crate::cli::Failure;
 use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
@@ -23,7 +23,7 @@ const KEY_MAX: usize = 4096;
 
 /// The identity that a message counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(in crate::cli) enum By {
+pub enum By {
     /// The envelope sender
     Sender,
     /// The client's IP address; of IPv6, its network of 64 bits
@@ -38,19 +38,20 @@ pub(in crate::cli) enum By {
 
 /// What a log shows of where a message is from.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::cli) struct Origin<'a> {
+pub struct Origin<'a> {
     /// The envelope sender; empty for a bounce.
-    pub(in crate::cli) sender: Option<&'a str>,
-    pub(in crate::cli) client: Option<IpAddr>,
+    pub sender: Option<&'a str>,
+    /// The client's address.
+    pub client: Option<IpAddr>,
     /// The login.
-    pub(in crate::cli) auth: Option<&'a str>,
+    pub auth: Option<&'a str>,
     /// The local user, or the ident of a client.
-    pub(in crate::cli) user: Option<&'a str>,
+    pub user: Option<&'a str>,
 }
 
 impl By {
     /// The identity that mail from there counts for, if it has one.
-    pub(in crate::cli) fn identity<'a>(self, origin: &Origin<'a>) -> Option<Cow<'a, str>> {
+    pub fn identity<'a>(self, origin: &Origin<'a>) -> Option<Cow<'a, str>> {
         match self {
             Self::All => Some(Cow::Borrowed("")),
             Self::Sender if origin.sender == Some("") => Some(Cow::Borrowed("<>")),
@@ -70,7 +71,7 @@ impl By {
 }
 
 /// What is kept of a key.
-pub(in crate::cli) fn cut(key: &str) -> &str {
+pub fn cut(key: &str) -> &str {
     let end = key.floor_char_boundary(KEY_MAX);
     key.get(..end).unwrap_or(key)
 }
@@ -78,7 +79,7 @@ pub(in crate::cli) fn cut(key: &str) -> &str {
 /// What of a message counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum Count {
+pub enum Count {
     /// Each one once
     Messages,
     /// Its size (S=)
@@ -92,7 +93,7 @@ pub(in crate::cli) enum Count {
 
 impl Count {
     /// The word that stands for it in arguments and tables.
-    pub(in crate::cli) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Messages => "messages",
             Self::Bytes => "bytes",
@@ -104,7 +105,7 @@ impl Count {
 
 /// What of which lines counts, and for whom.
 #[derive(Debug)]
-pub(in crate::cli) enum Measured<'a> {
+pub enum Measured<'a> {
     /// Messages that came in, counted in each of these ways.
     Arrivals(By, Vec<Count>),
     /// Lines that match: group 1 is the key, group 2 the size.
@@ -113,30 +114,30 @@ pub(in crate::cli) enum Measured<'a> {
 
 /// What became of the lines and messages.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(in crate::cli) struct Lines {
+pub struct Lines {
     /// All lines but empty ones.
-    pub(in crate::cli) read: u64,
+    pub read: u64,
     /// Those that say what is measured.
-    pub(in crate::cli) used: u64,
+    pub used: u64,
     /// Those that say nothing of it.
-    pub(in crate::cli) of_no_use: u64,
+    pub of_no_use: u64,
     /// Without a time at the start.
-    pub(in crate::cli) without_time: u64,
+    pub without_time: u64,
     /// Of other programs, in syslog's file.
-    pub(in crate::cli) of_other_programs: u64,
+    pub of_other_programs: u64,
     /// Of a form that is not known.
-    pub(in crate::cli) not_understood: u64,
+    pub not_understood: u64,
     /// The first of these: `FILE:LINE`, and its start.
     #[serde(skip)]
-    pub(in crate::cli) first_not_understood: Option<(String, String)>,
+    pub first_not_understood: Option<(String, String)>,
     /// Messages that lack something of what is measured.
-    pub(in crate::cli) messages_lacking: u64,
+    pub messages_lacking: u64,
     /// Messages that were not waited for until their end.
-    pub(in crate::cli) messages_given_up: u64,
+    pub messages_given_up: u64,
 }
 
 /// The events of logs.
-pub(in crate::cli) struct Events<'a> {
+pub struct Events<'a> {
     lines: Option<&'a Regex>,
     joiner: Joiner,
     found: Found,
@@ -150,15 +151,17 @@ struct Found {
     counts: Lines,
     hasher: RandomState,
     /// Why no more lines are to be read.
-    failure: Option<Failure>,
+    failure: Option<MeasureError>,
 }
 
 /// The events of what is counted in one way.
-pub(in crate::cli) struct CountedEvents {
-    pub(in crate::cli) count: Count,
-    pub(in crate::cli) runs: Runs,
+pub struct CountedEvents {
+    /// How they are counted.
+    pub count: Count,
+    /// The events, in the order of time.
+    pub runs: Runs,
     /// Messages that lack it.
-    pub(in crate::cli) lacking: u64,
+    pub lacking: u64,
 }
 
 /// The keys, by their texts.
@@ -169,7 +172,9 @@ struct Keys {
 }
 
 impl<'a> Events<'a> {
-    pub(in crate::cli) fn new(measured: &Measured<'a>) -> Self {
+    /// None yet, of what is to be measured.
+    #[must_use]
+    pub fn new(measured: &Measured<'a>) -> Self {
         let (by, counts, lines) = match measured {
             Measured::Arrivals(by, counts) => (*by, &counts[..], None),
             Measured::Lines(pattern) => (By::All, &[Count::Messages][..], Some(*pattern)),
@@ -190,7 +195,7 @@ impl<'a> Events<'a> {
     }
 
     /// Considers a line. Returns whether to go on.
-    pub(in crate::cli) fn add(&mut self, line: &Stamped<'_>) -> bool {
+    pub fn add(&mut self, line: &Stamped<'_>) -> bool {
         let Self { lines, joiner, found } = self;
         let Some(pattern) = lines else {
             joiner.line(line, &mut |item| found.item(item));
@@ -210,9 +215,7 @@ impl<'a> Events<'a> {
     }
 
     /// The events, the keys in the order of their numbers, and what became of the lines.
-    pub(in crate::cli) fn finish(
-        self,
-    ) -> Result<(Vec<CountedEvents>, Vec<String>, Lines), Failure> {
+    pub fn finish(self) -> Result<(Vec<CountedEvents>, Vec<String>, Lines), MeasureError> {
         let Self { lines, mut joiner, mut found } = self;
         joiner.finish(&mut |item| found.item(item));
         if let Some(failure) = found.failure {
@@ -290,15 +293,9 @@ impl Found {
 
 impl Keys {
     /// The number of a key.
-    fn required(&mut self, key: &str) -> Result<u32, Failure> {
-        self.number(key).ok_or_else(|| {
-            Failure::new(format!(
-                "more than {} different keys ({} MB): measure by another identity, such as --by \
-                 host or --by auth, or fewer logs at a time",
-                self.numbers.len(),
-                self.bytes >> 20
-            ))
-        })
+    fn required(&mut self, key: &str) -> Result<u32, MeasureError> {
+        self.number(key)
+            .ok_or(MeasureError::TooManyKeys { keys: self.numbers.len(), bytes: self.bytes })
     }
 
     /// The number of a key; `None` if there are too many.

@@ -5,14 +5,11 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 
 use super::who::{Id, Who};
-use crate::cli::Failure;
-use crate::cli::planning::policy::sound;
-use crate::cli::shared::text;
-use crate::history::page::{Policy, RefusingLimit};
+use super::{Policy, RefusingLimit};
 use crate::history::simulate::{
     Attempt, Decided, Part, Refusals, Settings, SimulateError, Simulation,
 };
-use crate::policy::image::{Image, build};
+use crate::policy::image::Image;
 use crate::policy::word::{Unit, Word as _};
 use crate::rate::Timestamp;
 
@@ -25,13 +22,8 @@ const SHARES_MAX: usize = 60_000;
 /// So many pairs of a limit and key, and an identity, are remembered, in 25 MB.
 const PAIRS_MAX: usize = 500_000;
 
-/// The policies of a file, as an image.
-pub(super) fn image(file: &Path) -> Result<Image, Failure> {
-    Ok(Image::from_bytes(build(&sound(file)?))?)
-}
-
 /// Evaluates policies on attempts.
-pub(super) struct Evaluation<'i> {
+pub struct Evaluation<'i> {
     simulation: Simulation<'i>,
     file: PathBuf,
     refused: Refused,
@@ -109,7 +101,7 @@ impl Refused {
             return;
         }
         let at = decided.attempt.at;
-        let passes = text::whole_seconds(reason.decision.retry_after(at));
+        let passes = reason.decision.retry_after(at).whole_seconds();
         let recipient = match &decided.attempt.part {
             Part::Rcpt { recipient } => recipient.clone(),
             _ => String::new(),
@@ -190,21 +182,30 @@ impl Refused {
 }
 
 impl<'i> Evaluation<'i> {
-    pub(super) fn new(image: &'i Image, file: &Path, who: Who) -> Result<Self, Failure> {
-        let simulation = Simulation::new(image, "*", Settings::default())
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    /// By all policies of `image`, which `file` has.
+    ///
+    /// # Errors
+    /// As [`Simulation::new`].
+    pub fn new(image: &'i Image, file: &Path, who: Who) -> Result<Self, SimulateError> {
+        let simulation = Simulation::new(image, "*", Settings::default())?;
         Ok(Self { simulation, file: file.to_owned(), refused: Refused::new(who) })
     }
 
-    pub(super) fn decide(&mut self, attempt: &Attempt) -> Result<(), SimulateError> {
+    /// Decides an attempt of the log.
+    ///
+    /// # Errors
+    /// As [`Simulation::decide`].
+    pub fn decide(&mut self, attempt: &Attempt) -> Result<(), SimulateError> {
         self.simulation.decide(attempt, &mut |decided| self.refused.add(decided))
     }
 
     /// What was refused, and of which of the identities with these names.
-    pub(super) fn finish(mut self, names: &[String]) -> Result<Policy, Failure> {
+    ///
+    /// # Errors
+    /// As [`Simulation::finish`].
+    pub fn finish(mut self, names: &[String]) -> Result<Policy, SimulateError> {
         let refused = &mut self.refused;
-        let finished = self.simulation.finish(&mut |decided: &Decided<'_>| refused.add(decided));
-        finished.map_err(|error| Failure::new(error.to_string()))?;
+        self.simulation.finish(&mut |decided: &Decided<'_>| refused.add(decided))?;
         let totals = self.simulation.totals();
         let end = totals.span.map_or(Timestamp::default(), |(_, last)| last);
         let mut policy = Policy {

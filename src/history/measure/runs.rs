@@ -8,33 +8,33 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use crate::cli::Failure;
+use super::MeasureError;
 use crate::rate::Timestamp;
 
 /// So many events are kept in memory: 64 MB.
-const EVENTS_MAX: usize = 2 << 20;
+pub(super) const EVENTS_MAX: usize = 2 << 20;
 /// The length of an event in a file.
-const RECORD: usize = 29;
+pub(super) const RECORD: usize = 29;
 /// Of each file, so many bytes are read at a time.
 const BUFFER: usize = 128 << 10;
 
 /// An event of a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::cli) struct Event {
+pub struct Event {
     /// When, in microseconds since 1970.
-    pub(in crate::cli) at: i64,
+    pub at: i64,
     /// Which key, by its number.
-    pub(in crate::cli) key: u32,
+    pub key: u32,
     /// The first one of its message. The others follow it.
-    pub(in crate::cli) is_first: bool,
+    pub is_first: bool,
     /// How much it counts.
-    pub(in crate::cli) count: f64,
+    pub count: f64,
     /// The hash of what counts once a period, or 0.
-    pub(in crate::cli) unique: u64,
+    pub unique: u64,
 }
 
 /// Events, to be read in the order of time, as often as needed.
-pub(in crate::cli) struct Runs {
+pub struct Runs {
     /// Those that were added last; sorted once all are known.
     recent: Vec<Event>,
     files: Vec<File>,
@@ -75,14 +75,14 @@ impl Event {
     }
 
     /// When.
-    pub(in crate::cli) fn time(&self) -> Timestamp {
+    pub fn time(&self) -> Timestamp {
         Timestamp::from_micros(self.at)
     }
 }
 
 impl Runs {
     /// One of so many that share the memory.
-    pub(in crate::cli) fn one_of(number: usize) -> Self {
+    pub fn one_of(number: usize) -> Self {
         Self::with_memory(EVENTS_MAX / number.max(1))
     }
 
@@ -90,15 +90,22 @@ impl Runs {
         Self { recent: Vec::new(), files: Vec::new(), len: 0, recent_max, is_sorted: true }
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// How many there are.
-    pub(in crate::cli) fn len(&self) -> u64 {
+    #[must_use]
+    pub fn len(&self) -> u64 {
         self.len
     }
 
     /// Adds an event. Of those at the same time, the order is kept.
-    pub(in crate::cli) fn push(&mut self, event: Event) -> Result<(), Failure> {
+    pub fn push(&mut self, event: Event) -> Result<(), MeasureError> {
         if self.recent.len() >= self.recent_max {
-            self.spill().map_err(|error| no_space(&error))?;
+            self.spill().map_err(MeasureError::Write)?;
         }
         self.is_sorted &= self.recent.last().is_none_or(|last| last.at <= event.at);
         self.recent.push(event);
@@ -107,15 +114,13 @@ impl Runs {
     }
 
     /// Calls `visit` with each event in the order of time.
-    pub(in crate::cli) fn each(&mut self, mut visit: impl FnMut(&Event)) -> Result<(), Failure> {
+    pub fn each(&mut self, mut visit: impl FnMut(&Event)) -> Result<(), MeasureError> {
         self.sort();
         if self.files.is_empty() {
             self.recent.iter().for_each(visit);
             return Ok(());
         }
-        let failed = |error: io::Error| {
-            Failure::new(format!("cannot read a temporary file of events: {error}"))
-        };
+        let failed = MeasureError::Read;
         let mut inputs = Vec::with_capacity(self.files.len());
         let mut heap = BinaryHeap::with_capacity(self.files.len() + 1);
         for (number, file) in self.files.iter_mut().enumerate() {
@@ -204,14 +209,6 @@ fn temporary() -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     fs::remove_file(&path)?;
     Ok(file)
-}
-
-fn no_space(error: &io::Error) -> Failure {
-    Failure::new(format!(
-        "cannot write a temporary file in {}: {error}; events beyond {EVENTS_MAX} are kept there, \
-         {RECORD} bytes each: set TMPDIR to a directory with enough space",
-        env::temp_dir().display()
-    ))
 }
 
 #[cfg(test)]

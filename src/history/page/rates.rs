@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::cli::Failure;
-use crate::cli::planning::measure::{
-    By, Count, Event, Events, Histogram, Measured, MessageRate, Period, Rates, Runs,
+use super::{Log, Series};
+use crate::history::measure::{
+    By, Count, Event, Events, Histogram, MeasureError, Measured, MessageRate, Period, Rates, Runs,
 };
-use crate::cli::shared::text;
-use crate::history::page::{Log, Series};
 use crate::logs::files::Stamped;
 
 /// Of so many identities, the rates over time are in the page.
@@ -20,7 +18,7 @@ const AROUND: i64 = DAY / 2;
 const NEAR_STEP: i64 = 300;
 
 /// Reads the lines of a log.
-pub(super) struct RatesOfLog {
+pub struct RatesOfLog {
     by: By,
     count: Count,
     period: Period,
@@ -39,24 +37,22 @@ struct Known {
 }
 
 impl RatesOfLog {
-    pub(super) fn new(by: By, count: Count, period: Period) -> Self {
+    /// Of no line yet: those of `count` in `period`, by the identity `by`.
+    #[must_use]
+    pub fn new(by: By, count: Count, period: Period) -> Self {
         let events = Events::new(&Measured::Arrivals(by, vec![count]));
         Self { by, count, period, events, goes_on: true }
     }
 
     /// Considers a line.
-    pub(super) fn add(&mut self, line: &Stamped<'_>) {
+    pub fn add(&mut self, line: &Stamped<'_>) {
         if self.goes_on {
             self.goes_on = self.events.add(line);
         }
     }
 
     /// What the log shows.
-    pub(super) fn finish(
-        self,
-        limit: Option<f64>,
-        notes: &mut Vec<String>,
-    ) -> Result<Log, Failure> {
+    pub fn finish(self, limit: Option<f64>, notes: &mut Vec<String>) -> Result<Log, MeasureError> {
         let (counted, names, lines) = self.events.finish()?;
         let mut counted = counted.into_iter();
         let mut runs = counted.next().map_or_else(|| Runs::one_of(1), |counted| counted.runs);
@@ -76,7 +72,7 @@ impl RatesOfLog {
         if lines.messages_lacking > 0 {
             notes.push(format!(
                 "Not among them: {} without a {} or without what is counted.",
-                text::counted(lines.messages_lacking, "message", "messages"),
+                crate::counted::counted(lines.messages_lacking, "message", "messages"),
                 one.to_lowercase()
             ));
         }
@@ -97,10 +93,15 @@ impl RatesOfLog {
 }
 
 /// All but the series.
-fn first_pass(log: &mut Log, runs: &mut Runs, keys: usize, period: f64) -> Result<(), Failure> {
+fn first_pass(
+    log: &mut Log,
+    runs: &mut Runs,
+    keys: usize,
+    period: f64,
+) -> Result<(), MeasureError> {
     let mut known = vec![Known::default(); keys];
     let mut rates = Rates::new(keys, period);
-    let (mut histogram, mut message) = (Histogram::new(), MessageRate::default());
+    let (mut histogram, mut message) = (Histogram::default(), MessageRate::default());
     let mut span: Option<(i64, i64)> = None;
     runs.each(|event| {
         let rate = rates.next(event);
@@ -136,7 +137,7 @@ fn first_pass(log: &mut Log, runs: &mut Runs, keys: usize, period: f64) -> Resul
 }
 
 /// The rates of the busiest over time.
-fn second_pass(log: &mut Log, runs: &mut Runs, period: f64) -> Result<(), Failure> {
+fn second_pass(log: &mut Log, runs: &mut Runs, period: f64) -> Result<(), MeasureError> {
     let mut busiest: Vec<usize> = (0..log.peaks.len()).collect();
     let peak = |number: usize| log.peaks.get(number).copied().unwrap_or(0.0);
     busiest.sort_by(|&a, &b| peak(b).total_cmp(&peak(a)).then(a.cmp(&b)));

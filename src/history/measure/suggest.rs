@@ -1,21 +1,13 @@
 //! Which limit the past suggests: how high the keys have peaked, and how many of them each of
 //! some limits would have hit.
 
-use std::io;
-use std::io::Write as _;
-
-use anstyle::Style;
 use serde::Serialize;
 
 use super::events::Count;
-use super::period::Period;
 use super::rates::{Histogram, MessageRate, replay};
 use super::runs::Runs;
-use crate::cli::Failure;
-use crate::cli::planning::policy::many;
-use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
+use super::{MeasureError, Period};
+use crate::counted::counted_items;
 
 /// The shares of the keys for which the highest peak is shown.
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -35,55 +27,74 @@ const KEYS_MIN: usize = 10;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CountMode {
+pub struct CountMode {
     /// How, if there are several.
-    pub(super) count: Option<Count>,
+    pub count: Option<Count>,
     /// The mode of a spec which counts the same, with a slash.
-    pub(super) mode: &'static str,
+    pub mode: &'static str,
 }
 
 /// What the events of a log suggest for a period.
 #[derive(Debug, Serialize)]
-pub(super) struct Suggestion {
+pub struct Suggestion {
+    /// What is counted, of several.
     #[serde(skip_serializing_if = "Option::is_none")]
-    count: Option<Count>,
-    /// In seconds.
-    period: f64,
+    pub count: Option<Count>,
+    /// The period in seconds.
+    pub period: f64,
+    /// The period as it was written.
     #[serde(skip)]
-    period_text: String,
-    keys: usize,
-    events: u64,
-    messages: u64,
-    peaks: Vec<PeakOf>,
-    message_rates: Vec<RateOf>,
-    limits: Vec<Limit>,
-    suggested: f64,
-    reason: String,
+    pub period_text: String,
+    /// Keys with an event.
+    pub keys: usize,
+    /// Events.
+    pub events: u64,
+    /// Messages.
+    pub messages: u64,
+    /// How high the keys have peaked.
+    pub peaks: Vec<PeakOf>,
+    /// Which rates the messages met.
+    pub message_rates: Vec<RateOf>,
+    /// What some limits would have hit.
+    pub limits: Vec<Limit>,
+    /// The suggested limit.
+    pub suggested: f64,
+    /// Why this one.
+    pub reason: String,
+    /// See [`CountMode::mode`].
     #[serde(skip)]
-    mode: &'static str,
+    pub mode: &'static str,
 }
 
 /// The highest peak of this share of the keys, of those with the lowest peaks.
 #[derive(Debug, PartialEq, Serialize)]
-struct PeakOf {
-    share: f64,
-    peak: f64,
+pub struct PeakOf {
+    /// The share, from 0 to 1.
+    pub share: f64,
+    /// The peak.
+    pub peak: f64,
 }
 
 /// At this share of the messages, the rate was at most this; to about 1 %.
 #[derive(Debug, PartialEq, Serialize)]
-struct RateOf {
-    share: f64,
-    rate: f64,
+pub struct RateOf {
+    /// The share, from 0 to 1.
+    pub share: f64,
+    /// The rate.
+    pub rate: f64,
 }
 
 /// What a limit would have hit.
 #[derive(Debug, PartialEq, Serialize)]
-struct Limit {
-    limit: f64,
-    keys: usize,
-    events: u64,
-    messages: u64,
+pub struct Limit {
+    /// The limit.
+    pub limit: f64,
+    /// Keys whose peak is at it or above.
+    pub keys: usize,
+    /// Events at which the rate was.
+    pub events: u64,
+    /// Messages at which it was.
+    pub messages: u64,
 }
 
 /// The events of a period, before the limits to compare are known.
@@ -98,12 +109,12 @@ impl Suggestion {
     /// What these events suggest for each period, and whether different recipients were told
     /// apart by a filter. There must be an event if there is a period. Keys without one do not
     /// matter.
-    pub(super) fn of(
+    pub fn of(
         events: &mut Runs,
         keys: usize,
         periods: &[Period],
         what: CountMode,
-    ) -> Result<(Vec<Self>, bool), Failure> {
+    ) -> Result<(Vec<Self>, bool), MeasureError> {
         let mut all: Vec<Measured> = periods.iter().map(|_| Measured::new(keys)).collect();
         let is_approximate = replay(events, keys, periods, |number, event, rate| {
             let Some(of) = all.get_mut(number) else { return };
@@ -140,60 +151,13 @@ impl Suggestion {
     fn hit(&mut self, rate: f64, change: impl FnMut(&mut Limit)) {
         self.limits.iter_mut().take_while(|limit| rate >= limit.limit).for_each(change);
     }
-
-    /// Shows it.
-    pub(super) fn print(&self, screen: &mut Screen<'_>) -> io::Result<()> {
-        let period = &self.period_text;
-        let keys = many(self.keys, "key", "keys");
-        let events = many(self.events as usize, "event", "events");
-        let count = self.count.map(|count| format!("{}, ", count.word())).unwrap_or_default();
-        writeln!(screen, "{count}period {period}: {keys}, {events}")?;
-        let peaks: Vec<String> = self
-            .peaks
-            .iter()
-            .map(|of| match of.share {
-                1.0 => format!("highest {:.1}", of.peak),
-                share => format!("{} % at most {:.1}", text::number(share * 100.0), of.peak),
-            })
-            .collect();
-        writeln!(screen, "peaks: {}", peaks.join(", "))?;
-        let rates: Vec<String> = self
-            .message_rates
-            .iter()
-            .map(|of| format!("{} % at most {:.1}", text::number(of.share * 100.0), of.rate))
-            .collect();
-        let messages = many(self.messages as usize, "message", "messages");
-        writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
-        let columns = [
-            Column::numbers("LIMIT"),
-            Column::numbers("KEYS HIT"),
-            Column::numbers("EVENTS HIT"),
-            Column::numbers("MESSAGES HIT"),
-        ];
-        // Of most counts, an event is a message.
-        let shows_messages = self.messages != self.events;
-        let cells = || {
-            self.limits.iter().map(|limit| {
-                let messages =
-                    if shows_messages { limit.messages.to_string() } else { String::new() };
-                let limit_text = text::number(limit.limit);
-                [limit_text, limit.keys.to_string(), limit.events.to_string(), messages]
-            })
-        };
-        let layout = Layout::of(screen, columns, cells());
-        layout.head(screen)?;
-        layout.write(screen, Style::new(), cells(), None)?;
-        let Self { suggested, mode, reason, .. } = self;
-        writeln!(screen, "\nsuggested: {} / {period}{mode}", text::number(*suggested))?;
-        writeln!(screen, "  {reason}")
-    }
 }
 
 impl Measured {
     fn new(keys: usize) -> Self {
         let message = MessageRate::default();
         // No rate is below zero: keys that stay there have no events.
-        Self { peaks: vec![-1.0; keys], rates: Histogram::new(), message, messages: 0 }
+        Self { peaks: vec![-1.0; keys], rates: Histogram::default(), message, messages: 0 }
     }
 
     /// What is suggested, and the limits to compare.
@@ -249,7 +213,7 @@ fn suggest(peaks: &[f64]) -> (f64, String) {
             let reason = format!(
                 "{} of {of} {stand} out, with a peak of {above:.1} or more; the highest of the \
                  others is {below:.1}",
-                many(out, "key", "keys")
+                counted_items(out, "key", "keys")
             );
             (round_up(below * ROOM), reason)
         }
@@ -259,7 +223,7 @@ fn suggest(peaks: &[f64]) -> (f64, String) {
                 few @ ..KEYS_MIN => format!(
                     "there are only {}: this is above the highest peak, {highest:.1}, so it would \
                      have hit nobody",
-                    many(few, "key", "keys")
+                    counted_items(few, "key", "keys")
                 ),
                 _ => format!(
                     "no key stands out: this is above the highest peak, {highest:.1}, so it would \
@@ -305,7 +269,7 @@ fn round_up(least: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::planning::measure::runs::Event;
+    use crate::history::measure::Event;
 
     /// One event of each key, of these sizes, which are then the peaks; two small ones of the
     /// first key; and a key without events.

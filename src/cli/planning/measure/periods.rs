@@ -1,13 +1,7 @@
-//! The periods to measure.
+//! The periods to measure, as arguments.
 
 use crate::cli::shared::keys;
-
-/// A period, as it was written.
-#[derive(Clone, Debug)]
-pub(in crate::cli) struct Period {
-    pub(in crate::cli) seconds: f64,
-    pub(in crate::cli) text: String,
-}
+use crate::history::measure::Period;
 
 /// One or several.
 #[derive(Clone, Debug)]

@@ -2,28 +2,30 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::cli::planning::measure::{By, Origin, cut};
+use crate::history::measure::{By, Origin, cut};
 use crate::history::simulate::Attempt;
 
 /// Finds the identities of attempts. They are compared by their texts in the log, so that
 /// each is one that `exirate measure` shows, whatever a policy makes of it.
 #[derive(Clone)]
-pub(super) struct Who {
+pub struct Who {
     by: By,
     hasher: RandomState,
 }
 
 /// An identity: a hash of its text with a key of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Id(u64);
+pub struct Id(u64);
 
 impl Who {
-    pub(super) fn new(by: By) -> Self {
+    /// Finds identities of this kind.
+    #[must_use]
+    pub fn new(by: By) -> Self {
         Self { by, hasher: RandomState::new() }
     }
 
     /// The identity of an attempt, if it has one.
-    pub(super) fn of(&self, attempt: &Attempt) -> Option<Id> {
+    pub fn of(&self, attempt: &Attempt) -> Option<Id> {
         let envelope = &attempt.envelope;
         let origin = Origin {
             sender: envelope.sender.as_deref(),
@@ -35,13 +37,13 @@ impl Who {
     }
 
     /// The identity with this text.
-    pub(super) fn named(&self, text: &str) -> Id {
+    pub fn named(&self, text: &str) -> Id {
         Id(self.hasher.hash_one(cut(text)))
     }
 
     /// Whether an attempt without an identity may still be of one that the page shows:
     /// policies do not know what a client on the network says of its user.
-    pub(super) fn may_hide(&self, attempt: &Attempt) -> bool {
+    pub fn may_hide(&self, attempt: &Attempt) -> bool {
         self.by == By::User && attempt.envelope.client.is_some()
     }
 }

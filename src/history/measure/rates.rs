@@ -1,9 +1,8 @@
 //! The rates of all keys in one period, event by event, as a strict check computes them.
 
-use super::period::Period;
 use super::runs::{Event, Runs};
 use super::unique::Seen;
-use crate::cli::Failure;
+use super::{MeasureError, Period};
 use crate::rate::Average;
 
 /// Buckets of a histogram: 64 for each doubling, from 2^-32 to 2^96.
@@ -12,7 +11,7 @@ const LOWEST: f64 = -32.0;
 const BUCKETS: usize = 128 * 64;
 
 /// The rates of all keys in one period.
-pub(in crate::cli) struct Rates {
+pub struct Rates {
     period: f64,
     averages: Vec<Option<Average>>,
     seen: Seen,
@@ -20,12 +19,12 @@ pub(in crate::cli) struct Rates {
 
 impl Rates {
     /// Before the first event.
-    pub(in crate::cli) fn new(keys: usize, period: f64) -> Self {
+    pub fn new(keys: usize, period: f64) -> Self {
         Self { period, averages: vec![None; keys], seen: Seen::new(keys, period) }
     }
 
     /// The rate of the event's key with it.
-    pub(in crate::cli) fn next(&mut self, event: &Event) -> f64 {
+    pub fn next(&mut self, event: &Event) -> f64 {
         let at = event.time();
         let is_repeated = event.unique != 0 && self.seen.see(event.key, event.unique, at);
         let count = if is_repeated { 0.0 } else { event.count };
@@ -39,19 +38,19 @@ impl Rates {
     }
 
     /// Whether different recipients were told apart by a filter.
-    pub(in crate::cli) fn is_approximate(&self) -> bool {
+    pub fn is_approximate(&self) -> bool {
         self.seen.is_approximate()
     }
 }
 
 /// Calls `visit` with the number of the period, each event, and the rate of its key then.
 /// Returns whether different recipients were told apart by a filter.
-pub(in crate::cli) fn replay(
+pub fn replay(
     events: &mut Runs,
     keys: usize,
     periods: &[Period],
     mut visit: impl FnMut(usize, &Event, f64),
-) -> Result<bool, Failure> {
+) -> Result<bool, MeasureError> {
     let mut rates: Vec<Rates> =
         periods.iter().map(|period| Rates::new(keys, period.seconds)).collect();
     events.each(|event| {
@@ -63,17 +62,20 @@ pub(in crate::cli) fn replay(
 }
 
 /// The rates at messages: how many there were, and how many up to each rate, to about 1 %.
-pub(in crate::cli) struct Histogram {
+pub struct Histogram {
     buckets: Vec<(u64, f64)>,
     total: u64,
 }
 
-impl Histogram {
-    pub(in crate::cli) fn new() -> Self {
+impl Default for Histogram {
+    fn default() -> Self {
         Self { buckets: vec![(0, 0.0); BUCKETS], total: 0 }
     }
+}
 
-    pub(in crate::cli) fn add(&mut self, rate: f64) {
+impl Histogram {
+    /// A message met this rate.
+    pub fn add(&mut self, rate: f64) {
         // `as` saturates.
         let place = ((rate.log2() - LOWEST) * PER_DOUBLING) as usize;
         if let Some((count, highest)) = self.buckets.get_mut(place.min(BUCKETS - 1)) {
@@ -84,13 +86,13 @@ impl Histogram {
     }
 
     /// The rates, ascending, and how many messages met each.
-    pub(in crate::cli) fn pairs(&self) -> impl Iterator<Item = (f64, u64)> {
+    pub fn pairs(&self) -> impl Iterator<Item = (f64, u64)> {
         let met = self.buckets.iter().filter(|(count, _)| *count > 0);
         met.map(|&(count, highest)| (highest, count))
     }
 
     /// A rate that this share of the messages did not exceed.
-    pub(in crate::cli) fn at(&self, share: f64) -> f64 {
+    pub fn at(&self, share: f64) -> f64 {
         let wanted = (share * self.total as f64).ceil() as u64;
         let mut sum = 0;
         let reached = self.buckets.iter().find(|(count, _)| {
@@ -103,11 +105,11 @@ impl Histogram {
 
 /// The highest rate of each message; its events follow each other.
 #[derive(Clone, Copy, Default)]
-pub(in crate::cli) struct MessageRate(Option<f64>);
+pub struct MessageRate(Option<f64>);
 
 impl MessageRate {
     /// Adds an event; returns the rate of the message before it, if that is complete.
-    pub(in crate::cli) fn add(&mut self, event: &Event, rate: f64) -> Option<f64> {
+    pub fn add(&mut self, event: &Event, rate: f64) -> Option<f64> {
         match self.0 {
             Some(before) if event.is_first => self.0.replace(rate).map(|_| before),
             Some(before) => {
@@ -122,7 +124,7 @@ impl MessageRate {
     }
 
     /// The rate of the last message.
-    pub(in crate::cli) fn last(self) -> Option<f64> {
+    pub fn last(self) -> Option<f64> {
         self.0
     }
 }
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn shares_of_messages_are_exact_to_a_hundredth() {
-        let mut histogram = Histogram::new();
+        let mut histogram = Histogram::default();
         assert_eq!(histogram.at(0.5), 0.0);
         for n in 1..=1000 {
             histogram.add(f64::from(n));

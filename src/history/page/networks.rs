@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::who::{Id, Who};
+use super::{Network, NetworksOf};
 use crate::history::explain::crossing::network_of;
-use crate::history::page::{Network, NetworksOf};
 use crate::history::simulate::{Attempt, InLog, Part};
 use crate::policy::network::Cidr;
 
@@ -15,7 +15,7 @@ const PAIRS_MAX: usize = 400_000;
 const EACH_MAX: usize = 6;
 
 /// Counts the messages of each identity by the networks of their clients.
-pub(super) struct Networks {
+pub struct Networks {
     who: Who,
     pairs: HashMap<(Id, Cidr), Seen>,
     most: usize,
@@ -34,12 +34,14 @@ struct Seen {
 }
 
 impl Networks {
-    pub(super) fn new(who: Who) -> Self {
+    /// None yet, of the identities that `who` finds.
+    #[must_use]
+    pub fn new(who: Who) -> Self {
         Self { who, pairs: HashMap::new(), most: PAIRS_MAX, omitted: 0 }
     }
 
     /// Considers an attempt: messages that were received count.
-    pub(super) fn add(&mut self, attempt: &Attempt) {
+    pub fn add(&mut self, attempt: &Attempt) {
         let is_message = matches!(attempt.part, Part::Data { .. } | Part::NotSmtp { .. });
         if !is_message || attempt.in_log != InLog::Accepted {
             return;
@@ -65,12 +67,12 @@ impl Networks {
     }
 
     /// How many messages are not counted, as there are too many identities and networks.
-    pub(super) fn omitted(&self) -> u64 {
+    pub fn omitted(&self) -> u64 {
         self.omitted
     }
 
     /// The networks of the identities with these numbers and names.
-    pub(super) fn of<'n>(self, wanted: impl Iterator<Item = (usize, &'n str)>) -> Vec<NetworksOf> {
+    pub fn of<'n>(self, wanted: impl Iterator<Item = (usize, &'n str)>) -> Vec<NetworksOf> {
         let numbers: HashMap<Id, usize> =
             wanted.map(|(number, name)| (self.who.named(name), number)).collect();
         let mut all: HashMap<usize, Vec<(Cidr, Seen)>> = HashMap::new();
@@ -107,7 +109,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::cli::planning::measure::By;
+    use crate::history::measure::By;
     use crate::history::simulate::Envelope;
     use crate::rate::Timestamp;
 

@@ -1,0 +1,57 @@
+//! What `exirate measure --suggest` shows.
+
+use std::io::{self, Write as _};
+
+use anstyle::Style;
+
+use crate::cli::planning::policy::many;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::text;
+use crate::history::measure::Suggestion;
+
+/// Shows what is suggested for a count and a period.
+pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Result<()> {
+    let period = &suggestion.period_text;
+    let keys = many(suggestion.keys, "key", "keys");
+    let events = many(suggestion.events as usize, "event", "events");
+    let count = suggestion.count.map(|count| format!("{}, ", count.word())).unwrap_or_default();
+    writeln!(screen, "{count}period {period}: {keys}, {events}")?;
+    let peaks: Vec<String> = suggestion
+        .peaks
+        .iter()
+        .map(|of| match of.share {
+            1.0 => format!("highest {:.1}", of.peak),
+            share => format!("{} % at most {:.1}", text::number(share * 100.0), of.peak),
+        })
+        .collect();
+    writeln!(screen, "peaks: {}", peaks.join(", "))?;
+    let rates: Vec<String> = suggestion
+        .message_rates
+        .iter()
+        .map(|of| format!("{} % at most {:.1}", text::number(of.share * 100.0), of.rate))
+        .collect();
+    let messages = many(suggestion.messages as usize, "message", "messages");
+    writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
+    let columns = [
+        Column::numbers("LIMIT"),
+        Column::numbers("KEYS HIT"),
+        Column::numbers("EVENTS HIT"),
+        Column::numbers("MESSAGES HIT"),
+    ];
+    // Of most counts, an event is a message.
+    let shows_messages = suggestion.messages != suggestion.events;
+    let cells = || {
+        suggestion.limits.iter().map(|limit| {
+            let messages = if shows_messages { limit.messages.to_string() } else { String::new() };
+            let limit_text = text::number(limit.limit);
+            [limit_text, limit.keys.to_string(), limit.events.to_string(), messages]
+        })
+    };
+    let layout = Layout::of(screen, columns, cells());
+    layout.head(screen)?;
+    layout.write(screen, Style::new(), cells(), None)?;
+    let Suggestion { suggested, mode, reason, .. } = suggestion;
+    writeln!(screen, "\nsuggested: {} / {period}{mode}", text::number(*suggested))?;
+    writeln!(screen, "  {reason}")
+}

@@ -1,0 +1,75 @@
+//! The rates that keys would have had, from logs: `exirate measure`, and the rates of the page
+//! of `exirate report`.
+//!
+//! Lines of a log → [`Events`] → [`Runs`], the events in the order of time, in bounded memory →
+//! [`Rates`] of each key in each period → [`Suggestion`], a limit.
+
+mod events;
+mod rates;
+mod runs;
+mod suggest;
+mod unique;
+
+use std::fmt;
+use std::io;
+
+pub use events::{By, Count, CountedEvents, Events, Lines, Measured, Origin, cut};
+pub use rates::{Histogram, MessageRate, Rates, replay};
+pub use runs::{Event, Runs};
+pub use suggest::{CountMode, Limit, Suggestion};
+
+/// A period, as it was written.
+#[derive(Clone, Debug)]
+pub struct Period {
+    /// In seconds.
+    pub seconds: f64,
+    /// Its text.
+    pub text: String,
+}
+
+/// Why rates cannot be measured.
+#[derive(Debug)]
+pub enum MeasureError {
+    /// There are more keys than are kept in memory.
+    TooManyKeys {
+        /// How many there are.
+        keys: usize,
+        /// How many bytes their texts take.
+        bytes: usize,
+    },
+    /// The events in temporary files cannot be read.
+    Read(io::Error),
+    /// Events cannot be written to a temporary file.
+    Write(io::Error),
+}
+
+impl fmt::Display for MeasureError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyKeys { keys, bytes } => write!(
+                f,
+                "more than {keys} different keys ({} MB): measure by another identity, such as \
+                 --by host or --by auth, or fewer logs at a time",
+                bytes >> 20
+            ),
+            Self::Read(error) => write!(f, "cannot read a temporary file of events: {error}"),
+            Self::Write(error) => write!(
+                f,
+                "cannot write a temporary file in {}: {error}; events beyond {} are kept there, \
+                 {} bytes each: set TMPDIR to a directory with enough space",
+                std::env::temp_dir().display(),
+                runs::EVENTS_MAX,
+                runs::RECORD
+            ),
+        }
+    }
+}
+
+impl std::error::Error for MeasureError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TooManyKeys { .. } => None,
+            Self::Read(error) | Self::Write(error) => Some(error),
+        }
+    }
+}
