@@ -133,10 +133,10 @@ impl<S: Session> Boundary<S> {
     /// As for [`Boundary::call`].
     pub(in crate::exim) unsafe fn call_or_no(
         &self,
-        name: &str,
         yield_: *mut *const Uschar,
         argc: c_int,
         argv: *const *const Uschar,
+        name: &str,
         function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
     ) -> c_int {
         let mut text = std::ptr::null();
@@ -157,6 +157,29 @@ impl<S: Session> Boundary<S> {
         Status::Ok as c_int
     }
 }
+
+/// Declares a function that Exim finds by its name and calls as a dlfunc:
+/// `fn NAME => SESSION.call(REST…)` passes on what Exim passes, and the rest. The method is
+/// unsafe to call for the same reason: [`Boundary::call`], or one with its contract.
+macro_rules! entry_point {
+    ($(#[$doc:meta])* fn $name:ident => $session:ident.$method:ident($($rest:expr),* $(,)?)) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
+        /// describes them.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            yield_: *mut *const $crate::exim::host::abi::Uschar,
+            argc: std::ffi::c_int,
+            argv: *const *const $crate::exim::host::abi::Uschar,
+        ) -> std::ffi::c_int {
+            // SAFETY: what Exim passes is passed on.
+            unsafe { $session.$method(yield_, argc, argv, $($rest),*) }
+        }
+    };
+}
+pub(in crate::exim) use entry_point;
 
 /// The process in which [`Boundary::call_or_no`] has logged an error.
 static LOGGED: AtomicU32 = AtomicU32::new(0);

@@ -1,35 +1,21 @@
 //! The entry point for `${dlfunc{…/exirate.so}{identity}{FIELD}{TEXT}}`.
 
-use crate::exim::host::abi::Uschar;
-use crate::exim::host::boundary::Reply;
+use crate::exim::host::boundary::{Reply, entry_point};
 use crate::exim::host::directory;
 use crate::exim::rates::session::{CallError, SESSION, Session};
 use crate::identity::Field;
-use std::ffi::c_int;
 
-/// `${dlfunc{…}{identity}{FIELD}{TEXT}}`: TEXT as the policies in use count it in FIELD, for
-/// the KEY of [`super::dlfunc::ratelimit`]: without policies, in lower case, without blanks and
-/// dots at its end, and for `client` the network of an IPv6 address.
-///
-/// FIELD is `auth` for a login, `client` for an address, or another field of policies. It
-/// is tainted if TEXT is. Where nothing would be left, TEXT is returned.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn identity(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"", |session, _, arguments| match arguments {
-            [field, text] => session.identity(field, text),
-            _ => Err(wrong_count(arguments.len())),
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{identity}{FIELD}{TEXT}}`: TEXT as the policies in use count it in FIELD, for
+    /// the KEY of [`super::dlfunc::ratelimit`]: without policies, in lower case, without blanks and
+    /// dots at its end, and for `client` the network of an IPv6 address.
+    ///
+    /// FIELD is `auth` for a login, `client` for an address, or another field of policies. It
+    /// is tainted if TEXT is. Where nothing would be left, TEXT is returned.
+    fn identity => SESSION.call(c"", |session, _, arguments| match arguments {
+        [field, text] => session.identity(field, text),
+        _ => Err(wrong_count(arguments.len())),
+    })
 }
 
 fn wrong_count(given: usize) -> CallError {

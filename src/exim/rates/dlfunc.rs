@@ -2,84 +2,52 @@
 
 use super::info::{self, Field};
 use super::session::{CallError, SESSION, Session};
-use crate::exim::host::abi::Uschar;
-use crate::exim::host::boundary::Reply;
+use crate::exim::host::boundary::{Reply, entry_point};
 use crate::exim::host::exports::Host;
 use crate::exim::host::text::Buffer;
 use crate::spec::SpecArguments;
 use crate::sys::clock;
-use std::ffi::c_int;
 
-/// `${dlfunc{…}{ratelimit}{SPEC}{KEY}{UNIQUE}}`: `yes` where the sender is at or
-/// over the limit of SPEC, `no` where it is under.
-///
-/// SPEC is `m / p / options`. KEY names what is counted, and UNIQUE is the text of
-/// an event that counts at most once a period, as `unique=` has it. Both are
-/// taken literally and never parsed, so text that a client sent is safe
-/// there. An empty KEY is `$sender_host_address`; an empty UNIQUE is an event like
-/// any other. UNIQUE may be left out, and so may KEY: then SPEC is `m / p / options
-/// / key`, as for Exim's own `ratelimit` condition. That form is for keys that no
-/// client can choose: within it a client's text may hold options, such as
-/// `noupdate`, and so switch the limit off.
-///
-/// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
-/// wrong SPEC or an unusable database fails the expansion, so that Exim defers the
-/// client's command.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ratelimit(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe { SESSION.call(yield_, argc, argv, c"no", check) }
+entry_point! {
+    /// `${dlfunc{…}{ratelimit}{SPEC}{KEY}{UNIQUE}}`: `yes` where the sender is at or
+    /// over the limit of SPEC, `no` where it is under.
+    ///
+    /// SPEC is `m / p / options`. KEY names what is counted, and UNIQUE is the text of
+    /// an event that counts at most once a period, as `unique=` has it. Both are
+    /// taken literally and never parsed, so text that a client sent is safe
+    /// there. An empty KEY is `$sender_host_address`; an empty UNIQUE is an event like
+    /// any other. UNIQUE may be left out, and so may KEY: then SPEC is `m / p / options
+    /// / key`, as for Exim's own `ratelimit` condition. That form is for keys that no
+    /// client can choose: within it a client's text may hold options, such as
+    /// `noupdate`, and so switch the limit off.
+    ///
+    /// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
+    /// wrong SPEC or an unusable database fails the expansion, so that Exim defers the
+    /// client's command.
+    fn ratelimit => SESSION.call(c"no", check)
 }
 
-/// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
-/// where that fails, for any reason; the reason is logged in the main log, once a
-/// process. For lines that only measure or log, and so must not defer mail.
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ratelimit_or_no(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe { SESSION.call_or_no("ratelimit_or_no", yield_, argc, argv, check) }
+entry_point! {
+    /// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
+    /// where that fails, for any reason; the reason is logged in the main log, once a
+    /// process. For lines that only measure or log, and so must not defer mail.
+    fn ratelimit_or_no => SESSION.call_or_no("ratelimit_or_no", check)
 }
 
-/// `${dlfunc{…}{ratelimit_all}{KEY}{SPEC}{SPEC}…}`: `yes` where the sender is at
-/// or over the limit of any of one to seven SPECs, `no` where it is under all.
-///
-/// All are one event of KEY, which is taken literally; an empty one is
-/// `$sender_host_address`. The event is decided in one step: where any leaky SPEC
-/// is over, none of the leaky ones counts it; strict ones always do. Each SPEC has
-/// the record that it has alone. `$sender_rate` and its companions, and
-/// `ratelimit_info`, are those of the SPEC with the longest wait, of those that
-/// are over if any is.
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ratelimit_all(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| match arguments {
-            [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
-            _ => Err(wants_specs(arguments.len())),
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{ratelimit_all}{KEY}{SPEC}{SPEC}…}`: `yes` where the sender is at
+    /// or over the limit of any of one to seven SPECs, `no` where it is under all.
+    ///
+    /// All are one event of KEY, which is taken literally; an empty one is
+    /// `$sender_host_address`. The event is decided in one step: where any leaky SPEC
+    /// is over, none of the leaky ones counts it; strict ones always do. Each SPEC has
+    /// the record that it has alone. `$sender_rate` and its companions, and
+    /// `ratelimit_info`, are those of the SPEC with the longest wait, of those that
+    /// are over if any is.
+    fn ratelimit_all => SESSION.call(c"no", |session, _, arguments| match arguments {
+        [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
+        _ => Err(wants_specs(arguments.len())),
+    })
 }
 
 /// One check of the arguments `{SPEC}{KEY}{UNIQUE}`.
@@ -93,40 +61,29 @@ fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<R
     Ok(session.ratelimit(SpecArguments { spec, key, unique })?.into())
 }
 
-/// `${dlfunc{…}{ratelimit_info}{FIELD}}`: one field of the latest decision in this
-/// process.
-///
-/// | FIELD | text |
-/// |---|---|
-/// | `rate` | as `$sender_rate` |
-/// | `limit`, `period` | as written |
-/// | `key` | as written; tainted, because a client may have chosen it |
-/// | `mode` | `per_mail` and so on |
-/// | `over` | `yes` or `no` |
-/// | `crossed` | `yes` if this is the first over decision of its record for a period, else `no` |
-/// | `count` | what the event counted as |
-/// | `remaining` | how many more events would pass right now, or `unlimited` |
-/// | `retry_after` | whole seconds until one more would pass, or `never` |
-/// | `explain` | all that in a line for people; tainted |
-///
-/// # Safety
-/// As for [`ratelimit`].
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn ratelimit_info(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"0", |session, buffer, arguments| match arguments {
-            [field] => {
-                let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
-                present(&session.host, buffer, &field)
-            }
-            _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{ratelimit_info}{FIELD}}`: one field of the latest decision in this
+    /// process.
+    ///
+    /// | FIELD | text |
+    /// |---|---|
+    /// | `rate` | as `$sender_rate` |
+    /// | `limit`, `period` | as written |
+    /// | `key` | as written; tainted, because a client may have chosen it |
+    /// | `mode` | `per_mail` and so on |
+    /// | `over` | `yes` or `no` |
+    /// | `crossed` | `yes` if this is the first over decision of its record for a period, else `no` |
+    /// | `count` | what the event counted as |
+    /// | `remaining` | how many more events would pass right now, or `unlimited` |
+    /// | `retry_after` | whole seconds until one more would pass, or `never` |
+    /// | `explain` | all that in a line for people; tainted |
+    fn ratelimit_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
+        [field] => {
+            let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
+            present(&session.host, buffer, &field)
+        }
+        _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),
+    })
 }
 
 fn wants_specs(given: usize) -> CallError {

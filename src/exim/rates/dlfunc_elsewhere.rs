@@ -2,6 +2,7 @@
 //! `no` and log, once a process, how to call them.
 
 use crate::exim::host::abi::{Status, Uschar};
+use crate::exim::host::boundary::entry_point;
 use crate::exim::host::exports::Host;
 use crate::sys::fork;
 use std::ffi::c_int;
@@ -10,63 +11,50 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The process that has logged it.
 static LOGGED: AtomicU32 = AtomicU32::new(0);
 
-/// Returns `no` to Exim for `function`, whose usual argument is `argument`.
-///
-/// # Safety
-/// `yield_` is NULL or a place for a pointer.
-unsafe fn no(function: &str, argument: &str, yield_: *mut *const Uschar) -> c_int {
-    if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
-        Host::find().log(&format!(
-            "exirate: {function} is in exirate-trace.so; called in exirate.so, it does nothing and \
-             returns \"no\" (write ${{dlfunc{{EXIRATE_TRACE}}{{{function}}}{{{argument}}}}}; \
-             exirate.conf defines the macro EXIRATE_TRACE)"
-        ));
+/// A function of exirate-trace.so.
+struct Elsewhere {
+    name: &'static str,
+    /// Its usual argument.
+    argument: &'static str,
+}
+
+impl Elsewhere {
+    /// Returns `no` to Exim.
+    ///
+    /// # Safety
+    /// `yield_` is NULL or a place for a pointer.
+    unsafe fn no(&self, yield_: *mut *const Uschar, _: c_int, _: *const *const Uschar) -> c_int {
+        let Self { name, argument } = self;
+        if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
+            Host::find().log(&format!(
+                "exirate: {name} is in exirate-trace.so; called in exirate.so, it does nothing and \
+                 returns \"no\" (write ${{dlfunc{{EXIRATE_TRACE}}{{{name}}}{{{argument}}}}}; \
+                 exirate.conf defines the macro EXIRATE_TRACE)"
+            ));
+        }
+        if !yield_.is_null() {
+            // SAFETY: by this function's contract.
+            unsafe { yield_.write(c"no".as_ptr()) };
+        }
+        Status::Ok as c_int
     }
-    if !yield_.is_null() {
-        // SAFETY: by this function's contract.
-        unsafe { yield_.write(c"no".as_ptr()) };
-    }
-    Status::Ok as c_int
 }
 
-/// `record` is in exirate-trace.so: this returns `no`.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` is NULL or a place for a pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn record(
-    yield_: *mut *const Uschar,
-    _: c_int,
-    _: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe { no("record", "OPTIONS", yield_) }
+const RECORD: Elsewhere = Elsewhere { name: "record", argument: "OPTIONS" };
+const RECORDED: Elsewhere = Elsewhere { name: "recorded", argument: "TEXT" };
+const RECORDED_OR_NO: Elsewhere = Elsewhere { name: "recorded_or_no", argument: "TEXT" };
+
+entry_point! {
+    /// `record` is in exirate-trace.so: this returns `no`.
+    fn record => RECORD.no()
 }
 
-/// `recorded` is in exirate-trace.so: this returns `no`.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` is NULL or a place for a pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded(
-    yield_: *mut *const Uschar,
-    _: c_int,
-    _: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe { no("recorded", "TEXT", yield_) }
+entry_point! {
+    /// `recorded` is in exirate-trace.so: this returns `no`.
+    fn recorded => RECORDED.no()
 }
 
-/// `recorded_or_no` is in exirate-trace.so: this returns `no`.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` is NULL or a place for a pointer.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded_or_no(
-    yield_: *mut *const Uschar,
-    _: c_int,
-    _: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe { no("recorded_or_no", "TEXT", yield_) }
+entry_point! {
+    /// `recorded_or_no` is in exirate-trace.so: this returns `no`.
+    fn recorded_or_no => RECORDED_OR_NO.no()
 }

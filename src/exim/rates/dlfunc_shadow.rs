@@ -2,47 +2,34 @@
 
 use super::session::{CallError, SESSION, Session};
 use crate::engine::Decision;
-use crate::exim::host::abi::Uschar;
+use crate::exim::host::boundary::entry_point;
 use crate::shadow::{Answer, Difference, LimitName, ShadowCounters, compare};
 use crate::spec::SpecArguments;
 use crate::sys::{clock, fork};
-use std::ffi::c_int;
 use std::str::from_utf8;
 
-/// `${dlfunc{…}{shadow}{VERDICT}{RATE}{SPEC}}`: compares Exim's own `ratelimit = SPEC` with
-/// ours, and returns Exim's verdict: `yes` where VERDICT is `over`, `no` where it is `under`.
-///
-/// RATE is `$sender_rate` as Exim's condition has set it, and SPEC is that condition's,
-/// `m / p / options / key`. Our check is counted in our database. A difference is counted,
-/// and logged in the main log; `$sender_rate` and its companions stay as they were. Nothing
-/// that goes wrong on our side changes the verdict; it is logged once a process, and counted.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn shadow(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| {
-            let [verdict, rate, spec] = *arguments else {
-                return Err(usage(&format!("{} were given", arguments.len())));
-            };
-            let over = match verdict {
-                b"over" => true,
-                b"under" => false,
-                _ => return Err(usage("the first one is neither over nor under")),
-            };
-            let rate = from_utf8(rate).ok().and_then(|rate| rate.parse().ok());
-            let rate = rate.ok_or_else(|| usage("the second one is not a number"))?;
-            session.shadow(Answer { over, rate }, spec);
-            Ok(session.refuses(over).into())
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{shadow}{VERDICT}{RATE}{SPEC}}`: compares Exim's own `ratelimit = SPEC` with
+    /// ours, and returns Exim's verdict: `yes` where VERDICT is `over`, `no` where it is `under`.
+    ///
+    /// RATE is `$sender_rate` as Exim's condition has set it, and SPEC is that condition's,
+    /// `m / p / options / key`. Our check is counted in our database. A difference is counted,
+    /// and logged in the main log; `$sender_rate` and its companions stay as they were. Nothing
+    /// that goes wrong on our side changes the verdict; it is logged once a process, and counted.
+    fn shadow => SESSION.call(c"no", |session, _, arguments| {
+        let [verdict, rate, spec] = *arguments else {
+            return Err(usage(&format!("{} were given", arguments.len())));
+        };
+        let over = match verdict {
+            b"over" => true,
+            b"under" => false,
+            _ => return Err(usage("the first one is neither over nor under")),
+        };
+        let rate = from_utf8(rate).ok().and_then(|rate| rate.parse().ok());
+        let rate = rate.ok_or_else(|| usage("the second one is not a number"))?;
+        session.shadow(Answer { over, rate }, spec);
+        Ok(session.refuses(over).into())
+    })
 }
 
 fn usage(wrong: &str) -> CallError {

@@ -3,14 +3,12 @@
 
 use super::record::{Call, Recorder};
 use super::recorded::RecordedError;
-use crate::exim::host::abi::Uschar;
-use crate::exim::host::boundary::{self, Boundary};
+use crate::exim::host::boundary::{self, Boundary, entry_point};
 use crate::exim::host::bypass::Stop;
 use crate::exim::host::context::{self, Acls};
 use crate::exim::host::exports::Host;
 use crate::exim::host::table::Tables;
 use crate::exim::host::variables::{Source, Variables};
-use std::ffi::c_int;
 
 /// The session, behind the boundary that catches panics.
 static SESSION: Boundary<Session> = Boundary::new();
@@ -73,74 +71,38 @@ impl Session {
     }
 }
 
-/// `${dlfunc{…}{record}{OPTIONS}}`, in the ACL of `acl_smtp_data` or
-/// `acl_not_smtp`: records a digest of the message in the trace store; `yes` where
-/// it is recorded, `no` where it is not.
-///
-/// OPTIONS is a slash list such as `keep=90d / max_size=10G / scheme=hbf`; it may
-/// be empty or left out. A message is recorded once, however often this is called
-/// for it. This never fails the expansion: errors are logged in the main log, once a
-/// message, and `exim -be` prints them.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn record(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"no", |session, _, options| {
-            Ok(session.record(options).into())
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{record}{OPTIONS}}`, in the ACL of `acl_smtp_data` or
+    /// `acl_not_smtp`: records a digest of the message in the trace store; `yes` where
+    /// it is recorded, `no` where it is not.
+    ///
+    /// OPTIONS is a slash list such as `keep=90d / max_size=10G / scheme=hbf`; it may
+    /// be empty or left out. A message is recorded once, however often this is called
+    /// for it. This never fails the expansion: errors are logged in the main log, once a
+    /// message, and `exim -be` prints them.
+    fn record => SESSION.call(c"no", |session, _, options| {
+        Ok(session.record(options).into())
+    })
 }
 
-/// `${dlfunc{…}{recorded}{TEXT}{OPTIONS}}`: `yes` where a message in the trace
-/// store carried TEXT, `no` where none did.
-///
-/// OPTIONS, which may be left out, is a slash list: `since=7d` searches only the last
-/// seven days; `short=no` (or `yes`) is the result where TEXT is too short to search
-/// for, which is an error otherwise. A search that takes too long is an error as well.
-/// The message that Exim is receiving is found once it is recorded.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call(yield_, argc, argv, c"no", |session, _, arguments| {
-            Ok(session.recorded(arguments)?.into())
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{recorded}{TEXT}{OPTIONS}}`: `yes` where a message in the trace
+    /// store carried TEXT, `no` where none did.
+    ///
+    /// OPTIONS, which may be left out, is a slash list: `since=7d` searches only the last
+    /// seven days; `short=no` (or `yes`) is the result where TEXT is too short to search
+    /// for, which is an error otherwise. A search that takes too long is an error as well.
+    /// The message that Exim is receiving is found once it is recorded.
+    fn recorded => SESSION.call(c"no", |session, _, arguments| {
+        Ok(session.recorded(arguments)?.into())
+    })
 }
 
-/// `${dlfunc{…}{recorded_or_no}{TEXT}{OPTIONS}}`: as [`recorded`], but `no` where
-/// that fails, for any reason; the reason is logged in the main log, once a process.
-/// For lines that only log, and so must not defer mail.
-///
-/// # Safety
-/// To be called by Exim as a dlfunc: `yield_` and `argv` as `local_scan.h`
-/// describes them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn recorded_or_no(
-    yield_: *mut *const Uschar,
-    argc: c_int,
-    argv: *const *const Uschar,
-) -> c_int {
-    // SAFETY: what Exim passes is passed on.
-    unsafe {
-        SESSION.call_or_no("recorded_or_no", yield_, argc, argv, |session, _, arguments| {
-            Ok(session.recorded(arguments)?.into())
-        })
-    }
+entry_point! {
+    /// `${dlfunc{…}{recorded_or_no}{TEXT}{OPTIONS}}`: as [`recorded`], but `no` where
+    /// that fails, for any reason; the reason is logged in the main log, once a process.
+    /// For lines that only log, and so must not defer mail.
+    fn recorded_or_no => SESSION.call_or_no("recorded_or_no", |session, _, arguments| {
+        Ok(session.recorded(arguments)?.into())
+    })
 }
