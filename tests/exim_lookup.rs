@@ -5,14 +5,12 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::sync::{PoisonError, RwLock};
 
-use common::{EntryPoint, PrivateExim, Setup};
 use exirate::policy::{image, source::compile};
+use kit::{EntryPoint, PrivateExim, Setup};
 
 /// Held by tests that need the links in the directory of lookups, or change them.
 static LINKS: RwLock<()> = RwLock::new(());

@@ -14,10 +14,10 @@ use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Effort;
-use crate::common::exim::open_to_all;
 use crate::exim::{Check, sessions};
 use crate::session::names;
-use crate::table::{head, median, micros, print, row, times};
+use kit::exim::open_to_all;
+use kit::table::{head, median, micros, print, row, times};
 
 /// Sessions at the same time.
 const SESSIONS: usize = 16;
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// An Exim with this check that shares its limits.
-    fn exim(&self, specs: &[&str]) -> crate::common::PrivateExim {
+    fn exim(&self, specs: &[&str]) -> kit::PrivateExim {
         let exim = Check::Ours(specs.iter().map(|&s| s.to_owned()).collect()).exim();
         let joined = Command::new(env!("CARGO_BIN_EXE_exirate"))
             .args(["cluster", "join", "--servers", "2", "--agent-user", "0", "--deadline", "5000"])

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::exim::{PROGRAM, open_to_all};
-use crate::common::{PrivateExim, Setup};
 use exirate::policy::image;
 use exirate::policy::source::compile as compile_policy;
+use kit::exim::{PROGRAM, open_to_all};
+use kit::{PrivateExim, Setup};
 
 /// The check in the RCPT ACL before `accept`.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::Effort;
-use crate::common::PrivateExim;
 use crate::exim::{Check, dash_bs, sessions};
-use crate::table::{head, micros, print, row};
+use kit::PrivateExim;
+use kit::table::{head, micros, print, row};
 
 /// The times of one process from its first RCPT on. The time before that does not depend
 /// on the check, and varies by more than the cost of the check.

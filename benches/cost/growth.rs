@@ -10,7 +10,7 @@ use exirate::sys::clock;
 
 use crate::Effort;
 use crate::keys::{decide, number, open, parse, spec};
-use crate::table::{head, micros, print, row};
+use kit::table::{head, micros, print, row};
 
 /// Prints the pauses while a database is filled up to its size limit and
 /// beyond.

@@ -12,7 +12,7 @@ use exirate::policy::source::compile;
 use exirate::spool::{Options, Spool};
 
 use crate::Effort;
-use crate::table::{head, micros, print, row};
+use kit::table::{head, micros, print, row};
 
 /// A policy file with so many users: every other one has a package, the others limits.
 fn file(users: usize) -> String {

@@ -5,9 +5,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::Effort;
-use crate::common::library;
 use crate::exim::compile;
-use crate::table::{head, median, micros};
+use kit::library;
+use kit::table::{head, median, micros};
 
 /// Prints the size, relocations and load time of the libraries as Exim uses them.
 pub(crate) fn run(effort: Effort) {

@@ -15,8 +15,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
-#[path = "../../tests/common/mod.rs"]
-mod common;
 mod exim;
 mod first;
 mod growth;
@@ -26,7 +24,6 @@ mod library;
 mod policy;
 mod session;
 mod spool;
-mod table;
 
 use std::path::Path;
 

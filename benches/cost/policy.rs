@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::Effort;
 use crate::exim::Check;
 use crate::session::{Case, measure, names};
-use crate::table::ratio;
+use kit::table::ratio;
 
 /// A policy for clients by their HELO names, with `windows` of recipients, and so
 /// many other users.

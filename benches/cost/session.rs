@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Effort;
-use crate::common::PrivateExim;
 use crate::exim::{Check, sessions};
-use crate::table::{head, median, micros, middle, middle_of, print, ratio, row, times};
+use kit::PrivateExim;
+use kit::table::{head, median, micros, middle, middle_of, print, ratio, row, times};
 
 /// The measurements in one row.
 pub(crate) struct Case {

@@ -7,7 +7,7 @@ use exirate::spool::{Spool, Stats};
 
 use crate::Effort;
 use crate::keys::{decide, number, open, parse, random, spec};
-use crate::table::{head, median, micros, print, row};
+use kit::table::{head, median, micros, print, row};
 
 /// Checks in a round.
 const ROUND: usize = 1_000;

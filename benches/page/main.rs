@@ -3,20 +3,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[allow(dead_code)]
-#[path = "../../tests/report/browser.rs"]
-mod browser;
-#[allow(dead_code)]
-#[path = "../../tests/report/demonstration.rs"]
-mod demonstration;
-
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use browser::Browser;
+use kit::browser::Browser;
 
 /// The page is opened so often; the median counts.
 const ROUNDS: usize = 5;
@@ -50,10 +43,10 @@ fn main() {
     };
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("spool")).unwrap();
-    let log = demonstration::log(people);
+    let log = kit::demonstration::log(people);
     println!("log: {people} identities, {} messages, {}", log.lines().count(), mb(log.len()));
     fs::write(folder.path().join("mainlog"), log).unwrap();
-    fs::write(folder.path().join("policy.toml"), demonstration::POLICY).unwrap();
+    fs::write(folder.path().join("policy.toml"), kit::demonstration::POLICY).unwrap();
     make(folder.path());
     let page = folder.path().join("page.html");
     println!("page: {}", mb(usize::try_from(fs::metadata(&page).unwrap().len()).unwrap()));

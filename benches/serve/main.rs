@@ -4,25 +4,14 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../tests/common/mod.rs"]
-mod common;
-#[allow(dead_code)]
-#[path = "../../tests/mta/machine.rs"]
-mod machine;
-#[allow(dead_code)]
-#[path = "../../tests/redis_common/process.rs"]
-mod process;
 mod servers;
-#[allow(dead_code)]
-#[path = "../cost/table.rs"]
-mod table;
 
 use std::time::{Duration, Instant};
 
-use common::Client;
-use machine::{INSIDE, Machine, OUTSIDE};
+use kit::Client;
+use kit::machine::{INSIDE, Machine, OUTSIDE};
+use kit::table::{head, print, row};
 use servers::SERVERS;
-use table::{head, print, row};
 
 /// Where Postfix is from.
 const CHROOT: &str = "trixie-postfix";
@@ -142,7 +131,7 @@ fn report(results: Vec<Results>) {
         let (without_median, without_most) = *base.get_or_insert((median, most));
         lines.push(row([
             server.name,
-            &format!("{:.0}", table::middle_of(per_second)),
+            &format!("{:.0}", kit::table::middle_of(per_second)),
             &format!("{median:.2} ms"),
             &format!("{most:.2} ms"),
             &format!("{:.2} ms", median - without_median),

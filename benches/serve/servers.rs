@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::limited;
-use crate::machine::{INSIDE, Machine};
-use crate::process::{Process, until};
+use kit::machine::{INSIDE, Machine};
+use kit::{Process, until};
 
 /// A Postfix that accepts all and throws it away.
 const CONFIGURATION: &str = "compatibility_level = 3.6

@@ -12,7 +12,7 @@ use crate::options::{LENGTHS, Options};
 use crate::report::{calibration, exact_size, hits, size_head, size_row};
 use crate::schemes::winnows;
 use crate::stores::{self, Store};
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 /// The share of its grams from which a message is a near-duplicate of one that
 /// contains the excerpt.

@@ -6,10 +6,10 @@ use exirate::trace::decode::{self, Limits};
 use exirate::trace::{Envelope, Fragment, Scheme};
 
 use crate::directory;
-use crate::mail_common::{SHARES, World};
 use crate::options::Options;
 use crate::shown;
-use crate::table;
+use kit::mail::{SHARES, World};
+use kit::table;
 
 /// The seed of the generated mail.
 const SEED: u64 = 20_260_101;
@@ -185,7 +185,7 @@ impl Corpus {
         let Volume { messages, raw, text, files, shown } = self.volume;
         let kb = |bytes: u64| bytes as f64 / messages as f64 / 1_000.0;
         let what = match &options.corpus {
-            None => "generated mail (tests/mail_common)".to_owned(),
+            None => "generated mail (tests/kit/src/mail)".to_owned(),
             Some(directory) => format!("mail of {}", directory.display()),
         };
         println!(
@@ -227,7 +227,17 @@ impl Source {
         match self {
             Self::Made(world) => {
                 let mail = world.mail(n as u64);
-                see(&mail.envelope, &mail.raw);
+                let of = mail.envelope;
+                let envelope = Envelope {
+                    time: of.time,
+                    id: of.id,
+                    sender: of.sender,
+                    recipients: of.recipients,
+                    client: Some(of.client),
+                    authenticated: of.authenticated,
+                    partial: false,
+                };
+                see(&envelope, &mail.raw);
             }
             Self::Real(messages) => see(&messages[n].0, &messages[n].1),
         }

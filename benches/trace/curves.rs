@@ -8,7 +8,7 @@ use crate::excerpts::Excerpts;
 use crate::options::LENGTHS;
 use crate::report::{lengths_head, rate};
 use crate::segment::{SEGMENT, Segment};
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 /// Fewer false hits than this are not compared.
 const COMPARED: u64 = 20;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use exirate::trace::Envelope;
 use mail_parser::{Address, HeaderValue, MessageParser};
 
-use crate::mail_common::exim_id;
-use crate::mail_common::random::{Random, mix};
+use kit::mail::exim_id;
+use kit::random::{Random, mix};
 
 /// Up to about `limit` messages below a directory, in an order that mixes its
 /// files, with envelopes made from their headers.

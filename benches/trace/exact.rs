@@ -107,7 +107,7 @@ pub(crate) fn share(message: &[u8], excerpt: &str) -> f64 {
 /// a test.
 pub(crate) fn check() {
     let mut texts = Texts::default();
-    let mut random = crate::mail_common::random::Random::new(4);
+    let mut random = kit::Random::new(4);
     for _ in 0..200 {
         for _ in 0..random.within(0, 400) {
             texts.bytes.push(b"ab"[random.below(2)]);

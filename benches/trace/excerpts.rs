@@ -2,8 +2,8 @@
 
 use crate::corpus::{BETWEEN, Corpus, Texts};
 use crate::exact;
-use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
+use kit::Random;
 
 /// An excerpt, and the recorded messages that contain it.
 pub(crate) struct Excerpt {

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::exim::PROGRAM;
-use crate::common::{PrivateExim, Setup};
 use crate::goals::Goals;
-use crate::mail_common::World;
 use crate::options::Options;
 use crate::stores;
-use crate::table::{head, middle, print};
+use kit::exim::PROGRAM;
+use kit::mail::World;
+use kit::table::{head, middle, print};
+use kit::{PrivateExim, Setup};
 
 const RECORD: &str = "  warn condition = ${dlfunc{EXIRATE_TRACE}{record}}\n  accept\n";
 

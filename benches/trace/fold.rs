@@ -8,7 +8,7 @@ use crate::excerpts::Excerpts;
 use crate::options::LENGTHS;
 use crate::report::hits;
 use crate::segment::{SEGMENT, Segment};
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 /// A segment of the default scheme as it is, folded once, and folded twice.
 pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts) {

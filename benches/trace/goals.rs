@@ -1,6 +1,6 @@
 //! What the trace store is to reach, and what was measured.
 
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 /// A goal, and whether it was reached.
 struct Goal {

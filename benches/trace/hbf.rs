@@ -12,7 +12,7 @@ use crate::excerpts::Excerpts;
 use crate::options::{LENGTHS, Options};
 use crate::report::{hits, size_head, size_row};
 use crate::stores;
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {
     let messages = options.hbf.min(corpus.texts.len());

@@ -14,8 +14,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod accuracy;
-#[path = "../../tests/common/mod.rs"]
-mod common;
 mod corpus;
 mod curves;
 mod directory;
@@ -25,8 +23,6 @@ mod exim;
 mod fold;
 mod goals;
 mod hbf;
-#[path = "../../tests/mail_common/mod.rs"]
-mod mail_common;
 mod million;
 mod options;
 mod recording;
@@ -35,9 +31,6 @@ mod schemes;
 mod segment;
 mod shown;
 mod stores;
-#[path = "../cost/table.rs"]
-#[allow(dead_code)] // the other benchmark needs more of it
-mod table;
 
 use corpus::Corpus;
 use excerpts::Excerpts;

@@ -8,10 +8,10 @@ use exirate::trace::{Address, Envelope, Fragment, Query, Settings};
 
 use crate::corpus::{Corpus, Source, pieces};
 use crate::goals::Goals;
-use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
 use crate::stores::{self, processor_time};
-use crate::table::{head, middle, print};
+use kit::Random;
+use kit::table::{head, middle, print};
 
 /// The number of best results that are returned; the others are only counted.
 const BEST: usize = 100;

@@ -12,7 +12,7 @@ use crate::corpus::{Corpus, Texts, Volume, digest, pieces};
 use crate::goals::Goals;
 use crate::options::Options;
 use crate::stores::{self, processor_time};
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 /// The maximum bytes of raw mail recorded in a round.
 const ROUND_BYTES_MAX: u64 = 120_000_000;

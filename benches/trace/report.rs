@@ -7,7 +7,7 @@ use crate::corpus::Corpus;
 use crate::options::LENGTHS;
 use crate::segment::SEGMENT;
 use crate::stores::{self, Store};
-use crate::table::{head, print};
+use kit::table::{head, print};
 
 pub(crate) fn size_head() -> Vec<String> {
     let cells = [

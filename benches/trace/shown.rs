@@ -5,10 +5,10 @@ use mail_parser::{Message, MessageParser, PartType};
 
 use crate::corpus::{Corpus, Source};
 use crate::goals::Goals;
-use crate::mail_common::Truth;
-use crate::mail_common::random::Random;
 use crate::options::{LENGTHS, Options};
-use crate::table::{head, print};
+use kit::Random;
+use kit::mail::Truth;
+use kit::table::{head, print};
 
 /// How many excerpts that are not found are printed.
 const EXAMPLES: usize = 6;

@@ -1,12 +1,6 @@
 //! Any sequence of operations on a sound database, compared with a plain map.
 #![no_main]
 
-#[allow(dead_code)] // each target uses some of it
-mod ground;
-#[allow(dead_code)]
-#[path = "../../tests/spool_common/image.rs"]
-mod image;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +10,7 @@ use exirate::rate::bloom::{self, Event};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, FilterEntry, Restored};
+use exirate_fuzz::{ground, image};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

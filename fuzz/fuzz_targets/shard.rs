@@ -2,18 +2,11 @@
 //! then by another.
 #![no_main]
 
-mod ground;
-#[allow(dead_code)] // each target uses some of it
-#[path = "../../tests/spool_common/image.rs"]
-mod image;
-mod steps;
-
 use arbitrary::Arbitrary;
+use exirate_fuzz::ground::{self, SHARD};
+use exirate_fuzz::image::Shard;
+use exirate_fuzz::steps::{self, Step};
 use libfuzzer_sys::fuzz_target;
-
-use ground::SHARD;
-use image::Shard;
-use steps::Step;
 
 /// Bytes that overwrite the contents, or are appended.
 #[derive(Arbitrary, Debug)]

@@ -3,9 +3,6 @@
 //! of damage. Then the store is verified, queried and used.
 #![no_main]
 
-#[path = "../../tests/trace_common/format.rs"]
-mod format;
-
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -13,7 +10,7 @@ use arbitrary::Arbitrary;
 use exirate::trace::{
     Access, Address, ContentQuery, Envelope, Options, Part, Query, TraceStore, trace_directory,
 };
-use format::{Key, Log, Segment};
+use exirate_fuzz::trace_format::{self as format, Key, Log, Segment};
 use libfuzzer_sys::fuzz_target;
 
 /// Bytes that overwrite the contents, or are appended.

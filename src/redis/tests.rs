@@ -9,10 +9,8 @@ use super::*;
 use crate::engine::{Algorithm, Kind, RecordKey};
 use crate::store::{Inspect, Memory, Override, Store, Target, conformance};
 
-#[path = "../../tests/redis_common/mod.rs"]
-mod redis_common;
-
-use redis_common::{RedisServer, until};
+use kit::redis::RedisServer;
+use kit::until;
 
 /// A Redis server on a unix socket, which ends with this.
 struct TestServer {
@@ -228,7 +226,7 @@ fn random_events_are_decided_as_in_memory() {
         true
     }
     let mut random = Gen::new(60);
-    for _ in 0..if crate::sys::counts::is_long() { 5000 } else { 300 } {
+    for _ in 0..if kit::counts::is_long() { 5000 } else { 300 } {
         assert!(agree(&redis, Vec::arbitrary(&mut random)));
     }
 }

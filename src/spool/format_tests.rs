@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use siphasher::sip128::{Hash128 as SipHash, SipHasher24};
 
 use super::events::{EVENT_BYTES, WINDOW_BYTES};
-use super::fields;
 use super::forget::forgettable;
 use super::format::*;
 use super::hashing::Hashing;
@@ -14,6 +13,7 @@ use crate::engine::{FilterChange, RecordKey};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
 use crate::store::LIST_HEADER_BYTES;
+use kit::fields;
 
 /// Every field in the tables of `FORMAT.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {

@@ -18,7 +18,7 @@ use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, wri
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};
-use crate::sys::counts;
+use kit::counts;
 
 /// Power cuts for each operation, at least.
 const CUTS: usize = 400;

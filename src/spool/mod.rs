@@ -19,8 +19,6 @@ mod edit_tests;
 mod error;
 mod events;
 mod eviction;
-#[cfg(test)]
-pub(crate) mod fields;
 mod forget;
 #[cfg(test)]
 mod forget_tests;

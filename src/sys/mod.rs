@@ -22,8 +22,6 @@ pub mod users;
 pub mod vectors;
 
 #[cfg(test)]
-pub(crate) mod counts;
-#[cfg(test)]
 pub(crate) mod failpoint;
 #[cfg(test)]
 pub(crate) mod simulated_disk;

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::common;
 use crate::{json, list, run, stderr, stdout};
 
 #[test]
@@ -113,7 +112,7 @@ fn one_event_as_large_as_the_limit_never_passes() {
 
 #[test]
 fn the_program_and_exim_count_in_one_database() {
-    let exim = common::Setup::new().library().build();
+    let exim = kit::Setup::new().library().build();
     let spec = "2.5 / 1w / per_cmd / strict / shared";
     let dlfunc = format!("${{dlfunc{{EXIRATE}}{{ratelimit}}{{{spec}}}}} $sender_rate");
     assert_eq!(exim.expand(&dlfunc).stdout, "no 1.0\n");

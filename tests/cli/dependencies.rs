@@ -10,6 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::prepared::ROOT;
 
+/// The packages of this repository: the program with its libraries, and the kit of the tests.
+const OWN: [&str; 2] = ["exirate", "exirate-test-kit"];
+
 /// The crates that exirate.so depends on. One more adds to the time that every SMTP
 /// connection takes to load it.
 const RATES: &[&str] = &[
@@ -105,7 +108,8 @@ impl Deny {
                     ("bans", "skip", _) => deny.skipped = exceptions("crate"),
                     ("bans", "deny", _) => deny.denied = exceptions("crate"),
                     ("advisories", "ignore", _) => drop(exceptions("id")),
-                    ("graph", "all-features", DeValue::Boolean(true)) => {}
+                    ("graph", "all-features", DeValue::Boolean(true))
+                    | ("bans", "allow-wildcard-paths", DeValue::Boolean(true)) => {}
                     (
                         "bans" | "sources",
                         "multiple-versions" | "wildcards" | "unknown-registry" | "unknown-git",
@@ -134,7 +138,7 @@ impl Deny {
                 used.extend(part);
             }
             let registry = of("source").strip_prefix("registry+");
-            if name != "exirate"
+            if !OWN.contains(&name)
                 && !registry.is_some_and(|r| self.registries.iter().any(|a| a == r))
             {
                 faults.push(format!("{name} is from {:?}", of("source")));
@@ -142,8 +146,9 @@ impl Deny {
             if self.denied.iter().any(|denied| denied == name) {
                 faults.push(format!("{name} is denied"));
             }
-            let own = package["dependencies"].as_array().into_iter().flatten();
-            if name == "exirate" && own.clone().any(|one| one["req"] == "*") {
+            let mut own = package["dependencies"].as_array().into_iter().flatten();
+            let is_any = |one: &Value| one["req"] == "*" && one["path"].is_null();
+            if OWN.contains(&name) && own.any(is_any) {
                 faults.push("a version is *".to_owned());
             }
         }
@@ -266,7 +271,7 @@ fn a_crate_without_a_licence_stops_the_package() {
     std::fs::write(of("metadata"), metadata.to_string()).unwrap();
     let cargo =
         "#!/bin/sh\ncase $1 in metadata) cat \"${0%/*}/metadata\" ;; *) echo lost v1.0.0 ;; esac\n";
-    crate::common::program::write_script(of("cargo"), cargo);
+    kit::write_script(of("cargo"), cargo);
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let licences = || {
         let mut script = Command::new(Path::new(ROOT).join("scripts/licences"));

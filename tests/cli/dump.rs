@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{PrivateExim, Setup, exim};
 use crate::{exirate, list};
+use kit::{PrivateExim, Setup, exim};
 
 /// What this machine's exim_dumpdb prints, in this time zone.
 fn dump(spool: &Path, options: &[&str], zone: &str) -> String {

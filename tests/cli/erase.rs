@@ -49,7 +49,7 @@ fn fill(spool: &Path) {
         let mut command = exirate();
         command.args(["trace", "record", "-", "--id", id, "--from", sender]);
         command.args(["--to", recipient, "--spool"]).arg(spool);
-        let ran = crate::common::exim::run(command, message.as_bytes());
+        let ran = kit::exim::run(command, message.as_bytes());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     }
 }

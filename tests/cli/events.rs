@@ -6,8 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::common::FakeClock;
 use crate::{run, stderr, stdout};
+use kit::FakeClock;
 
 fn count(spool: &Path, spec: &str, key: &str, recipient: &str) {
     let check = ["check", "--count", spec, "--key", key, "--cost", "30", "--recipient", recipient];

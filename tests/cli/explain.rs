@@ -5,8 +5,8 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use crate::common::FakeClock;
 use crate::{exirate, stderr, stdout};
+use kit::FakeClock;
 
 /// A spool directory, and a clock.
 struct Place {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, PrivateExim, Setup};
 use crate::{run, stderr, stdout};
+use kit::{Client, PrivateExim, Setup};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -11,8 +11,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::common::library::without_test_variables;
-use crate::common::write_script;
+use kit::library::without_test_variables;
+use kit::write_script;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{PrivateExim, Setup};
 use crate::{exirate, stderr, stdout};
+use kit::{PrivateExim, Setup};
 
 /// A line for one message, so many seconds after the first.
 fn line(second: u32) -> String {

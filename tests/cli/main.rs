@@ -7,8 +7,6 @@ mod buckets;
 mod care;
 mod check;
 mod cluster;
-#[path = "../common/mod.rs"]
-mod common;
 mod config;
 mod deliver;
 mod dependencies;
@@ -35,9 +33,6 @@ mod policy_apply;
 mod policy_try;
 mod prepared;
 mod printed;
-#[path = "../redis_common/process.rs"]
-#[allow(dead_code)]
-mod process;
 mod readme;
 mod references;
 mod reset;

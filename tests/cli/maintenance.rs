@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::exim::USER;
-use crate::common::{PrivateExim, Setup, copy_program};
+use kit::exim::USER;
+use kit::{PrivateExim, Setup, copy_program};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance");
 const SERVICES: [&str; 3] =

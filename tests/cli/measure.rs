@@ -204,7 +204,7 @@ fn useless_options_are_reported() {
 
 #[test]
 fn it_finds_what_exims_own_script_would_find_in_a_real_log() {
-    let exim = crate::common::Setup::new().build();
+    let exim = kit::Setup::new().build();
     for n in 0..3 {
         let message = format!("From: a@x.test\nTo: b@y.test\n\n{n}\n");
         let ran = exim.run(&["-f", "a@x.test", "-odq", "b@y.test"], message.as_bytes());
@@ -213,7 +213,7 @@ fn it_finds_what_exims_own_script_would_find_in_a_real_log() {
     exim.wait_for_log("<= a@x.test", 3);
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
     command.args(["measure", "1w", "--json"]);
-    let ran = crate::common::exim::run(command, exim.log("main").as_bytes());
+    let ran = kit::exim::run(command, exim.log("main").as_bytes());
     let rows: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(
         (&rows["rates"][0]["key"], &rows["rates"][0]["events"]),

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::common::FakeClock;
 use crate::{exirate, json, list, run, stderr, stdout};
+use kit::FakeClock;
 
 const CHECK: [&str; 4] = ["check", "10 / 1w / strict", "--key", "alice"];
 

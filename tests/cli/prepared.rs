@@ -9,9 +9,9 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::exim::{PROGRAM, USER, open_to_all, user};
-use crate::common::{FakeClock, library, write_script};
 use crate::mail;
+use kit::exim::{PROGRAM, USER, open_to_all, user};
+use kit::{FakeClock, library, write_script};
 
 /// The time there, in UTC.
 pub(crate) const NOW: &str = "2026-11-20 11:50:37";

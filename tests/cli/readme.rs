@@ -1,6 +1,5 @@
 //! What README.md and the pages in `docs` show is what there is, and works.
 
-use crate::common;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,7 +80,7 @@ fn the_acl_works_as_it_is_copied() {
     let acl = blocks("").into_iter().find(|b| b.starts_with("EXIRATE = ")).unwrap();
     // The test's Exim has the library elsewhere.
     let acl = acl.split_once('\n').unwrap().1;
-    let exim = common::Setup::new()
+    let exim = kit::Setup::new()
         .library()
         .auth()
         .main("acl_smtp_rcpt = acl_check_rcpt")
@@ -129,11 +128,8 @@ fn what_the_lines_for_the_trace_store_record_is_found() {
         let acl = acl.replace("  …\n", "");
         // The test's Exim has the library elsewhere.
         let acl = path.map_or(acl.clone(), |path| acl.replace(path, "EXIRATE_TRACE"));
-        let exim = common::Setup::new()
-            .library()
-            .main("acl_smtp_data = acl_check_data")
-            .acls(&acl)
-            .build();
+        let exim =
+            kit::Setup::new().library().main("acl_smtp_data = acl_check_data").acls(&acl).build();
         let (mut client, _) = exim.pipe(&["-bs"]);
         assert_eq!(client.expect().code, 220);
         client.command("EHLO client.test");

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::write_script;
+use kit::write_script;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A statement that uses the library.

@@ -128,7 +128,7 @@ fn the_log_has_a_line_for_each_unless_there_are_many() {
 pub(crate) fn at_a_terminal(line: &str, answer: &str) -> std::process::Output {
     let mut command = Command::new("script");
     command.args(["-qec", line, "/dev/null"]);
-    let ran = crate::common::exim::run(command, format!("{answer}\n").as_bytes());
+    let ran = kit::exim::run(command, format!("{answer}\n").as_bytes());
     std::process::Output {
         status: std::os::unix::process::ExitStatusExt::from_raw(ran.code << 8),
         stdout: ran.stdout.into(),

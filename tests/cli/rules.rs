@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{PrivateExim, Setup};
 use crate::{exirate, stderr, stdout};
+use kit::{PrivateExim, Setup};
 
 fn rules(exim: &PrivateExim, arguments: &[&str]) -> std::process::Output {
     exirate().args(["rules", "--config"]).arg(exim.config()).args(arguments).output().unwrap()

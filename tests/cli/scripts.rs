@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::program::write_script;
 use crate::prepared::ROOT;
 use crate::stdout;
+use kit::write_script;
 
 /// What is in place of Cargo and of the other scripts: it records how it was called, and fails
 /// if the call contains `$FAILS`.

@@ -5,10 +5,10 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use crate::common::exim::{Ran, open_to_all, run, user};
-use crate::common::{Client, PrivateExim, Setup};
 use exirate::store::{Entry, Inspect, OwnedKey};
 use exirate::trace::{Access, ContentQuery, Part, Query, TraceStore, decode, trace_directory};
+use kit::exim::{Ran, open_to_all, run, user};
+use kit::{Client, PrivateExim, Setup};
 
 /// An Exim with `macros` above `exirate.conf`, and `file` in the ACL `option`.
 pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {

@@ -4,10 +4,10 @@
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use crate::common::exim::{PROGRAM, Ran, USER, run, user};
-use crate::common::write_script;
-use crate::common::{PrivateExim, Setup};
 use crate::policy::{apply, rates, with_the_shipped_acl};
+use kit::exim::{PROGRAM, Ran, USER, run, user};
+use kit::write_script;
+use kit::{PrivateExim, Setup};
 
 /// An alert, as a stranger would forge it.
 const FORGED: &str = "X-Exirate-Event-Id: 1\nTo: postmaster@private.test\nSubject: x\n\nforged\n";

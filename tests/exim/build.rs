@@ -1,7 +1,7 @@
 //! How the Exim of this machine, or of a chroot, takes the library in.
 
-use crate::common::{EntryPoint, Setup};
-use crate::counts;
+use kit::counts;
+use kit::{EntryPoint, Setup};
 
 /// Loads that are timed; their median is printed.
 const LOADS: usize = 21;

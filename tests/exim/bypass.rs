@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{Client, PrivateExim, Setup};
 use crate::policy::apply;
+use kit::{Client, PrivateExim, Setup};
 
 fn exirate(exim: &PrivateExim, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));

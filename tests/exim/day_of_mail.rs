@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::acl_files::{base64, login, shipped};
-use crate::common::exim::{PROGRAM, Ran, USER, run, user};
-use crate::common::{Client, PrivateExim, Setup, library};
 use exirate::policy::{image, source::compile};
+use kit::exim::{PROGRAM, Ran, USER, run, user};
+use kit::{Client, PrivateExim, Setup, library};
 
 /// Puts the machine together; its arguments are a folder and the libfaketime of this machine.
 const MACHINE: &str = r#"

@@ -1,9 +1,8 @@
 //! The library in a real Exim, end to end: what is not a comparison with
 //! native (that is `native`).
 
-use crate::common;
-use crate::common::exim::{USER, run, user};
-use crate::common::{Client, EntryPoint, PrivateExim, Setup};
+use kit::exim::{USER, run, user};
+use kit::{Client, EntryPoint, PrivateExim, Setup};
 use std::net::Ipv4Addr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -39,7 +38,7 @@ fn daemon(spec: &str, shown: &str) -> PrivateExim {
 }
 
 /// Replies to a MAIL and one RCPT, in a connection of its own.
-fn recipient(exim: &PrivateExim, to: &str) -> common::Reply {
+fn recipient(exim: &PrivateExim, to: &str) -> kit::Reply {
     let mut client = exim.session();
     client.command("MAIL FROM:<a@client.test>");
     let reply = client.command(format!("RCPT TO:<{to}@private.test>"));

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{EntryPoint, FakeClock, PrivateExim, Setup};
+use kit::{EntryPoint, FakeClock, PrivateExim, Setup};
 
 fn events(exim: &PrivateExim, clock: &FakeClock, more: &[&str]) -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));

@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::acl_files::login;
-use crate::common::{FakeClock, PrivateExim, Setup};
 use crate::policy::{OVER, apply, with_the_shipped_acl};
+use kit::{FakeClock, PrivateExim, Setup};
 
 fn explain(exim: &PrivateExim, clock: &FakeClock, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
@@ -36,9 +36,7 @@ fn a_refusal_is_explained_by_key_time_and_message() {
     let mut client = exim.session();
     login(&mut client, "alice");
     client.command("MAIL FROM:<alice@client.test>");
-    let reply = |n: i32, client: &mut crate::common::Client| {
-        client.command(format!("RCPT TO:<r{n}@y.test>"))
-    };
+    let reply = |n: i32, client: &mut kit::Client| client.command(format!("RCPT TO:<r{n}@y.test>"));
     let codes: Vec<u16> = (0..4).map(|n| reply(n, &mut client).code).collect();
     assert_eq!(codes, [250, 250, 250, 451]);
     // Too large for the limit on bytes: it is refused as a message that has an id.

@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use crate::acl_files::{codes, exim, login, recipients, session};
-use crate::common::{Client, PrivateExim};
 use crate::policy::{apply, rates};
+use kit::{Client, PrivateExim};
 
 /// Spellings that authenticators may take for `alice`.
 const ALICE: [&[u8]; 14] = [
@@ -162,7 +162,7 @@ fn the_policies_in_use_say_how_logins_are_folded() {
 #[test]
 fn tables_of_policies_find_logins_that_are_not_ascii() {
     let acl = "  defer condition = ${dlfunc{EXIRATE}{policy_over}{p}}\n  accept\n";
-    let setup = crate::common::Setup::new().library().auth().acl("acl_smtp_rcpt", acl);
+    let setup = kit::Setup::new().library().auth().acl("acl_smtp_rcpt", acl);
     let mut exim = setup.build();
     apply(
         &exim,
@@ -188,7 +188,7 @@ fn tables_of_policies_find_logins_that_are_not_ascii() {
 #[test]
 fn recipients_that_are_blank_are_counted() {
     let acl = "  defer condition = ${dlfunc{EXIRATE}{policy_over}{p}}\n  accept\n";
-    let mut exim = crate::common::Setup::new().library().acl("acl_smtp_rcpt", acl).build();
+    let mut exim = kit::Setup::new().library().acl("acl_smtp_rcpt", acl).build();
     apply(&exim, "[policy.p]\nupdate = \"strict\"\ndefault.unique_recipients = \"2.5/1w\"\n");
     exim.start();
     let mut client = exim.session();
@@ -202,7 +202,7 @@ fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choos
     let acl = "  defer condition = ${dlfunc{EXIRATE}{policy_over}{login}}\n  \
                defer condition = ${dlfunc{EXIRATE}{policy_over}{sender}}\n        \
                message = as the sender\n  accept\n";
-    let mut exim = crate::common::Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
+    let mut exim = kit::Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
     apply(
         &exim,
         "[policy.login]\nwhen = \"authenticated\"\ndefault.recipients = \"1k/1w\"\n\

@@ -9,9 +9,9 @@ use exirate::logs::exim::{self, Delivery, What};
 use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner, Stage};
 
-use crate::common::Setup;
-use crate::common::exim::PrivateExim;
-use crate::common::smtp::Client;
+use kit::Setup;
+use kit::exim::PrivateExim;
+use kit::smtp::Client;
 
 const RCPT: &str = "  deny local_parts = no
        message = no such user

@@ -3,11 +3,11 @@
 
 use std::net::Ipv4Addr;
 
-use crate::daemon::Machine;
-use crate::mta::Mta;
 use crate::policy_replayed::Fate;
-use crate::redis_common::Process;
-use crate::smtp_policy::{Client, Message};
+use kit::Process;
+use kit::front_ends::Machine;
+use kit::front_ends::Mta;
+use kit::front_ends::{Client, Message};
 
 /// A machine whose daemon speaks both protocols.
 pub(crate) struct Daemon {

@@ -8,13 +8,6 @@ mod acl_files;
 mod alerts;
 mod build;
 mod bypass;
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../../src/sys/counts.rs"]
-mod counts;
-#[path = "../mail/daemon.rs"]
-#[allow(dead_code)]
-mod daemon;
 mod day_of_mail;
 mod end_to_end;
 mod events;
@@ -22,9 +15,6 @@ mod explain;
 mod identities;
 mod logs;
 mod mail_front_ends;
-#[path = "../mail/mta.rs"]
-#[allow(dead_code)]
-mod mta;
 mod native;
 mod outcomes;
 mod overrides;
@@ -33,13 +23,8 @@ mod policy_examples;
 mod policy_paths;
 mod policy_replayed;
 mod record;
-#[path = "../redis_common/mod.rs"]
-mod redis_common;
 mod shadow;
 mod simulated;
-#[path = "../mail/client.rs"]
-#[allow(dead_code)]
-mod smtp_policy;
 mod stages;
 mod taint;
 mod two_libraries;

@@ -4,9 +4,9 @@
 use std::net::Ipv4Addr;
 
 use crate::acl_files::{base64, login, shipped};
-use crate::common::exim::open_to_all;
-use crate::common::{Client, PrivateExim, Setup};
 use crate::policy::{apply, rates};
+use kit::exim::open_to_all;
+use kit::{Client, PrivateExim, Setup};
 
 const POLICY: &str = "[policy.p]\nwhen = \"!authenticated\"\nkey = \"client\"\n\
     update = \"strict\"\n[policy.p.default]\nrejected_recipients = \"5.5/1w\"\n\

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Client, EntryPoint, FakeClock, PrivateExim, Setup};
+use kit::{Client, EntryPoint, FakeClock, PrivateExim, Setup};
 
 fn build(clock: &FakeClock) -> PrivateExim {
     let acl = format!(

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::acl_files::{base64, login, shipped};
-use crate::common::exim::open_to_all;
-use crate::common::{Client, PrivateExim, Setup};
 use exirate::engine::Kind;
 use exirate::policy::counters::{self, RuleCounts};
 use exirate::policy::{image, source::compile};
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect};
+use kit::exim::open_to_all;
+use kit::{Client, PrivateExim, Setup};
 
 /// Puts a policy into use, as `exirate policy apply` does.
 pub(crate) fn apply(exim: &PrivateExim, policy: &str) {

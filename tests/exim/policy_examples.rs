@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use crate::acl_files::login;
-use crate::common::{Client, PrivateExim, Setup};
 use exirate::policy::{image, source::compile};
+use kit::{Client, PrivateExim, Setup};
 
 /// The blocks of the documentation, in order.
 fn examples() -> Vec<String> {

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use crate::acl_files::login;
-use crate::common::{Client, PrivateExim, Setup};
 use crate::policy::{ALL_UNITS, OVER, STAGES, apply, rates};
+use kit::{Client, PrivateExim, Setup};
 
 /// A setup that evaluates the policy `p` in every ACL, twice in each, with `more` before
 /// it in that for RCPT.

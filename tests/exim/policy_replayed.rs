@@ -9,8 +9,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use crate::acl_files::login;
-use crate::common::{Client, PrivateExim, Reply, Setup};
-use crate::counts;
 use crate::mail_front_ends::{Daemon, Postfix, Sendmail};
 use crate::policy::OVER;
 use exirate::engine::Kind;
@@ -22,6 +20,8 @@ use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect, Memory};
+use kit::counts;
+use kit::{Client, PrivateExim, Reply, Setup};
 
 /// The periods are long, and the limits between two whole numbers, so that it does not matter
 /// how long the test takes.

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::acl_files::shipped;
-use crate::common::{Client, PrivateExim, Setup};
+use kit::{Client, PrivateExim, Setup};
 
 /// A line of an ACL with `ratelimit`, and the same line as it is compared.
 const NATIVE: &str = "  defer ratelimit = 2.5 / 1h / per_rcpt / strict / $sender_address\n";

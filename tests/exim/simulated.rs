@@ -20,8 +20,6 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use crate::acl_files::base64;
-use crate::common::{Client, PrivateExim, Reply, Setup};
-use crate::counts;
 use crate::policy::{apply, shipped_acl_before};
 use crate::policy_replayed::Random;
 use exirate::history::simulate::{
@@ -31,6 +29,8 @@ use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{JoinSettings, Joiner};
 use exirate::policy::image::{Image, build};
 use exirate::policy::source::compile;
+use kit::counts;
+use kit::{Client, PrivateExim, Reply, Setup};
 
 const POLICIES: &str = r#"
 [policy.a]

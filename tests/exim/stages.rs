@@ -1,7 +1,7 @@
 //! The ACL stages and what is logged there, in a real Exim:
 //! what cannot be compared with native, which knows ACLs only.
 
-use crate::common::{EntryPoint, FakeClock, PrivateExim, Setup};
+use kit::{EntryPoint, FakeClock, PrivateExim, Setup};
 
 /// The condition of an ACL, on a spec.
 fn ask(spec: &str) -> String {

@@ -1,7 +1,7 @@
 //! What Exim trusts of the library's answers, in a real Exim: text that a
 //! client may have chosen must never become the name of a file.
 
-use crate::common::Setup;
+use kit::Setup;
 
 /// How Exim takes it that `name` becomes the name of a file, after a check
 /// of `spec` for a message from `sender`: its words in the log.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::common::setup::install;
-use crate::common::{Setup, library};
+use kit::setup::install;
+use kit::{Setup, library};
 
 /// Texts that are in the files of the trace store, and nowhere else.
 const OF_THE_TRACE_STORE: &[&str] = &["EXIRATEK", "EXIRATEL", "exirate trace digest key"];

@@ -2,8 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use crate::client::{Client, Message};
-use crate::daemon::Machine;
+use kit::front_ends::Machine;
+use kit::front_ends::{Client, Message};
 
 const FILTER: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/maintenance/exirate.filter.conf");

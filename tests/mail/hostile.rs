@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
-use crate::client::{Client, Message};
-use crate::daemon::Machine;
-use crate::process::most_memory;
-use crate::redis_common::{TIMEOUT, until};
+use kit::front_ends::Machine;
+use kit::front_ends::{Client, Message};
+use kit::process::most_memory;
+use kit::{TIMEOUT, until};
 
 /// A limit that nobody reaches.
 const COUNT: &str = "[policy.out]

@@ -4,13 +4,7 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod client;
-mod daemon;
 mod fail2ban;
 mod hostile;
 mod milter;
-mod mta;
 mod policy;
-mod process;
-#[path = "../redis_common/mod.rs"]
-mod redis_common;

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 
-use crate::daemon::{Machine, exirate};
-use crate::mta::{Mta, OFFER, packet};
-use crate::redis_common::until;
+use kit::front_ends::{Machine, exirate};
+use kit::front_ends::{Mta, OFFER, packet};
+use kit::until;
 
 /// Two recipients a week for each login.
 const TWO: &str = "[policy.out]

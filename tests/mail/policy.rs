@@ -6,10 +6,10 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::client::{Client, Message};
-use crate::daemon::{Machine, exirate, succeeds};
-use crate::mta::Mta;
-use crate::redis_common::{Process, TIMEOUT, until};
+use kit::front_ends::Mta;
+use kit::front_ends::{Client, Message};
+use kit::front_ends::{Machine, exirate, succeeds};
+use kit::{Process, TIMEOUT, until};
 
 /// Two recipients a week for each login.
 const TWO: &str = "[policy.out]
@@ -166,7 +166,7 @@ fn it_listens_on_tcp_and_its_socket_has_the_mode_that_is_set() {
     daemon.signal(Signal::TERM);
     assert!(daemon.wait().success());
     assert!(!machine.path("policy.sock").exists());
-    let port = crate::redis_common::free_port();
+    let port = kit::redis::free_port();
     machine.write(&format!("policy = \"inet:127.0.0.1:{port}\""), "");
     let daemon = Process(machine.command().spawn().unwrap());
     machine.until_logged(&format!("listening on inet:127.0.0.1:{port}"));

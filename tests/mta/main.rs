@@ -5,10 +5,4 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chroots;
-#[path = "../common/mod.rs"]
-mod common;
 mod document;
-mod machine;
-#[path = "../redis_common/process.rs"]
-#[allow(dead_code)]
-mod process;

@@ -6,7 +6,7 @@ use exirate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::redis_common::TIMEOUT;
+use kit::TIMEOUT;
 
 /// How long a reply is waited for.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(200);

@@ -4,9 +4,9 @@ use exirate::engine::{Algorithm, Check, RecordKey};
 use exirate::redis::{RedisStore, Servers};
 
 use crate::asker::{average, fresh, runtime, settings, tcp};
-use crate::counts;
-use crate::redis_common::RedisServer;
 use crate::sums::with_long_deadline;
+use kit::counts;
+use kit::redis::RedisServer;
 
 /// Users whose rates matter.
 const USERS: usize = 200;

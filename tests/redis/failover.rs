@@ -10,9 +10,10 @@ use rustix::process::Signal;
 use tokio::task::LocalSet;
 
 use crate::asker::{Asker, average, level, runtime, settings, tcp, unique};
-use crate::counts;
-use crate::redis_common::{Cluster, Program, RedisServer, Sentinels, TIMEOUT};
 use crate::sums::{behind, nodes, sums_are_exact, with_long_deadline};
+use kit::TIMEOUT;
+use kit::counts;
+use kit::redis::{Cluster, Program, RedisServer, Sentinels};
 
 /// Identities of all nodes of a cluster.
 const IDENTITIES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];

@@ -7,8 +7,8 @@ use exirate::redis::{Servers, Settings};
 use rustix::process::Signal;
 
 use crate::asker::{Asker, DEADLINE, MARGIN, level, runtime, settings, tcp};
-use crate::counts;
-use crate::redis_common::{Fault, Proxy, RedisServer};
+use kit::counts;
+use kit::redis::{Fault, Proxy, RedisServer};
 
 fn is_expected(text: &str) -> impl Fn(&String) -> bool {
     move |why| why.contains(text)

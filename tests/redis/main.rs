@@ -6,13 +6,9 @@
 
 mod asker;
 mod budget;
-#[path = "../../src/sys/counts.rs"]
-mod counts;
 mod failover;
 mod faults;
 mod permissions;
-#[path = "../redis_common/mod.rs"]
-mod redis_common;
 mod servers;
 mod sums;
 mod tools;

@@ -3,9 +3,9 @@
 use exirate::redis::{RedisError, Register, Secret, Servers, Settings};
 
 use crate::asker::{Asker, level, runtime, settings, tcp, unique};
-use crate::redis_common::{Cluster, RedisServer};
 use crate::servers::{announce, announcement};
 use crate::sums::{nodes, sums_are_exact, with_long_deadline};
+use kit::redis::{Cluster, RedisServer};
 
 /// What is needed to decide.
 const COMMANDS: [&str; 11] = [

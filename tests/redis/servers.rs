@@ -5,8 +5,8 @@ use exirate::redis::{
 };
 
 use crate::asker::{runtime, settings, tcp};
-use crate::redis_common::{Cluster, Program, RedisServer};
 use crate::sums::{nodes, with_long_deadline};
+use kit::redis::{Cluster, Program, RedisServer};
 
 const DIGEST: &str = "9f2c41d07a3b5e8894e0a7c1d2f3b4a5";
 

@@ -8,7 +8,8 @@ use std::process::Command;
 use tokio::task::LocalSet;
 
 use crate::asker::{Asker, average, level, runtime, settings, tcp, unique};
-use crate::redis_common::{Cluster, Program, RedisServer, Sentinels, TIMEOUT};
+use kit::TIMEOUT;
+use kit::redis::{Cluster, Program, RedisServer, Sentinels};
 
 const CLIENTS: u64 = 8;
 const EVENTS: u64 = 50;
@@ -163,7 +164,7 @@ fn over_tls_with_the_right_certificate_only() {
     let folder = folder.path();
     authority(folder, "ours");
     authority(folder, "other");
-    let port = crate::redis_common::free_port();
+    let port = kit::redis::free_port();
     let path = |name: &str| folder.join(name).display().to_string();
     let server = RedisServer::start(
         folder,

@@ -13,8 +13,9 @@ use tokio::runtime::Runtime;
 
 use crate::asker::{Asker, runtime, settings, tcp};
 use crate::permissions::documented;
-use crate::redis_common::{Cluster, RedisServer, until};
 use crate::sums::{nodes, with_long_deadline};
+use kit::redis::{Cluster, RedisServer};
+use kit::until;
 
 /// Mail servers that share their limits, and what their agents would ask.
 struct Site {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
 use crate::{answer, search, text};
+use kit::browser::Browser;
 
 /// How much wider than the window the page is.
 const TOO_WIDE: &str =

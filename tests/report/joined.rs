@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
 use crate::{exirate, rows, search, text};
+use kit::browser::Browser;
 
 /// A message with one recipient each 10 seconds, in turn of these logins, clients and senders.
 fn log_of(who: &[(&str, &str, &str)], messages: u32) -> String {

@@ -3,15 +3,14 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod browser;
-mod demonstration;
 mod display;
 mod joined;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use browser::Browser;
+use kit::browser::Browser;
+use kit::demonstration;
 use serde_json::Value;
 
 /// Logins that would be markup, that would drive a terminal, or that hide what they are.

@@ -5,10 +5,6 @@
 #![allow(missing_docs, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../../src/sys/counts.rs"]
-mod counts;
 mod hostile;
 mod lookup_hosts;
 mod panic;

@@ -2,8 +2,8 @@
 //! call works. A special build of the library panics on demand; the released
 //! one does not contain that code.
 
-use crate::common::{Setup, library};
 use crate::hostile::Program;
+use kit::{Setup, library};
 use std::path::PathBuf;
 
 /// The library of a feature, built to panic if a spec, or the options of

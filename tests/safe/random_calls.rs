@@ -5,10 +5,10 @@
 //! many: no client text comes back as text that Exim trusts, nothing of Exim's
 //! changes, and the environment is not read.
 
-use crate::common::library;
-use crate::counts;
 use crate::hostile::{Program, Ran};
 use exirate::policy::{image, source::compile};
+use kit::counts;
+use kit::library;
 use std::path::Path;
 
 /// The memory that the library may use at the end: mostly the decisions of a

@@ -2,8 +2,8 @@
 //! nothing else is written: the library in programs with a misleading table of
 //! variables, or with other exports.
 
-use crate::common::library;
 use crate::hostile::Program;
+use kit::library;
 
 /// Misleading tables, named as in `tests/safe/hostile/tables.c`.
 const WRONG: &[&str] = &[

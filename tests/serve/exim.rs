@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::Client;
-use crate::counts;
 use crate::mail_server::Server;
 use crate::stores::Store;
+use kit::Client;
+use kit::counts;
 
 const SERVERS: usize = 3;
 /// SMTP connections to each server at the same time.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use exirate::cluster::ClusterCounts;
 use rustix::process::Signal;
 
-use crate::common::{EntryPoint, PrivateExim, Setup};
 use crate::process::{Machine, Process};
 use crate::stores::Store;
+use kit::{EntryPoint, PrivateExim, Setup};
 
 /// A mail server.
 pub(crate) struct Server {

@@ -6,17 +6,11 @@
 
 mod agent;
 mod client;
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../../src/sys/counts.rs"]
-mod counts;
 mod exim;
 mod exim_faults;
 mod faults;
 mod mail_server;
 mod process;
 mod proxied;
-#[path = "../redis_common/mod.rs"]
-mod redis_common;
 mod servers;
 mod stores;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
-pub(crate) use crate::redis_common::{Process, TIMEOUT, until};
+pub(crate) use kit::{Process, TIMEOUT, until};
 
 /// A Redis on a unix socket in a folder.
 pub(crate) struct Redis {

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use exirate::cluster::wire::Status;
 
 use crate::client::NotDecided;
-use crate::counts;
 use crate::process::{Machine, until};
-use crate::redis_common::{Fault, Proxy, RedisServer, TIMEOUT};
+use kit::TIMEOUT;
+use kit::counts;
+use kit::redis::{Fault, Proxy, RedisServer};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 /// What a request may take beyond its deadline: this machine may be busy.

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use rustix::process::Signal;
 
-use crate::redis_common::{Cluster, Program, RedisServer, Sentinels, until};
+use kit::redis::{Cluster, Program, RedisServer, Sentinels};
+use kit::until;
 
 /// Servers of one kind.
 pub(crate) struct Store {

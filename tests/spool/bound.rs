@@ -4,11 +4,12 @@
 
 use std::path::Path;
 
-use crate::spool_common::{assert_sound, finish, now, open, start};
+use crate::common::{assert_sound, now, open};
 use exirate::rate::{Average, Timestamp};
 use exirate::spec::{Context, Request, Spec};
 use exirate::spool::{MAX_BYTES_MIN, Spool};
 use exirate::store::Store as _;
+use kit::worker::{finish, start};
 
 /// Processes that vary keys at the same time.
 const FLOODERS: usize = 3;

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
-use crate::spool_common::{assert_sound, next_second, open};
+use crate::common::records::{KEYS, database, directory, files, key, rate, use_all, write};
+use crate::common::{assert_sound, next_second, open};
 use exirate::spool::{Options, Spool, SpoolError};
 
 /// Reproducible random numbers.

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::spool_common::{assert_sound, finish, now, open, request, start};
+use crate::common::{assert_sound, now, open, request};
 use exirate::engine::{Algorithm, Check, Update};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
 use exirate::sys::lock::{self, Kind};
 use exirate::sys::secure_dir::DirError;
+use kit::worker::{finish, start};
 
 const PROCESSES: u32 = 16;
 const EVENTS: u32 = 5_000;

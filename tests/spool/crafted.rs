@@ -1,9 +1,10 @@
 //! Files with false sizes, offsets and counts but correct checksums. Exim's own
 //! ratelimit once trusted such a size (CVE-2025-67896).
 
-use crate::spool_common::crafted::{SHARD, keys, lay, list, path, rate, sound, use_all, write};
-use crate::spool_common::image::{self, Shard, State};
-use crate::spool_common::{assert_sound, counts, open};
+use crate::common::crafted::{SHARD, keys, lay, list, path, rate, sound, use_all, write};
+use crate::common::{assert_sound, open};
+use kit::counts;
+use kit::spool_image::{self as image, Shard, State};
 
 #[test]
 fn an_image_equals_a_file_written_by_the_code() {

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use crate::spool_common::{now, open, start};
+use crate::common::{now, open};
 use exirate::engine::{Algorithm, Check, Decision, Update};
 use exirate::rate::Timestamp;
 use exirate::spool::{EventDetails, EventKind, EventReader, LoggedEvent, Spool};
 use exirate::store::Store as _;
+use kit::worker::start;
 
 const PROCESSES: usize = 16;
 /// A record crosses again once its second has passed.

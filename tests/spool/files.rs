@@ -5,8 +5,8 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use crate::spool_common::records::{KEYS, database, directory, files, key, rate, use_all, write};
-use crate::spool_common::{assert_sound, event, next_second, open};
+use crate::common::records::{KEYS, database, directory, files, key, rate, use_all, write};
+use crate::common::{assert_sound, event, next_second, open};
 use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};

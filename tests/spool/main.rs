@@ -5,6 +5,7 @@
 
 mod bound;
 mod bytes;
+mod common;
 mod concurrency;
 mod crafted;
 mod events;
@@ -14,13 +15,11 @@ mod kill;
 mod numbers;
 mod paper_tables;
 mod random;
-#[path = "../spool_common/mod.rs"]
-mod spool_common;
 
 /// The entry point for a worker, as which a test starts this binary again.
 #[test]
 fn worker_process() {
-    let Some(arguments) = spool_common::arguments() else { return };
+    let Some(arguments) = kit::worker::arguments() else { return };
     let [module, rest @ ..] = &arguments[..] else { panic!("{arguments:?}") };
     match module.as_str() {
         "bound" => bound::worker(rest),

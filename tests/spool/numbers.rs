@@ -3,11 +3,11 @@
 
 use std::process::Command;
 
-use crate::spool_common::crafted::{SHARD, lay};
-use crate::spool_common::image::{self, Shard, State};
-use crate::spool_common::{now, open, request};
+use crate::common::crafted::{SHARD, lay};
+use crate::common::{now, open, request};
 use exirate::spec::Update;
 use exirate::store::Store as _;
+use kit::spool_image::{self as image, Shard, State};
 
 const NUMBERS: [f64; 14] = [
     0.0,

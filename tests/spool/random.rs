@@ -2,10 +2,11 @@
 //! no nonexistent key is listed, written values are read back, and a repair
 //! leaves a sound database.
 
-use crate::spool_common::crafted::{SHARD, keys, lay, list, rate, write};
-use crate::spool_common::image::{self, Shard, State};
-use crate::spool_common::{assert_sound, counts, now, open};
+use crate::common::crafted::{SHARD, keys, lay, list, rate, write};
+use crate::common::{assert_sound, now, open};
 use exirate::spool::{Options, Spool};
+use kit::counts;
+use kit::spool_image::{self as image, Shard, State};
 
 const IMAGES: u64 = 1_000;
 

@@ -1,10 +1,10 @@
 //! The computed chance of a hit matches the rate of false hits on realistic
 //! mail.
 
-use crate::mail_common::World;
-use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
 use exirate::trace::{Body, ContentQuery, Fragment, Part, Scheme, Sealed, Settings};
+use kit::Random;
+use kit::mail::World;
 use memchr::memmem;
 
 const MESSAGES: usize = 12_000;

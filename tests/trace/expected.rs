@@ -2,13 +2,13 @@
 //! filters are of all sizes and some segments are folded.
 
 use crate::chance::{NEAR, is_related};
-use crate::mail_common::World;
-use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
 use exirate::trace::{
     Body, ContentQuery, Fragment, HbfSettings, Hit, MessagePart, Part, Scheme, Sealed, Search,
     Settings,
 };
+use kit::Random;
+use kit::mail::World;
 use memchr::memmem;
 
 /// The messages of a segment.

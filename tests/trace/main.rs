@@ -8,19 +8,15 @@ mod bytes;
 mod chance;
 mod expected;
 mod format;
-#[path = "../mail_common/mod.rs"]
-mod mail_common;
 mod mail_generator;
 mod parts;
 mod passages;
-#[path = "../spool_common/mod.rs"]
-mod spool_common;
 mod world;
 
 /// The entry point for a worker, as which a test starts this binary again.
 #[test]
 fn worker_process() {
-    if let Some(arguments) = spool_common::arguments() {
+    if let Some(arguments) = kit::worker::arguments() {
         world::worker(&arguments);
     }
 }

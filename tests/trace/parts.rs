@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::mail_common::World;
-use crate::mail_common::random::Random;
 use exirate::trace::decode::{self, Limits};
 use exirate::trace::{
     Body, ContentQuery, Fragment, Hit, MessagePart, MessageParts, Part, Scheme, Sealed, Settings,
 };
+use kit::Random;
+use kit::mail::World;
 
 const MESSAGES: usize = 1500;
 

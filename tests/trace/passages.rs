@@ -1,9 +1,9 @@
 //! Passages of a longer text, and edited texts, are found in realistic mail.
 
 use crate::expected::{decoded, excerpt};
-use crate::mail_common::World;
-use crate::mail_common::random::Random;
 use exirate::trace::{Body, ContentQuery, Hit, Part, Scheme, Sealed, Search, Settings};
+use kit::Random;
+use kit::mail::World;
 
 const MESSAGES: usize = 4000;
 const QUERIES: usize = 100;

@@ -29,7 +29,7 @@ mod truth;
 use rand::RngExt as _;
 
 use crate::engine::{RecordKey, Update};
-use crate::sys::counts;
+use kit::counts;
 
 use shared::Part;
 use simulation::{KEYS, Network, Simulation, average, bucket};

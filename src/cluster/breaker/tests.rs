@@ -147,7 +147,7 @@ fn the_table_is_the_layout() {
         .lines()
         .filter_map(|line| line.strip_prefix("//! "))
         .fold(String::new(), |all, line| all + line + "\n");
-    let fields = crate::spool::fields::documented(&document);
+    let fields = kit::fields::documented(&document);
     for (field, offset) in [
         ("magic", 0),
         ("until", UNTIL),

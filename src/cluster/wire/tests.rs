@@ -8,7 +8,7 @@ use crate::engine::{
 };
 use crate::rate::{Average, Timestamp};
 use crate::spool::CHECKS_MAX;
-use crate::spool::fields::documented;
+use kit::fields::documented;
 
 /// A check that owns its texts, and a decision of it.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::build_with;
 use super::layout::*;
 use crate::policy::source::compile;
-use crate::spool::fields;
+use kit::fields;
 
 /// Every field in the tables of `IMAGE.md`: offset and size.
 fn documented() -> BTreeMap<String, (usize, usize)> {

@@ -19,8 +19,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::sys::counts;
 use crate::sys::simulated_disk::memory_folder;
+use kit::counts;
 
 use super::mirrored::Mirrored;
 use super::options::{OptionsFile, SETTINGS};

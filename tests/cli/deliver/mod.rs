@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::FakeClock;
-use crate::common::exim::{USER, open_to_all, user};
-use crate::process::{TIMEOUT, until};
 use crate::{exirate, run, stderr, stdout};
+use kit::FakeClock;
+use kit::exim::{USER, open_to_all, user};
+use kit::{TIMEOUT, until};
 
 /// A spool directory with a policy in use, and a directory for what is received.
 struct Machine {

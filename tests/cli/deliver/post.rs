@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::process::TIMEOUT;
+use kit::TIMEOUT;
 
 use super::{Machine, code};
 use crate::{exirate, stderr};

@@ -149,7 +149,7 @@ fn a_user_without_permission_is_advised_to_be_root() {
     let exim = exim();
     // A copy where everybody can run it.
     let program = exim.folder().join("exirate");
-    crate::common::copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
+    kit::copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
     set_mode(&program, 0o755);
     let mut doctor = Command::new(&program);
     doctor.args(["doctor", "--json", "--config"]).arg(exim.config()).uid(65_534).gid(65_534);

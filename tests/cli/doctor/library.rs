@@ -4,8 +4,8 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 
 use super::{Diagnosis, broken_and_fixed, checked, configured, exim, set_mode};
-use crate::common::Setup;
-use crate::common::library::{built, built_trace};
+use kit::Setup;
+use kit::library::{built, built_trace};
 
 #[test]
 fn a_missing_or_wrong_library_is_installed_again() {

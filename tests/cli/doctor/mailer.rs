@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Diagnosis, exim, set_mode};
-use crate::common::exim::{PROGRAM, USER};
-use crate::common::write_script;
 use crate::{exirate, stderr};
+use kit::exim::{PROGRAM, USER};
+use kit::write_script;
 
 /// A program that is Exim, but for what `case` of its arguments says.
 fn disguised(folder: &Path, name: &str, case: &str) -> PathBuf {
@@ -93,7 +93,7 @@ fn the_default_configuration_is_checked_as_exims_user() {
     assert_eq!(output.status.code(), Some(0), "{report}");
     // Exim's user, and only that user, cannot reach the spool; the modes of the
     // files do not show it.
-    crate::common::exim::open_to_all(exim.folder());
+    kit::exim::open_to_all(exim.folder());
     let way = exim.folder().join("way");
     std::fs::create_dir(&way).unwrap();
     std::fs::rename(exim.spool(), way.join("spool")).unwrap();

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Diagnosis, configured};
-use crate::common::{PrivateExim, Setup};
 use crate::{exirate, stderr, stdout};
+use kit::{PrivateExim, Setup};
 
 /// The macros of `exim/exirate.conf`, behind `lines`, and an ACL for RCPT.
 fn with_macros(lines: &str, acl: &str) -> PrivateExim {
@@ -131,7 +131,7 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
 #[test]
 fn debians_split_configuration_without_its_line_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
-    crate::common::exim::open_to_all(folder.path());
+    kit::exim::open_to_all(folder.path());
     let confdir = folder.path().join("exim4");
     let sources = Path::new(crate::prepared::ROOT);
     let shell = |line: &str| {
@@ -230,7 +230,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
 #[test]
 fn bad_lines_in_the_file_of_limits_are_problems() {
     let folder = tempfile::tempdir().unwrap();
-    crate::common::exim::open_to_all(folder.path());
+    kit::exim::open_to_all(folder.path());
     let limits = folder.path().join("limits");
     let shipped = crate::prepared::source("exim/limits");
     let macros = format!("RATELIMIT_FILE = {}", limits.display());

@@ -18,9 +18,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::common::library::{built, built_trace};
-use crate::common::{PrivateExim, Setup};
 use crate::{exirate, json, stdout};
+use kit::library::{built, built_trace};
+use kit::{PrivateExim, Setup};
 
 /// An Exim with a limit, whose database has a key in it.
 fn exim() -> PrivateExim {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{Diagnosis, exim};
-use crate::common::PrivateExim;
+use kit::PrivateExim;
 
 /// A file system in memory, as long as this lives.
 pub(super) struct Mounted(PathBuf);

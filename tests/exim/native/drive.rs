@@ -1,9 +1,9 @@
 //! Drives both sides through the same session in step, and compares.
 
-use super::common::exim::lossless;
-use super::common::smtp::stuffed;
-use super::common::{Client, FakeClock, PrivateExim, Reply};
 use super::session::{Step, Way};
+use kit::exim::lossless;
+use kit::smtp::stuffed;
+use kit::{Client, FakeClock, PrivateExim, Reply};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::Ipv4Addr;

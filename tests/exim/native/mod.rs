@@ -11,10 +11,9 @@ mod spec;
 mod world;
 mod wrong;
 
-use crate::common;
-use crate::common::FakeClock;
-use crate::counts;
 use drive::{Pair, Tally};
+use kit::FakeClock;
+use kit::counts;
 use random::Random;
 use std::time::{SystemTime, UNIX_EPOCH};
 use world::{Side, World};

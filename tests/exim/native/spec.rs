@@ -1,7 +1,7 @@
 //! Random specs, valid at their stage, and wrong ones.
 
-use super::common::EntryPoint;
 use super::random::Random;
+use kit::EntryPoint;
 
 /// A spec, as both sides can ask it.
 #[derive(Clone)]

@@ -1,8 +1,8 @@
 //! A world: one random configuration, written for each of the two sides.
 
-use super::common::{EntryPoint, FakeClock, PrivateExim, Setup};
 use super::random::Random;
 use super::spec::{self, Pool, Spec};
+use kit::{EntryPoint, FakeClock, PrivateExim, Setup};
 use std::fmt::Write as _;
 
 /// Who answers.

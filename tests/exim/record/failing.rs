@@ -1,9 +1,9 @@
 //! What goes wrong is logged, and concerns no message.
 
 use super::{answers, exim, of_text, sentence, with_text};
-use crate::common::exim::{USER, user};
-use crate::common::{PrivateExim, Setup};
 use exirate::trace::{Access, Settings, TraceStore, trace_directory};
+use kit::exim::{USER, user};
+use kit::{PrivateExim, Setup};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
 #[test]

@@ -5,10 +5,10 @@ mod failing;
 mod queried;
 mod spools;
 
-use crate::common::{PrivateExim, Setup};
 use exirate::trace::{
     Access, ContentQuery, Envelope, Part, Query, TraceStore, decode, trace_directory,
 };
+use kit::{PrivateExim, Setup};
 use std::path::Path;
 
 /// Records, logs the answer, and accepts.

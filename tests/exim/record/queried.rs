@@ -1,7 +1,7 @@
 //! An ACL asks whether a text was seen before.
 
 use super::RECORD;
-use crate::common::{FakeClock, PrivateExim, Setup};
+use kit::{FakeClock, PrivateExim, Setup};
 
 /// An Exim that refuses what was seen before, and records the rest.
 fn that_asks(text: &str) -> PrivateExim {

@@ -1,7 +1,7 @@
 //! A message is read, however it comes and wherever Exim keeps it.
 
 use super::{RECORD, answers, exim, ids, of_text, sentence, with_text};
-use crate::common::{Client, Setup};
+use kit::{Client, Setup};
 use std::os::unix::fs::MetadataExt;
 
 #[test]

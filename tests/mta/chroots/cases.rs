@@ -2,8 +2,8 @@
 //! on one server; each has a user of its own.
 
 use super::server::{FrontEnd, Server};
-use crate::machine::{INSIDE, OUTSIDE};
-use crate::process::until;
+use kit::machine::{INSIDE, OUTSIDE};
+use kit::until;
 
 /// The text of the refusals that the document's policies make.
 const OVER: &str = "Over the limit of 5 recipients in 1h; try again in ";

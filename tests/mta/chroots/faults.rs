@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::server::Server;
-use crate::process::until;
+use kit::until;
 
 pub(super) fn all(server: &Server) {
     a_reload_loses_no_decision(server);

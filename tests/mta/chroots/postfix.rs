@@ -3,8 +3,8 @@
 use super::server::{FrontEnd, Server};
 use super::{cases, faults};
 use crate::document;
-use crate::machine::{INSIDE, Machine};
-use crate::process::until;
+use kit::machine::{INSIDE, Machine};
+use kit::until;
 
 const PAGE: &str = include_str!("../../../docs/postfix.md");
 

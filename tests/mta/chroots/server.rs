@@ -2,10 +2,10 @@
 
 use std::process::{Command, Output};
 
-use crate::common::Reply;
 use crate::document;
-use crate::machine::Machine;
-use crate::process::until;
+use kit::Reply;
+use kit::machine::Machine;
+use kit::until;
 
 /// How the mail server reaches exirate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! load modules, simulated by a small program; and a program that is not Exim.
 //! `tests/exim_lookup.rs` tests a real one.
 
-use crate::common::library;
+use kit::library;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -2,12 +2,12 @@
 //! directory, open files, limits and signals. None of them changes what the
 //! library does.
 
-use crate::counts;
+use kit::counts;
 mod traced;
 mod world;
 
-use crate::common::exim::{USER, user};
-use crate::common::library;
+use kit::exim::{USER, user};
+use kit::library;
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;

@@ -1,8 +1,8 @@
 //! A small system for `chroot`: Debian's Exim with its setuid bit, a
 //! configuration that it trusts, and the library.
 
-use crate::common::exim::{PROGRAM, USER, user};
-use crate::common::library;
+use kit::exim::{PROGRAM, USER, user};
+use kit::library;
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ impl World {
     fn copy(&self, path: &Path) {
         let to = self.path(path.to_str().unwrap());
         std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        crate::common::copy_program(path, to);
+        kit::copy_program(path, to);
     }
 
     /// A program and the libraries that it needs. `copy` keeps the mode,

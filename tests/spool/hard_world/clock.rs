@@ -8,7 +8,8 @@ use exirate::spec::{Context, Spec};
 use exirate::store::Store as _;
 
 use super::{count, rate};
-use crate::spool_common::{assert_sound, finish, open, start, start_by};
+use crate::common::{assert_sound, open};
+use kit::worker::{finish, start, start_by};
 
 /// The library of Debian's package `libfaketime`.
 fn library() -> PathBuf {

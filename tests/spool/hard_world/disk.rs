@@ -7,8 +7,8 @@ use exirate::spool::{Options, Spool};
 
 use super::documents::assert_documented;
 use super::{count, rate};
-use crate::spool_common::mounts::{ext4, run, run_apart, tmpfs};
-use crate::spool_common::{assert_sound, open};
+use crate::common::{assert_sound, open};
+use kit::mounts::{ext4, run, run_apart, tmpfs};
 
 #[test]
 fn a_full_tmpfs_loses_nothing() {

@@ -7,8 +7,9 @@ use exirate::spool::{Options, Spool};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::documents::assert_documented;
-use crate::spool_common::records::{key, rate, write};
-use crate::spool_common::{assert_sound, event, finish, open, start};
+use crate::common::records::{key, rate, write};
+use crate::common::{assert_sound, event, open};
+use kit::worker::{finish, start};
 
 use exirate::engine::{Change, FilterChange, State};
 use exirate::rate::{Average, Timestamp};

@@ -5,7 +5,7 @@
 //! These tests run as root: file systems are mounted in separate namespaces, so
 //! that they disappear when the worker ends.
 
-use crate::spool_common;
+use crate::common;
 mod clock;
 mod disk;
 mod documents;
@@ -18,7 +18,7 @@ use std::path::Path;
 use exirate::spool::{Spool, SpoolError};
 use exirate::store::Store as _;
 
-use crate::spool_common::{now, request};
+use crate::common::{now, request};
 
 pub(crate) fn worker(arguments: &[String]) {
     let [role, folder, rest @ ..] = arguments else { panic!("{arguments:?}") };
@@ -32,7 +32,7 @@ pub(crate) fn worker(arguments: &[String]) {
         "other_user" => places::as_another_user(folder, &rest[0]),
         "daemon" => places::as_the_daemon(folder),
         "count keys" => places::count_keys(folder),
-        "count" => _ = count(&mut spool_common::open(folder), &rest[0]).unwrap(),
+        "count" => _ = count(&mut common::open(folder), &rest[0]).unwrap(),
         "stop" => processes::stop_while_locked(folder),
         other => panic!("{other}"),
     }

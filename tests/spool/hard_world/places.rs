@@ -10,10 +10,11 @@ use exirate::spool::{Options, Spool};
 
 use super::documents::assert_documented;
 use super::{count, rate};
-use crate::spool_common::program::copy_program;
-use crate::spool_common::records::directory;
-use crate::spool_common::shards::Shards;
-use crate::spool_common::{assert_sound, finish, open, request, start_by};
+use crate::common::records::directory;
+use crate::common::shards::Shards;
+use crate::common::{assert_sound, open, request};
+use kit::copy_program;
+use kit::worker::{finish, start_by};
 
 /// Exim's user, in these tests: `nobody`.
 pub(crate) const DAEMON: u32 = 65_534;

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 
 use super::documents::assert_documented;
 use super::{count, rate};
-use crate::spool_common::{assert_sound, open, request, start};
+use crate::common::{assert_sound, open, request};
+use kit::worker::start;
 
 /// A worker that is killed if the test fails.
 struct Worker(Child);

@@ -12,7 +12,7 @@
 //!
 //! `KILLS=100000 cargo test --test spool kill::` runs more of them.
 
-use crate::spool_common;
+use crate::common;
 mod work;
 
 use std::fs::Permissions;
@@ -22,12 +22,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::spool_common::counts;
-use crate::spool_common::program::copy_program;
-use crate::spool_common::{assert_sound, open, start_by};
+use crate::common::{assert_sound, open};
 use exirate::engine::FilterChange;
 use exirate::rate::bloom::Event;
 use exirate::spool::{Options, Spool};
+use kit::copy_program;
+use kit::counts;
+use kit::worker::start_by;
 use work::{Checker, Log, change, count, work, work_as_root};
 
 /// Workers of Exim's user.
@@ -250,7 +251,7 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
     // Incomplete files do no harm.
     let mut spool = open(world.folder.path());
     let made = world.checker.check_made(&mut spool, world.folder.path());
-    spool.tidy(spool_common::now(), |_| ()).unwrap();
+    spool.tidy(common::now(), |_| ()).unwrap();
     assert_eq!(world.checker.check_made(&mut spool, world.folder.path()), made);
     assert_sound(&mut spool);
     assert_eq!(spool.take_incidents(), Vec::<String>::new());

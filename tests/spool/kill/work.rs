@@ -12,8 +12,8 @@ use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool};
 use exirate::sys::mapping::Mapping;
 
-use crate::spool_common::shards::Shards;
-use crate::spool_common::{event, open};
+use crate::common::shards::Shards;
+use crate::common::{event, open};
 
 /// Counters of each worker: one for each of its plain keys, and these.
 pub(crate) const COUNTERS: usize = 13;
@@ -144,7 +144,7 @@ pub(crate) fn work(folder: &Path, worker: usize) -> ! {
         if worker == 0 && turn % TIDY_EVERY == TIDY_EVERY - 1 {
             log.set_tidying(worker, true);
             // All keys that may expire have not been used since 1970.
-            spool.tidy(crate::spool_common::now(), |_| ()).unwrap();
+            spool.tidy(crate::common::now(), |_| ()).unwrap();
             log.set_tidying(worker, false);
         }
         let counter = counter(turn);
@@ -184,7 +184,7 @@ pub(crate) fn work_as_root(folder: &Path, worker: usize) -> ! {
         // Each command opens the database again.
         let mut spool = open(folder);
         log.set_at_work(worker, true);
-        let now = crate::spool_common::now();
+        let now = crate::common::now();
         match turn % 4 {
             0 => _ = spool.compact(now, |_| ()).unwrap(),
             1 => {

@@ -2,7 +2,7 @@
 //! result presented as right; undamaged messages are found, and recording
 //! continues. `EXIRATE_TEST_LONG=1` tries every byte and every length.
 
-use crate::spool_common::counts;
+use kit::counts;
 mod keys;
 mod special_files;
 pub(crate) mod store;

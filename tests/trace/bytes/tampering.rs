@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::store::{Image, Observed, envelope, memory_folder, open, path, read, secret};
-use crate::format::document::{HEAD, Key, Log, RECORDS, STATUS, Segment, TAG, field, values};
 use exirate::trace::{Options, trace_directory};
+use kit::trace_format::{HEAD, Key, Log, RECORDS, STATUS, Segment, TAG, field, values};
 
 /// The messages of the first and of the second segment, and of the two logs.
 const SEGMENTS: [(&str, Range<u32>); 2] =

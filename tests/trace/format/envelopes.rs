@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use exirate::trace::Envelope;
 
 use super::codes::{Bits, Code, text};
-use super::document::{Segment, number, value, values};
+use kit::trace_format::{Segment, number, value, values};
 
 /// Takes so many bytes.
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {

@@ -2,17 +2,15 @@
 //! document finds all recorded data in a store's files.
 
 mod codes;
-#[path = "../../trace_common/format.rs"]
-pub(crate) mod document;
 mod envelopes;
 
 use std::net::IpAddr;
 
-use document::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
 use exirate::trace::{
     Access, ContentQuery, Envelope, Options, Part, Query, QuerySummary, TraceError, TraceStore,
     trace_directory,
 };
+use kit::trace_format::{DOCUMENT, Key, Log, Segment, crc, documented, field, value, values};
 
 /// More than a block of positions has.
 const MESSAGES: u32 = 1_500;

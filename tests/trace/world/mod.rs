@@ -13,9 +13,9 @@ use std::process::Command;
 
 use crate::bytes::store;
 use crate::bytes::store::{ask, open, path, question, read, record};
-use crate::spool_common::mounts::{run, run_apart, tmpfs};
-use crate::spool_common::{finish, start, start_by};
 use exirate::trace::{Options, Query, TraceStore, trace_directory};
+use kit::mounts::{run, run_apart, tmpfs};
+use kit::worker::{finish, start, start_by};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// A user other than root.

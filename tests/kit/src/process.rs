@@ -1,0 +1,51 @@
+//! A process that ends with its test.
+
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a test waits for what must happen.
+pub const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Waits until `done`.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that is killed when it is dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let mut status = None;
+        until("the process ends", || {
+            status = self.0.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The most memory that a process had in use, in bytes.
+pub fn most_memory(process: &Process) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.0.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10
+}
