@@ -45,7 +45,7 @@ pub fn open(path: &Path, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> 
             Program::run(program, package, file)?,
         )));
     }
-    let counted = BufReader::with_capacity(BUFFER, Counted { file, bytes: bytes.clone() });
+    let counted = BufReader::with_capacity(BUFFER, CountedReader { file, bytes: bytes.clone() });
     Ok(match start.starts_with(GZIP) {
         true => Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(counted))),
         false => Box::new(counted),
@@ -53,12 +53,12 @@ pub fn open(path: &Path, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> 
 }
 
 /// A file, and how much of it has been read.
-struct Counted {
+struct CountedReader {
     file: File,
     bytes: Rc<Cell<u64>>,
 }
 
-impl Read for Counted {
+impl Read for CountedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.bytes.set(self.bytes.get() + read as u64);

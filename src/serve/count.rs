@@ -21,9 +21,9 @@ impl Count {
     }
 
     /// Counts `more` until the result is dropped.
-    pub(in crate::serve) fn add(&self, more: usize) -> Counted {
+    pub(in crate::serve) fn add(&self, more: usize) -> CountGuard {
         self.0.number.set(self.0.number.get() + more);
-        Counted { count: Rc::clone(&self.0), number: more }
+        CountGuard { count: Rc::clone(&self.0), number: more }
     }
 
     /// Waits until it is less than now.
@@ -34,12 +34,12 @@ impl Count {
 
 /// Something that is counted.
 #[derive(Debug)]
-pub(in crate::serve) struct Counted {
+pub(in crate::serve) struct CountGuard {
     count: Rc<Inner>,
     number: usize,
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         let number = &self.count.number;
         number.set(number.get().saturating_sub(self.number));

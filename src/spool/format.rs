@@ -89,13 +89,13 @@ pub(super) const HEAD_BYTES: usize = 20;
 /// The offset of the checksum in the head, which covers the head before it and the
 /// key's text.
 pub(super) const HEAD_CRC: usize = 16;
-/// Head flag: the record has a filter.
+/// RecordHead flag: the record has a filter.
 pub(super) const HAS_FILTER: u16 = 1;
-/// Head kind: the record of a spec.
+/// RecordHead kind: the record of a spec.
 pub(super) const KIND_SPEC: u8 = 1;
-/// Head kind: the record of a policy.
+/// RecordHead kind: the record of a policy.
 pub(super) const KIND_POLICY: u8 = 2;
-/// Head algorithm: the moving average.
+/// RecordHead algorithm: the moving average.
 pub(super) const MOVING_AVERAGE: u8 = 1;
 /// The code of the leaky bucket.
 pub(super) const BUCKET: u8 = 2;
@@ -160,7 +160,7 @@ pub(super) struct StoredLimits {
 
 /// The head of a record, without its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Head {
+pub(super) struct RecordHead {
     pub(super) bytes: u32,
     pub(super) key_bytes: u16,
     pub(super) flags: u16,

@@ -120,7 +120,7 @@ fn encoded_fields_are_where_they_are_documented() {
     assert_eq!(field(&bytes, "header.generation"), 6u64.to_le_bytes());
     assert_eq!(field(&bytes, "header.reserved"), 7u32.to_le_bytes());
 
-    let head = Head {
+    let head = RecordHead {
         bytes: 1,
         key_bytes: 2,
         flags: 3,

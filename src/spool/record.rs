@@ -6,9 +6,9 @@ use crate::rate::{Average, Bucket, Timestamp};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
-    ALIGN, BUCKET, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, Head, KEY_BYTES_MAX,
-    KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, STATE_BYTES, STATE_CRC, STATES,
-    State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    ALIGN, BUCKET, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX, KIND_POLICY,
+    KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC, STATES, State,
+    checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -292,7 +292,7 @@ impl Record {
     #[inline]
     fn outline(map: &Mapping, offset: usize) -> Option<Self> {
         let (head, crc) = map.bytes(offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;
-        let head: Head = decode(head)?;
+        let head: RecordHead = decode(head)?;
         let filter_bytes = match head.flags {
             0 if head.filter_bytes == 0 => None,
             HAS_FILTER => Some(head.filter_bytes as usize),
@@ -337,7 +337,7 @@ impl Record {
         let (key, identity_start) = (record_key.name, record_key.identity_start);
         let bytes = record_bytes(key.len(), filter_bytes);
         let codes = codes(record_key.kind, record_key.algorithm);
-        let head = Head {
+        let head = RecordHead {
             bytes: u32::try_from(bytes).ok()?,
             key_bytes: u16::try_from(key.len().min(KEY_BYTES_MAX)).ok()?,
             flags: if filter_bytes.is_some() { HAS_FILTER } else { 0 },

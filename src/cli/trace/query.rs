@@ -34,7 +34,7 @@ const MANY: f64 = 10.0;
 const SHOWN: usize = 100;
 
 /// The results of a query, or that its content is too short.
-type Found = Result<(First, QuerySummary), TooShort>;
+type QueryOutcome = Result<(First, QuerySummary), TooShort>;
 
 /// Find the messages that may have contained a text or a file
 #[derive(Debug, Args)]
@@ -418,7 +418,7 @@ impl Query {
         &'a self,
         store: &TraceStore,
         questions: impl Iterator<Item = (Option<ContentQuery>, &'a Cell<u64>)>,
-    ) -> Result<Vec<Found>, TraceError> {
+    ) -> Result<Vec<QueryOutcome>, TraceError> {
         let all = self.common.json || self.format.is_some();
         let shown = if self.count { Some(0) } else { self.limit.or((!all).then_some(SHOWN)) };
         let mut queries: Vec<trace::Query<'_>> = questions
@@ -429,7 +429,7 @@ impl Query {
             .collect();
         let mut found = self.run_queries(store, &queries)?;
         // Many, and few of them false: all are printed.
-        let are_cut = |(query, found): &(&mut trace::Query<'_>, &mut Found)| {
+        let are_cut = |(query, found): &(&mut trace::Query<'_>, &mut QueryOutcome)| {
             let Ok((_, summary)) = found else { return false };
             self.limit.is_none()
                 && !self.count
@@ -488,7 +488,7 @@ impl Query {
         &self,
         store: &TraceStore,
         queries: &[trace::Query<'_>],
-    ) -> Result<Vec<Found>, TraceError> {
+    ) -> Result<Vec<QueryOutcome>, TraceError> {
         let mut firsts: Vec<First> = queries.iter().map(|_| self.first()).collect();
         let summaries = store.query_all(queries, &mut bar("messages"), &mut |query, result| {
             if let Some(first) = firsts.get_mut(query) {

@@ -140,11 +140,11 @@ pub struct Lines {
 pub struct Events<'a> {
     lines: Option<&'a Regex>,
     joiner: Joiner,
-    found: Found,
+    found: Collector,
 }
 
 /// The events that were found.
-struct Found {
+struct Collector {
     by: By,
     counted: Vec<CountedEvents>,
     keys: Keys,
@@ -183,7 +183,7 @@ impl<'a> Events<'a> {
             counts.iter().any(|count| matches!(count, Count::Recipients | Count::Different));
         let one = |&count| CountedEvents { count, runs: Runs::one_of(counts.len()), lacking: 0 };
         let joiner = Joiner::new(JoinSettings { recipients });
-        let found = Found {
+        let found = Collector {
             by,
             counted: counts.iter().map(one).collect(),
             keys: Keys::default(),
@@ -237,7 +237,7 @@ impl<'a> Events<'a> {
     }
 }
 
-impl Found {
+impl Collector {
     fn item(&mut self, item: Item) {
         let ItemKind::Message(message) = item.what else { return };
         let key = self.by.identity(&Origin {

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::decide::{Agent, Timeouts};
 use super::link::Backend;
 use crate::cluster::wire::{Status, event_of, message_bytes, write_refusal};
-use crate::serve::count::Counted;
+use crate::serve::count::CountGuard;
 use crate::serve::log::Level;
 
 /// How many requests of one connection may be undecided or not yet replied to. More stay
@@ -56,7 +56,7 @@ pub(super) async fn serve<B: Backend>(
     agent: Rc<Agent<B>>,
     stream: UnixStream,
     stop: watch::Receiver<bool>,
-    _counted: Counted,
+    _counted: CountGuard,
 ) {
     let (reader, writer) = stream.into_split();
     let (ready, replies) = mpsc::unbounded_channel();
@@ -101,7 +101,7 @@ struct Input<B: Backend> {
     /// What has arrived of the next messages.
     buffer: Vec<u8>,
     /// For a large message.
-    room: Option<Counted>,
+    room: Option<CountGuard>,
 }
 
 impl<B: Backend> Input<B> {

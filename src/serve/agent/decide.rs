@@ -10,7 +10,7 @@ use super::announce::{Announcer, Now};
 use super::link::{Backend, Link};
 use crate::cluster::wire::{Fault, Status, event_of, read_request, write_decisions, write_refusal};
 use crate::serve::config;
-use crate::serve::count::{Count, Counted};
+use crate::serve::count::{Count, CountGuard};
 use crate::serve::log::{Level, Log};
 
 /// The most memory for large messages of all connections together.
@@ -142,13 +142,13 @@ impl<B: Backend> Agent<B> {
     }
 
     /// Room for a message of this size, if it is not too much with all others.
-    pub(super) fn room(&self, bytes: usize) -> Option<Counted> {
+    pub(super) fn room(&self, bytes: usize) -> Option<CountGuard> {
         let fits = self.large_bytes.get() + bytes <= LARGE_BYTES_MAX;
         fits.then(|| self.large_bytes.add(bytes))
     }
 
     /// A place for one more request, if there may be one.
-    pub(super) fn place(&self) -> Option<Counted> {
+    pub(super) fn place(&self) -> Option<CountGuard> {
         let most = self.limits.borrow().agent.max_in_flight;
         let fits = self.in_flight.get() < most;
         if !fits {

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
 use crate::serve::config::Address;
-use crate::serve::count::{Count, Counted};
+use crate::serve::count::{Count, CountGuard};
 use crate::serve::log::{Level, Log};
 use crate::serve::socket::{Access, Listener};
 
@@ -300,7 +300,7 @@ pub struct Peer {
     close: Rc<Notify>,
     /// Whether it has sent a whole request.
     has_asked: bool,
-    _counted: Counted,
+    _counted: CountGuard,
 }
 
 impl Peer {

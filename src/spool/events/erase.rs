@@ -191,7 +191,7 @@ pub(super) struct Change {
 }
 
 /// An entry of an event.
-struct Found {
+struct TheirEntry {
     place: Place,
     /// Whether the event is theirs because of this entry.
     is_theirs: bool,
@@ -205,7 +205,7 @@ pub(super) struct Search<'a> {
     seed: u32,
     is_theirs: IsTheirs<'a>,
     /// The entries of each event: a crossing that was written again has several.
-    events: Vec<Vec<Found>>,
+    events: Vec<Vec<TheirEntry>>,
     /// The latest crossing of each record, and its place in `events`.
     latest: HashMap<RecordId, (LoggedEvent, usize)>,
     /// The places of all crossings in `events`, by what their details repeat.
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
             match part {
                 Part::Entry(entry) => self.entry(place, *entry),
                 Part::Unknown if self.is_named_in(rest.get(..size).unwrap_or(rest)) => {
-                    self.events.push(vec![Found { place, is_theirs: true, without: None }]);
+                    self.events.push(vec![TheirEntry { place, is_theirs: true, without: None }]);
                 }
                 Part::Unknown | Part::Damaged => {}
             }
@@ -298,7 +298,7 @@ impl<'a> Search<'a> {
         texts.by_ref().filter(|(_, named)| *named).for_each(|(text, _)| text.clear());
         let is_named = named.contains(&true);
         let without = is_named.then(|| entry.encode_to(self.seed, place.size));
-        let found = Found { place, is_theirs, without };
+        let found = TheirEntry { place, is_theirs, without };
         let (record, number, at) = (entry.record, entry.number, entry.at);
         let written = (record, number, at.seconds, at.micros);
         let event = match entry.what {
@@ -341,7 +341,7 @@ impl<'a> Search<'a> {
                 } += 1;
                 entries.reverse();
                 entries.sort_by_key(|found| found.is_theirs);
-                self.changes.extend(entries.into_iter().map(|Found { place, .. }| {
+                self.changes.extend(entries.into_iter().map(|TheirEntry { place, .. }| {
                     let bytes = blank(place.size, self.seed, 0);
                     // One of a later version may have no room for a blank entry.
                     let fits = bytes.len() == place.size;
@@ -351,7 +351,7 @@ impl<'a> Search<'a> {
             }
             let before = self.changes.len();
             self.changes.extend(entries.into_iter().filter_map(
-                |Found { place, without, .. }| without.map(|bytes| Change { place, bytes }),
+                |TheirEntry { place, without, .. }| without.map(|bytes| Change { place, bytes }),
             ));
             self.erased.recipients += u64::from(self.changes.len() > before);
         }

@@ -12,7 +12,7 @@ const CHUNK: usize = 8192;
 
 /// The fields that describe the body.
 #[derive(Default)]
-pub(super) struct Head<'a> {
+pub(super) struct BodyFields<'a> {
     content_type: Option<&'a [u8]>,
     disposition: Option<&'a [u8]>,
     encoding: Option<&'a [u8]>,
@@ -26,7 +26,7 @@ pub(super) enum Visible<'a> {
     People(&'a [u8]),
 }
 
-impl<'a> Head<'a> {
+impl<'a> BodyFields<'a> {
     /// Adds a field. If a field is repeated, the first one is used. Fields that
     /// readers see are returned.
     pub(super) fn add(&mut self, name: &[u8], value: &'a [u8]) -> Option<Visible<'a>> {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     fn media(content_type: &str, disposition: &str) -> Media {
-        let mut head = Head::default();
+        let mut head = BodyFields::default();
         assert_eq!(head.add(b"Content-Type", content_type.as_bytes()), None);
         assert_eq!(head.add(b"CONTENT-DISPOSITION", disposition.as_bytes()), None);
         head.media()

@@ -8,7 +8,7 @@
 
 use memchr::memmem::Finder;
 
-use super::fields::{Head, Media};
+use super::fields::{BodyFields, Media};
 use super::pieces::Pieces;
 
 /// An open part.
@@ -111,8 +111,8 @@ impl<'a> Walk<'a> {
     /// Reads a header, and adds the fields that readers see if it is that of a
     /// message. Stops after an empty line, or before a line that cannot belong
     /// to a header.
-    fn head(&mut self, is_message: bool, pieces: &mut Pieces<'_>) -> Head<'a> {
-        let mut head = Head::default();
+    fn head(&mut self, is_message: bool, pieces: &mut Pieces<'_>) -> BodyFields<'a> {
+        let mut head = BodyFields::default();
         let begin = self.at;
         let mut field: Option<(&[u8], usize)> = None;
         loop {

@@ -24,7 +24,7 @@ struct Alignment {
 
 /// The position of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct MatchEnd {
     /// The offset in the message's text after it.
     pub(super) end: u64,
     /// How many of its elements are present, and how many there are.
@@ -69,7 +69,7 @@ impl Excerpt {
         min_share: f64,
         first: impl Fn(usize, u64) -> bool,
         present: impl Fn(Group, u64) -> bool,
-    ) -> Option<Found> {
+    ) -> Option<MatchEnd> {
         for offset in from / self.size..blocks {
             for (number, alignment) in self.alignments.iter().enumerate() {
                 let begins = offset * self.size;
@@ -81,7 +81,7 @@ impl Excerpt {
                 }
                 if let Some((present, of)) = alignment.verify(offset, min_share, &present) {
                     let end = begins - alignment.skipped + self.length;
-                    return Some(Found { end, present, of });
+                    return Some(MatchEnd { end, present, of });
                 }
             }
         }

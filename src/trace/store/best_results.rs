@@ -10,13 +10,13 @@ const FOUND_MAX: usize = 1 << 16;
 /// The best results so far.
 pub(super) struct Best {
     limit: usize,
-    found: Vec<(usize, Found)>,
+    found: Vec<(usize, Ranked)>,
     /// The results that are no longer among the best.
     rest: Tally,
 }
 
 /// A matching message.
-enum Found {
+enum Ranked {
     /// The envelope has not been read: the number of the search, and its hit.
     Hit(usize, Hit),
     Pending(Pending),
@@ -65,7 +65,7 @@ impl Best {
         hits: impl IntoIterator<Item = (usize, Hit)>,
         searches: &Searches<'_>,
     ) {
-        let found = hits.into_iter().map(|(number, hit)| Found::Hit(number, hit));
+        let found = hits.into_iter().map(|(number, hit)| Ranked::Hit(number, hit));
         self.add(source, found, searches);
     }
 
@@ -84,10 +84,10 @@ impl Best {
         searches: &Searches<'_>,
     ) {
         self.rest.messages += others;
-        self.add(source, results.into_iter().map(Found::Pending), searches);
+        self.add(source, results.into_iter().map(Ranked::Pending), searches);
     }
 
-    fn add(&mut self, source: usize, all: impl Iterator<Item = Found>, searches: &Searches<'_>) {
+    fn add(&mut self, source: usize, all: impl Iterator<Item = Ranked>, searches: &Searches<'_>) {
         self.found.extend(all.map(|found| (source, found)));
         if self.found.len() >= FOUND_MAX.saturating_add(self.limit.saturating_mul(2)) {
             self.cut(searches);
@@ -98,7 +98,7 @@ impl Best {
     /// them and in the same segment: the order of those depends on their
     /// envelopes.
     fn cut(&mut self, searches: &Searches<'_>) {
-        let key = |(source, found): &(usize, Found)| rank(found.matched(searches), *source);
+        let key = |(source, found): &(usize, Ranked)| rank(found.matched(searches), *source);
         let mut keys: Vec<_> = self.found.iter().map(key).collect();
         let last = self.limit.checked_sub(1).filter(|&last| last < keys.len());
         // Most are not among the best, and are not sorted.
@@ -130,7 +130,7 @@ impl Best {
         let (mut hits, mut alike, mut results) = (Vec::new(), Vec::new(), Vec::new());
         // Of those that are as good as the last one, and in the same segment, there may be
         // thousands.
-        let key = |(source, found): &(usize, Found)| rank(found.matched(searches), *source);
+        let key = |(source, found): &(usize, Ranked)| rank(found.matched(searches), *source);
         let last = self.limit.checked_sub(1).and_then(|last| self.found.get(last)).map(key);
         let better = match last {
             Some(last) => self.found.partition_point(|found| key(found) < last),
@@ -139,9 +139,9 @@ impl Best {
         for (at, (source, found)) in self.found.into_iter().enumerate() {
             tally.add_share(found.share());
             match found {
-                Found::Hit(number, hit) if at >= better => alike.push((source, (number, hit))),
-                Found::Hit(number, hit) => hits.push((source, (number, hit))),
-                Found::Pending(result) => results.push((source, result)),
+                Ranked::Hit(number, hit) if at >= better => alike.push((source, (number, hit))),
+                Ranked::Hit(number, hit) => hits.push((source, (number, hit))),
+                Ranked::Pending(result) => results.push((source, result)),
             }
         }
         for (mut hits, first) in [(hits, None), (alike, Some(self.limit.saturating_sub(better)))] {
@@ -158,7 +158,7 @@ impl Best {
     }
 }
 
-impl Found {
+impl Ranked {
     /// How much of the content it has; `None` if the query was about envelopes only.
     fn share(&self) -> Option<f64> {
         match self {

@@ -10,7 +10,7 @@ use crate::sys::secure_dir::SecureDir;
 
 use super::super::DigestKey;
 use super::cipher::{Nonce, Stream, Tagger, random};
-use super::mirrored::{self, Found, Mirrored};
+use super::mirrored::{self, Mirrored, MirroredCopy};
 use super::{LOCK_TIMEOUT, TraceError, VERSION};
 
 /// The file that holds the key.
@@ -115,9 +115,9 @@ impl Key {
     /// Reads the key; `None` if there is none.
     fn read(dir: &SecureDir) -> Result<Option<Self>, TraceError> {
         match mirrored::read::<KeyFile>(dir, KEY)? {
-            Found::Nothing => Ok(None),
-            Found::Sound(file, _) => Ok(Some(Self::of(&file.key))),
-            Found::Damaged => Err(TraceError::Damaged {
+            MirroredCopy::Nothing => Ok(None),
+            MirroredCopy::Sound(file, _) => Ok(Some(Self::of(&file.key))),
+            MirroredCopy::Damaged => Err(TraceError::Damaged {
                 path: dir.path_of(KEY),
                 what: "it is damaged, and without it no message can be recorded or queried: \
                        restore a copy of it, or remove it to have a new key created for future \

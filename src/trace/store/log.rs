@@ -93,7 +93,7 @@ pub(super) struct Start {
 
 /// The head of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Head {
+pub(super) struct LogHead {
     /// Identifies this log.
     pub(super) id: u64,
     /// When it was created, in seconds since 1970.
@@ -131,7 +131,7 @@ pub(super) struct Log {
     pub(super) file: File,
     /// Its path, for messages.
     path: PathBuf,
-    pub(super) head: Head,
+    pub(super) head: LogHead,
     pub(super) settings: Settings,
     /// Of its head's nonce.
     pub(super) tagger: Tagger,
@@ -149,7 +149,7 @@ pub(super) struct Log {
 
 /// What is before the records of a log.
 struct Beginning {
-    head: Head,
+    head: LogHead,
     settings: Settings,
     tagger: Tagger,
     status: Option<Status>,
@@ -264,7 +264,7 @@ impl Log {
     ) -> Result<Self, TraceError> {
         let [nonce, id] = [random::<NONCE_BYTES>()?, random()?];
         let id = id.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let head = Head {
+        let head = LogHead {
             id,
             created,
             settings: settings.encode(),
@@ -374,7 +374,7 @@ pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Star
 }
 
 /// Encodes the copy of a head at `offset`.
-fn write_head(head: &Head, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
+fn write_head(head: &LogHead, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
     let start = Start { magic: LOG_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
     let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
     let encrypted = bytes.get_mut(START_BYTES..HEAD_BYTES - TAG_BYTES).unwrap_or(&mut []);
@@ -384,7 +384,7 @@ fn write_head(head: &Head, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_
 }
 
 /// Decodes the copy of a head at `offset`.
-fn read_head(bytes: &[u8], key: &Key, offset: usize) -> Result<(Head, Nonce), Fault> {
+fn read_head(bytes: &[u8], key: &Key, offset: usize) -> Result<(LogHead, Nonce), Fault> {
     let start = read_start(bytes, LOG_MAGIC, key)?;
     let bytes = bytes.get(..HEAD_BYTES).ok_or(Fault::Damaged)?;
     let head = key.tagger(&start.nonce).check(offset as u64, bytes).ok_or(Fault::Damaged)?;

@@ -35,7 +35,7 @@ pub(super) struct Start {
 
 /// The result of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<T> {
+pub(super) enum MirroredCopy<T> {
     /// The file does not exist.
     Nothing,
     /// Neither copy is sound.
@@ -48,8 +48,13 @@ pub(super) enum Found<T> {
 ///
 /// # Errors
 /// It cannot be read, or was written by a version of exirate with another format.
-pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>, TraceError> {
-    let Some((file, _)) = dir.open_file(Access::Read, name)? else { return Ok(Found::Nothing) };
+pub(super) fn read<T: Mirrored>(
+    dir: &SecureDir,
+    name: &CStr,
+) -> Result<MirroredCopy<T>, TraceError> {
+    let Some((file, _)) = dir.open_file(Access::Read, name)? else {
+        return Ok(MirroredCopy::Nothing);
+    };
     let mut bytes = [0; 2 * SECOND];
     files::read_start(&file, &mut bytes).map_err(dir.failed("read", name))?;
     let copies = [0, SECOND].map(|at| bytes.get(at..at + T::BYTES).unwrap_or(&[]));
@@ -61,7 +66,7 @@ pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>
     for (version, value) in sound.into_iter().flatten() {
         match (version, value) {
             (VERSION, Some(value)) => {
-                return Ok(Found::Sound(value, copies[0] == copies[1]));
+                return Ok(MirroredCopy::Sound(value, copies[0] == copies[1]));
             }
             (found, _) if found > VERSION || UNRELEASED.contains(&found) => {
                 return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
@@ -70,7 +75,7 @@ pub(super) fn read<T: Mirrored>(dir: &SecureDir, name: &CStr) -> Result<Found<T>
             _ => {}
         }
     }
-    Ok(Found::Damaged)
+    Ok(MirroredCopy::Damaged)
 }
 
 /// Replaces the file `name` atomically, through `new`. The caller has locked

@@ -7,7 +7,7 @@ use bincode::{Decode, Encode};
 use crate::sys::secure_dir::SecureDir;
 
 use super::super::Settings;
-use super::mirrored::{self, Found, Mirrored};
+use super::mirrored::{self, Mirrored, MirroredCopy};
 use super::{TraceError, VERSION};
 
 /// The file that contains them.
@@ -104,18 +104,18 @@ impl Options {
     /// kept.
     pub(super) fn read(dir: &SecureDir) -> Result<Self, TraceError> {
         Ok(match mirrored::read(dir, SETTINGS)? {
-            Found::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::when_damaged),
-            Found::Nothing => Self::default(),
-            Found::Damaged => Self::when_damaged(),
+            MirroredCopy::Sound(file, _) => Self::of_file(&file).unwrap_or_else(Self::when_damaged),
+            MirroredCopy::Nothing => Self::default(),
+            MirroredCopy::Damaged => Self::when_damaged(),
         })
     }
 
     /// Whether the file contains these settings, in both copies.
     pub(super) fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
         Ok(match mirrored::read::<OptionsFile>(dir, SETTINGS)? {
-            Found::Sound(file, whole) => whole && file == self.to_file(),
-            Found::Nothing => self == Self::default(),
-            Found::Damaged => false,
+            MirroredCopy::Sound(file, whole) => whole && file == self.to_file(),
+            MirroredCopy::Nothing => self == Self::default(),
+            MirroredCopy::Damaged => false,
         })
     }
 }

@@ -143,7 +143,7 @@ impl RunningQuery<'_, '_> {
 
 /// The messages of a segment that match a query.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SegmentResults {
     pub(super) results: Vec<Pending>,
     /// How many others match.
     pub(super) others: u64,
@@ -159,11 +159,11 @@ pub(super) fn envelopes(
     hits: Option<Vec<(usize, Hit)>>,
     limit: Option<usize>,
     damage: &mut Vec<Damage>,
-) -> Found {
+) -> SegmentResults {
     let first = segment.head.times[0];
     let mut results = Vec::new();
     if hits.as_ref().is_some_and(Vec::is_empty) {
-        return Found::default();
+        return SegmentResults::default();
     }
     let unreadable = |hits: Option<Vec<(usize, Hit)>>, damage: &mut Vec<Damage>| {
         damage.push("both copies of a table are damaged: its envelopes cannot be read".into());
@@ -171,7 +171,7 @@ pub(super) fn envelopes(
         let unreadable = if hits.is_some() { 0 } else { u64::from(segment.head.messages) };
         let unread = hits.unwrap_or_default().into_iter();
         let results = unread.map(|hit| Pending::unread(first, Some(hit))).collect();
-        Found { results, others: 0, unreadable }
+        SegmentResults { results, others: 0, unreadable }
     };
     let Some(words) = Words::of(segment) else {
         return unreadable(hits, damage);
@@ -185,7 +185,7 @@ pub(super) fn envelopes(
         && query.to.is_some() == to.is_some()
         && query.auth.is_some() == auth.is_some();
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
-        return Found::default();
+        return SegmentResults::default();
     }
     let mut numbers = Vec::new();
     let Some(messages) = Messages::of(segment) else {
@@ -195,7 +195,7 @@ pub(super) fn envelopes(
         || to.as_ref().is_some_and(|numbers| !messages.has_recipient(numbers))
         || auth.as_ref().is_some_and(|auth| !messages.has_name(auth))
     {
-        return Found::default();
+        return SegmentResults::default();
     }
     // The hit of each message that has one.
     let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
@@ -245,7 +245,7 @@ pub(super) fn envelopes(
         damage.push(DAMAGED_ADDRESSES.to_owned());
     }
     damage.dedup();
-    Found { results, others: unread.others, unreadable }
+    SegmentResults { results, others: unread.others, unreadable }
 }
 
 /// The numbers of the matching addresses; `None` if they cannot be determined

@@ -9,7 +9,7 @@ use super::access::{FILES_NEW, files_of};
 use super::error::Problem;
 use super::key::{KEY, KEY_MODE, KEY_NEW, KeyFile};
 use super::log::{Fault, Log};
-use super::mirrored::{self, Found};
+use super::mirrored::{self, MirroredCopy};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::options::{Options, OptionsFile, SETTINGS, SETTINGS_NEW};
 use super::segment::Segment;
@@ -100,20 +100,20 @@ impl TraceStore {
     /// Rewrites the key and the settings if one of their copies is damaged. The
     /// directory is locked.
     fn repair_small_files(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
-        if let Found::Sound(key, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
+        if let MirroredCopy::Sound(key, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
             mirrored::write(&self.dir, KEY, KEY_NEW, KEY_MODE, &key)?;
             self.note_repair(done, KEY, "one of its two copies was damaged; it was rewritten");
         }
         let (options, what) = match mirrored::read::<OptionsFile>(&self.dir, SETTINGS)? {
-            Found::Sound(file, false) => {
+            MirroredCopy::Sound(file, false) => {
                 (file, "one of its two copies was damaged; it was rewritten")
             }
-            Found::Damaged => (
+            MirroredCopy::Damaged => (
                 Options::when_damaged().to_file(),
                 "both of its copies were damaged; the defaults were written, but messages are \
                  kept for ever: set trace.keep and trace.max_size again with `exirate config set`",
             ),
-            Found::Sound(_, true) | Found::Nothing => return Ok(()),
+            MirroredCopy::Sound(_, true) | MirroredCopy::Nothing => return Ok(()),
         };
         mirrored::write(&self.dir, SETTINGS, SETTINGS_NEW, FILE_MODE, &options)?;
         self.note_repair(done, SETTINGS, what);

@@ -35,7 +35,7 @@ pub struct Sample {
 }
 
 /// Where a message is.
-struct Found {
+struct MessageAt {
     envelope: Envelope,
     source: usize,
     /// Its number in the log or segment.
@@ -58,7 +58,7 @@ impl TraceStore {
         let sources = self.sources()?;
         let mut sample =
             Sample { damaged: sources.problems, other_key: sources.other_key, ..Sample::default() };
-        let mut found: Vec<Found> = Vec::new();
+        let mut found: Vec<MessageAt> = Vec::new();
         // The newest first, so that what is too much is what is oldest.
         for (source, (name, file)) in sources.list.iter().enumerate().rev() {
             let mut damage = Vec::new();
@@ -74,7 +74,7 @@ impl TraceStore {
             sample.omitted += these.len().saturating_sub(room) as u64;
             these.drain(..these.len().saturating_sub(room));
             let these = these.into_iter().rev();
-            found.extend(these.map(|(envelope, number)| Found { envelope, source, number }));
+            found.extend(these.map(|(envelope, number)| MessageAt { envelope, source, number }));
         }
         found.reverse();
         found.sort_by_key(|found| found.envelope.time);

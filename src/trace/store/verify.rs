@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::error::Problem;
 use super::key::{KEY, KeyFile};
 use super::log::Log;
-use super::mirrored::{self, Found};
+use super::mirrored::{self, MirroredCopy};
 use super::options::{OptionsFile, SETTINGS};
 use super::segment::{Messages, Segment, Wanted, Words};
 use super::sources::Source;
@@ -79,12 +79,12 @@ impl TraceStore {
         let mut say = |name, what: &str| {
             problems.push(Problem { path: self.dir.path_of(name), what: what.to_owned() });
         };
-        if let Found::Sound(_, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
+        if let MirroredCopy::Sound(_, false) = mirrored::read::<KeyFile>(&self.dir, KEY)? {
             say(KEY, "one of its two copies is damaged: run `exirate repair`");
         }
         match mirrored::read::<OptionsFile>(&self.dir, SETTINGS)? {
-            Found::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
-            Found::Damaged => say(
+            MirroredCopy::Sound(_, false) => say(SETTINGS, "one of its two copies is damaged"),
+            MirroredCopy::Damaged => say(
                 SETTINGS,
                 "it is damaged: until it is repaired or set again, the defaults are used, but \
                  messages are kept for ever",

@@ -8,7 +8,7 @@ use crate::store::{Override, Target};
 
 /// What names the person.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Found {
+pub(super) struct TracesOfPerson {
     pub(super) rates: u64,
     pub(super) crossings: u64,
     pub(super) refusals: u64,
@@ -21,7 +21,7 @@ pub(super) struct Found {
     pub(super) left: Vec<String>,
 }
 
-impl Found {
+impl TracesOfPerson {
     /// The counts that are not 0, in words.
     pub(super) fn parts(&self) -> Vec<String> {
         let all = [

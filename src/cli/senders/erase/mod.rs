@@ -9,7 +9,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use self::found::{Found, concerns};
+use self::found::{TracesOfPerson, concerns};
 use self::person::Person;
 use self::shared::Shared;
 use crate::cli::planning::policy::many;
@@ -97,11 +97,11 @@ impl Erase {
                 note("nothing was removed");
                 return Ok(Outcome::Found);
             }
-            let mut removed = Found::default();
+            let mut removed = TracesOfPerson::default();
             if let Some(shared) = &mut shared {
                 shared.search(&person, true, &mut removed)?;
             }
-            found = Found { erased: true, ..erase(&person, &mut both, removed)? };
+            found = TracesOfPerson { erased: true, ..erase(&person, &mut both, removed)? };
         }
         found.left.extend(unsearched);
         found.left.extend(left(&person, &directory, &both)?);
@@ -113,7 +113,7 @@ impl Erase {
         Ok(Outcome::found_if(!found.is_any() || !found.left.is_empty()))
     }
 
-    fn print(&self, screen: &mut Screen<'_>, found: &Found) -> Result<(), Failure> {
+    fn print(&self, screen: &mut Screen<'_>, found: &TracesOfPerson) -> Result<(), Failure> {
         let person = printable(self.person.as_bytes());
         if found.is_any() {
             let how = if found.erased { "removed" } else { "would be removed" };
@@ -129,8 +129,8 @@ impl Erase {
 }
 
 /// Counts what names the person.
-fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
-    let mut found = Found::default();
+fn look(person: &Person, both: &mut Both) -> Result<TracesOfPerson, Failure> {
+    let mut found = TracesOfPerson::default();
     if let Some(spool) = &mut both.rates {
         found.rates = records(person, spool, &mut found.left)?.len() as u64;
         let events = spool.count_events_of(&|text| person.is_in(text))?;
@@ -150,7 +150,11 @@ fn look(person: &Person, both: &mut Both) -> Result<Found, Failure> {
 
 /// Removes the person. Each step may be repeated, so a second run completes one that was
 /// killed. `found` is what was removed from what other servers share.
-fn erase(person: &Person, both: &mut Both, mut found: Found) -> Result<Found, Failure> {
+fn erase(
+    person: &Person,
+    both: &mut Both,
+    mut found: TracesOfPerson,
+) -> Result<TracesOfPerson, Failure> {
     if let Some(spool) = &mut both.rates {
         erase_rates(person, spool, &mut found)?;
     }
@@ -165,7 +169,11 @@ fn erase(person: &Person, both: &mut Both, mut found: Found) -> Result<Found, Fa
     Ok(found)
 }
 
-fn erase_rates(person: &Person, spool: &mut Spool, found: &mut Found) -> Result<(), Failure> {
+fn erase_rates(
+    person: &Person,
+    spool: &mut Spool,
+    found: &mut TracesOfPerson,
+) -> Result<(), Failure> {
     // First, so that no check sets a record again as an override says.
     let removed = spool.overrides()?.iter().any(|one| concerns(person, one));
     if removed {

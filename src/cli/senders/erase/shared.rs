@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::found::{Found, concerns};
+use super::found::{TracesOfPerson, concerns};
 use super::person::Person;
 use crate::cli::planning::policy::many;
 use crate::cli::shared::servers;
@@ -44,7 +44,7 @@ impl Shared {
         &mut self,
         person: &Person,
         erase: bool,
-        found: &mut Found,
+        found: &mut TracesOfPerson,
     ) -> Result<(), InspectError> {
         let is_concerned = self.rates.overrides()?.iter().any(|one| concerns(person, one));
         if is_concerned {

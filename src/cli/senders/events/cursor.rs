@@ -168,7 +168,7 @@ pub(super) fn micros(at: Timestamp) -> i64 {
 }
 
 /// What the file of a receiver holds.
-pub(super) enum Found {
+pub(super) enum SavedCursor {
     /// There is none yet.
     Nothing,
     /// It is damaged; when it was written, in seconds since 1970.
@@ -195,15 +195,15 @@ impl CursorFile {
     }
 
     /// The cursor.
-    pub(super) fn read(&self) -> Result<Found, Failure> {
+    pub(super) fn read(&self) -> Result<SavedCursor, Failure> {
         let opened = self.dir.open_file(Access::Read, &self.name).map_err(failure)?;
-        let Some((file, info)) = opened else { return Ok(Found::Nothing) };
+        let Some((file, info)) = opened else { return Ok(SavedCursor::Nothing) };
         let mut bytes = vec![0; BYTES_MAX];
         let size = files::read_start(&file, &mut bytes)
             .map_err(|error| failure(self.dir.failed("read", &self.name)(error)))?;
         bytes.truncate(size);
         let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
-        Ok(cursor.map_or(Found::Damaged(info.modified), Found::Cursor))
+        Ok(cursor.map_or(SavedCursor::Damaged(info.modified), SavedCursor::Cursor))
     }
 
     /// Removes it, if there is one: the receiver is not in use.

@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::alert::Alert;
-use super::cursor::{Cursor, CursorFile, Found, exclusively, micros};
+use super::cursor::{Cursor, CursorFile, SavedCursor, exclusively, micros};
 use super::program::Account;
 use super::receiver::{NAMES, Receiver, Stream};
 use crate::cli::shared::database::{Common, require_owner};
@@ -244,9 +244,9 @@ fn deliver(
 ) -> Result<Report, Failure> {
     let file = CursorFile::open(spool, receiver.name())?;
     let cursor = match file.read()? {
-        Found::Cursor(cursor) => cursor,
-        Found::Nothing => first(events, now().seconds.saturating_sub(FIRST), i64::MIN),
-        Found::Damaged(written) => {
+        SavedCursor::Cursor(cursor) => cursor,
+        SavedCursor::Nothing => first(events, now().seconds.saturating_sub(FIRST), i64::MIN),
+        SavedCursor::Damaged(written) => {
             note(format_args!(
                 "{} is damaged: the crossings of the hour before {} and later are sent again",
                 file.path().display(),

@@ -24,7 +24,7 @@ pub(in super::super) struct Mbox<R> {
 
 /// A message of an mbox.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) struct Found {
+pub(in super::super) struct MboxMessage {
     pub(in super::super) hint: Hint,
     /// Whether only its beginning was read.
     pub(in super::super) cut: bool,
@@ -52,7 +52,10 @@ impl<R: BufRead> Mbox<R> {
     ///
     /// # Errors
     /// Those of the reader.
-    pub(in super::super) fn next(&mut self, message: &mut Vec<u8>) -> io::Result<Option<Found>> {
+    pub(in super::super) fn next(
+        &mut self,
+        message: &mut Vec<u8>,
+    ) -> io::Result<Option<MboxMessage>> {
         message.clear();
         let Some(hint) = self.next.take() else { return Ok(None) };
         let mut cut = false;
@@ -81,7 +84,7 @@ impl<R: BufRead> Mbox<R> {
         if !cut && let Some(whole) = message.strip_suffix(b"\n\n") {
             message.truncate(whole.len() + 1);
         }
-        Ok(Some(Found { hint, cut }))
+        Ok(Some(MboxMessage { hint, cut }))
     }
 }
 

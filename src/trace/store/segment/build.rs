@@ -10,7 +10,7 @@ use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
 use super::body;
 use super::codes::{Counts, MESSAGES, Sizes, WORDS};
-use super::head::{HEAD_BYTES, Head, SECTIONS};
+use super::head::{HEAD_BYTES, SECTIONS, SegmentHead};
 use super::ids::{self, Form};
 use super::many::Many;
 use super::messages::{Messages, NameColumn, Senders};
@@ -68,7 +68,7 @@ pub(super) fn encode(
     positions: &Positions,
     origin: Origin,
     body: Vec<u8>,
-) -> (Head, Plain) {
+) -> (SegmentHead, Plain) {
     let words = Words::of(envelopes);
     let times = [envelopes.first(), envelopes.last()].map(|e| e.map_or(0, |e| e.time));
     let rows = Messages { envelopes, words: &words, oldest: times[0] };
@@ -112,7 +112,7 @@ pub(super) fn encode(
     });
     let tables = [words_table, messages_table];
     let (ids, texts) = seconds(envelopes);
-    let head = Head {
+    let head = SegmentHead {
         number: origin.number,
         first: origin.first,
         log: origin.log,
@@ -186,7 +186,7 @@ impl Writing {
 
 /// Assembles a file and encrypts it with `nonce`, which must not be used for
 /// anything else.
-pub(super) fn assemble(mut head: Head, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
+pub(super) fn assemble(mut head: SegmentHead, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
     let mut file = Writing {
         stream: key.stream(&nonce),
         tagger: key.tagger(&nonce),

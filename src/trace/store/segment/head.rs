@@ -22,7 +22,7 @@ pub(super) const SECTIONS: usize = 10;
 
 /// The head of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(in super::super) struct Head {
+pub(in super::super) struct SegmentHead {
     /// The number in the name of the file.
     pub(in super::super) number: u64,
     /// It contains the messages of all files from this number on.
@@ -73,7 +73,7 @@ pub(super) struct Parts {
     pub(super) bytes: usize,
 }
 
-impl Head {
+impl SegmentHead {
     /// The positions of all parts; `None` if they overflow.
     pub(super) fn parts(&self) -> Option<Parts> {
         let mut end = HEAD_BYTES;

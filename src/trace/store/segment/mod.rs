@@ -45,8 +45,8 @@ use super::names::Numbered;
 pub(super) use authenticated::Authenticated;
 use body::BodyBlocks;
 pub(super) use build::{Origin, build};
-use head::Head;
 use head::Parts;
+use head::SegmentHead;
 pub(super) use head::{HEAD_BYTES, SEGMENT_MAGIC};
 pub(super) use lookup::Words;
 pub(super) use read::Messages;
@@ -58,7 +58,7 @@ pub(super) struct Segment {
     map: Mapping,
     /// The same file. If it is open, the body is read from it.
     file: Option<File>,
-    pub(super) head: Head,
+    pub(super) head: SegmentHead,
     pub(super) settings: Settings,
     nonce: Nonce,
     stream: Stream,
@@ -134,7 +134,7 @@ impl Segment {
         let size = map.len() as u64;
         let copy = |offset: usize| {
             let bytes = map.bytes(offset, HEAD_BYTES).unwrap_or(&[]);
-            Head::read(bytes, key, offset as u64, size)
+            SegmentHead::read(bytes, key, offset as u64, size)
         };
         let second = map.len().saturating_sub(HEAD_BYTES + CRC_BYTES);
         let copies = [copy(0), copy(second)];
@@ -152,7 +152,7 @@ impl Segment {
 
     /// The numbers of other files whose messages it contains, if this is its name.
     pub(super) fn replaces(&self, name: Numbered) -> Option<Range<u64>> {
-        let Head { number, first, .. } = self.head;
+        let SegmentHead { number, first, .. } = self.head;
         (number == name.number && first < number).then_some(first..number)
     }
 

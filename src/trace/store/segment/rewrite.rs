@@ -7,7 +7,7 @@ use super::super::cipher::random;
 use super::super::key::Key;
 use super::Segment;
 use super::build::{Origin, Plain, assemble, encode};
-use super::head::Head;
+use super::head::SegmentHead;
 use super::lookup::Words;
 use super::positions::Positions;
 use super::read::Messages;
@@ -59,12 +59,12 @@ impl Segment {
         Ok(Some(assemble(head, &plain, key, random()?)))
     }
 
-    fn encode_with(&self, envelopes: &[Envelope]) -> Option<(Head, Plain)> {
+    fn encode_with(&self, envelopes: &[Envelope]) -> Option<(SegmentHead, Plain)> {
         let messages = Messages::of(self)?;
         let all: Vec<u32> = (0..self.head.messages).collect();
         let order: Option<Vec<u32>> = messages.at_positions(&all).into_iter().collect();
         let positions = Positions::of(&order?)?;
-        let Head { number, first, log, settings, decode, lost, .. } = self.head;
+        let SegmentHead { number, first, log, settings, decode, lost, .. } = self.head;
         let body = self.plain_body()?;
         let origin = Origin { number, first, log, settings, decode, lost };
         Some(encode(envelopes, &positions, origin, body))
