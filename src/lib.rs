@@ -12,7 +12,7 @@
 //! - `shadow`: compares our answers with native ones
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
-//! - [`stage`]: ACL stages, and how long a decision is valid
+//! - [`event`]: one mail event, the ACL stage it belongs to, and what an SMTP session remembers
 //! - [`redis`]: the store of several servers, in Redis: one script, run by the agent
 //! - [`cluster`]: the store of a library in a cluster: asks the agent, else decides
 //!   on the spool store
@@ -38,6 +38,7 @@ mod counted;
 #[cfg(feature = "cli")]
 mod csv;
 pub mod engine;
+pub mod event;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
 #[cfg(feature = "cli")]
@@ -56,7 +57,6 @@ pub mod serve;
 pub mod shadow;
 pub mod spec;
 pub mod spool;
-pub mod stage;
 pub mod store;
 pub mod sys;
 #[cfg(feature = "rates")]

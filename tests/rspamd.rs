@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use exirate::engine::{Algorithm, Check, Kind, RecordKey, Update};
+use exirate::event::{Event, Origin};
 use exirate::policy::image::{Image, build};
 use exirate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
 use exirate::policy::source::compile;
@@ -334,9 +335,12 @@ fn what_the_policy_language_says_is_what_rspamd_does() {
         let bounce = message.sender.is_empty();
         let event = ReplayEvent {
             stage: if bounce { Stage::Rcpt } else { Stage::Data },
-            auth: message.user.map(str::to_owned),
-            client: message.client.parse().ok(),
-            sender: Some(message.sender.to_owned()),
+            event: Event {
+                auth: message.user.map(str::to_owned),
+                client: Origin::of_client(message.client.parse().ok()),
+                sender: Some(message.sender.to_owned()),
+                ..Event::default()
+            },
             recipients: match &message.recipients[..] {
                 [one] if bounce => Recipients::Addresses(vec![(*one).to_owned()]),
                 all => Recipients::Count(u32::try_from(all.len()).unwrap()),

@@ -13,7 +13,7 @@ use exirate::serve::mail::milter::negotiate::Wants;
 use exirate::serve::mail::milter::packet::{self, Packets, Piece, write};
 use exirate::serve::mail::milter::reply::Reply;
 use exirate::serve::mail::milter::room::Room;
-use exirate::stage::AclStage;
+use exirate::event::AclStage;
 use libfuzzer_sys::fuzz_target;
 
 /// The largest room, and the most of a message.
@@ -180,11 +180,11 @@ impl<V: Iterator<Item = u8>> Talk<V> {
         use AclStage as S;
         let of_message = matches!(event.stage, S::Mail | S::Rcpt | S::Data | S::NotSmtp | S::Quit);
         assert_eq!(of_message, self.dialogue.has_message());
-        assert_eq!(event.recipient.is_some(), event.stage == S::Rcpt);
-        assert_eq!(event.sender.is_some(), of_message);
+        assert_eq!(event.event.recipient.is_some(), event.stage == S::Rcpt);
+        assert_eq!(event.event.sender.is_some(), of_message);
         let complete = matches!(event.stage, S::Data | S::NotSmtp);
-        assert!(!complete || event.recipient_count > 0);
-        assert!(event.recipients.len() <= event.recipient_count as usize);
+        assert!(!complete || event.facts.recipients > 0);
+        assert!(event.recipients.len() <= event.facts.recipients as usize);
         let _ = self.dialogue.begun();
         assert_eq!(self.dialogue.begun(), Default::default());
         use Verdict as V;

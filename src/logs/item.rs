@@ -1,7 +1,9 @@
 //! What a log says, whatever mail server wrote it: messages, refusals, sessions.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 
+use crate::event::Event;
 use crate::rate::Timestamp;
 
 /// Something that a log shows, complete.
@@ -11,6 +13,9 @@ pub struct Item {
     pub at: Timestamp,
     /// The session that it belongs to, if the log tells sessions apart.
     pub session: Option<SessionKey>,
+    /// What is known of it, as the log has it; what follows from that is not filled in. The
+    /// local account is also what the host of a client says of its user (`U=`).
+    pub event: Event<Text>,
     /// What it is.
     pub what: ItemKind,
 }
@@ -26,6 +31,9 @@ pub enum SessionKey {
     Process(u32),
 }
 
+/// A text of a log, which items and what is made of them share.
+pub type Text = Rc<str>;
+
 /// What an item is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
@@ -38,47 +46,30 @@ pub enum ItemKind {
     /// A login that failed.
     FailedLogin(FailedLogin),
     /// A message that ended without DATA: by RSET, QUIT or the end of the connection.
-    Incomplete(Incomplete),
+    Incomplete {
+        /// The recipients that had been accepted.
+        recipients: Vec<Text>,
+    },
     /// A client connected.
-    Connect {
-        /// Its address; `None` for SMTP on standard input.
-        client: Option<IpAddr>,
-    },
+    Connect,
     /// The session ended.
-    Close {
-        /// The client's address; `None` for SMTP on standard input.
-        client: Option<IpAddr>,
-    },
+    Close,
 }
 
-/// A message that was received.
+/// A message that was received; its id, its sender and so on are the event's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
-    /// Its id in the log.
-    pub id: String,
-    /// The envelope sender, without brackets; empty for a bounce.
-    pub sender: String,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The name in HELO, where it is known.
-    pub helo: Option<String>,
-    /// The login.
-    pub auth: Option<String>,
-    /// The local account, or what the client's host says of itself (`U=`).
-    pub user: Option<String>,
-    /// Handed over on this machine, not by a client with an address.
-    pub local: bool,
     /// Its size in bytes.
     pub size: Option<u64>,
     /// The recipients that were accepted, in the order of the log: as often as the client
     /// named them if the arrival names them, else each once.
-    pub recipients: Vec<String>,
+    pub recipients: Vec<Text>,
     /// Whether these are all: the log names them at the arrival, or has shown the message
     /// until its end.
     pub recipients_known: bool,
 }
 
-/// A command or a message that was refused.
+/// A command or a message that was refused; the recipient in RCPT is the event's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// At which command.
@@ -90,22 +81,6 @@ pub struct Refusal {
     pub limited: bool,
     /// Why, as the log has it; empty if it does not say.
     pub reason: String,
-    /// The recipient in RCPT.
-    pub recipient: Option<String>,
-    /// The envelope sender, without brackets, if it is known; empty for a bounce.
-    pub sender: Option<String>,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The name in HELO, where it is known.
-    pub helo: Option<String>,
-    /// The login.
-    pub auth: Option<String>,
-    /// The local account, or what the client's host says of itself (`U=`).
-    pub user: Option<String>,
-    /// Handed over on this machine, not by a client with an address.
-    pub local: bool,
-    /// The id of the message, where it has one already.
-    pub message_id: Option<String>,
 }
 
 /// At which command something was refused.
@@ -131,53 +106,25 @@ pub enum Stage {
 /// A login that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedLogin {
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The name in HELO, where it is known.
-    pub helo: Option<String>,
     /// The user that was tried, where it is known.
-    pub user: Option<String>,
+    pub user: Option<Text>,
     /// Whether the server could not check the password.
     pub temporary: bool,
-}
-
-/// A message that ended without DATA.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Incomplete {
-    /// The envelope sender, without brackets; empty for a bounce.
-    pub sender: String,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The name in HELO, where it is known.
-    pub helo: Option<String>,
-    /// The login, where it is known.
-    pub auth: Option<String>,
-    /// The local account, or what the client's host says of itself (`U=`).
-    pub user: Option<String>,
-    /// The recipients that had been accepted.
-    pub recipients: Vec<String>,
 }
 
 impl Item {
     /// The length of its texts, in bytes.
     pub(super) fn text_bytes(&self) -> usize {
-        let some = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         // Each recipient may be kept twice, to be compared.
-        let all = |list: &[String]| list.iter().map(|one| 2 * (one.len() + 48)).sum::<usize>();
-        match &self.what {
-            ItemKind::Message(Message { id, sender, helo, auth, user, recipients, .. }) => {
-                2 * id.len() + sender.len() + some(helo) + some(auth) + some(user) + all(recipients)
-            }
-            ItemKind::Refusal(one) | ItemKind::Discarded(one) => {
-                let Refusal { reason, recipient, sender, helo, auth, user, message_id, .. } = one;
-                let texts = [recipient, sender, helo, auth, user, message_id];
-                reason.len() + texts.into_iter().map(some).sum::<usize>()
-            }
-            ItemKind::FailedLogin(FailedLogin { helo, user, .. }) => some(helo) + some(user),
-            ItemKind::Incomplete(Incomplete { sender, helo, auth, user, recipients, .. }) => {
-                sender.len() + some(helo) + some(auth) + some(user) + all(recipients)
-            }
-            ItemKind::Connect { .. } | ItemKind::Close { .. } => 0,
-        }
+        let all = |list: &[Text]| list.iter().map(|one| 2 * (one.len() + 48)).sum::<usize>();
+        let id = self.event.message_id.as_ref().map_or(0, |id| id.len());
+        let of_kind = match &self.what {
+            ItemKind::Message(Message { recipients, .. }) => id + all(recipients),
+            ItemKind::Refusal(one) | ItemKind::Discarded(one) => one.reason.len(),
+            ItemKind::FailedLogin(login) => login.user.as_ref().map_or(0, |user| user.len()),
+            ItemKind::Incomplete { recipients } => all(recipients),
+            ItemKind::Connect | ItemKind::Close => 0,
+        };
+        self.event.text_bytes() + of_kind
     }
 }

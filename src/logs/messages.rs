@@ -9,13 +9,12 @@ use std::fmt;
 
 use super::exim::{self, Arrival, Delivery, Host, What};
 use super::files::Stamped;
-pub use super::item::{
-    FailedLogin, Incomplete, Item, ItemKind, Message, Refusal, SessionKey, Stage,
-};
+pub use super::item::{FailedLogin, Item, ItemKind, Message, Refusal, SessionKey, Stage, Text};
 use super::limited::Announced;
 use super::postfix;
 use super::split::{Part, Parts};
 use super::stamp;
+use crate::event::{Event, Origin};
 use crate::rate::Timestamp;
 
 mod postfix_lines;
@@ -70,9 +69,9 @@ pub struct Joiner {
     first: u64,
     bytes: usize,
     /// The numbers of messages that are not complete, by id.
-    open: HashMap<String, u64>,
+    open: HashMap<Text, u64>,
     /// Recipients of messages that were delivered before their arrival was logged.
-    early: HashMap<String, Vec<String>>,
+    early: HashMap<String, Vec<Text>>,
     /// Messages of Postfix that have not been received yet.
     begun: HashMap<String, Begun>,
     parts: Parts,
@@ -84,11 +83,7 @@ pub struct Joiner {
 #[derive(Clone, Debug, Default)]
 struct Begun {
     session: Option<SessionKey>,
-    client: Option<std::net::IpAddr>,
-    /// It was not received from a client.
-    local: bool,
-    auth: Option<String>,
-    user: Option<String>,
+    event: Event<Text>,
 }
 
 /// An item, and whether more lines may belong to it.
@@ -98,7 +93,7 @@ struct Waiting {
     open: bool,
     bytes: usize,
     /// The recipients, where there are many.
-    known: HashSet<String>,
+    known: HashSet<Text>,
     /// Of Postfix: the recipients after aliases that have been seen, of how many.
     delivered: HashSet<String>,
     expected: usize,
@@ -172,7 +167,12 @@ impl Joiner {
     ) {
         let exim::Line { pid, id, what } = exim::line(rest);
         let pid = pid.or(syslog_pid);
-        let item = |host: Host<'_>, what| Item { at, session: session(host, pid), what };
+        let item = |event: Event<&str>, host: Host<'_>, what| Item {
+            at,
+            session: session(host, pid),
+            event: event.map(Text::from),
+            what,
+        };
         let item = match what {
             What::Arrival(arrival) => {
                 self.counts.used += 1;
@@ -188,33 +188,30 @@ impl Joiner {
                 return self.complete(id.unwrap_or_default(), visit);
             }
             What::Refusal(refusal) => {
-                let mut found = refused(&refusal, id);
-                found.limited = self.announced.is_limited(at, pid, found.client, &found.reason);
-                item(refusal.host, ItemKind::Refusal(found))
+                let (event, mut found) = refused(&refusal, id);
+                let client = event.client.address();
+                found.limited = self.announced.is_limited(at, pid, client, &found.reason);
+                item(event, refusal.host, ItemKind::Refusal(found))
             }
             What::Discarded(refusal) => {
-                item(refusal.host, ItemKind::Discarded(refused(&refusal, id)))
+                let (event, found) = refused(&refusal, id);
+                item(event, refusal.host, ItemKind::Discarded(found))
             }
             What::FailedLogin(login) => {
-                let failed = FailedLogin {
-                    client: address(login.host),
-                    helo: owned(login.host.helo),
-                    user: owned(login.user),
-                    temporary: login.temporary,
-                };
-                item(login.host, ItemKind::FailedLogin(failed))
+                let user = login.user.map(Text::from);
+                let failed = FailedLogin { user, temporary: login.temporary };
+                item(of_client(login.host), login.host, ItemKind::FailedLogin(failed))
             }
             What::Incomplete(found) => {
-                let recipients = exim::recipients(found.recipients.unwrap_or_default());
-                let incomplete = Incomplete {
-                    sender: found.sender.to_owned(),
-                    client: address(found.host),
-                    helo: owned(found.host.helo),
-                    auth: owned(found.auth),
-                    user: owned(found.user),
-                    recipients: recipients.map(str::to_owned).collect(),
+                let event = Event {
+                    sender: Some(found.sender),
+                    auth: found.auth,
+                    local_account: found.user,
+                    ..of_client(found.host)
                 };
-                item(found.host, ItemKind::Incomplete(incomplete))
+                let recipients = exim::recipients(found.recipients.unwrap_or_default());
+                let recipients = recipients.map(Text::from).collect();
+                item(event, found.host, ItemKind::Incomplete { recipients })
             }
             What::Connect(host) => {
                 // The line of a client without its port has the daemon's process.
@@ -222,9 +219,9 @@ impl Joiner {
                     Some(_) => session(host, None),
                     None => session(host, pid),
                 };
-                Item { at, session, what: ItemKind::Connect { client: address(host) } }
+                Item { session, ..item(of_client(host), host, ItemKind::Connect) }
             }
-            What::Close(host) => item(host, ItemKind::Close { client: address(host) }),
+            What::Close(host) => item(of_client(host), host, ItemKind::Close),
             What::Known => return self.counts.known += 1,
             What::Other(text) => {
                 return match self.announced.line(at, pid, text) {
@@ -249,14 +246,14 @@ impl Joiner {
             true => None,
             false => self.early.remove(id),
         };
+        let event = Event {
+            sender: Some(bare(arrival.sender)),
+            auth: arrival.auth,
+            local_account: arrival.user,
+            message_id: Some(id),
+            ..of_client(arrival.host)
+        };
         let mut message = Message {
-            id: id.to_owned(),
-            sender: bare(arrival.sender).to_owned(),
-            client: address(arrival.host),
-            helo: owned(arrival.host.helo),
-            auth: owned(arrival.auth),
-            user: owned(arrival.user),
-            local: arrival.host.address.is_none(),
             size: arrival.size,
             recipients: Vec::new(),
             recipients_known: arrival.recipients.is_some(),
@@ -264,22 +261,28 @@ impl Joiner {
         let mut known = HashSet::new();
         // Exim counts a recipient as often as the client names it.
         let named = exim::recipients(arrival.recipients.unwrap_or_default());
-        message.recipients.extend(named.map(str::to_owned));
+        message.recipients.extend(named.map(Text::from));
         for one in early.into_iter().flatten() {
             add(&mut message.recipients, &mut known, one);
         }
         let is_open = !message.recipients_known && self.settings.recipients;
-        let item = Item { at, session, what: ItemKind::Message(message) };
+        let item =
+            Item { at, session, event: event.map(Text::from), what: ItemKind::Message(message) };
         if !is_open {
             return self.push(item, visit);
         }
+        self.await_recipients(Waiting { known, ..Waiting::of(item, size) }, visit);
+    }
+
+    /// A message waits for the lines of its deliveries.
+    fn await_recipients(&mut self, mut one: Waiting, visit: Visit<'_>) {
         let number = self.first + self.waiting.len() as u64;
+        let id = one.item.event.message_id.clone().unwrap_or_default();
         // An id that comes twice is that of another message: the log of another server.
-        if let Some(before) = self.open.insert(id.to_owned(), number) {
+        if let Some(before) = self.open.insert(id, number) {
             self.close(before);
         }
-        let mut one = Waiting::of(item, size);
-        (one.open, one.known) = (true, known);
+        one.open = true;
         self.wait(one);
         self.release(visit);
     }
@@ -290,13 +293,13 @@ impl Joiner {
                 if self.early.len() >= EARLY_MAX {
                     self.early.clear();
                 }
-                self.early.entry(id.to_owned()).or_default().push(address.to_owned());
+                self.early.entry(id.to_owned()).or_default().push(address.into());
             }
             return;
         };
         if let Some(one) = self.at(number)
             && let ItemKind::Message(message) = &mut one.item.what
-            && add(&mut message.recipients, &mut one.known, address.to_owned())
+            && add(&mut message.recipients, &mut one.known, address.into())
         {
             let more = 2 * (address.len() + 48);
             one.bytes += more;
@@ -351,10 +354,8 @@ impl Joiner {
                 return;
             }
             let Some(first) = self.waiting.pop_front() else { return };
-            if first.open
-                && let ItemKind::Message(message) = &first.item.what
-            {
-                self.open.remove(&message.id);
+            if first.open {
+                self.open.remove(first.item.event.message_id.as_deref().unwrap_or_default());
                 self.counts.given_up += 1;
             }
             self.first += 1;
@@ -379,7 +380,7 @@ impl JoinCounts {
 const FEW: usize = 16;
 
 /// Adds a recipient; `false` if it is known already.
-fn add(recipients: &mut Vec<String>, known: &mut HashSet<String>, one: String) -> bool {
+fn add(recipients: &mut Vec<Text>, known: &mut HashSet<Text>, one: Text) -> bool {
     if recipients.len() < FEW {
         if recipients.contains(&one) {
             return false;
@@ -418,8 +419,13 @@ fn address(host: Host<'_>) -> Option<std::net::IpAddr> {
     host.address?.parse().ok()
 }
 
-fn owned(text: Option<&str>) -> Option<String> {
-    text.map(str::to_owned)
+/// What is known of an event of this client; without one, it is of a program.
+fn of_client(host: Host<'_>) -> Event<&str> {
+    let client = match host.address {
+        None => Origin::Program,
+        Some(_) => Origin::of_client(address(host)),
+    };
+    Event { client, helo: host.helo, ..Event::default() }
 }
 
 /// Without the brackets of a bounce's sender.
@@ -428,35 +434,30 @@ fn bare(sender: &str) -> &str {
 }
 
 /// A refusal, as Exim's line has it.
-fn refused(found: &exim::Refusal<'_>, id: Option<&str>) -> Refusal {
+fn refused<'a>(found: &exim::Refusal<'a>, id: Option<&'a str>) -> (Event<&'a str>, Refusal) {
     let (stage, command) = stage(found.what);
-    let mut refusal = Refusal {
-        stage,
-        temporary: found.temporary,
-        sender: owned(found.sender),
-        client: address(found.host),
-        helo: owned(found.host.helo),
-        auth: owned(found.auth),
-        user: owned(found.user),
-        local: found.host.address.is_none(),
-        message_id: owned(id),
-        recipient: owned(found.recipient),
-        ..Refusal::default()
+    let mut event = Event {
+        sender: found.sender,
+        auth: found.auth,
+        local_account: found.user,
+        message_id: id,
+        recipient: found.recipient,
+        ..of_client(found.host)
     };
     let reason = match (stage, command.strip_prefix('<')) {
         (Stage::Rcpt | Stage::Mail, Some(after)) => {
             let (address, reason) = exim::bracketed(after).unwrap_or((after, ""));
             match stage {
-                Stage::Mail => refusal.sender = Some(address.to_owned()),
-                _ => refusal.recipient = Some(address.to_owned()),
+                Stage::Mail => event.sender = Some(address),
+                _ => event.recipient = Some(address),
             }
             reason
         }
         _ => command,
     };
     let reason = reason.split_once(": ").map_or("", |(_, reason)| reason);
-    refusal.reason = found.reason.unwrap_or(reason).to_owned();
-    refusal
+    let reason = found.reason.unwrap_or(reason).to_owned();
+    (event, Refusal { stage, temporary: found.temporary, limited: false, reason })
 }
 
 /// The stage of `RCPT <r@x>: no such user`, and what follows the command.

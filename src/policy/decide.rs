@@ -5,18 +5,18 @@ use std::cell::LazyCell;
 use std::fmt;
 use std::ops::Range;
 
-use super::event::{Event, Occurrence};
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
 use super::limit::{Limit, Per, Subject};
 use super::model::{Identity, PolicySettings, When};
 use super::outcome::Outcome;
+use crate::event::session::{DecisionCache, Occurrence};
+use crate::event::{Event, Scope};
 
 pub use super::outcome::Decided;
-use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
+use super::word::{Action, Counting, Field, State, Unit, Verdict};
 use crate::engine::{Check, Decision, Kind, RecordKey, Update};
 use crate::rate::Timestamp;
-use crate::stage::{DecisionCache, Scope};
 use crate::store::Store;
 
 /// A policy to decide by.
@@ -98,7 +98,7 @@ struct Planned<'a> {
 #[allow(clippy::too_many_arguments)] // each is another part of the question
 pub fn decide<S: Store>(
     rules: &Rules<'_>,
-    event: &Event<'_>,
+    event: &Event<&str>,
     occurrences: &[Occurrence],
     all_exempt: bool,
     only_looks: bool,
@@ -118,7 +118,7 @@ pub fn decide<S: Store>(
     let subject = Subject {
         identity: &key.identity,
         package: event.package.filter(|package| !package.is_empty()),
-        client: event.client,
+        client: event.client.address(),
         recipient: None,
     };
     let mut limits = Vec::with_capacity(8);
@@ -199,21 +199,21 @@ fn lifted<'a>(
 /// The policy is damaged.
 pub fn exempt_recipients(
     rules: &Rules<'_>,
-    event: &Event<'_>,
+    event: &Event<&str>,
     recipients: &[Cow<'_, str>],
     now: i64,
 ) -> Result<usize, ImageError> {
     let Rules { identity, policy, .. } = *rules;
     let event = Event { recipient: None, ..*event };
     let Some(key) = Key::of(identity, &policy.settings().key, &event) else { return Ok(0) };
-    let (package, client) = (event.package, event.client);
+    let (package, client) = (event.package, event.client.address());
     let subject = Subject { identity: &key.identity, package, client, recipient: None };
     if policy.exemption(&subject, now)?.is_some() {
         return Ok(0);
     }
     let mut exempt = 0;
     for recipient in recipients {
-        let event = Event { recipient: Some(recipient), ..event };
+        let event = Event { recipient: Some(&**recipient), ..event };
         let recipient = key::value(identity, &event, Field::Recipient);
         let subject = Subject { recipient: recipient.as_deref(), ..subject };
         exempt += usize::from(policy.exemption(&subject, now)?.is_some());
@@ -274,7 +274,7 @@ fn is_total(limit: &Limit<'_>) -> bool {
 /// What `event` counts against `limit`; `None` if what it needs is not known.
 fn plan<'a, 'r>(
     rules: &Rules<'_>,
-    event: &Event<'_>,
+    event: &Event<&str>,
     key: &Key<'_>,
     recipient: impl Fn() -> Option<&'r str>,
     limit: Limit<'a>,
@@ -418,7 +418,7 @@ fn decide_new<S: Store>(
 
 /// Whether the policy is about `event`. What a limit refuses of the mail server's own mail is
 /// lost, so a policy has to name that mail.
-fn applies(settings: &PolicySettings, identity: &Identity, event: &Event<'_>) -> bool {
+fn applies(settings: &PolicySettings, identity: &Identity, event: &Event<&str>) -> bool {
     let names_system = || settings.when.contains(&When::Is { state: State::System, not: false });
     (!event.system || names_system())
         && settings.when.iter().all(|when| holds(when, identity, event))
@@ -426,9 +426,12 @@ fn applies(settings: &PolicySettings, identity: &Identity, event: &Event<'_>) ->
 
 /// Whether a condition of `when` holds for `event`. One about what is not known yet
 /// does not hold.
-fn holds(when: &When, identity: &Identity, event: &Event<'_>) -> bool {
+fn holds(when: &When, identity: &Identity, event: &Event<&str>) -> bool {
     let within = |networks: &[super::network::Cidr]| {
-        event.client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
+        event
+            .client
+            .address()
+            .is_some_and(|client| networks.iter().any(|network| network.contains(client)))
     };
     let domain = |field, patterns: &[super::model::DomainPattern]| {
         let domain = key::value(identity, event, field);

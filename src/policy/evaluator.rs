@@ -17,15 +17,17 @@ use std::sync::Arc;
 
 use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, decide, exempt_recipients};
-use super::event::{Event, Occurrence, SessionFacts};
 use super::image::{Image, ImageError, PolicyFile};
 use super::outcome::Outcome;
-use super::session::PolicySession;
 use super::word::{OnError, Unit, Verdict, Word as _};
+use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
+use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
 use crate::spool::Spool;
-use crate::stage::{AclStage, Scope};
 use crate::store::{EventDetails, Store};
+
+/// What policies remember of one SMTP session.
+pub type PolicySession = SessionMemory<Outcome>;
 
 /// What the client reads if nothing could be decided, and that refuses.
 pub const UNAVAILABLE: &str = "Temporarily unavailable; try again later";
@@ -36,7 +38,7 @@ pub struct Step<'a> {
     /// The ACL stage.
     pub stage: AclStage,
     /// What is known of it.
-    pub event: Event<'a>,
+    pub event: Event<&'a str>,
     /// The numbers of the session. The recipients are at least those that the session has
     /// accepted.
     pub facts: SessionFacts,
@@ -316,7 +318,7 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
                 }
             }
         }
-        let mut of = |event: &Event<'_>, occurrences: &[Occurrence]| {
+        let mut of = |event: &Event<&str>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
                 if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
                     let checked = decided.checked(settings);
@@ -374,10 +376,10 @@ impl fmt::Display for Unknown<'_> {
 
 /// Completes crossings and refusals with what is known of the event.
 #[cold]
-fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<'_>) {
+fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<&str>) {
     let reason = evaluated.outcome.reason.as_ref();
     let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
-    let client = event.client.map(|client| client.to_string()).unwrap_or_default();
+    let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
     let bytes = |text: Option<&'_ str>| text.unwrap_or_default().as_bytes().to_owned();
     store.describe(&EventDetails {
         policy: evaluated.policy.as_bytes(),

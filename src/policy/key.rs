@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::event::Event;
 use super::fold::{DOMAIN, domain, escaped, lower};
 use super::model::Identity;
 use super::word::Field;
+use crate::event::Event;
 
 pub use super::fold::{address, shortened};
 
@@ -21,7 +21,11 @@ pub struct Key<'e> {
 
 /// The value of `field`, folded; `None` if it is not known.
 #[must_use]
-pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option<Cow<'e, str>> {
+pub fn value<'e>(
+    identity: &Identity,
+    event: &Event<&'e str>,
+    field: Field,
+) -> Option<Cow<'e, str>> {
     let folding = &identity.folding;
     let fold = |text: Option<&'e str>| {
         let text = text?;
@@ -35,7 +39,9 @@ pub fn value<'e>(identity: &Identity, event: &Event<'e>, field: Field) -> Option
         Field::Auth => fold(event.auth),
         Field::LocalAccount => event.local_account.map(|text| Cow::Owned(text.trim().to_owned())),
         Field::Script => event.script.map(|text| Cow::Borrowed(text.trim())),
-        Field::Client => event.client.map(|client| Cow::Owned(folding.client(client).to_string())),
+        Field::Client => {
+            event.client.address().map(|client| Cow::Owned(folding.client(client).to_string()))
+        }
         Field::Sender => fold(event.sender),
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
         Field::Recipient => fold(event.recipient),
@@ -64,7 +70,7 @@ impl<'e> Key<'e> {
     /// The key of `event`: `fields`, of which all must be known; without any, the
     /// first of the identity chain that is. `None` where there is none.
     #[must_use]
-    pub fn of(identity: &Identity, fields: &[Field], event: &Event<'e>) -> Option<Self> {
+    pub fn of(identity: &Identity, fields: &[Field], event: &Event<&'e str>) -> Option<Self> {
         let mut key = Self::default();
         if fields.is_empty() {
             let known = |&field: &Field| Some((field, value(identity, event, field)?));
@@ -101,13 +107,14 @@ pub fn of_domain(domain: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Origin;
     use crate::policy::fold::{Folding, LONGEST};
     use quickcheck::quickcheck;
 
-    fn event() -> Event<'static> {
+    fn event() -> Event<&'static str> {
         Event {
             auth: Some("Alice+x@Example.ORG"),
-            client: "2001:db8::7".parse().ok(),
+            client: Origin::Client("2001:db8::7".parse().unwrap()),
             sender: Some("A@B.Example."),
             recipient: Some("c@d.example"),
             ..Event::default()
@@ -117,13 +124,13 @@ mod tests {
     #[test]
     fn the_first_field_that_is_known_is_counted() {
         let identity = Identity::default();
-        let of = |event: &Event<'_>| Key::of(&identity, &[], event).map(|key| key.text);
+        let of = |event: &Event<&str>| Key::of(&identity, &[], event).map(|key| key.text);
         assert_eq!(of(&event()).as_deref(), Some("auth:alice+x@example.org"));
         for auth in [None, Some(""), Some(" "), Some("@example.org")] {
             let event = Event { auth, ..event() };
             assert_eq!(of(&event).as_deref(), Some("client:2001:db8::/64"), "{auth:?}");
         }
-        assert_eq!(of(&Event { auth: None, client: None, ..event() }), None);
+        assert_eq!(of(&Event { auth: None, client: Origin::Unknown, ..event() }), None);
     }
 
     #[test]
@@ -180,7 +187,8 @@ mod tests {
         fn two_values_are_told_apart(a: (String, String), b: (String, String)) -> bool {
             let identity = Identity::default();
             let key = |(helo, script): &(String, String)| {
-                let event = Event { helo: Some(helo), script: Some(script), ..Event::default() };
+                let (helo, script) = (Some(helo.as_str()), Some(script.as_str()));
+                let event = Event { helo, script, ..Event::default() };
                 let fields = [Field::Helo, Field::Script];
                 let values = fields.map(|field| value(&identity, &event, field).map(Cow::into_owned));
                 (Key::of(&identity, &fields, &event).map(|key| key.text), values)

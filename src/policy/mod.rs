@@ -28,7 +28,6 @@ pub mod changes;
 pub mod counters;
 pub mod decide;
 pub mod evaluator;
-pub mod event;
 pub mod explain;
 pub mod image;
 pub mod key;
@@ -43,7 +42,6 @@ pub mod outcome;
 pub mod replay;
 #[cfg(feature = "cli")]
 pub mod resolve;
-pub mod session;
 #[cfg(feature = "cli")]
 pub mod source;
 pub mod word;

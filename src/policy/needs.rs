@@ -2,7 +2,7 @@
 //! see them.
 
 use super::model::{Policies, Policy};
-use super::word::{Unit, Word as _};
+use super::word::Unit;
 
 /// Units that count what a command came to, which nobody knows before the next one.
 const OUTCOMES: [Unit; 2] = [Unit::AuthFailures, Unit::RejectedRecipients];

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::counters::Checked;
-use super::event::Event;
 use super::limit::{Limit, Per, Rule};
 use super::model::{Piece, PolicySettings, Template};
-use super::word::{Action, Placeholder, Unit, Verdict, Word as _};
+use super::word::{Action, Placeholder, Unit, Verdict};
 use crate::engine::{AlgorithmKind, Decision, Forced};
+use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
 use crate::spool::Enforcement;
 
@@ -168,7 +168,7 @@ impl Outcome {
         settings: &PolicySettings,
         limits: impl Iterator<Item = Decided<'a>>,
         exempt: bool,
-        event: &Event<'_>,
+        event: &Event<&str>,
     ) -> Self {
         let mut crossed = false;
         let mut best: Option<(Decided<'_>, Verdict)> = None;
@@ -241,7 +241,7 @@ impl Reason {
 
 /// The text with the values of `one`, as one line. Control characters, which a
 /// client could break a reply with, are left out.
-fn expanded(template: &Template, one: &Decided<'_>, event: &Event<'_>) -> String {
+fn expanded(template: &Template, one: &Decided<'_>, event: &Event<&str>) -> String {
     let mut text = String::new();
     for piece in &template.0 {
         match piece {
@@ -253,7 +253,7 @@ fn expanded(template: &Template, one: &Decided<'_>, event: &Event<'_>) -> String
     text
 }
 
-fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<'_>, text: &mut String) {
+fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text: &mut String) {
     let Decided { decision, limit: Limit { text: window, .. }, .. } = one;
     let average = decision.algorithm == AlgorithmKind::MovingAverage;
     // Writing to a String cannot fail.
@@ -277,7 +277,7 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<'_>, text: &
         },
         Placeholder::RetryAfter => write!(text, "{}", duration(one.wait())),
         Placeholder::Auth => write!(text, "{}", event.auth.unwrap_or_default()),
-        Placeholder::Client => match event.client {
+        Placeholder::Client => match event.client.address() {
             Some(client) => write!(text, "{client}"),
             None => Ok(()),
         },

@@ -1,5 +1,6 @@
 //! The words of the policy language: each an enum with its spelling.
 
+pub use crate::event::Unit;
 pub use crate::identity::Field;
 pub use crate::toml_file::Word;
 
@@ -19,37 +20,20 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// What is counted.
-    Unit {
-        /// Messages.
-        Messages = "messages",
-        /// Recipients.
-        Recipients = "recipients",
-        /// Different recipients.
-        UniqueRecipients = "unique_recipients",
-        /// Different senders.
-        UniqueSenders = "unique_senders",
-        /// Different client addresses of one identity.
-        UniqueClients = "unique_clients",
-        /// Bytes of messages.
-        Bytes = "bytes",
-        /// Connections.
-        Connections = "connections",
-        /// Recipients that were refused.
-        RejectedRecipients = "rejected_recipients",
-        /// Failed authentications.
-        AuthFailures = "auth_failures",
-    }
+/// Words of modules below this one.
+macro_rules! words_below {
+    ($($name:ident)+) => {$(
+        impl Word for $name {
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn word(self) -> &'static str {
+                Self::word(self)
+            }
+        }
+    )+};
 }
 
-impl Word for Field {
-    const ALL: &'static [Self] = Self::ALL;
-
-    fn word(self) -> &'static str {
-        Self::word(self)
-    }
-}
+words_below! { Field Unit }
 
 words! {
     /// A condition without a value.

@@ -1,7 +1,7 @@
 //! Recently used specs, already parsed.
 
 use super::{Request, Spec, SpecError};
-use crate::stage::{AclStage, ContextSource};
+use crate::event::{AclStage, ContextSource};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -162,7 +162,7 @@ impl SpecCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::Context;
+    use crate::event::Context;
 
     impl ContextSource for Context<'_> {
         fn context(&self, stage: AclStage) -> Context<'_> {

@@ -3,7 +3,7 @@
 use super::interval::LONGEST;
 use super::list::MAX_LEN;
 use super::request::Mode;
-use crate::stage::AclStage;
+use crate::event::AclStage;
 use std::fmt;
 
 /// The state of `$sender_rate_limit` or `$sender_rate_period` after a failed

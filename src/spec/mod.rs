@@ -22,7 +22,7 @@ mod stored_key;
 mod word;
 
 pub use crate::engine::Update;
-pub use crate::stage::{AclStage, Context, ContextSource, Scope};
+pub use crate::event::{AclStage, Context, ContextSource, Scope};
 pub use cache::{CachedSpec, SpecArguments, SpecCache};
 pub use error::{Fault, SpecError, Variable};
 pub use lint::Lint;

@@ -1,7 +1,7 @@
 //! The request that a spec makes.
 
 use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
-use crate::stage::{AclStage, Scope};
+use crate::event::{AclStage, Scope};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

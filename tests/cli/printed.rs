@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use exirate::event::{Event, Origin};
 use exirate::policy::image::PolicyFile;
 use exirate::policy::replay::{Recipients, Replay, ReplayEvent};
 use exirate::spool::{EventDetails, Options, Spool};
@@ -120,9 +121,12 @@ impl Place {
         let to = (0..recipients).map(|n| format!("r{n}@example.net")).collect();
         let event = ReplayEvent {
             time,
-            auth: Some(login.to_owned()),
-            sender: Some(login.to_owned()),
-            client: "192.0.2.7".parse().ok(),
+            event: Event {
+                auth: Some(login.to_owned()),
+                sender: Some(login.to_owned()),
+                client: Origin::Client([192, 0, 2, 7].into()),
+                ..Event::default()
+            },
             recipients: Recipients::Addresses(to),
             ..ReplayEvent::default()
         };

@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::Command;
 
+use exirate::event::Origin;
 use exirate::logs::exim::{self, Delivery, What};
 use exirate::logs::files::LogFiles;
-use exirate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner, Stage};
+use exirate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner, Stage, Text};
 
 use kit::Setup;
 use kit::exim::PrivateExim;
@@ -181,52 +182,42 @@ fn sessions(exim: &PrivateExim) -> Vec<&'static str> {
     expected
 }
 
-fn short(item: &Item) -> String {
-    let client = |client: &Option<IpAddr>| client.map_or("-".into(), |client| client.to_string());
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
-    let list = |list: &[String]| {
+fn short(Item { event, what, .. }: &Item) -> String {
+    let text = |text: &Option<Text>| text.as_deref().unwrap_or("-").to_owned();
+    let list = |list: &[Text]| {
         let mut list = list.to_vec();
         list.sort();
         format!("[{}]", list.join(", "))
     };
-    match &item.what {
+    let client = event.client.address().map_or("-".into(), |client| client.to_string());
+    let (helo, auth, sender) = (text(&event.helo), text(&event.auth), text(&event.sender));
+    match what {
         ItemKind::Message(m) => {
-            assert_eq!(m.local, m.client.is_none());
+            assert_eq!(event.client == Origin::Program, client == "-");
             assert!(m.size.is_some());
             let known = if m.recipients_known { "" } else { " ?" };
-            let by = m.user.as_ref().map_or(String::new(), |user| format!(" by {user}"));
-            let (client, helo, auth) = (client(&m.client), text(&m.helo), text(&m.auth));
-            format!(
-                "message {client} {helo} {auth} {} {}{known}{by}",
-                m.sender,
-                list(&m.recipients)
-            )
+            let by =
+                event.local_account.as_ref().map_or(String::new(), |user| format!(" by {user}"));
+            format!("message {client} {helo} {auth} {sender} {}{known}{by}", list(&m.recipients))
         }
         ItemKind::Refusal(r) | ItemKind::Discarded(r) => {
-            let what =
-                if matches!(item.what, ItemKind::Refusal(_)) { "refused" } else { "discarded" };
+            let word = if matches!(what, ItemKind::Refusal(_)) { "refused" } else { "discarded" };
             let code = if r.temporary { 4 } else { 5 };
             let limited = if r.limited { " limited" } else { "" };
             let reason = r.reason.split(": read=").next().unwrap_or_default();
             // 4.100 says at which size it stopped.
             format!(
-                "{what} {:?} {} {} {} {} {} {code}{limited}: {reason}",
+                "{word} {:?} {client} {helo} {auth} {sender} {} {code}{limited}: {reason}",
                 r.stage,
-                client(&r.client),
-                text(&r.helo),
-                text(&r.auth),
-                text(&r.sender),
-                text(&r.recipient)
+                text(&event.recipient)
             )
         }
-        ItemKind::FailedLogin(f) => {
-            format!("login {} {} {}", client(&f.client), text(&f.helo), text(&f.user))
+        ItemKind::FailedLogin(f) => format!("login {client} {helo} {}", text(&f.user)),
+        ItemKind::Incomplete { recipients } => {
+            format!("incomplete {client} {sender} {}", list(recipients))
         }
-        ItemKind::Incomplete(i) => {
-            format!("incomplete {} {} {}", client(&i.client), i.sender, list(&i.recipients))
-        }
-        ItemKind::Connect { client: c } => format!("connect {}", client(c)),
-        ItemKind::Close { client: c } => format!("close {}", client(c)),
+        ItemKind::Connect => format!("connect {client}"),
+        ItemKind::Close => format!("close {client}"),
     }
 }
 
@@ -337,5 +328,6 @@ fn equal_totals(exim: &PrivateExim, items: &[Item], log: &str) {
         + numbers("Temp Rejects ").first().unwrap_or(&0.0);
     assert_eq!(counted, refused, "{text}\n{log}");
     assert!(items.iter().any(|item| matches!(&item.what,
-        ItemKind::Refusal(refusal) if refusal.stage == Stage::Data && !refusal.local)));
+        ItemKind::Refusal(refusal) if refusal.stage == Stage::Data)
+        && item.event.client != Origin::Program));
 }

@@ -12,6 +12,7 @@ use crate::acl_files::login;
 use crate::mail_front_ends::{Daemon, Postfix, Sendmail};
 use crate::policy::OVER;
 use exirate::engine::Kind;
+use exirate::event::{Event, Origin};
 use exirate::policy::image::{Image, build, install};
 use exirate::policy::model::Policies;
 use exirate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
@@ -221,10 +222,13 @@ fn all_front_ends_and_replayed_events_agree() {
             let event = ReplayEvent {
                 stage: Stage::Message,
                 session: Some(connection.session.clone()),
-                auth: Some(connection.login.to_owned()).filter(|login| !login.is_empty()),
-                client: Some(IpAddr::V4(connection.client)),
-                helo: Some("client.test".to_owned()),
-                sender: Some(sender.to_owned()),
+                event: Event {
+                    auth: Some(connection.login.to_owned()).filter(|login| !login.is_empty()),
+                    client: Origin::Client(IpAddr::V4(connection.client)),
+                    helo: Some("client.test".to_owned()),
+                    sender: Some(sender.to_owned()),
+                    ..Event::default()
+                },
                 recipients: Recipients::Addresses(recipients.clone()),
                 ..ReplayEvent::at(Timestamp { seconds: 1_800_000_000 + message as i64, micros: 0 })
             };

@@ -250,7 +250,7 @@ fn simulated(log: &Path, image: &Image) -> Vec<Event> {
     let (mut joiner, mut converter) = (Joiner::new(JoinSettings::default()), Converter::default());
     let mut events = Vec::new();
     let mut visit = |decided: &Decided<'_>| {
-        let Attempt { envelope, part, in_log, .. } = decided.attempt;
+        let Attempt { event, part, in_log, .. } = decided.attempt;
         let what = match part {
             Part::Auth => "auth".to_owned(),
             // Of a message that was refused after DATA.
@@ -261,7 +261,7 @@ fn simulated(log: &Path, image: &Image) -> Vec<Event> {
             Part::NotSmtp { .. } => "local".to_owned(),
             other => panic!("{other:?}"),
         };
-        let name = envelope.helo.clone().or(envelope.sender.clone()).unwrap();
+        let name = event.helo.as_deref().or(event.sender.as_deref()).unwrap().to_owned();
         events.push((name, what, decided.is_refused()));
     };
     let mut decide = |attempt: &Attempt| simulation.decide(attempt, &mut visit).unwrap();

@@ -51,7 +51,7 @@ impl Session {
         };
         let step = Step {
             stage,
-            event: facts.event(&attributes),
+            event: facts.event.view(),
             facts: facts.session,
             recipients: &recipients,
             is_one_of: None,

@@ -1,15 +1,14 @@
 //! What a policy needs to know of an event, read from Exim's variables. Nothing a
 //! client sent is parsed here.
 
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Circumstances, Event, HandedOver, Origin};
 use crate::exim::host::exports::Host;
 use crate::exim::host::recipients::Recipients;
 use crate::exim::host::variables::{Number, Source, Text, Variables};
-use crate::policy::event::{Event, Local, Origin, SessionFacts};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
-use crate::stage::AclStage;
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 /// Exim's variables that only policies read.
 pub(in crate::exim) struct PolicyVariables {
@@ -103,18 +102,9 @@ fn wrong_word(attribute: &str, words: &str, value: &str) -> String {
     format!("{attribute} is {words}, not \"{}\"", value.escape_debug())
 }
 
-/// The values of one call.
+/// What one call knows.
 pub(in crate::exim) struct PolicyFacts<'v> {
-    auth: Option<Cow<'v, str>>,
-    local_account: Option<Cow<'v, str>>,
-    helo: Option<Cow<'v, str>>,
-    client: Option<IpAddr>,
-    sender: Option<Cow<'v, str>>,
-    recipient: Option<String>,
-    message_id: Option<Cow<'v, str>>,
-    local: Local,
-    system: bool,
-    in_router: bool,
+    pub(in crate::exim) event: Event<Cow<'v, str>>,
     pub(in crate::exim) session: SessionFacts,
 }
 
@@ -125,69 +115,55 @@ impl<'v> PolicyFacts<'v> {
         variables: &'v Variables,
         more: &'v PolicyVariables,
         stage: AclStage,
-        attributes: &Attributes<'_>,
+        attributes: &'v Attributes<'_>,
     ) -> Self {
         let text = |text: &'v Text| text.read(host).map(lossy);
         let number = |number: &Number| number.read(host).unwrap_or(0);
+        let attribute = |text: &'v Option<Cow<'_, str>>| text.as_deref().map(Cow::Borrowed);
         // What is written but cannot be read is a client all the same.
-        let origin = match text(&variables.sender_host_address) {
+        let client = match text(&variables.sender_host_address) {
             None => Origin::Program,
             Some(client) => Origin::of_client(address(&client)),
         };
-        let has_used_auth = more.sender_host_authenticated.is_there(host);
-        let interface = || text(&more.received_ip_address).and_then(|text| address(&text));
-        let local = Local::of(has_used_auth, origin, interface);
         let sender = text(&variables.sender_address);
         let message_id = text(&variables.message_id);
-        // `exim -be` hands over nothing.
-        let is_mail = stage != AclStage::Outside || message_id.is_some();
-        let system = origin == Origin::Program && is_mail && is_systems(host, variables);
+        let has_message = message_id.is_some();
+        let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
+        let event = Event {
+            // For local mail it is the account, which has not authenticated.
+            auth: text(&more.authenticated_id),
+            local_account: text(&more.sender_ident),
+            script: attribute(&attributes.script),
+            client,
+            helo: text(&more.sender_helo_name),
+            sender: match sender {
+                None if variables.sender_address.is_set() => Some(Cow::Borrowed("")),
+                sender => sender,
+            },
+            recipient: if has_recipient { recipient(host, variables) } else { None },
+            package: attribute(&attributes.package),
+            message_id,
+            ..Event::default()
+        };
+        let circumstances = Circumstances {
+            has_used_auth: more.sender_host_authenticated.is_there(host),
+            server: &|| text(&more.received_ip_address).and_then(|text| address(&text)),
+            // `exim -be` hands over nothing.
+            handed_over: HandedOver::ByProcess(&|| {
+                (stage != AclStage::Outside || has_message) && is_systems(host, variables)
+            }),
+            in_router: stage == AclStage::Outside,
+        };
         let rejected = u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0);
         let is_refused = attributes.refused == Some(true) && stage == AclStage::Rcpt;
-        let has_recipient = matches!(stage, AclStage::Rcpt | AclStage::Prdr | AclStage::Outside);
         let session = SessionFacts {
             recipients: u32::try_from(number(&variables.recipients_count)).unwrap_or(0),
             message_size: u64::try_from(number(&variables.message_size)).unwrap_or(0),
             rejected_recipients: rejected.saturating_add(is_refused.into()),
             auth_failed: number(&more.authentication_failed) != 0,
-            has_message: message_id.is_some(),
+            has_message,
         };
-        Self {
-            // For local mail it is the account, which has not authenticated.
-            auth: text(&more.authenticated_id).filter(|_| has_used_auth),
-            // For a client on the network it is what that client claims.
-            local_account: text(&more.sender_ident).filter(|_| origin == Origin::Program),
-            helo: text(&more.sender_helo_name),
-            client: origin.client(),
-            sender: match sender {
-                None if variables.sender_address.is_set() => Some(Cow::Borrowed("")),
-                sender => sender,
-            },
-            recipient: recipient(host, variables).filter(|_| has_recipient),
-            in_router: stage == AclStage::Outside && message_id.is_some(),
-            message_id,
-            local,
-            system,
-            session,
-        }
-    }
-
-    /// The event of these values.
-    pub(in crate::exim) fn event<'a>(&'a self, attributes: &'a Attributes<'_>) -> Event<'a> {
-        Event {
-            auth: self.auth.as_deref(),
-            local_account: self.local_account.as_deref(),
-            script: attributes.script.as_deref(),
-            client: self.client,
-            helo: self.helo.as_deref(),
-            sender: self.sender.as_deref(),
-            recipient: self.recipient.as_deref(),
-            package: attributes.package.as_deref(),
-            message_id: self.message_id.as_deref(),
-            local: self.local,
-            system: self.system,
-            once_a_message: self.in_router,
-        }
+        Self { event: event.complete(&circumstances), session }
     }
 }
 
@@ -203,14 +179,14 @@ fn is_systems(host: &Host, variables: &Variables) -> bool {
 }
 
 /// `$local_part@$domain`
-pub(in crate::exim) fn recipient(host: &Host, variables: &Variables) -> Option<String> {
+pub(in crate::exim) fn recipient(host: &Host, variables: &Variables) -> Option<Cow<'static, str>> {
     let local_part = variables.local_part.read(host)?;
     let domain = variables.domain.read(host).unwrap_or_default();
     let mut address = String::with_capacity(local_part.len() + 1 + domain.len());
     address.push_str(&lossy(local_part));
     address.push('@');
     address.push_str(&lossy(domain));
-    Some(address)
+    Some(Cow::Owned(address))
 }
 
 /// Text of Exim's, which is UTF-8 where clients follow the standards.

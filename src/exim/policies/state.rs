@@ -1,8 +1,8 @@
 //! What is kept between calls of `policy`.
 
 use super::facts::PolicyVariables;
+use crate::policy::evaluator::PolicySession;
 use crate::policy::evaluator::{Evaluated, Evaluator};
-use crate::policy::session::PolicySession;
 
 /// What is kept between calls of `policy`.
 #[derive(Default)]

@@ -7,7 +7,6 @@ use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{Limit, Per, Subject};
 use crate::policy::model::PolicySettings;
-use crate::policy::word::Word as _;
 
 /// What the policy that counts a record says of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
-use std::net::IpAddr;
 
 use regex::Regex;
 use serde::Serialize;
 
 use super::MeasureError;
-use super::runs::{Event, Runs};
+use super::runs::{self, Runs};
+use crate::event::Event;
 use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
+use crate::logs::item::Text;
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 
@@ -36,36 +37,23 @@ pub enum By {
     All,
 }
 
-/// What a log shows of where a message is from.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Origin<'a> {
-    /// The envelope sender; empty for a bounce.
-    pub sender: Option<&'a str>,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The login.
-    pub auth: Option<&'a str>,
-    /// The local user, or the ident of a client.
-    pub user: Option<&'a str>,
-}
-
 impl By {
-    /// The identity that mail from there counts for, if it has one.
-    pub fn identity<'a>(self, origin: &Origin<'a>) -> Option<Cow<'a, str>> {
+    /// The identity that such mail counts for, if it has one.
+    pub fn identity<'a>(self, event: &Event<&'a str>) -> Option<Cow<'a, str>> {
         match self {
             Self::All => Some(Cow::Borrowed("")),
-            Self::Sender if origin.sender == Some("") => Some(Cow::Borrowed("<>")),
-            Self::Sender => origin.sender.map(Cow::Borrowed),
+            Self::Sender if event.sender == Some("") => Some(Cow::Borrowed("<>")),
+            Self::Sender => event.sender.map(Cow::Borrowed),
             // As the shipped ACLs count them.
             Self::Host => {
                 let network = |client| Folding::default().client(client).to_string();
-                origin.client.map(|client| Cow::Owned(network(client)))
+                event.client.address().map(|client| Cow::Owned(network(client)))
             }
-            Self::Auth => origin.auth.map(|login| match Folding::default() {
+            Self::Auth => event.auth.map(|login| match Folding::default() {
                 folding if folding.is_folded(login) => Cow::Borrowed(login),
                 folding => folding.identity(login).map_or(Cow::Borrowed(login), Cow::Owned),
             }),
-            Self::User => origin.user.map(Cow::Borrowed),
+            Self::User => event.local_account.map(Cow::Borrowed),
         }
     }
 }
@@ -240,12 +228,7 @@ impl<'a> Events<'a> {
 impl Collector {
     fn item(&mut self, item: Item) {
         let ItemKind::Message(message) = item.what else { return };
-        let key = self.by.identity(&Origin {
-            sender: Some(&message.sender),
-            client: message.client,
-            auth: message.auth.as_deref(),
-            user: message.user.as_deref(),
-        });
+        let key = self.by.identity(&item.event.view());
         let recipients = &message.recipients;
         let size = |count| match count {
             Count::Messages => Some(1.0),
@@ -263,7 +246,7 @@ impl Collector {
         at: Timestamp,
         key: Option<&str>,
         size: impl Fn(Count) -> Option<f64>,
-        recipients: &[String],
+        recipients: &[Text],
     ) {
         let Self { counted, keys, hasher, counts, failure, .. } = self;
         let mut lacks = false;
@@ -274,13 +257,13 @@ impl Collector {
             };
             let pushed = keys.required(key).and_then(|key| {
                 let event =
-                    Event { at: at.as_micros(), key, is_first: true, count: size, unique: 0 };
+                    runs::Event { at: at.as_micros(), key, is_first: true, count: size, unique: 0 };
                 if *count != Count::Different {
                     return runs.push(event);
                 }
                 recipients.iter().enumerate().try_for_each(|(place, recipient)| {
                     let unique = hasher.hash_one((key, recipient)).max(1);
-                    runs.push(Event { is_first: place == 0, count: 1.0, unique, ..event })
+                    runs.push(runs::Event { is_first: place == 0, count: 1.0, unique, ..event })
                 })
             });
             if let Err(why) = pushed {

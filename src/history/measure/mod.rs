@@ -13,7 +13,7 @@ mod unique;
 use std::fmt;
 use std::io;
 
-pub use events::{By, Count, CountedEvents, Events, Lines, Measured, Origin, cut};
+pub use events::{By, Count, CountedEvents, Events, Lines, Measured, cut};
 pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
 pub use suggest::{CountMode, Limit, Suggestion};

@@ -46,7 +46,8 @@ impl Networks {
         if !is_message || attempt.in_log != InLog::Accepted {
             return;
         }
-        let (Some(id), Some(client)) = (self.who.of(attempt), attempt.envelope.client) else {
+        let (Some(id), Some(client)) = (self.who.of(attempt), attempt.event.client.address())
+        else {
             return;
         };
         let (at, client) = (attempt.at.seconds, client.to_canonical());
@@ -109,8 +110,8 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
+    use crate::event::{Event, Origin};
     use crate::history::measure::By;
-    use crate::history::simulate::Envelope;
     use crate::rate::Timestamp;
 
     #[test]
@@ -124,15 +125,15 @@ mod tests {
             (3, "bob", "2001:db8::1", InLog::Accepted),
             (4, "alice", "198.51.100.1", InLog::Accepted),
         ] {
-            let envelope = Envelope {
-                auth: Some(login.to_owned()),
-                client: client.parse().ok(),
-                ..Envelope::default()
+            let event = Event {
+                auth: Some(login.into()),
+                client: Origin::Client(client.parse().unwrap()),
+                ..Event::default()
             };
             networks.add(&Attempt {
                 at: Timestamp { seconds: second, micros: 0 },
                 session: 0,
-                envelope: Rc::new(envelope),
+                event: Rc::new(event),
                 part: Part::Data { size: None },
                 in_log,
             });

@@ -10,7 +10,7 @@ use crate::history::simulate::{
     Attempt, Decided, Part, Refusals, Settings, SimulateError, Simulation,
 };
 use crate::policy::image::Image;
-use crate::policy::word::{Unit, Word as _};
+use crate::policy::word::Unit;
 use crate::rate::Timestamp;
 
 /// So many refusals of each limit and key are in the page, and so many in all.
@@ -103,7 +103,7 @@ impl Refused {
         let at = decided.attempt.at;
         let passes = reason.decision.retry_after(at).whole_seconds();
         let recipient = match &decided.attempt.part {
-            Part::Rcpt { recipient } => recipient.clone(),
+            Part::Rcpt { recipient } => recipient.to_string(),
             _ => String::new(),
         };
         rows.push(Row {

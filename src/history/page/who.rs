@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::history::measure::{By, Origin, cut};
+use crate::history::measure::{By, cut};
 use crate::history::simulate::Attempt;
 
 /// Finds the identities of attempts. They are compared by their texts in the log, so that
@@ -26,14 +26,7 @@ impl Who {
 
     /// The identity of an attempt, if it has one.
     pub fn of(&self, attempt: &Attempt) -> Option<Id> {
-        let envelope = &attempt.envelope;
-        let origin = Origin {
-            sender: envelope.sender.as_deref(),
-            client: envelope.client,
-            auth: envelope.auth.as_deref(),
-            user: envelope.local_account.as_deref(),
-        };
-        Some(self.named(&self.by.identity(&origin)?))
+        Some(self.named(&self.by.identity(&attempt.event.view())?))
     }
 
     /// The identity with this text.
@@ -44,6 +37,6 @@ impl Who {
     /// Whether an attempt without an identity may still be of one that the page shows:
     /// policies do not know what a client on the network says of its user.
     pub fn may_hide(&self, attempt: &Attempt) -> bool {
-        self.by == By::User && attempt.envelope.client.is_some()
+        self.by == By::User && attempt.event.client.address().is_some()
     }
 }

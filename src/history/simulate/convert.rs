@@ -18,10 +18,10 @@ mod session;
 
 use std::collections::{HashMap, VecDeque};
 
-use self::session::{End, Login, Open, Transaction, Visit, Who, close, end_all, not_smtp};
+use self::session::{End, Login, Open, Transaction, Visit, close, end_all, not_smtp};
 use super::attempt::{InLog, Part};
-use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage};
-use crate::policy::event::Origin;
+use crate::event::{Event, Origin};
+use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage, Text};
 use crate::rate::Timestamp;
 
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
@@ -75,7 +75,7 @@ enum Key {
     /// The log does.
     Logged(SessionKey),
     /// The client and its HELO name, where the log has no more.
-    Guessed(std::net::IpAddr, Option<String>),
+    Guessed(std::net::IpAddr, Option<Text>),
 }
 
 impl Key {
@@ -98,11 +98,12 @@ impl Converter {
 
     /// Adds an item; `visit` gets the attempts that are complete.
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
-        let Item { at, session, what } = item;
+        let Item { at, session, event, what } = item;
         self.end_what_waits(at, visit);
         self.end_idle(at, visit);
-        let is_event = !matches!(what, ItemKind::Connect { .. } | ItemKind::Close { .. });
-        let is_local = matches!(&what, ItemKind::Message(message) if message.local);
+        let is_event = !matches!(what, ItemKind::Connect | ItemKind::Close);
+        let is_message = matches!(what, ItemKind::Message(_));
+        let is_local = is_message && event.client == Origin::Program;
         match session {
             _ if is_local || !is_event => {}
             Some(_) => self.unshown.with_session += 1,
@@ -110,20 +111,25 @@ impl Converter {
         }
         let key = match session {
             Some(session) => Some(Key::Logged(session)),
-            None => guessed(&what),
+            // Connections do not begin one: their lines have no HELO name.
+            None if is_event => {
+                let client = event.client.address();
+                client.map(|client| Key::Guessed(client, event.helo.clone()))
+            }
+            None => None,
         };
         let Some(key) = key else {
             let mut open = self.open(at);
-            self.in_session(&mut open, at, what, visit);
+            self.in_session(&mut open, at, event, what, visit);
             if is_event {
                 close(&mut open, at, visit);
             }
             return;
         };
-        let mut open = self.take(&key, at, &what, visit);
+        let mut open = self.take(&key, at, &event, &what, visit);
         let before = open.held();
-        let is_end = matches!(what, ItemKind::Close { .. });
-        self.in_session(&mut open, at, what, visit);
+        let is_end = matches!(what, ItemKind::Close);
+        self.in_session(&mut open, at, event, what, visit);
         if is_end {
             close(&mut open, at, visit);
         }
@@ -158,11 +164,18 @@ impl Converter {
     }
 
     /// The session of an item, which may be a new one.
-    fn take(&mut self, key: &Key, at: Timestamp, what: &ItemKind, visit: &mut Visit<'_>) -> Open {
+    fn take(
+        &mut self,
+        key: &Key,
+        at: Timestamp,
+        event: &Event<Text>,
+        what: &ItemKind,
+        visit: &mut Visit<'_>,
+    ) -> Open {
         if let Some(mut open) = self.sessions.remove(key) {
-            let is_other = matches!(key, Key::Guessed(..)) && open.login.is_not_of(what);
+            let is_other = matches!(key, Key::Guessed(..)) && open.login.is_not_of(event, what);
             let is_over = is_other || key.is_over(&open, at);
-            if !is_over && !matches!(what, ItemKind::Connect { .. }) {
+            if !is_over && !matches!(what, ItemKind::Connect) {
                 open.latest = open.latest.max(at);
                 return open;
             }
@@ -231,37 +244,31 @@ impl Converter {
         &mut self,
         open: &mut Open,
         at: Timestamp,
+        mut event: Event<Text>,
         what: ItemKind,
         visit: &mut Visit<'_>,
     ) {
         match what {
-            ItemKind::Connect { client } => {
+            ItemKind::Connect => {
                 self.unshown.connections += 1;
                 open.is_smtp = true;
-                let who = Who { origin: origin(client, true), ..Who::default() };
-                open.visit(at, &who, Part::Connect, InLog::Accepted, visit);
+                open.visit(at, &event, Part::Connect, InLog::Accepted, visit);
             }
-            ItemKind::Close { .. } => end_all(open, visit),
-            ItemKind::FailedLogin(login) => {
-                let origin = origin(login.client, true);
-                let who = Who { origin, helo: login.helo, ..Who::default() };
+            ItemKind::Close => end_all(open, visit),
+            ItemKind::FailedLogin(_) => {
                 open.not_yet(visit);
-                open.visit(at, &who, Part::Auth, InLog::Rejected, visit);
+                open.visit(at, &event, Part::Auth, InLog::Rejected, visit);
             }
-            ItemKind::Incomplete(incomplete) => {
+            ItemKind::Incomplete { recipients } => {
                 open.is_smtp = true;
-                if incomplete.auth.is_some() {
-                    open.logged_in(incomplete.auth, visit);
+                let auth = event.auth.take();
+                if auth.is_some() {
+                    open.logged_in(auth, visit);
                 }
-                let who = Who {
-                    origin: origin(incomplete.client, true),
-                    helo: incomplete.helo,
-                    user: incomplete.user,
-                    sender: Some(incomplete.sender),
-                };
-                let mut transaction = open.begun(at, who, visit);
-                transaction.accepted = incomplete.recipients;
-                if open.login == Login::Unknown && incomplete.client.is_some() {
+                let has_client = event.client.address().is_some();
+                let mut transaction = open.begun(at, event, visit);
+                transaction.accepted = recipients;
+                if open.login == Login::Unknown && has_client {
                     open.ended.push(transaction);
                 } else {
                     open.end(transaction, at, End::Incomplete, visit);
@@ -270,34 +277,28 @@ impl Converter {
             ItemKind::Message(message) => {
                 self.unshown.without_recipients += u64::from(!message.recipients_known);
                 self.unshown.without_size += u64::from(message.size.is_none());
-                if message.local && !open.is_smtp {
-                    return not_smtp(open, at, message, visit);
+                if event.client == Origin::Program && !open.is_smtp {
+                    return not_smtp(open, at, event, message, visit);
                 }
-                open.logged_in(message.auth, visit);
-                let who = Who {
-                    origin: origin(message.client, message.local),
-                    helo: message.helo,
-                    user: message.user,
-                    sender: Some(message.sender),
-                };
-                let mut transaction = open.begun(at, who, visit);
+                open.logged_in(event.auth.take(), visit);
+                let id = event.message_id.take();
+                let mut transaction = open.begun(at, event, visit);
                 transaction.accepted = message.recipients;
-                let is_accepted = |one: &(Timestamp, String, InLog)| one.2 == InLog::Accepted;
+                let is_accepted = |one: &(Timestamp, Text, InLog)| one.2 == InLog::Accepted;
                 let is_unknown = !message.recipients_known && transaction.accepted.is_empty();
                 if is_unknown && !transaction.refused.iter().any(is_accepted) {
-                    transaction.accepted.push(String::new());
+                    transaction.accepted.push(Text::default());
                 }
-                let id = Some(message.id);
                 let end = End::Data { size: message.size, id, in_log: InLog::Accepted };
                 open.end(transaction, at, end, visit);
             }
             ItemKind::Refusal(refusal) => {
                 let in_log = in_log(&refusal);
-                self.refusal(open, at, refusal, in_log, visit);
+                self.refusal(open, at, event, refusal.stage, in_log, visit);
             }
             // For the client it was accepted.
             ItemKind::Discarded(one) => {
-                self.refusal(open, at, one, InLog::Accepted, visit);
+                self.refusal(open, at, event, one.stage, InLog::Accepted, visit);
             }
         }
     }
@@ -306,17 +307,18 @@ impl Converter {
         &mut self,
         open: &mut Open,
         at: Timestamp,
-        refusal: Refusal,
+        mut event: Event<Text>,
+        stage: Stage,
         in_log: InLog,
         visit: &mut Visit<'_>,
     ) {
-        let Refusal { stage, client, helo, user, auth, sender, recipient, local, .. } = refusal;
-        let who = Who { origin: origin(client, local), helo, user, sender };
-        if local && stage == Stage::Data && !open.is_smtp {
+        let (auth, recipient) = (event.auth.take(), event.recipient.take());
+        event.message_id = None;
+        if event.client == Origin::Program && stage == Stage::Data && !open.is_smtp {
             self.unshown.refused_after_data += 1;
-            let part = Part::NotSmtp { recipients: vec![String::new()], size: None };
-            open.visit(at, &who, part, in_log, visit);
-            open.who = who;
+            let part = Part::NotSmtp { recipients: vec![Text::default()], size: None };
+            open.visit(at, &event, part, in_log, visit);
+            open.said = event;
             return;
         }
         open.is_smtp = true;
@@ -324,52 +326,34 @@ impl Converter {
             Stage::Connect | Stage::Helo => {
                 end_all(open, visit);
                 if stage == Stage::Connect {
-                    open.visit(at, &who, Part::Connect, in_log, visit);
+                    open.visit(at, &event, Part::Connect, in_log, visit);
                 }
             }
             Stage::Auth => {
                 open.not_yet(visit);
-                open.visit(at, &who, Part::Auth, in_log, visit);
+                open.visit(at, &event, Part::Auth, in_log, visit);
             }
             Stage::Mail => {
                 end_all(open, visit);
-                let transaction = Transaction { at, who, ..Transaction::default() };
+                let transaction = Transaction { at, said: event, ..Transaction::default() };
                 open.end(transaction, at, End::Mail { in_log }, visit);
             }
             Stage::Rcpt => {
                 open.logged_in(auth, visit);
-                let mut transaction = open.begun(at, who, visit);
+                let mut transaction = open.begun(at, event, visit);
                 transaction.refused.push((at, recipient.unwrap_or_default(), in_log));
                 open.transaction = Some(transaction);
             }
             Stage::Data => {
                 self.unshown.refused_after_data += 1;
                 open.logged_in(auth, visit);
-                let mut transaction = open.begun(at, who, visit);
-                transaction.accepted = vec![String::new()];
+                let mut transaction = open.begun(at, event, visit);
+                transaction.accepted = vec![Text::default()];
                 open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
             }
             Stage::Other => end_all(open, visit),
         }
     }
-}
-
-/// The session of an event of a client, where the log has no sessions. Connections do not
-/// begin one: their lines have no HELO name.
-fn guessed(what: &ItemKind) -> Option<Key> {
-    let (client, helo) = match what {
-        ItemKind::Message(one) => (one.client, &one.helo),
-        ItemKind::Refusal(one) | ItemKind::Discarded(one) => (one.client, &one.helo),
-        ItemKind::FailedLogin(one) => (one.client, &one.helo),
-        ItemKind::Incomplete(one) => (one.client, &one.helo),
-        ItemKind::Connect { .. } | ItemKind::Close { .. } => return None,
-    };
-    Some(Key::Guessed(client?, helo.clone()))
-}
-
-/// Where an item is from whose client this is: without any, it may be a local one.
-fn origin(client: Option<std::net::IpAddr>, local: bool) -> Origin {
-    if local && client.is_none() { Origin::Program } else { Origin::of_client(client) }
 }
 
 fn in_log(refusal: &Refusal) -> InLog {

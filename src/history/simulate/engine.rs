@@ -6,14 +6,14 @@ use std::rc::Rc;
 use super::attempt::{Attempt, InLog, Part};
 use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
 use super::retry::{Added, Retry, Schedule, Waiting};
-use crate::policy::evaluator::{OnErrors, Step};
-use crate::policy::event::SessionFacts;
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Event};
+use crate::logs::item::Text;
+use crate::policy::evaluator::{OnErrors, PolicySession, Step};
 use crate::policy::image::Image;
 use crate::policy::replay::{LEAST_COUNT, Replay};
-use crate::policy::session::PolicySession;
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
-use crate::stage::AclStage;
 use crate::store::Memory;
 
 /// With so many records, those that decide nothing any more are dropped.
@@ -78,9 +78,9 @@ struct Message {
     is_refused: bool,
     /// Recipients that were refused for good, by the policies or the server.
     rejected: u32,
-    accepted: Vec<String>,
+    accepted: Vec<Text>,
     /// Those that are tried again.
-    deferred: Vec<String>,
+    deferred: Vec<Text>,
     /// Whether there were any recipients.
     has_recipients: bool,
     /// How many retries there were.
@@ -259,7 +259,7 @@ impl<'i> Simulation<'i> {
         &mut self,
         session: &mut Session,
         attempt: &Attempt,
-        recipient: &str,
+        recipient: &Text,
         visit: &mut impl FnMut(&Decided<'_>),
     ) -> Result<Option<Verdict>, SimulateError> {
         session.message.has_recipients = true;
@@ -271,14 +271,14 @@ impl<'i> Simulation<'i> {
         match verdict {
             Some(Verdict::Reject) => message.rejected += 1,
             Some(Verdict::Defer) if attempt.in_log == InLog::Accepted => {
-                message.deferred.push(recipient.to_owned());
+                message.deferred.push(Rc::clone(recipient));
                 message.refused.get_or_insert(attempt.at);
             }
             Some(Verdict::Defer) => {}
             _ => match attempt.in_log {
                 InLog::Accepted | InLog::Limited => {
                     session.policies.accept_recipient();
-                    message.accepted.push(recipient.to_owned());
+                    message.accepted.push(Rc::clone(recipient));
                 }
                 InLog::Rejected => message.rejected += 1,
                 InLog::Deferred => {}
@@ -316,12 +316,11 @@ impl<'i> Simulation<'i> {
     fn end_message(&mut self, session: &mut Session, attempt: &Attempt, size: Option<u64>) {
         let Message { deferred, refused, retry, .. } = std::mem::take(&mut session.message);
         let Some(refused) = refused.filter(|_| !deferred.is_empty()) else { return };
-        let envelope = &attempt.envelope;
-        if self.settings.retry.waits().is_empty() || !envelope.is_of_a_server() {
+        if self.settings.retry.waits().is_empty() || !attempt.event.is_of_a_server() {
             return;
         }
-        let (envelope, recipients, number) = (Rc::clone(envelope), deferred, retry + 1);
-        let again = Retry { envelope, recipients, size, number, refused };
+        let (event, recipients, number) = (Rc::clone(&attempt.event), deferred, retry + 1);
+        let again = Retry { event, recipients, size, number, refused };
         let added = self.waiting.add(&self.settings.retry, attempt.at, again);
         let retries = &mut self.totals.retries;
         match added {
@@ -339,11 +338,11 @@ impl<'i> Simulation<'i> {
     ) -> Result<(), SimulateError> {
         while let Some((at, retry)) = self.waiting.due(now) {
             self.totals.retries.tries += 1;
-            let Retry { envelope, recipients, size, number, refused } = retry;
+            let Retry { event, recipients, size, number, refused } = retry;
             let attempt = |part| Attempt {
                 at,
                 session: RETRY_SESSION,
-                envelope: Rc::clone(&envelope),
+                event: Rc::clone(&event),
                 part,
                 in_log: InLog::Accepted,
             };
@@ -356,7 +355,7 @@ impl<'i> Simulation<'i> {
                 self.evaluate(&mut session, &attempt(part), stage, None, visit)?;
             }
             for recipient in recipients {
-                let one = attempt(Part::Rcpt { recipient: recipient.clone() });
+                let one = attempt(Part::Rcpt { recipient: Rc::clone(&recipient) });
                 let verdict = self.rcpt(&mut session, &one, &recipient, visit)?;
                 rejected |= verdict == Some(Verdict::Reject);
             }
@@ -393,15 +392,15 @@ impl<'i> Simulation<'i> {
         let message = &session.message;
         let accepted = || {
             let known = message.accepted.iter().filter(|to| !to.is_empty());
-            known.map(|to| to.as_str().into()).collect()
+            known.map(|to| (&**to).into()).collect()
         };
         let recipient = match &attempt.part {
-            Part::Rcpt { recipient } => Some(recipient.as_str()).filter(|to| !to.is_empty()),
+            Part::Rcpt { recipient } => Some(&**recipient).filter(|to| !to.is_empty()),
             _ => None,
         };
         let step = Step {
             stage,
-            event: attempt.envelope.event(&attempt.part, recipient),
+            event: Event { recipient, ..attempt.event.view() },
             facts: SessionFacts {
                 recipients: u32::try_from(message.accepted.len()).unwrap_or(u32::MAX),
                 message_size: size.unwrap_or(0),

@@ -44,7 +44,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 
-pub use attempt::{Attempt, Envelope, InLog, Part};
+pub use attempt::{Attempt, InLog, Part};
 pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
 pub use engine::{Settings, Simulation};

@@ -7,7 +7,7 @@ use super::attempt::Part;
 use super::decided::Decided;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
-use crate::policy::word::{Unit, Verdict, Word as _};
+use crate::policy::word::{Unit, Verdict};
 use crate::rate::{Timestamp, Wait};
 
 /// So many limits and keys are remembered; the refusals of further ones are only counted.

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-use super::attempt::Envelope;
+use crate::event::Event;
+use crate::logs::item::Text;
 use crate::rate::Timestamp;
 
 /// The most messages that wait for a retry at a time.
@@ -26,9 +27,9 @@ pub(super) struct Waiting {
 /// A message that is tried again.
 #[derive(Clone, Debug)]
 pub(super) struct Retry {
-    pub(super) envelope: Rc<Envelope>,
+    pub(super) event: Rc<Event<Text>>,
     /// The recipients that were refused.
-    pub(super) recipients: Vec<String>,
+    pub(super) recipients: Vec<Text>,
     pub(super) size: Option<u64>,
     /// How many retries there were, this one included.
     pub(super) number: u32,

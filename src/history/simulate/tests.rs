@@ -6,12 +6,13 @@ use std::rc::Rc;
 use quickcheck::quickcheck;
 
 use super::*;
+use crate::event::{AclStage, Event, Origin};
+use crate::logs::item::Text;
 use crate::policy::image::{Image, build};
 use crate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
 use crate::policy::source::compile;
 use crate::policy::word::{Unit, Verdict};
 use crate::rate::Timestamp;
-use crate::stage::AclStage;
 use crate::store::Memory;
 
 const START: i64 = 1_795_175_437;
@@ -29,7 +30,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// A session of a client, whose steps are one second apart at most.
 struct Dialogue {
-    envelope: Envelope,
+    event: Event<Text>,
     session: u64,
     now: Timestamp,
     attempts: Vec<Attempt>,
@@ -37,27 +38,27 @@ struct Dialogue {
 
 impl Dialogue {
     fn of_server(session: u64, now: Timestamp) -> Self {
-        let client = "192.0.2.7".parse().ok();
-        let sender = Some("s@y.test".to_owned());
-        let envelope = Envelope { client, sender, ..Envelope::default() };
-        Self { envelope, session, now, attempts: Vec::new() }
+        let client = Origin::Client([192, 0, 2, 7].into());
+        let sender = Some("s@y.test".into());
+        let event = Event { client, sender, ..Event::default() };
+        Self { event, session, now, attempts: Vec::new() }
     }
 
     fn of_user(session: u64, now: Timestamp, login: &str) -> Self {
         let mut dialogue = Self::of_server(session, now);
-        dialogue.envelope.auth = Some(login.to_owned());
+        dialogue.event.auth = Some(login.into());
         dialogue
     }
 
     fn add(&mut self, part: Part, in_log: InLog) -> &mut Self {
-        let envelope = Rc::new(self.envelope.clone());
+        let event = Rc::new(self.event.clone());
         let (at, session) = (self.now, self.session);
-        self.attempts.push(Attempt { at, session, envelope, part, in_log });
+        self.attempts.push(Attempt { at, session, event, part, in_log });
         self
     }
 
     fn rcpt(&mut self, to: &str, in_log: InLog) -> &mut Self {
-        self.add(Part::Rcpt { recipient: format!("{to}@x.test") }, in_log)
+        self.add(Part::Rcpt { recipient: format!("{to}@x.test").into() }, in_log)
     }
 
     fn message(&mut self, to: &[&str]) -> &mut Self {
@@ -231,7 +232,7 @@ fn servers_try_again_until_they_are_accepted_or_give_up() {
     server.message(&["a", "b", "c", "d"]);
     // So that the retries are within the log.
     let mut later = Dialogue::of_user(2, at(90_000), "x");
-    later.envelope.client = "192.0.2.8".parse().ok();
+    later.event.client = Origin::Client([192, 0, 2, 8].into());
     server.attempts.append(&mut later.message(&["e"]).attempts);
     let schedule =
         |waits: &[f64]| Settings { retry: Schedule::new(waits.to_vec()), ..Settings::default() };
@@ -395,9 +396,7 @@ quickcheck! {
             }
             let event = ReplayEvent {
                 stage: Stage::Message,
-                auth: mail.envelope.auth.clone(),
-                client: mail.envelope.client,
-                sender: mail.envelope.sender.clone(),
+                event: mail.event.view().map(str::to_owned),
                 recipients: Recipients::Addresses(
                     to.iter().map(|to| format!("{to}@x.test")).collect(),
                 ),

@@ -6,8 +6,10 @@
 
 use super::super::postfix::{self, Begin, What};
 use super::{
-    Begun, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Visit, Waiting, add, size,
+    Begun, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Text, Visit, Waiting, add,
+    size,
 };
+use crate::event::{Event, Origin};
 use crate::logs::files::Stamped;
 use crate::logs::item::FailedLogin;
 use crate::logs::limited;
@@ -36,23 +38,19 @@ impl Joiner {
             Some(what) => what,
         };
         self.counts.used += 1;
-        let kind = match what {
+        let (event, what) = match what {
             What::Begin(begin) => return self.begin(key(begin.id), &begin, session),
             What::Active { id, sender, size, recipients } => {
-                let Some(begun) = self.begun.remove(&key(id)) else { return };
-                let message = Message {
-                    id: key(id),
-                    sender: sender.to_owned(),
-                    client: begun.client,
-                    helo: None,
-                    auth: begun.auth,
-                    user: begun.user,
-                    local: begun.local,
-                    size,
-                    recipients: Vec::new(),
-                    recipients_known: false,
+                let id = key(id);
+                let Some(begun) = self.begun.remove(&id) else { return };
+                let event = Event {
+                    sender: Some(sender.into()),
+                    message_id: Some(id.into()),
+                    ..begun.event
                 };
-                return self.active(line, begun.session, message, recipients, visit);
+                let what = ItemKind::Message(Message { size, ..Message::default() });
+                let item = Item { at: line.at, session: begun.session, event, what };
+                return self.active(item, recipients, visit);
             }
             What::Recipient { id, to, original } => {
                 return self.delivered(&key(id), to, original.unwrap_or(to), visit);
@@ -71,61 +69,47 @@ impl Joiner {
                 {
                     self.begun.remove(&key(id));
                 }
-                ItemKind::Refusal(refused(&refusal))
+                let (event, refusal) = refused(&refusal);
+                (event, ItemKind::Refusal(refusal))
             }
-            What::FailedLogin { client, user } => ItemKind::FailedLogin(FailedLogin {
-                client: client.parse().ok(),
-                helo: None,
-                user: user.map(str::to_owned),
-                temporary: false,
-            }),
-            What::Connect { client } => ItemKind::Connect { client: client.parse().ok() },
-            What::Close { client } => ItemKind::Close { client: client.parse().ok() },
+            What::FailedLogin { client, user } => {
+                let login = FailedLogin { user: user.map(Text::from), temporary: false };
+                (of_client(Some(client)), ItemKind::FailedLogin(login))
+            }
+            What::Connect { client } => (of_client(Some(client)), ItemKind::Connect),
+            What::Close { client } => (of_client(Some(client)), ItemKind::Close),
             What::Known => return,
         };
-        self.push(Item { at: line.at, session, what: kind }, visit);
+        self.push(Item { at: line.at, session, event: event.map(Text::from), what }, visit);
     }
 
     fn begin(&mut self, id: String, begin: &Begin<'_>, session: Option<SessionKey>) {
         // `message-id=` follows `client=` and `uid=`; of a bounce, it comes alone.
-        let is_known = || self.open.contains_key(&id) || self.begun.contains_key(&id);
+        let is_known = || self.open.contains_key(&*id) || self.begun.contains_key(&id);
         if begin.client.is_none() && begin.uid.is_none() && is_known() {
             return;
         }
         if self.begun.len() >= BEGUN_MAX {
             self.begun.clear();
         }
-        let begun = Begun {
-            session: session.filter(|_| begin.client.is_some()),
-            client: begin.client.and_then(|client| client.parse().ok()),
-            local: begin.client.is_none(),
-            auth: begin.auth.map(str::to_owned),
-            user: begin.uid.map(str::to_owned),
+        let event = Event {
+            client: match begin.client {
+                None => Origin::Program,
+                client => of_client(client).client,
+            },
+            auth: begin.auth.map(Text::from),
+            local_account: begin.uid.map(Text::from),
+            ..Event::default()
         };
+        let begun = Begun { session: session.filter(|_| begin.client.is_some()), event };
         self.begun.insert(id, begun);
     }
 
-    fn active(
-        &mut self,
-        line: &Stamped<'_>,
-        session: Option<SessionKey>,
-        message: Message,
-        expected: usize,
-        visit: Visit<'_>,
-    ) {
-        let id = message.id.clone();
-        let item = Item { at: line.at, session, what: ItemKind::Message(message) };
-        if !self.settings.recipients {
-            return self.push(item, visit);
+    fn active(&mut self, item: Item, expected: usize, visit: Visit<'_>) {
+        match self.settings.recipients {
+            true => self.await_recipients(Waiting { expected, ..Waiting::of(item, size) }, visit),
+            false => self.push(item, visit),
         }
-        let number = self.first + self.waiting.len() as u64;
-        if let Some(before) = self.open.insert(id, number) {
-            self.close(before);
-        }
-        let mut one = Waiting::of(item, size);
-        (one.open, one.expected) = (true, expected);
-        self.wait(one);
-        self.release(visit);
     }
 
     fn delivered(&mut self, id: &str, to: &str, original: &str, visit: Visit<'_>) {
@@ -133,7 +117,7 @@ impl Joiner {
         let Some(one) = self.at(number) else { return };
         let ItemKind::Message(message) = &mut one.item.what else { return };
         let mut more = 0;
-        if add(&mut message.recipients, &mut one.known, original.to_owned()) {
+        if add(&mut message.recipients, &mut one.known, original.into()) {
             more += original.len() + 48;
         }
         if one.delivered.insert(to.to_owned()) {
@@ -148,8 +132,13 @@ impl Joiner {
     }
 }
 
-fn refused(found: &postfix::Refusal<'_>) -> Refusal {
-    let owned = |text: Option<&str>| text.map(str::to_owned);
+/// What is known of an event of this client.
+fn of_client(address: Option<&str>) -> Event<&str> {
+    let client = Origin::of_client(address.and_then(|address| address.parse().ok()));
+    Event { client, ..Event::default() }
+}
+
+fn refused<'a>(found: &postfix::Refusal<'a>) -> (Event<&'a str>, Refusal) {
     let stage = match found.command {
         "CONNECT" => Stage::Connect,
         "HELO" | "EHLO" => Stage::Helo,
@@ -159,18 +148,15 @@ fn refused(found: &postfix::Refusal<'_>) -> Refusal {
         "DATA" | "BDAT" | "END-OF-MESSAGE" => Stage::Data,
         _ => Stage::Other,
     };
-    Refusal {
-        stage,
-        temporary: found.temporary,
-        limited: found.limited || limited::mentions(found.reason),
-        reason: found.reason.to_owned(),
-        recipient: owned(found.recipient),
-        sender: owned(found.sender),
-        client: found.client.and_then(|client| client.parse().ok()),
-        helo: owned(found.helo),
-        auth: owned(found.auth),
-        user: None,
-        local: false,
-        message_id: owned(found.id),
-    }
+    let event = Event {
+        recipient: found.recipient,
+        sender: found.sender,
+        helo: found.helo,
+        auth: found.auth,
+        message_id: found.id,
+        ..of_client(found.client)
+    };
+    let limited = found.limited || limited::mentions(found.reason);
+    let reason = found.reason.to_owned();
+    (event, Refusal { stage, temporary: found.temporary, limited, reason })
 }

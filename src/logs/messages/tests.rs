@@ -27,39 +27,37 @@ fn join(log: &str) -> Joined {
 
 /// What the items are, in short.
 fn short(joined: &Joined) -> Vec<String> {
-    joined.items.iter().map(|item| one(&item.what)).collect()
+    joined.items.iter().map(one).collect()
 }
 
-fn one(what: &ItemKind) -> String {
-    let client = |client: &Option<std::net::IpAddr>| client.map_or("-".into(), |c| c.to_string());
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".into());
+fn one(Item { event, what, .. }: &Item) -> String {
+    let client = event.client.address().map_or("-".into(), |client| client.to_string());
+    let text = |text: &Option<Text>| text.as_deref().unwrap_or("-").to_owned();
     match what {
         ItemKind::Message(m) => format!(
-            "message {} {} {} {} {:?}{}",
-            m.sender,
-            client(&m.client),
-            text(&m.auth),
+            "message {} {client} {} {} {:?}{}",
+            text(&event.sender),
+            text(&event.auth),
             m.size.unwrap_or(0),
             m.recipients,
             if m.recipients_known { "" } else { " ?" }
         ),
         ItemKind::Refusal(r) | ItemKind::Discarded(r) => format!(
-            "{} {:?} {} {} {} {}{}: {}",
+            "{} {:?} {client} {} {} {}{}: {}",
             if matches!(what, ItemKind::Refusal(_)) { "refused" } else { "discarded" },
             r.stage,
-            client(&r.client),
-            text(&r.sender),
-            text(&r.recipient),
+            text(&event.sender),
+            text(&event.recipient),
             if r.temporary { "4" } else { "5" },
             if r.limited { " limited" } else { "" },
             r.reason
         ),
-        ItemKind::FailedLogin(f) => format!("login {} {}", client(&f.client), text(&f.user)),
-        ItemKind::Incomplete(i) => {
-            format!("incomplete {} {} {:?}", i.sender, client(&i.client), i.recipients)
+        ItemKind::FailedLogin(f) => format!("login {client} {}", text(&f.user)),
+        ItemKind::Incomplete { recipients } => {
+            format!("incomplete {} {client} {recipients:?}", text(&event.sender))
         }
-        ItemKind::Connect { client: c } => format!("connect {}", client(c)),
-        ItemKind::Close { client: c } => format!("close {}", client(c)),
+        ItemKind::Connect => format!("connect {client}"),
+        ItemKind::Close => format!("close {client}"),
     }
 }
 
@@ -145,13 +143,11 @@ fn each_line_of_a_real_log_becomes_its_item() {
     assert!(joined.items[..4].iter().all(|item| item.session == Some(port)));
     assert_eq!(joined.items[26].session, Some(SessionKey::Process(18209)));
     // The user, the HELO name, the local account.
-    let ItemKind::Refusal(refusal) = &joined.items[1].what else { panic!() };
-    assert_eq!(
-        (refusal.auth.as_deref(), refusal.helo.as_deref()),
-        (Some("al ice"), Some("cl.test"))
-    );
-    let ItemKind::Message(message) = &joined.items[23].what else { panic!() };
-    assert_eq!((message.user.as_deref(), message.local), (Some("Debian-exim"), true));
+    let event = &joined.items[1].event;
+    assert_eq!((event.auth.as_deref(), event.helo.as_deref()), (Some("al ice"), Some("cl.test")));
+    let event = &joined.items[23].event;
+    assert_eq!(event.local_account.as_deref(), Some("Debian-exim"));
+    assert_eq!(event.client, Origin::Program);
 }
 
 /// Of 4.98 and later, with the connection's id.
@@ -312,14 +308,13 @@ fn postfixs_lines_become_the_same_items() {
     let session = Some(SessionKey::Process(194));
     assert!(joined.items[..7].iter().all(|item| item.session == session));
     assert_eq!(joined.items[7].session, None);
-    let ItemKind::Message(message) = &joined.items[7].what else { panic!() };
-    assert_eq!((message.user.as_deref(), message.local), (Some("33"), true));
+    let event = &joined.items[7].event;
+    assert_eq!((event.local_account.as_deref(), event.client), (Some("33"), Origin::Program));
     assert_eq!(joined.counts.first_not_understood, None);
     // A client without an address is a client all the same.
     let unknown = POSTFIX.replace("client=localhost[127.0.0.1]", "client=unknown[unknown]");
     let joined_unknown = join(&unknown);
-    let ItemKind::Message(message) = &joined_unknown.items[3].what else { panic!() };
-    assert_eq!((message.client, message.local), (None, false));
+    assert_eq!(joined_unknown.items[3].event.client, Origin::Unknown);
     // The same with RFC 3339 stamps.
     let rfc =
         POSTFIX.replace("Nov 24 ", "2026-11-24T").replace(" mail postfix", ".5+00:00 mail postfix");

@@ -6,12 +6,12 @@ use std::path::Path;
 use quickcheck::{Arbitrary, Gen};
 
 use super::*;
-use crate::policy::event::{Counted, Local, Origin, SessionFacts};
+use crate::event::session::{AlreadyCounted, SessionFacts};
+use crate::event::{AclStage, Local, Origin};
 use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::compile;
 use crate::rate::Average;
-use crate::stage::AclStage;
 use crate::store::{Entry, Inspect, Memory};
 
 const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
@@ -31,7 +31,7 @@ struct Session<'p> {
     image: Image,
     store: Memory,
     cache: DecisionCache,
-    counted: HashMap<&'p str, Counted>,
+    counted: HashMap<&'p str, AlreadyCounted>,
     now: Timestamp,
     looks: bool,
 }
@@ -50,10 +50,10 @@ impl<'p> Session<'p> {
 
     fn new_message(&mut self) {
         self.cache.new_message();
-        self.counted.values_mut().for_each(Counted::new_message);
+        self.counted.values_mut().for_each(AlreadyCounted::new_message);
     }
 
-    fn at(&mut self, stage: AclStage, name: &'p str, event: &Event<'_>) -> Outcome {
+    fn at(&mut self, stage: AclStage, name: &'p str, event: &Event<&str>) -> Outcome {
         self.with(stage, name, event, SessionFacts::default())
     }
 
@@ -61,7 +61,7 @@ impl<'p> Session<'p> {
         &mut self,
         stage: AclStage,
         name: &'p str,
-        event: &Event<'_>,
+        event: &Event<&str>,
         facts: SessionFacts,
     ) -> Outcome {
         self.cache.new_command();
@@ -72,7 +72,7 @@ impl<'p> Session<'p> {
         &mut self,
         stage: AclStage,
         name: &'p str,
-        event: &Event<'_>,
+        event: &Event<&str>,
         facts: SessionFacts,
     ) -> Outcome {
         let policy = self.image.policy(name).unwrap().unwrap();
@@ -86,16 +86,16 @@ impl<'p> Session<'p> {
     }
 }
 
-fn alice() -> Event<'static> {
+fn alice() -> Event<&'static str> {
     Event {
         auth: Some("Alice@Example.org"),
-        client: "192.0.2.7".parse().ok(),
+        client: Origin::Client([192, 0, 2, 7].into()),
         sender: Some("alice@example.org"),
         ..Event::default()
     }
 }
 
-fn to<'a>(event: Event<'a>, recipient: &'a str) -> Event<'a> {
+fn to<'a>(event: Event<&'a str>, recipient: &'a str) -> Event<&'a str> {
     Event { recipient: Some(recipient), ..event }
 }
 
@@ -428,7 +428,7 @@ fn many_clients_of_one_login_are_a_stolen_password() {
     let mut over = 0;
     for n in 0..12_u8 {
         session.cache.new_connection();
-        let event = Event { client: Some([192, 0, 2, n % 4].into()), ..alice() };
+        let event = Event { client: Origin::Client([192, 0, 2, n % 4].into()), ..alice() };
         over += u32::from(session.at(AclStage::Mail, "p", &event).verdict == Verdict::Defer);
     }
     // The third and the fourth are refused, each time.
@@ -611,7 +611,7 @@ fn what_an_override_denies_uses_up_no_total() {
             let image = Image::from_bytes(build(&all)).unwrap();
             let policy = image.policy("p").unwrap().unwrap();
             let rules = Rules { name: "p", identity: image.identity().unwrap(), policy };
-            let once = [Occurrence::one(Unit::Recipients, crate::stage::Scope::Command)];
+            let once = [Occurrence::one(Unit::Recipients, crate::event::Scope::Command)];
             let mut store = Denying(Memory::new(), b"auth:alice@example.org");
             for _ in 0..5 {
                 session.cache.new_command();
@@ -685,7 +685,7 @@ fn totals_count_as_a_plain_count() {
             let domain = ["a.test", "b.test"][usize::from(user % 2)];
             let login = format!("u{}@{domain}", user / 2 % 3);
             session.new_message();
-            let event = Event { auth: Some(&login), ..to(alice(), "x@x.test") };
+            let event = Event { auth: Some(&*login), ..to(alice(), "x@x.test") };
             let refused = session.at(AclStage::Rcpt, "p", &event).verdict == Verdict::Defer;
             let exempt = exempts && login == "u0@a.test";
             let enforced = !observes && !exempt;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::policy::event::Local;
+use crate::event::{Local, Origin};
 use crate::policy::image::{build, install};
 use crate::policy::source::compile;
 use crate::rate::Timestamp;
@@ -74,7 +74,7 @@ impl Server<'_> {
                 let step = Step {
                     stage,
                     event: Event {
-                        client: Some([192, 0, 2, n].into()),
+                        client: Origin::Client([192, 0, 2, n].into()),
                         helo: Some("h.test"),
                         sender: (stage != S::Auth).then_some(&sender),
                         recipient,
@@ -293,7 +293,7 @@ fn one_rule_says_what_an_error_means() {
         || crate::policy::counters::read(spool.path()).unwrap().map_or(0, |all| all.errors);
     let step = |on_error| Step {
         stage: AclStage::Rcpt,
-        event: Event { client: Some([192, 0, 2, 1].into()), ..Event::default() },
+        event: Event { client: Origin::Client([192, 0, 2, 1].into()), ..Event::default() },
         facts: SessionFacts::default(),
         recipients: &Vec::new,
         is_one_of: None,

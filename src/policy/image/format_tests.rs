@@ -64,7 +64,7 @@ fn offsets_are_those_of_the_code() {
 
 #[test]
 fn codes_are_those_of_the_document() {
-    use crate::policy::word::{Unit, Word as _};
+    use crate::policy::word::Unit;
     let document = include_str!("IMAGE.md").split_whitespace().collect::<Vec<_>>().join(" ");
     for &unit in Unit::ALL {
         let code = format!("{} `{}`", unit_code(unit), unit.word());

@@ -135,7 +135,6 @@ pub(super) fn slot_checksum(seed: u32, at: u32, row: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::word::Word as _;
 
     #[test]
     fn each_unit_has_a_code() {

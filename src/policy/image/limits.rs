@@ -4,7 +4,7 @@ use super::fields::{Fields, What};
 use super::layout::{BUCKETS, EACH, TOTAL, UNITS, unit_code, unit_of};
 use crate::engine::Algorithm;
 use crate::policy::limit::{Limit, Per, Rule};
-use crate::policy::word::{Unit, Word as _};
+use crate::policy::word::Unit;
 
 /// The windows or buckets of a unit, the table they are from, and the position of its row.
 type Amount<'a> = Option<(Rule<'a>, &'a [u8], u32)>;

@@ -1,10 +1,8 @@
 //! An event as it is described.
 
-use std::net::IpAddr;
-
+use crate::event::{AclStage, Event};
 use crate::policy::word::{Unit, Word};
 use crate::rate::Timestamp;
-use crate::stage::AclStage;
 
 /// The most recipients of an event.
 pub const RECIPIENTS_MAX: usize = 100_000;
@@ -19,24 +17,11 @@ pub struct ReplayEvent {
     /// Events with the same session are of one SMTP connection; one without is of its
     /// own.
     pub session: Option<String>,
-    /// See [`Event`](crate::policy::event::Event).
-    pub auth: Option<String>,
-    /// See [`Event`](crate::policy::event::Event).
-    pub local_account: Option<String>,
-    /// See [`Event`](crate::policy::event::Event).
-    pub script: Option<String>,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// See [`Event`](crate::policy::event::Event).
-    pub helo: Option<String>,
-    /// The envelope sender; `Some("")` is that of a bounce.
-    pub sender: Option<String>,
+    /// What is known of it, but its recipients. Without a client, it is of a program, unless
+    /// `local` is `Some(false)`; what follows from the fields is not filled in.
+    pub event: Event<String>,
     /// The recipients.
     pub recipients: Recipients,
-    /// See [`Event`](crate::policy::event::Event).
-    pub package: Option<String>,
-    /// See [`Event`](crate::policy::event::Event).
-    pub message_id: Option<String>,
     /// The size of the message in bytes.
     pub size: Option<u64>,
     /// Whether the client is this machine; of an event with a login, it says nothing.

@@ -1,34 +1,25 @@
 //! An event as a line of JSON.
 
+use std::net::IpAddr;
+
 use serde_json::{Map, Value};
 
 use super::event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
+use crate::event::fields::{FIELDS, FieldPlace};
+use crate::event::{Event, Origin};
 use crate::policy::key;
 use crate::policy::word::Word;
 use crate::rate::Timestamp;
 use crate::toml_file::diagnostic::similar;
 
-/// All fields, for the error that lists them.
-const FIELDS: [&str; 18] = [
-    "time",
-    "stage",
-    "session",
-    "auth",
-    "local_account",
-    "script",
-    "client",
-    "helo",
-    "sender",
-    "recipient",
-    "recipients",
-    "package",
-    "message_id",
-    "size",
-    "local",
-    "system",
-    "outcome",
-    "comment",
-];
+/// The fields before and after those of [`FIELDS`](crate::event::fields::FIELDS).
+const FIRST: [&str; 3] = ["time", "stage", "session"];
+const LAST: [&str; 6] = ["recipients", "size", "local", "system", "outcome", "comment"];
+
+/// The names of all fields.
+fn names() -> impl Iterator<Item = &'static str> {
+    FIRST.into_iter().chain(FIELDS.iter().map(|field| field.name)).chain(LAST)
+}
 
 impl ReplayEvent {
     /// Reads a JSON object. A field that is `null` is as one that is missing; `comment` is
@@ -41,26 +32,30 @@ impl ReplayEvent {
         let Value::Object(fields) = value else {
             return Err(format!("expected a JSON object, not {}", kind(&value)));
         };
-        if let Some(unknown) = fields.keys().find(|name| !FIELDS.contains(&name.as_str())) {
-            return Err(match similar(unknown, FIELDS) {
+        if let Some(unknown) = fields.keys().find(|name| names().all(|known| known != *name)) {
+            return Err(match similar(unknown, names()) {
                 Some(known) => format!("unknown field {unknown:?}; did you mean {known:?}?"),
-                None => format!("unknown field {unknown:?}; the fields are {}", FIELDS.join(", ")),
+                None => format!(
+                    "unknown field {unknown:?}; the fields are {}",
+                    names().collect::<Vec<_>>().join(", ")
+                ),
             });
         }
-        let text = |name| text(&fields, name);
+        let mut known = Event::default();
+        for (field, place) in known.places() {
+            match place {
+                FieldPlace::Text(value) => *value = text(&fields, field.name)?,
+                FieldPlace::Client(origin) => {
+                    *origin = Origin::of_client(address(&fields, field.name)?);
+                }
+            }
+        }
         let event = Self {
             time: time(field(&fields, "time"))?,
             stage: word(&fields, "stage")?.unwrap_or_default(),
             session: name(&fields, "session")?,
-            auth: text("auth")?,
-            local_account: text("local_account")?,
-            script: text("script")?,
-            client: client(&fields)?,
-            helo: text("helo")?,
-            sender: text("sender")?,
-            recipients: recipients(&fields)?,
-            package: text("package")?,
-            message_id: text("message_id")?,
+            recipients: recipients(&fields, known.recipient.take())?,
+            event: known,
             size: size(&fields)?,
             local: flag(&fields, "local")?,
             system: flag(&fields, "system")?,
@@ -154,11 +149,11 @@ fn word<W: Word>(fields: &Map<String, Value>, name: &str) -> Result<Option<W>, S
     known.map(Some).ok_or_else(|| wrong(name, value, &expected()))
 }
 
-fn client(fields: &Map<String, Value>) -> Result<Option<std::net::IpAddr>, String> {
-    let Some(value) = field(fields, "client") else { return Ok(None) };
+fn address(fields: &Map<String, Value>, name: &str) -> Result<Option<IpAddr>, String> {
+    let Some(value) = field(fields, name) else { return Ok(None) };
     let address = value.as_str().and_then(key::address);
     let expected = "an IP address, such as \"192.0.2.7\" or \"2001:db8::7\"";
-    address.map(Some).ok_or_else(|| wrong("client", value, expected))
+    address.map(Some).ok_or_else(|| wrong(name, value, expected))
 }
 
 fn size(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
@@ -167,8 +162,7 @@ fn size(fields: &Map<String, Value>) -> Result<Option<u64>, String> {
     value.as_u64().map(Some).ok_or_else(|| wrong("size", value, expected))
 }
 
-fn recipients(fields: &Map<String, Value>) -> Result<Recipients, String> {
-    let one = text(fields, "recipient")?;
+fn recipients(fields: &Map<String, Value>, one: Option<String>) -> Result<Recipients, String> {
     let Some(value) = field(fields, "recipients") else {
         return Ok(Recipients::Addresses(one.into_iter().collect()));
     };
@@ -232,9 +226,12 @@ mod tests {
         let expected = ReplayEvent {
             time: Timestamp { seconds: 1_795_171_837, micros: 500_000 },
             session: Some("7".into()),
-            auth: Some("alice".into()),
-            client: "2001:db8::7".parse().ok(),
-            sender: Some(String::new()),
+            event: Event {
+                auth: Some("alice".into()),
+                client: Origin::Client("2001:db8::7".parse().unwrap()),
+                sender: Some(String::new()),
+                ..Event::default()
+            },
             recipients: Recipients::Addresses(vec!["a@x.test".into(), "b@x.test".into()]),
             size: Some(2500),
             ..ReplayEvent::default()

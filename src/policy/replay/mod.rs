@@ -2,7 +2,7 @@
 //! `exirate policy run` and simulations.
 //!
 //! A [`ReplayEvent`] → the steps of its SMTP session → [`Evaluator`], with the
-//! same count of each thing as in a real session ([`Counted`]). The time is that of the
+//! same count of each thing as in a real session ([`AlreadyCounted`]). The time is that of the
 //! event, and the store is whatever the caller has.
 
 mod event;
@@ -16,17 +16,16 @@ pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::Sessions;
 
 use super::decide::Decided;
-use super::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
-#[cfg(doc)]
-use super::event::Counted;
-use super::event::{Event, Local, Origin, SessionFacts, is_system_account};
+use super::evaluator::{Evaluated, Evaluator, Observer, OnErrors, PolicySession, Step};
 use super::image::Image;
 use super::outcome::Outcome;
-use super::session::PolicySession;
 use super::word::{Unit, Verdict};
 use crate::engine::Decision;
+#[cfg(doc)]
+use crate::event::session::AlreadyCounted;
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Circumstances, Event, HandedOver, Local, Origin};
 use crate::rate::Timestamp;
-use crate::stage::AclStage;
 use crate::store::Store;
 use crate::toml_file::diagnostic::similar;
 
@@ -318,32 +317,23 @@ impl Decisions {
 }
 
 /// What the policies know of an event.
-fn policy_event<'a>(event: &'a ReplayEvent, recipient: Option<&'a str>) -> Event<'a> {
-    let known = |text: &'a Option<String>| text.as_deref();
-    let has_login = event.auth.as_ref().is_some_and(|login| !login.trim().is_empty());
-    let (origin, server) = match (event.client, event.local) {
-        (None, Some(false)) => (Origin::Unknown, None),
-        (None, _) => (Origin::Program, None),
-        (Some(_), Some(false)) => (Origin::Unknown, None),
-        (Some(client), Some(true)) => (Origin::Client(client), Some(client)),
-        (Some(client), None) => (Origin::Client(client), None),
+fn policy_event<'a>(described: &'a ReplayEvent, recipient: Option<&'a str>) -> Event<&'a str> {
+    let said = Event { recipient, ..described.event.view() };
+    let client = match (said.client, described.local) {
+        (Origin::Unknown, None | Some(true)) => Origin::Program,
+        (client, _) => client,
     };
-    let is_systems = || {
-        origin == Origin::Program && event.local_account.as_deref().is_some_and(is_system_account)
+    let has_used_auth = said.auth.is_some_and(|login| !login.trim().is_empty());
+    let circumstances = Circumstances {
+        has_used_auth,
+        server: &|| client.address().filter(|_| described.local == Some(true)),
+        handed_over: described.system.map_or(HandedOver::ByAccount, HandedOver::Said),
+        in_router: described.stage == Stage::Router,
     };
-    Event {
-        auth: known(&event.auth),
-        local_account: known(&event.local_account),
-        script: known(&event.script),
-        client: event.client,
-        helo: known(&event.helo),
-        sender: known(&event.sender),
-        recipient,
-        package: known(&event.package),
-        message_id: known(&event.message_id),
-        local: Local::of(has_login, origin, || server),
-        system: event.system.unwrap_or_else(is_systems),
-        once_a_message: event.stage == Stage::Router && event.message_id.is_some(),
+    let event = Event { client, ..said }.complete(&circumstances);
+    match described.local {
+        Some(false) => Event { local: Local::default(), ..event },
+        _ => event,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::policy::session::PolicySession;
+use crate::policy::evaluator::PolicySession;
 
 /// How many sessions are remembered; the one that was used least recently goes first.
 const SESSIONS_MAX: usize = 1000;

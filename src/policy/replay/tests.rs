@@ -226,10 +226,13 @@ fn agrees(events: &[Rcpt]) -> bool {
         };
         let described = ReplayEvent {
             stage: Stage::Rcpt,
-            auth: event.login.map(|n| LOGINS[n].to_owned()),
-            client: "192.0.2.7".parse().ok(),
-            package: event.gold.then(|| "gold".to_owned()),
-            sender: Some(if event.bounce { "" } else { "s@y.test" }.to_owned()),
+            event: Event {
+                auth: event.login.map(|n| LOGINS[n].to_owned()),
+                client: Origin::Client([192, 0, 2, 7].into()),
+                package: event.gold.then(|| "gold".to_owned()),
+                sender: Some(if event.bounce { "" } else { "s@y.test" }.to_owned()),
+                ..Event::default()
+            },
             recipients: Recipients::Addresses(vec![format!("r{}@x.test", event.recipient)]),
             ..ReplayEvent::at(time)
         };
@@ -264,9 +267,12 @@ fn a_long_run_agrees_as_well() {
 
 fn message(to: &[&str]) -> ReplayEvent {
     ReplayEvent {
-        auth: Some("alice".into()),
-        sender: Some("alice@y.test".into()),
-        client: "192.0.2.7".parse().ok(),
+        event: Event {
+            auth: Some("alice".into()),
+            sender: Some("alice@y.test".into()),
+            client: Origin::Client([192, 0, 2, 7].into()),
+            ..Event::default()
+        },
         recipients: Recipients::Addresses(to.iter().map(|&to| to.to_owned()).collect()),
         size: Some(1000),
         ..ReplayEvent::at(Timestamp { seconds: START, micros: 0 })
@@ -353,12 +359,12 @@ fn local_is_never_who_has_logged_in() {
         (Some("alice"), Some("192.0.2.1"), Some(true), false),
     ] {
         let (mut replay, mut store) = (Replay::new(&image, "*").unwrap(), Memory::new());
-        let event = ReplayEvent {
+        let event = Event {
             auth: auth.map(str::to_owned),
-            client: client.map(|client| client.parse().unwrap()),
-            local,
-            ..message(&["a@x.test"])
+            client: Origin::of_client(client.map(|client| client.parse().unwrap())),
+            ..message(&[]).event
         };
+        let event = ReplayEvent { event, local, ..message(&["a@x.test"]) };
         let decisions = replay.decide(&event, &mut store).unwrap();
         assert_eq!(!decisions.windows.is_empty(), applies, "{auth:?} {client:?} {local:?}");
     }
@@ -385,11 +391,8 @@ fn a_message_is_refused_recipient_by_recipient() {
 fn a_router_counts_a_message_once_although_it_is_retried() {
     let image = image("[policy.out]\ndefault.messages = \"9/1h\"\ndefault.recipients = \"9/1h\"\n");
     let (mut replay, mut store) = (Replay::new(&image, "*").unwrap(), Memory::new());
-    let retry = ReplayEvent {
-        stage: Stage::Router,
-        message_id: Some("1abc".into()),
-        ..message(&["a@x.test", "b@x.test"])
-    };
+    let mut retry = ReplayEvent { stage: Stage::Router, ..message(&["a@x.test", "b@x.test"]) };
+    retry.event.message_id = Some("1abc".into());
     rates(&mut replay, &mut store, &retry);
     let seen = rates(&mut replay, &mut store, &retry);
     assert_eq!(seen, [(Unit::Messages, 1.0), (Unit::Recipients, 2.0)]);
@@ -414,12 +417,10 @@ fn memory_forgets_what_decides_nothing() {
             // Now and then nothing happens for longer than any period.
             let seconds = START + n * 7 + n / 50 * 40_000;
             let login = LOGINS[n as usize % 4];
-            let event = ReplayEvent {
-                auth: Some(login.to_owned()),
-                sender: Some(String::new()),
-                ..message(&[["a@x.test", "b@x.test", "c@x.test"][n as usize % 3]])
-            };
-            let event = ReplayEvent { time: Timestamp { seconds, micros: 0 }, ..event };
+            let mut event = message(&[["a@x.test", "b@x.test", "c@x.test"][n as usize % 3]]);
+            event.event.auth = Some(login.to_owned());
+            event.event.sender = Some(String::new());
+            event.time = Timestamp { seconds, micros: 0 };
             all.push(replay.decide(&event, &mut store).unwrap().outcome.verdict);
             if forget {
                 store.forget(event.time, LEAST_COUNT);

@@ -9,7 +9,6 @@ use super::*;
 use crate::policy::model::{DomainPattern, Policies};
 use crate::policy::network::Cidr;
 use crate::policy::source::compile;
-use crate::policy::word::Word as _;
 
 fn policies(text: &str) -> Policies {
     let none = |_: &Path| Err(String::new());

@@ -18,6 +18,7 @@ use super::decider::Decider;
 use super::listen::{Bound, Peers};
 use super::milter::{Milter, packet};
 use super::postfix::PolicyService;
+use crate::event::{Event, Origin};
 use crate::policy::image::{Image, build, install};
 use crate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
 use crate::policy::source::compile;
@@ -180,9 +181,12 @@ impl FrontEnd for Replayed<'_> {
         let event = ReplayEvent {
             stage: Stage::Message,
             session: Some(message.connection.to_string()),
-            auth: Some(message.login.to_owned()),
-            client: message.client.parse().ok(),
-            sender: Some(message.sender.to_owned()),
+            event: Event {
+                auth: Some(message.login.to_owned()),
+                client: Origin::of_client(message.client.parse().ok()),
+                sender: Some(message.sender.to_owned()),
+                ..Event::default()
+            },
             recipients: Recipients::Addresses(message.recipients.clone()),
             size: Some(message.size),
             ..ReplayEvent::at(clock::now().into())

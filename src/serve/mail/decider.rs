@@ -18,7 +18,7 @@ use super::queue::Queue;
 use super::recorder::{Recorder, not_recorded};
 use super::worker::{Note, Worker};
 use crate::bypass::Watch;
-use crate::policy::session::PolicySession;
+use crate::policy::evaluator::PolicySession;
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::config::Mail;
 use crate::serve::count::Count;
@@ -148,7 +148,7 @@ impl Decider {
             return (session, self.too_many(&settings));
         }
         let _in_flight = self.in_flight.add(1);
-        let (client, local) = (event.client, event.local.is());
+        let (client, local) = (event.event.client, event.event.local);
         let (reply, done) = oneshot::channel();
         let job = Job { session, event, settings: Arc::clone(&settings), reply };
         if let Err(job) = self.jobs.push(job, most) {

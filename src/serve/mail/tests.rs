@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use super::decider::Decider;
 use super::event::{MailEvent, MailVerdict, REPLY_MAX};
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Event, Origin};
+use crate::policy::evaluator::PolicySession;
 use crate::policy::image::{build, install};
-use crate::policy::session::PolicySession;
 use crate::policy::source::compile;
 use crate::policy::word::Verdict;
 use crate::serve::config::{Mail, check_mail};
 use crate::serve::log::Log;
-use crate::stage::AclStage;
 use crate::trace::{Access, Envelope, TraceStore, trace_directory};
 
 /// Runs `test` in a directory with these policies and lines of `[mail]`.
@@ -38,12 +39,14 @@ fn apply(spool: &Path, policies: &str) {
 }
 
 fn rcpt(auth: &str) -> MailEvent {
-    MailEvent {
+    let event = Event {
         auth: Some(auth.to_owned()),
         recipient: Some("a@example.net".to_owned()),
-        client: Some([192, 0, 2, 7].into()),
-        ..MailEvent::at(AclStage::Rcpt)
-    }
+        client: Origin::Client([192, 0, 2, 7].into()),
+        ..Event::default()
+    };
+    let (facts, recipients) = (SessionFacts::default(), Vec::new());
+    MailEvent { stage: AclStage::Rcpt, event, facts, recipients }
 }
 
 async fn decide(decider: &Decider, event: MailEvent) -> MailVerdict {
@@ -104,7 +107,8 @@ fn a_late_decision_shortens_its_delay() {
 fn a_panic_ends_nothing_but_the_step() {
     with(TWO, "workers = 1\non_error = \"tempfail\"", async |_, _, log, decider| {
         for round in 1..3 {
-            let event = MailEvent { helo: Some("panic".to_owned()), ..rcpt("a") };
+            let mut event = rcpt("a");
+            event.event.helo = Some("panic".to_owned());
             let verdict = decide(&decider, event).await;
             assert_eq!((verdict.verdict, verdict.unavailable), (Verdict::Defer, true));
             assert!(!verdict.text.is_empty());

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::event::{MailEvent, MailVerdict};
 use crate::bypass::Watch;
 use crate::cluster::ClusterStore;
+use crate::event::AclStage;
+use crate::policy::evaluator::PolicySession;
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
-use crate::policy::session::PolicySession;
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::log::Level;
 use crate::spool::Options;
-use crate::stage::AclStage;
 use crate::sys::clock;
 
 /// How long a lock of the database is waited for: less than in Exim, as others wait for
@@ -78,7 +78,7 @@ impl Worker {
         on_error: OnError,
     ) -> MailVerdict {
         #[cfg(test)]
-        assert!(event.helo.as_deref() != Some("panic"), "a test");
+        assert!(event.event.helo.as_deref() != Some("panic"), "a test");
         let Self { spool, store, evaluator, bypass, notes } = self;
         let bypassed = bypass.is_active();
         let opened = match &mut *store {
@@ -91,8 +91,8 @@ impl Worker {
         let evaluator = evaluator.get_or_insert_with(|| Evaluator::open(spool));
         let step = Step {
             stage: event.stage,
-            event: event.event(),
-            facts: event.facts(),
+            event: event.event.view(),
+            facts: event.facts,
             recipients: &|| event.recipients.iter().map(|to| Cow::Borrowed(&**to)).collect(),
             is_one_of: None,
             only_looks: false,

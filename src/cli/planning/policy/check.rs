@@ -1,7 +1,6 @@
 //! `exirate policy check`: what policies would make of an event.
 
 use std::io::Write as _;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anstyle::Style;
@@ -9,6 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::decided::DecisionsJson;
+use super::event_options::EventOptions;
 use super::file::sound;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::override_state::sentence;
@@ -19,7 +19,6 @@ use crate::cli::shared::time;
 use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
-use crate::policy::event::is_system_account;
 use crate::policy::image::{Image, PolicyFile, build};
 use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, Window};
 use crate::policy::word::{Verdict, Word as _};
@@ -58,41 +57,12 @@ pub(super) struct Check {
     /// The policy; several separated by commas, or * for all
     name: String,
 
-    /// Take this for the login
-    #[arg(long, value_name = "LOGIN")]
-    auth: Option<String>,
-
-    /// Take this for the local account that hands over the message
-    #[arg(long, value_name = "USER")]
-    local_account: Option<String>,
-
-    /// Take this for the script of a web host
-    #[arg(long)]
-    script: Option<String>,
-
-    /// Take this for the client's address
-    #[arg(long, value_name = "ADDRESS")]
-    client: Option<IpAddr>,
-
-    /// Take this for the name in HELO
-    #[arg(long, value_name = "HOST")]
-    helo: Option<String>,
-
-    /// Take this for the sender; '' is that of a bounce
-    #[arg(long, value_name = "ADDRESS")]
-    sender: Option<String>,
-
-    /// Take this for a recipient; may be given several times
-    #[arg(long, value_name = "ADDRESS")]
-    recipient: Vec<String>,
+    #[command(flatten)]
+    event: EventOptions,
 
     /// Take this for the size of the message in bytes
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
-
-    /// Take this for the package that Exim hands over
-    #[arg(long)]
-    package: Option<String>,
 
     /// Show the decision at this stage
     #[arg(long, default_value = "message", value_parser = stages())]
@@ -171,7 +141,7 @@ impl Check {
         }
         screen.flush()?;
         if decisions.windows.is_empty() {
-            let why = match event.local_account.as_deref().is_some_and(is_system_account) {
+            let why = match event.event.is_of_a_system_account() {
                 true => {
                     ", which is the mail server's or the system's: see `system` in docs/policy.md"
                 }
@@ -187,15 +157,8 @@ impl Check {
             time: self.at.unwrap_or_else(now),
             stage: self.stage,
             session: None,
-            auth: self.auth.clone(),
-            local_account: self.local_account.clone(),
-            script: self.script.clone(),
-            client: self.client,
-            helo: self.helo.clone(),
-            sender: self.sender.clone(),
-            recipients: Recipients::Addresses(self.recipient.clone()),
-            package: self.package.clone(),
-            message_id: None,
+            event: self.event.event.clone(),
+            recipients: Recipients::Addresses(self.event.recipients.clone()),
             size: self.size,
             local: None,
             system: None,

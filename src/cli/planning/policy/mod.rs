@@ -4,6 +4,7 @@ mod apply;
 mod check;
 mod decided;
 mod diff;
+mod event_options;
 mod file;
 mod lint;
 mod run;

@@ -13,7 +13,6 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::text::{iso_exact, printable};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Attempt, Decided, SimulateError, Simulation};
-use crate::policy::word::Word as _;
 use crate::rate::Timestamp;
 
 /// So many keys are remembered; the refusals of further ones are only counted.

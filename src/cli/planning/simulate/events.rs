@@ -2,13 +2,16 @@
 
 use std::io::{self, Write as _};
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
 use super::words::time;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::text::{iso_exact, printable};
 use crate::cli::{Failure, Outcome};
+use crate::event::Event;
+use crate::event::fields::{EventField, FieldValue};
 use crate::history::simulate::{Decided, Part};
+use crate::logs::item::Text;
 use crate::policy::outcome::Reason;
 use crate::policy::word::Word as _;
 
@@ -21,7 +24,7 @@ pub(super) struct Events {
 }
 
 /// An attempt, as JSON has it.
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct Line<'a> {
     time: String,
     stage: &'static str,
@@ -30,13 +33,10 @@ struct Line<'a> {
     observed: bool,
     retry: u32,
     session: u64,
-    client: Option<String>,
-    helo: Option<&'a str>,
-    auth: Option<&'a str>,
-    local_account: Option<&'a str>,
-    sender: Option<&'a str>,
+    /// What is known of it, without its recipient.
+    #[serde(flatten)]
+    event: EventJson<'a>,
     recipients: Vec<&'a str>,
-    message_id: Option<&'a str>,
     size: Option<u64>,
     policy: Option<&'a str>,
     rule: Option<&'a str>,
@@ -46,6 +46,32 @@ struct Line<'a> {
     rate: Option<f64>,
     limit: Option<f64>,
     text: &'a str,
+}
+
+/// The fields of an event that a log can show, as JSON has them.
+struct EventJson<'a>(&'a Event<Text>);
+
+impl Serialize for EventJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (field, value) in self.0.values().filter(|(field, _)| is_logged(field)) {
+            match value {
+                FieldValue::Text(text) => {
+                    map.serialize_entry(field.name, &text.map(|one| &**one))?
+                }
+                FieldValue::Client(client) => {
+                    map.serialize_entry(field.name, &client.address())?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+/// Whether logs show a field: no front end writes these into them, and the recipient is one of
+/// several.
+fn is_logged(field: &EventField) -> bool {
+    !["script", "package", "recipient"].contains(&field.name)
 }
 
 impl Events {
@@ -91,7 +117,7 @@ fn stage(part: &Part) -> &'static str {
 /// `TIME VERDICT STAGE [CLIENT] auth=… sender=… recipient=…: RATE UNIT, limit …, key …`
 fn line(decided: &Decided<'_>) -> String {
     let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
-    let envelope = &attempt.envelope;
+    let event = &attempt.event;
     let mut parts = vec![
         time(attempt.at),
         match decided.would_be_refused() {
@@ -100,7 +126,7 @@ fn line(decided: &Decided<'_>) -> String {
         },
         stage(&attempt.part).to_owned(),
     ];
-    parts.push(match envelope.client {
+    parts.push(match event.client.address() {
         Some(client) => format!("[{client}]"),
         None => "local".to_owned(),
     });
@@ -109,9 +135,9 @@ fn line(decided: &Decided<'_>) -> String {
             parts.push(format!("{name}=<{}>", printable(value.as_bytes())));
         }
     };
-    add("auth", envelope.auth.as_deref());
-    add("account", envelope.local_account.as_deref());
-    add("from", envelope.sender.as_deref());
+    add("auth", event.auth.as_deref());
+    add("account", event.local_account.as_deref());
+    add("from", event.sender.as_deref());
     match &attempt.part {
         Part::Rcpt { recipient } => add("for", Some(recipient)),
         Part::NotSmtp { recipients, .. } => recipients.iter().for_each(|to| add("for", Some(to))),
@@ -138,13 +164,12 @@ fn line(decided: &Decided<'_>) -> String {
 impl<'a> Line<'a> {
     fn of(decided: &'a Decided<'_>) -> Self {
         let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
-        let envelope = &attempt.envelope;
         let reason = outcome.reason.as_deref();
         let (recipients, size) = match &attempt.part {
-            Part::Rcpt { recipient } => (vec![recipient.as_str()], None),
+            Part::Rcpt { recipient } => (vec![&**recipient], None),
             Part::Data { size } => (Vec::new(), *size),
             Part::NotSmtp { recipients, size } => {
-                (recipients.iter().map(String::as_str).collect(), *size)
+                (recipients.iter().map(|to| &**to).collect(), *size)
             }
             _ => (Vec::new(), None),
         };
@@ -156,13 +181,8 @@ impl<'a> Line<'a> {
             observed: outcome.observed,
             retry: decided.retry,
             session: attempt.session,
-            client: envelope.client.map(|client| client.to_string()),
-            helo: envelope.helo.as_deref(),
-            auth: envelope.auth.as_deref(),
-            local_account: envelope.local_account.as_deref(),
-            sender: envelope.sender.as_deref(),
+            event: EventJson(&attempt.event),
             recipients,
-            message_id: envelope.message_id.as_deref(),
             size,
             policy: decided.decisions.policy.as_deref(),
             rule: reason.map(|reason| &*reason.rule),

@@ -3,10 +3,10 @@
 use super::input::Input;
 use super::words::number;
 use crate::cli::shared::text::printable;
+use crate::event::AclStage;
 use crate::history::simulate::Totals;
 use crate::policy::model::{Identity, Limits, Policies, Policy};
-use crate::policy::word::{Field, Unit, Word as _};
-use crate::stage::AclStage;
+use crate::policy::word::{Field, Unit};
 
 /// What the selected policies of a file use.
 struct Used<'p> {

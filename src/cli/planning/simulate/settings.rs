@@ -1,8 +1,8 @@
 //! The ACLs that evaluate policies, and how refused clients try again.
 
 use crate::cli::shared::keys;
+use crate::event::AclStage;
 use crate::history::simulate::Schedule;
-use crate::stage::AclStage;
 
 /// The stages that a log can show, as arguments name them.
 const STAGES: [(&str, AclStage); 7] = [

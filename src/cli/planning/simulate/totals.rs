@@ -12,7 +12,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::text::{duration, iso_exact, printable};
 use crate::history::simulate::{Refusals, Refused, Totals};
-use crate::policy::word::{Verdict, Word as _};
+use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 
 /// What a simulation comes to.

@@ -7,16 +7,16 @@ use std::path::Path;
 use super::finding::{Findings, quoted};
 use crate::cli::planning::policy::{many, now};
 use crate::cli::shared::exim_config::{Ending, Rules};
+use crate::event::AclStage;
+use crate::event::session::{AlreadyCounted, SessionFacts};
 use crate::policy::changes::settings;
-use crate::policy::event::{Counted, SessionFacts};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::lint::lint;
 use crate::policy::model::{Policies, Policy, When};
 use crate::policy::needs::{self, FrontEnd, unseen};
 use crate::policy::source::read;
-use crate::policy::word::{Field, State, Unit, Word as _};
+use crate::policy::word::{Field, State, Unit};
 use crate::serve::config::Mail;
-use crate::stage::AclStage;
 use crate::sys::secure_dir::DirError;
 use crate::toml_file::diagnostic::{Diagnostics, place, similar};
 
@@ -265,7 +265,7 @@ fn uncounted(name: &str, policy: &Policy, callers: &[&Caller], findings: &mut Fi
 fn counted_in(stage: AclStage) -> BTreeSet<Unit> {
     let facts =
         SessionFacts { recipients: 1, message_size: 1, has_message: true, ..Default::default() };
-    let (mut counted, mut all) = (Counted::default(), Vec::new());
+    let (mut counted, mut all) = (AlreadyCounted::default(), Vec::new());
     let each = counted.wants_each_recipient(stage);
     counted.occurrences(stage, &facts, &mut all);
     let units = all.iter().filter(|one| one.count > 0.0).map(|one| one.unit);

@@ -3,9 +3,9 @@
 
 use std::rc::Rc;
 
-use super::super::attempt::{Attempt, Envelope, InLog, Part};
-use crate::logs::item::{ItemKind, Message, Stage};
-use crate::policy::event::{Local, Origin};
+use super::super::attempt::{Attempt, InLog, Part};
+use crate::event::{Circumstances, Event, HandedOver};
+use crate::logs::item::{ItemKind, Message, Stage, Text};
 use crate::rate::Timestamp;
 
 /// A session that is open.
@@ -13,8 +13,8 @@ use crate::rate::Timestamp;
 pub(super) struct Open {
     pub(super) number: u64,
     pub(super) latest: Timestamp,
-    /// The client, as its latest line has it.
-    pub(super) who: Who,
+    /// What is known of the client, as its latest line has it.
+    pub(super) said: Event<Text>,
     pub(super) login: Login,
     /// Which wait of all is the latest one of this session.
     pub(super) wait: u64,
@@ -34,46 +34,39 @@ pub(super) enum Login {
     #[default]
     Unknown,
     No,
-    Yes(String),
+    Yes(Text),
 }
 
 impl Login {
     /// Whether an event shows another login than this one.
-    pub(super) fn is_not_of(&self, what: &ItemKind) -> bool {
-        let shown = match what {
-            ItemKind::Message(message) => &message.auth,
-            ItemKind::Refusal(one) if matches!(one.stage, Stage::Rcpt | Stage::Data) => &one.auth,
-            _ => return false,
+    pub(super) fn is_not_of(&self, event: &Event<Text>, what: &ItemKind) -> bool {
+        let is_shown = match what {
+            ItemKind::Message(_) => true,
+            ItemKind::Refusal(one) => matches!(one.stage, Stage::Rcpt | Stage::Data),
+            _ => false,
         };
-        match self {
-            Self::Unknown => false,
-            Self::No => shown.is_some(),
-            Self::Yes(auth) => shown.as_ref() != Some(auth),
-        }
+        is_shown
+            && match self {
+                Self::Unknown => false,
+                Self::No => event.auth.is_some(),
+                Self::Yes(auth) => event.auth.as_ref() != Some(auth),
+            }
     }
-}
-
-/// What the lines of an event have in common.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Who {
-    pub(super) origin: Origin,
-    pub(super) helo: Option<String>,
-    pub(super) user: Option<String>,
-    pub(super) sender: Option<String>,
 }
 
 /// A message between MAIL and its end.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     pub(super) at: Timestamp,
-    pub(super) who: Who,
-    pub(super) accepted: Vec<String>,
-    pub(super) refused: Vec<(Timestamp, String, InLog)>,
+    /// What is known of it, but its recipients.
+    pub(super) said: Event<Text>,
+    pub(super) accepted: Vec<Text>,
+    pub(super) refused: Vec<(Timestamp, Text, InLog)>,
 }
 
 /// How a transaction ends.
 pub(super) enum End {
-    Data { size: Option<u64>, id: Option<String>, in_log: InLog },
+    Data { size: Option<u64>, id: Option<Text>, in_log: InLog },
     Mail { in_log: InLog },
     Incomplete,
 }
@@ -86,7 +79,7 @@ impl Open {
         Self {
             number,
             latest: at,
-            who: Who::default(),
+            said: Event::default(),
             login: Login::Unknown,
             wait: 0,
             is_smtp: false,
@@ -103,7 +96,7 @@ impl Open {
     }
 
     /// It is known now who the client is.
-    pub(super) fn logged_in(&mut self, auth: Option<String>, visit: &mut Visit<'_>) {
+    pub(super) fn logged_in(&mut self, auth: Option<Text>, visit: &mut Visit<'_>) {
         let login = match (auth, &self.login) {
             (Some(auth), _) => Login::Yes(auth),
             // Nobody logs out, but Postfix's refusals do not show the login.
@@ -123,15 +116,20 @@ impl Open {
     }
 
     /// The transaction of this sender, which may have begun before.
-    pub(super) fn begun(&mut self, at: Timestamp, who: Who, visit: &mut Visit<'_>) -> Transaction {
+    pub(super) fn begun(
+        &mut self,
+        at: Timestamp,
+        said: Event<Text>,
+        visit: &mut Visit<'_>,
+    ) -> Transaction {
         match self.transaction.take() {
-            Some(begun) if begun.who.sender == who.sender => Transaction { who, ..begun },
+            Some(begun) if begun.said.sender == said.sender => Transaction { said, ..begun },
             Some(other) => {
                 let end = other.latest();
                 self.end(other, end, End::Incomplete, visit);
-                Transaction { at, who, ..Transaction::default() }
+                Transaction { at, said, ..Transaction::default() }
             }
-            None => Transaction { at, who, ..Transaction::default() },
+            None => Transaction { at, said, ..Transaction::default() },
         }
     }
 
@@ -145,24 +143,24 @@ impl Open {
 
     pub(super) fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
         let begun = one.at.min(at);
-        self.who.clone_from(&one.who);
+        self.said.clone_from(&one.said);
         if let Login::Yes(_) = &self.login
             && !self.has_auth
         {
             self.has_auth = true;
-            let who = Who { sender: None, ..one.who.clone() };
+            let said = Event { sender: None, ..one.said.clone() };
             let login = std::mem::take(&mut self.login);
-            self.visit(begun, &who, Part::Auth, InLog::Accepted, visit);
+            self.visit(begun, &said, Part::Auth, InLog::Accepted, visit);
             self.login = login;
         }
         let id = match &end {
             End::Data { id, .. } => id.clone(),
             _ => None,
         };
-        let envelope = Rc::new(self.envelope(&one.who, id));
+        let event = self.event(Event { message_id: id, ..one.said }, HandedOver::Dialogue);
         let session = self.number;
         let mut step = |at, part, in_log| {
-            visit(&Attempt { at, session, envelope: Rc::clone(&envelope), part, in_log });
+            visit(&Attempt { at, session, event: Rc::clone(&event), part, in_log });
         };
         let of_mail = match end {
             End::Mail { in_log } => in_log,
@@ -184,32 +182,30 @@ impl Open {
     pub(super) fn visit(
         &self,
         at: Timestamp,
-        who: &Who,
+        said: &Event<Text>,
         part: Part,
         in_log: InLog,
         visit: &mut Visit<'_>,
     ) {
-        let envelope = Rc::new(self.envelope(who, None));
-        visit(&Attempt { at, session: self.number, envelope, part, in_log });
+        let handed_over = match part {
+            Part::NotSmtp { .. } => HandedOver::ByAccount,
+            _ => HandedOver::Dialogue,
+        };
+        let event = self.event(said.clone(), handed_over);
+        visit(&Attempt { at, session: self.number, event, part, in_log });
     }
 
-    fn envelope(&self, who: &Who, message_id: Option<String>) -> Envelope {
+    /// The event that the log shows, of whoever has logged in.
+    fn event(&self, said: Event<Text>, handed_over: HandedOver<'_>) -> Rc<Event<Text>> {
         let auth = match &self.login {
-            Login::Yes(auth) => Some(auth.clone()),
+            Login::Yes(auth) => Some(Rc::clone(auth)),
             _ => None,
         };
+        let has_used_auth = auth.is_some();
         // A log seldom names the server's own address.
-        let local = Local::of(auth.is_some(), who.origin, || None);
-        Envelope {
-            auth,
-            // What a client on the network says of its user counts for nothing.
-            local_account: who.user.clone().filter(|_| who.origin == Origin::Program),
-            client: who.origin.client(),
-            helo: who.helo.clone(),
-            sender: who.sender.clone(),
-            message_id,
-            local,
-        }
+        let circumstances =
+            Circumstances { has_used_auth, handed_over, ..Circumstances::default() };
+        Rc::new(Event { auth, ..said }.complete(&circumstances))
     }
 }
 
@@ -230,24 +226,23 @@ pub(super) fn end_all(open: &mut Open, visit: &mut Visit<'_>) {
 
 pub(super) fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
     end_all(open, visit);
-    let who = Who { sender: None, ..std::mem::take(&mut open.who) };
-    open.visit(at, &who, Part::Close, InLog::Accepted, visit);
+    let said = Event { sender: None, message_id: None, ..std::mem::take(&mut open.said) };
+    open.visit(at, &said, Part::Close, InLog::Accepted, visit);
 }
 
 /// A message that was handed over without SMTP.
-pub(super) fn not_smtp(open: &mut Open, at: Timestamp, message: Message, visit: &mut Visit<'_>) {
-    let who = Who {
-        origin: Origin::Program,
-        helo: None,
-        user: message.user,
-        sender: Some(message.sender),
-    };
+pub(super) fn not_smtp(
+    open: &mut Open,
+    at: Timestamp,
+    event: Event<Text>,
+    message: Message,
+    visit: &mut Visit<'_>,
+) {
+    open.said = Event { helo: None, ..event };
     let mut recipients = message.recipients;
     if !message.recipients_known && recipients.is_empty() {
-        recipients.push(String::new());
+        recipients.push(Text::default());
     }
     let part = Part::NotSmtp { recipients, size: message.size };
-    let envelope = Rc::new(open.envelope(&who, Some(message.id)));
-    open.who = who;
-    visit(&Attempt { at, session: open.number, envelope, part, in_log: InLog::Accepted });
+    open.visit(at, &open.said, part, InLog::Accepted, visit);
 }

@@ -3,21 +3,21 @@
 use super::*;
 use crate::history::simulate::Attempt;
 use crate::logs::files::Stamped;
-use crate::logs::item::Message;
+use crate::logs::item::{FailedLogin, Message};
 use crate::logs::messages::{JoinSettings, Joiner};
 use crate::logs::stamp::Stamps;
 
 /// The attempts of a log, one a line: session, second, part, login, result.
 fn converted(log: &str) -> (String, Unshown) {
     converted_as(log, |attempt| {
-        let Attempt { at, session, envelope, part, in_log } = attempt;
+        let Attempt { at, session, event, part, in_log } = attempt;
         let part = match part {
             Part::Rcpt { recipient } => format!("rcpt {recipient}"),
             Part::Data { size } => format!("data {size:?}"),
             Part::NotSmtp { recipients, size } => format!("local {recipients:?} {size:?}"),
             other => format!("{other:?}").to_lowercase(),
         };
-        let who = envelope.auth.as_deref().or(envelope.local_account.as_deref()).unwrap_or("-");
+        let who = event.auth.as_deref().or(event.local_account.as_deref()).unwrap_or("-");
         let seconds = at.seconds % 60;
         format!("{session} {seconds}: {part} {who} {in_log:?}\n")
     })
@@ -215,7 +215,7 @@ fn webmail_that_logs_in_is_not_local() {
 2026-11-24 05:24:03 1xVj0h-0005aO-0S <= a@x U=web P=local S=1 for r@y
 ";
     let (local, _) = converted_as(log, |attempt| match attempt.part {
-        Part::Mail | Part::NotSmtp { .. } => format!("{}\n", attempt.envelope.local.is()),
+        Part::Mail | Part::NotSmtp { .. } => format!("{}\n", attempt.event.local.is()),
         _ => String::new(),
     });
     assert_eq!(local, "true\nfalse\ntrue\n");
@@ -273,15 +273,15 @@ fn what_is_remembered_is_bounded() {
     let refused = |sender: &str, port: u32| {
         let client = std::net::Ipv4Addr::from(port / 60_000 + 0x0a00_0000).into();
         let key = SessionKey::Port(client, (port % 60_000) as u16);
-        let refusal = Refusal {
-            stage: Stage::Rcpt,
-            sender: Some(sender.to_owned()),
-            recipient: Some("r@y".to_owned()),
-            client: Some(client),
-            ..Refusal::default()
+        let event = Event {
+            sender: Some(sender.into()),
+            recipient: Some("r@y".into()),
+            client: Origin::Client(client),
+            ..Event::default()
         };
+        let refusal = Refusal { stage: Stage::Rcpt, ..Refusal::default() };
         let at = Timestamp { seconds: 1_795_175_437, micros: 0 };
-        Item { at, session: Some(key), what: ItemKind::Refusal(refusal) }
+        Item { at, session: Some(key), event, what: ItemKind::Refusal(refusal) }
     };
     for port in 0..SESSIONS_MAX as u32 + 10 {
         converter.add(refused("a@x", port), &mut visit);
@@ -317,55 +317,38 @@ impl AnyItem {
             1 => Some(SessionKey::Process(u32::from(self.1 % 3))),
             _ => client.map(|client| SessionKey::Port(client, u16::from(self.1 % 2))),
         };
-        let auth = (!self.2.is_multiple_of(2)).then(|| "alice".to_owned());
-        let sender = format!("s{}@x", self.2 % 3);
-        let recipients: Vec<String> = (0..self.2 % 4).map(|n| format!("r{n}@y")).collect();
+        let mut event = Event::<Text> {
+            client: client.map_or(Origin::Program, Origin::Client),
+            ..Event::default()
+        };
+        let auth = (!self.2.is_multiple_of(2)).then(|| "alice".into());
+        let sender = Some(format!("s{}@x", self.2 % 3).into());
+        let recipients: Vec<Text> = (0..self.2 % 4).map(|n| format!("r{n}@y").into()).collect();
         let stages =
             [Stage::Connect, Stage::Auth, Stage::Mail, Stage::Rcpt, Stage::Rcpt, Stage::Data];
         let stage = stages[usize::from(self.2) % stages.len()];
-        let local = client.is_none();
-        let refusal = || Refusal {
-            stage,
-            recipient: (stage == Stage::Rcpt).then(|| "r@y".to_owned()),
-            sender: Some(sender.clone()),
-            client,
-            local,
-            auth: auth.clone(),
-            ..Refusal::default()
-        };
         let many = recipients.len();
         let (what, recipients) = match self.0 % 8 {
-            0 => (ItemKind::Connect { client }, 0),
-            1 => (ItemKind::Close { client }, 0),
-            2 => {
-                let login = crate::logs::item::FailedLogin { client, ..Default::default() };
-                (ItemKind::FailedLogin(login), 0)
-            }
+            0 => (ItemKind::Connect, 0),
+            1 => (ItemKind::Close, 0),
+            2 => (ItemKind::FailedLogin(FailedLogin::default()), 0),
             3 => {
-                let one = crate::logs::item::Incomplete {
-                    sender,
-                    client,
-                    recipients,
-                    ..Default::default()
-                };
-                (ItemKind::Incomplete(one), many)
+                event.sender = sender;
+                (ItemKind::Incomplete { recipients }, many)
             }
-            4 | 5 => (ItemKind::Refusal(refusal()), usize::from(stage == Stage::Rcpt)),
+            4 | 5 => {
+                let recipient = (stage == Stage::Rcpt).then(|| "r@y".into());
+                event = Event { recipient, sender, auth, ..event };
+                let refusal = Refusal { stage, ..Refusal::default() };
+                (ItemKind::Refusal(refusal), usize::from(stage == Stage::Rcpt))
+            }
             _ => {
-                let recipients_known = true;
-                let message = Message {
-                    sender,
-                    client,
-                    auth,
-                    local,
-                    recipients,
-                    recipients_known,
-                    ..Default::default()
-                };
+                event = Event { sender, auth, ..event };
+                let message = Message { recipients, recipients_known: true, size: None };
                 (ItemKind::Message(message), many)
             }
         };
-        (Item { at: Timestamp { seconds, micros: 0 }, session, what }, recipients)
+        (Item { at: Timestamp { seconds, micros: 0 }, session, event, what }, recipients)
     }
 }
 

@@ -19,13 +19,13 @@ use super::negotiate::Wants;
 use super::packet::{Packets, Piece};
 use super::reply::Reply;
 use super::room::Room;
-use crate::policy::session::PolicySession;
+use crate::event::AclStage;
+use crate::policy::evaluator::PolicySession;
 use crate::serve::count::Count;
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::RECORD_MAX;
 use crate::serve::mail::event::{MailEvent, MailVerdict, REPLY_MAX};
 use crate::serve::mail::listen::Peer;
-use crate::stage::AclStage;
 use crate::sys::clock;
 use crate::trace::Envelope;
 
@@ -225,7 +225,7 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
                     Step::Quit => return Err(End::Closed),
                     Step::Decide(event) => {
                         session = self.decide(session, *event).await?;
-                        let bytes = session.bytes();
+                        let bytes = session.bytes(|outcome| outcome.text.len());
                         if !session_share.resize(if bytes > SESSION_FREE { bytes } else { 0 }) {
                             // At worst, the connection counts again.
                             session = PolicySession::default();

@@ -13,10 +13,10 @@ use super::negotiate::{Agreed, NoAgreement, Wants, step};
 use super::packet::{self, PacketFault, Piece};
 use super::reply::Reply;
 use super::room::{Room, Share};
-use crate::policy::event::{Local, Origin};
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Circumstances, Event, Origin};
 use crate::policy::word::Verdict;
 use crate::serve::mail::event::{MailEvent, MailVerdict};
-use crate::stage::AclStage;
 use crate::trace::Envelope;
 
 /// How much of the recipients of a message is kept without room of all connections.
@@ -422,7 +422,7 @@ impl Dialogue {
                 id: queue_id.unwrap_or_default(),
                 sender: message.sender,
                 recipients: message.recipients,
-                client: self.client.origin.client().filter(|_| !self.client.submission),
+                client: self.client.origin.address().filter(|_| !self.client.submission),
                 authenticated: login.unwrap_or_default(),
                 partial: content.partial || message.partial,
             },
@@ -436,25 +436,26 @@ impl Dialogue {
         self.deciding = Some(stage);
         let Client { origin, helo, .. } = &self.client;
         let Macros { interface, has_used_auth, .. } = self.macros;
-        let mut event = MailEvent {
-            client: origin.client(),
-            helo: helo.clone(),
-            local: Local::of(has_used_auth, *origin, || interface),
-            ..MailEvent::at(stage)
-        };
+        let mut event = Event { client: *origin, helo: helo.clone(), ..Event::default() };
+        let (mut facts, mut recipients) = (SessionFacts::default(), Vec::new());
         if let Some(message) = &self.message {
             event.auth = self.macros.login.clone();
             event.sender = Some(message.sender.clone());
             event.recipient = message.pending.clone();
             event.message_id = self.macros.queue_id.clone();
-            event.rejected_recipients = message.rejected;
-            event.recipient_count = message.accepted;
+            facts.rejected_recipients = message.rejected;
+            facts.recipients = message.accepted;
             if matches!(stage, AclStage::Data | AclStage::NotSmtp) {
-                event.recipients = message.recipients.clone();
-                event.size = message.content.size();
+                recipients.clone_from(&message.recipients);
+                facts.message_size = message.content.size();
             }
         }
-        Step::Decide(Box::new(event))
+        // Their own bounces reach no filter.
+        let server = || interface;
+        let circumstances =
+            Circumstances { has_used_auth, server: &server, ..Circumstances::default() };
+        let event = event.complete(&circumstances);
+        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients }))
     }
 
     fn end_message(&mut self) {

@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 use super::connection::{Decide, Settings, Shared, serve};
 use super::needs::Needs;
 use super::negotiate::Wants;
-use crate::policy::session::PolicySession;
+use crate::policy::evaluator::PolicySession;
 use crate::serve::config::{EarlyStage, Mail};
 use crate::serve::log::Log;
 use crate::serve::mail::decider::Decider;

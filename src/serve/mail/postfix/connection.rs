@@ -99,7 +99,7 @@ impl PolicyService {
         let Some(event) = request.event() else { return DUNNO.into() };
         let asked = Instant::now();
         let (stage, instance) = (event.stage, request.instance.as_str());
-        let question = self.sessions.question(stage, event.recipient.as_deref());
+        let question = self.sessions.question(stage, event.event.recipient.as_deref());
         let (known, is_new) = {
             let mut current = current.borrow_mut();
             self.sessions.find(&mut current, instance, &request.client_address, stage)

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::event::AclStage;
 use crate::policy::word::{Verdict, Word as _};
 use crate::serve::mail::event::MailVerdict;
-use crate::stage::AclStage;
 
 /// The longest text in a reply: a line of SMTP has up to 512 bytes.
 const TEXT_MAX: usize = 400;

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use crate::policy::event::{Local, Origin};
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Circumstances, Event, Origin};
 use crate::policy::key::address;
 use crate::serve::mail::event::MailEvent;
-use crate::stage::AclStage;
 
 /// The longest line, without its end.
 pub const LINE_MAX: usize = 8 << 10;
@@ -84,30 +84,34 @@ impl PolicyRequest {
         let stage = self.stage()?;
         let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         let has_sender = !matches!(stage, AclStage::Connect | AclStage::Helo);
-        let client = address(&self.client_address);
-        let server = || address(&self.server_address);
-        // Postfix has no login but that of a client that has used AUTH.
-        let has_used_auth = !self.sasl_username.is_empty();
         let recipient = known(&self.recipient);
-        let recipient_count = self.recipient_count.parse().unwrap_or(0);
+        let accepted = self.recipient_count.parse().unwrap_or(0);
         // Postfix names the recipient of a message that has only one.
         let recipients = match &recipient {
-            Some(one) if stage.has_all_recipients() && recipient_count <= 1 => vec![one.clone()],
+            Some(one) if stage.has_all_recipients() && accepted <= 1 => vec![one.clone()],
             _ => Vec::new(),
         };
-        Some(MailEvent {
+        let event = Event {
             auth: known(&self.sasl_username),
-            client,
+            client: Origin::of_client(address(&self.client_address)),
             helo: known(&self.helo_name),
             sender: has_sender.then(|| self.sender.clone()),
             recipient: recipient.filter(|_| stage == AclStage::Rcpt),
-            recipients,
-            recipient_count,
             message_id: known(&self.queue_id),
-            size: self.size.parse().unwrap_or(0),
-            local: Local::of(has_used_auth, Origin::of_client(client), server),
-            ..MailEvent::at(stage)
-        })
+            ..Event::default()
+        };
+        let circumstances = Circumstances {
+            // Postfix has no login but that of a client that has used AUTH.
+            has_used_auth: event.auth.is_some(),
+            server: &|| address(&self.server_address),
+            ..Circumstances::default()
+        };
+        let facts = SessionFacts {
+            recipients: accepted.max(u32::from(!recipients.is_empty())),
+            message_size: self.size.parse().unwrap_or(0),
+            ..SessionFacts::default()
+        };
+        Some(MailEvent { stage, event: event.complete(&circumstances), facts, recipients })
     }
 }
 

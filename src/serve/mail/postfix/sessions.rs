@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::policy::session::PolicySession;
-use crate::stage::AclStage;
+use crate::event::AclStage;
+use crate::policy::evaluator::PolicySession;
 
 /// How many messages are remembered; the one that was asked about least recently goes
 /// first.
@@ -70,7 +70,7 @@ impl Known {
 
     /// How much memory it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        self.session.bytes() + self.actions_bytes
+        self.session.bytes(|outcome| outcome.text.len()) + self.actions_bytes
     }
 }
 

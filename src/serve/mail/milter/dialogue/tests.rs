@@ -71,12 +71,13 @@ impl Talk {
                 Step::Quit => return Ok("quit".to_owned()),
                 Step::Decide(event) => {
                     self.begun.push(self.dialogue.begun());
-                    let by_name = event.recipient.as_ref().map(|to| match to.chars().next() {
-                        Some('r') => V::Reject,
-                        Some('d') => V::Defer,
-                        Some('h') => V::Hold,
-                        _ => V::Accept,
-                    });
+                    let by_name =
+                        event.event.recipient.as_ref().map(|to| match to.chars().next() {
+                            Some('r') => V::Reject,
+                            Some('d') => V::Defer,
+                            Some('h') => V::Hold,
+                            _ => V::Accept,
+                        });
                     let verdict = by_name.unwrap_or(self.verdict);
                     self.events.push(*event);
                     let text = "100%".to_owned();
@@ -134,15 +135,21 @@ fn recipients_are_decided_one_by_one_and_the_message_at_its_end() {
     assert_eq!(talk.stages(), [S::Rcpt, S::Rcpt, S::Rcpt, S::Rcpt, S::Data]);
     let first = &talk.events[0];
     let text = |text: &str| Some(text.to_owned());
-    assert_eq!(first.client, Some("192.0.2.7".parse().unwrap()));
-    assert_eq!((&first.helo, &first.auth), (&text("client.example"), &text("ann")));
-    assert_eq!((&first.sender, &first.recipient), (&text("ann@example.org"), &text("a@x")));
-    assert!(!first.local.is() && first.recipients.is_empty());
+    let known = Event {
+        auth: text("ann"),
+        client: Origin::Client([192, 0, 2, 7].into()),
+        helo: text("client.example"),
+        sender: text("ann@example.org"),
+        recipient: text("a@x"),
+        message_id: first.event.message_id.clone(),
+        ..Event::default()
+    };
+    assert_eq!((&first.event, first.recipients.len()), (&known, 0));
     let last = &talk.events[4];
-    assert_eq!((&last.auth, &last.message_id), (&text("ann"), &text("4QID")));
+    assert_eq!((&last.event.auth, &last.event.message_id), (&text("ann"), &text("4QID")));
     assert_eq!(last.recipients, ["a@x", "b@x"]);
-    assert_eq!(last.recipient_count, 2);
-    assert_eq!(last.size, "Subject: hello\r\n\r\na line\r\n".len() as u64);
+    assert_eq!(last.facts.recipients, 2);
+    assert_eq!(last.facts.message_size, "Subject: hello\r\n\r\na line\r\n".len() as u64);
     // One connection and one message have begun.
     let [connection, rest @ ..] = talk.begun.as_slice() else { panic!() };
     assert_eq!(*connection, Begun { connection: true, message: true });
@@ -192,7 +199,7 @@ fn a_long_message_is_recorded_in_part() {
     let accepted = talk.accepted.pop().unwrap();
     assert!(accepted.envelope.partial && accepted.envelope.sender.is_empty());
     assert_eq!(accepted.content.bytes.len(), 50_000);
-    assert_eq!(talk.events.pop().unwrap().size, 6_000_002);
+    assert_eq!(talk.events.pop().unwrap().facts.message_size, 6_000_002);
 }
 
 #[test]
@@ -229,7 +236,7 @@ fn other_stages_are_decided_if_they_are_wanted() {
     assert_eq!(talk.say(packet::END, b""), "q 100%, c");
     use AclStage as S;
     assert_eq!(talk.stages(), [S::Connect, S::Helo, S::Mail, S::Rcpt, S::Data]);
-    assert_eq!(talk.events[1].helo, None);
+    assert_eq!(talk.events[1].event.helo, None);
     // A message that is refused at MAIL has no recipients.
     talk.verdict = V::Reject;
     assert_eq!(talk.say(packet::MAIL, b"<ann@example.org>\0"), "y 550 5.7.1 100%%");
@@ -248,8 +255,9 @@ fn each_message_and_each_connection_begins_from_nothing() {
     talk.say(packet::MAIL, b"<>\0");
     talk.say(packet::RCPT, b"<a@x>\0");
     let event = talk.events.pop().unwrap();
-    assert_eq!((event.auth, event.message_id, event.recipient_count), (None, None, 0));
-    assert_eq!(event.sender.as_deref(), Some(""));
+    let known = &event.event;
+    assert_eq!((&known.auth, &known.message_id, event.facts.recipients), (&None, &None, 0));
+    assert_eq!(known.sender.as_deref(), Some(""));
     assert_eq!(talk.begun.pop(), Some(Begun { connection: false, message: true }));
     // RSET.
     assert_eq!(talk.say(packet::ABORT, b""), "");
@@ -262,8 +270,8 @@ fn each_message_and_each_connection_begins_from_nothing() {
     talk.message(&["a@x"]);
     assert_eq!(talk.begun.last(), Some(&Begun::default()));
     assert_eq!(talk.begun[talk.begun.len() - 2], Begun { connection: true, message: true });
-    let event = talk.events.last().unwrap();
-    assert_eq!(event.client, Some("198.51.100.9".parse().unwrap()));
+    let event = &talk.events.last().unwrap().event;
+    assert_eq!(event.client, Origin::Client([198, 51, 100, 9].into()));
     assert_eq!(event.helo, None);
     assert_eq!(talk.say(packet::QUIT, b""), "quit");
 }
@@ -350,8 +358,9 @@ fn local_submission_is_decided_at_its_end() {
         assert_eq!(talk.say(packet::END, b""), "c");
         assert_eq!(talk.stages(), [AclStage::NotSmtp]);
         let event = talk.events.pop().unwrap();
-        assert!(event.local.is());
-        assert_eq!(event.client, client.map(|client| client.parse().unwrap()));
+        assert!(event.event.local.is());
+        let address = client.map(|client| client.parse().unwrap());
+        assert_eq!(event.event.client.address(), address);
         assert_eq!(event.recipients, ["rejected@x", "a@x"]);
         assert_eq!(talk.accepted.pop().unwrap().envelope.client, None);
     }
@@ -370,10 +379,13 @@ fn local_submission_is_decided_at_its_end() {
         // Whoever has logged in is not local.
         talk.message(&["a@x"]);
         assert_eq!(talk.stages(), [AclStage::Rcpt, AclStage::Data], "{connect:?}");
-        assert!(!talk.events[0].local.is() && !talk.events[1].local.is(), "{connect:?}");
+        assert!(
+            !talk.events[0].event.local.is() && !talk.events[1].event.local.is(),
+            "{connect:?}"
+        );
         talk.say(packet::MAIL, b"<s@x>\0");
         talk.say(packet::RCPT, b"<a@x>\0");
-        assert_eq!(talk.events[2].local.is(), local, "{connect:?}");
+        assert_eq!(talk.events[2].event.local.is(), local, "{connect:?}");
     }
 }
 
@@ -394,11 +406,11 @@ fn recipients_that_the_mail_server_refused_are_counted_and_not_decided() {
         assert_eq!(talk.events.len() - before, usize::from(counts));
         if counts {
             let event = talk.events.last().unwrap();
-            assert_eq!((event.stage, event.rejected_recipients), (AclStage::Quit, refused));
+            assert_eq!((event.stage, event.facts.rejected_recipients), (AclStage::Quit, refused));
         }
         talk.say(packet::RCPT, b"<a@x>\0");
         let event = talk.events.last().unwrap();
-        assert_eq!((event.stage, event.rejected_recipients), (AclStage::Rcpt, refused));
+        assert_eq!((event.stage, event.facts.rejected_recipients), (AclStage::Rcpt, refused));
     }
     assert_eq!(talk.say(packet::END, b""), "c");
     assert_eq!(talk.events.last().unwrap().recipients, ["a@x", "a@x", "a@x"]);
@@ -473,7 +485,7 @@ fn recipients_beyond_the_room_are_counted_and_not_kept() {
     assert!(talk.room.used() <= 100_000);
     talk.say(packet::END, b"");
     let event = talk.events.pop().unwrap();
-    assert_eq!(event.recipient_count, 5_000);
+    assert_eq!(event.facts.recipients, 5_000);
     assert!((500..2_000).contains(&event.recipients.len()), "{}", event.recipients.len());
     assert!(talk.accepted.pop().unwrap().envelope.partial);
 }
@@ -521,8 +533,8 @@ quickcheck! {
             within |= command == packet::MAIL;
             let replies = talk.say(command, data);
             for event in &talk.events[events..] {
-                let of_message = event.sender.is_some();
-                assert_eq!(event.recipient.is_some(), event.stage == AclStage::Rcpt);
+                let of_message = event.event.sender.is_some();
+                assert_eq!(event.event.recipient.is_some(), event.stage == AclStage::Rcpt);
                 assert!(within || !of_message, "{event:?}");
                 assert!(!replies.is_empty());
             }

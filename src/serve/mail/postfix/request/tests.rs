@@ -29,7 +29,8 @@ fn requests_are_read_however_they_arrive() {
             assert_eq!((request.size.as_str(), request.sender.as_str()), ("12345", ""));
             let event = request.event().unwrap();
             assert_eq!(event.stage, AclStage::Rcpt);
-            assert_eq!(event.client, Some("2001:db8::1".parse().unwrap()));
+            let event = event.event;
+            assert_eq!(event.client.address(), Some("2001:db8::1".parse().unwrap()));
             assert_eq!(event.sender.as_deref(), Some(""));
             assert_eq!(event.auth.as_deref(), Some("alice"));
             assert_eq!((event.message_id, event.local.is()), (None, false));
@@ -90,15 +91,15 @@ fn each_state_has_its_stage() {
     ] {
         assert_eq!(event(state, "", "0").map(|event| event.stage), stage, "{state}");
     }
-    let sender = |state| event(state, "", "0").unwrap().sender;
+    let sender = |state| event(state, "", "0").unwrap().event.sender;
     assert_eq!([sender("CONNECT"), sender("EHLO")], [None, None]);
     assert_eq!(sender("MAIL").as_deref(), Some(""));
-    assert!(event("RCPT", "a@b", "0").unwrap().local.is());
+    assert!(event("RCPT", "a@b", "0").unwrap().event.local.is());
     // Postfix names the recipient at the end only if there is one.
     let one = event("END-OF-MESSAGE", "a@b", "1").unwrap();
-    assert_eq!((one.recipients.len(), one.recipient_count, one.recipient), (1, 1, None));
+    assert_eq!((one.recipients.len(), one.facts.recipients, one.event.recipient), (1, 1, None));
     let several = event("END-OF-MESSAGE", "", "3").unwrap();
-    assert_eq!((several.recipients.len(), several.recipient_count), (0, 3));
+    assert_eq!((several.recipients.len(), several.facts.recipients), (0, 3));
     let wrong = event("END-OF-MESSAGE", "", "-1").unwrap();
-    assert_eq!((wrong.recipient_count, wrong.size), (0, 0));
+    assert_eq!((wrong.facts.recipients, wrong.facts.message_size), (0, 0));
 }

@@ -4,8 +4,8 @@
 //! on the mode, and then reuses it, compared with the limit of the later line.
 //! This cache does the same.
 
-use super::Scope;
 use crate::engine::{Decision, Kind, RecordKey};
+use crate::event::Scope;
 use std::collections::HashMap;
 
 /// The maximum memory for the decisions of a connection, and for those of a

@@ -1,16 +1,19 @@
-//! What policies remember of one SMTP session.
+//! What is remembered of one SMTP session: the decisions that are reused, and what each policy
+//! has counted.
+
+mod decisions;
+mod occurrences;
 
 use std::sync::Arc;
 
-use super::event::{Counted, Occurrence};
-use super::outcome::Outcome;
-use crate::stage::DecisionCache;
+pub use decisions::DecisionCache;
+pub use occurrences::{AlreadyCounted, Occurrence, SessionFacts};
 
-/// What is remembered of an SMTP connection, its message and its command.
-#[derive(Default)]
-pub struct PolicySession {
+/// What policies remember of an SMTP connection, its message and its command. `O` is the
+/// outcome of a policy.
+pub struct SessionMemory<O> {
     cache: DecisionCache,
-    known: Vec<ByPolicy>,
+    known: Vec<ByPolicy<O>>,
     /// Recipients of the message that were accepted, where the front end says so.
     accepted: u32,
     /// What a step counts: kept to be filled again.
@@ -18,12 +21,12 @@ pub struct PolicySession {
 }
 
 /// What one policy has counted.
-struct ByPolicy {
+struct ByPolicy<O> {
     policy: Arc<str>,
-    counted: Counted,
+    counted: AlreadyCounted,
     /// The outcome of the message's recipients one by one, where they were counted all at
     /// once.
-    each_recipient: Option<Outcome>,
+    each_recipient: Option<O>,
     /// Recipients of the message that were accepted.
     to: To,
     /// Whether the recipient of this step is exempt.
@@ -42,17 +45,28 @@ enum To {
 }
 
 /// What the evaluator uses of a session for one policy.
-pub(super) struct Known<'a> {
-    pub(super) policy: &'a Arc<str>,
-    pub(super) counted: &'a mut Counted,
-    pub(super) each_recipient: &'a mut Option<Outcome>,
-    pub(super) recipient_is_exempt: &'a mut Option<bool>,
+pub(crate) struct Known<'a, O> {
+    pub(crate) policy: &'a Arc<str>,
+    pub(crate) counted: &'a mut AlreadyCounted,
+    pub(crate) each_recipient: &'a mut Option<O>,
+    pub(crate) recipient_is_exempt: &'a mut Option<bool>,
     /// All recipients that were accepted are exempt.
-    pub(super) all_exempt: bool,
-    pub(super) accepted: u32,
+    pub(crate) all_exempt: bool,
+    pub(crate) accepted: u32,
 }
 
-impl PolicySession {
+impl<O> Default for SessionMemory<O> {
+    fn default() -> Self {
+        Self {
+            cache: DecisionCache::default(),
+            known: Vec::new(),
+            accepted: 0,
+            occurrences: Vec::new(),
+        }
+    }
+}
+
+impl<O> SessionMemory<O> {
     /// A connection begins: forgets everything.
     pub fn new_connection(&mut self) {
         self.cache.new_connection();
@@ -78,7 +92,7 @@ impl PolicySession {
     }
 
     /// A step was evaluated by all policies.
-    pub(super) fn end_step(&mut self, accepted: bool) {
+    pub(crate) fn end_step(&mut self, accepted: bool) {
         for known in &mut self.known {
             match known.recipient_is_exempt.take().filter(|_| accepted) {
                 Some(true) if known.to == To::Nobody => known.to = To::Exempt,
@@ -101,25 +115,25 @@ impl PolicySession {
         self.accepted
     }
 
-    /// How much memory it takes, about.
+    /// How much memory it takes, about; `text` is how much that of an outcome takes.
     #[cfg(feature = "cli")]
     #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub fn bytes(&self, text: impl Fn(&O) -> usize) -> usize {
         let known = self.known.iter().map(|known| {
-            let text = known.each_recipient.as_ref().map_or(0, |each| each.text.len());
-            size_of::<ByPolicy>() + known.policy.len() + text
+            let text = known.each_recipient.as_ref().map_or(0, &text);
+            size_of::<ByPolicy<O>>() + known.policy.len() + text
         });
         size_of::<Self>() + self.cache.bytes() + known.sum::<usize>()
     }
 
     /// What the evaluator uses for the policy of this name.
-    pub(super) fn parts(
+    pub(crate) fn parts(
         &mut self,
         name: &str,
-    ) -> (&mut DecisionCache, &mut Vec<Occurrence>, Known<'_>) {
+    ) -> (&mut DecisionCache, &mut Vec<Occurrence>, Known<'_, O>) {
         let at = self.known.iter().position(|known| *known.policy == *name);
         let at = at.unwrap_or_else(|| {
-            let (policy, counted) = (name.into(), Counted::default());
+            let (policy, counted) = (name.into(), AlreadyCounted::default());
             let (each_recipient, to, recipient_is_exempt) = (None, To::Nobody, None);
             self.known.push(ByPolicy { policy, counted, each_recipient, to, recipient_is_exempt });
             self.known.len() - 1

@@ -1,9 +1,5 @@
-//! ACL stages, the state of the SMTP session, and how long a decision stays
-//! valid. Front ends use it; specs and policies are written against it.
-
-mod decisions;
-
-pub use decisions::DecisionCache;
+//! ACL stages, the state of the mail server in one, and how long a decision stays valid. Specs
+//! and policies are written against it.
 
 /// The ACL stage: which ACL of Exim runs.
 ///

@@ -1,111 +1,6 @@
-//! What a front end knows of an event, and what is counted of it.
+//! What an event counts, each thing once although several ACLs ask.
 
-use std::net::IpAddr;
-
-use super::word::Unit;
-use crate::stage::{AclStage, Scope};
-
-/// What is known of an event, as the client sent it. What is empty or missing is not
-/// known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Event<'a> {
-    /// The login.
-    pub auth: Option<&'a str>,
-    /// The local Unix account that hands over the message.
-    pub local_account: Option<&'a str>,
-    /// The script of a web host that hands over the message.
-    pub script: Option<&'a str>,
-    /// The client's address.
-    pub client: Option<IpAddr>,
-    /// The name in HELO.
-    pub helo: Option<&'a str>,
-    /// The envelope sender; `Some("")` is that of a bounce.
-    pub sender: Option<&'a str>,
-    /// The recipient of this event.
-    pub recipient: Option<&'a str>,
-    /// The package that the front end hands over.
-    pub package: Option<&'a str>,
-    /// The message id of the mail server.
-    pub message_id: Option<&'a str>,
-    /// Whether it is `local`.
-    pub local: Local,
-    /// The mail server's own mail, such as a bounce, or root's: handed over without a client's
-    /// address or an SMTP dialogue by a process of the mail server's user or of root.
-    pub system: bool,
-    /// Count each message and each of its recipients at most once a period, by the
-    /// message id: for routers, which run again when a delivery is retried.
-    pub once_a_message: bool,
-}
-
-/// Where an event comes from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
-    /// There is no client address: a program of this machine hands the message over.
-    Program,
-    /// The client with this address.
-    Client(IpAddr),
-    /// A client whose address is not known.
-    #[default]
-    Unknown,
-}
-
-impl Origin {
-    /// A client, whose address may not be known.
-    #[must_use]
-    pub fn of_client(client: Option<IpAddr>) -> Self {
-        client.map_or(Self::Unknown, Self::Client)
-    }
-
-    /// The client's address.
-    #[must_use]
-    pub fn client(self) -> Option<IpAddr> {
-        match self {
-            Self::Client(client) => Some(client),
-            Self::Program | Self::Unknown => None,
-        }
-    }
-}
-
-/// Whether an event is `local`: handed over by what runs on this machine itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Local(bool);
-
-impl Local {
-    /// It is if it has no client address, or if its client is a loopback address or the one of
-    /// the `server` that it is connected to; never if the client has used AUTH: it is somebody
-    /// who has logged in, as by a webmail on this machine.
-    #[must_use]
-    #[inline]
-    pub fn of(
-        has_used_auth: bool,
-        origin: Origin,
-        server: impl FnOnce() -> Option<IpAddr>,
-    ) -> Self {
-        Self(match origin {
-            _ if has_used_auth => false,
-            Origin::Program => true,
-            Origin::Unknown => false,
-            Origin::Client(client) => {
-                let client = client.to_canonical();
-                let is_own = || server().is_some_and(|server| server.to_canonical() == client);
-                client.is_loopback() || is_own()
-            }
-        })
-    }
-
-    /// Whether it is.
-    #[must_use]
-    pub fn is(self) -> bool {
-        self.0
-    }
-}
-
-/// Whether what the local account `name` hands over is [`Event::system`], where nothing but
-/// the name is known: root, or the mail server's user by a name that distributions give it.
-#[must_use]
-pub fn is_system_account(name: &str) -> bool {
-    ["root", "Debian-exim", "exim", "mail", "mailnull"].contains(&name)
-}
+use crate::event::{AclStage, Scope, Unit};
 
 /// A unit that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,7 +46,7 @@ pub struct SessionFacts {
 /// What a policy has counted in a session, so that each thing is counted once
 /// although several ACLs ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct AlreadyCounted {
     /// Recipients of this message were counted at RCPT.
     recipients: bool,
     /// Refused recipients of this message that were counted.
@@ -162,7 +57,7 @@ pub struct Counted {
     auth_pending: bool,
 }
 
-impl Counted {
+impl AlreadyCounted {
     /// Another command begins: the outcome of this one is known.
     pub fn new_command(&mut self) {
         self.auth_pending |= self.is_auth;
@@ -267,7 +162,11 @@ mod tests {
     };
 
     /// The units that are counted, with their numbers.
-    fn counts(counted: &mut Counted, stage: AclStage, facts: SessionFacts) -> Vec<(Unit, f64)> {
+    fn counts(
+        counted: &mut AlreadyCounted,
+        stage: AclStage,
+        facts: SessionFacts,
+    ) -> Vec<(Unit, f64)> {
         let mut all = Vec::new();
         counted.occurrences(stage, &facts, &mut all);
         let counts = all.iter().filter(|one| one.count > 0.0).map(|one| (one.unit, one.count));
@@ -275,32 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn local_is_what_has_no_client_or_a_client_of_this_machine_without_a_login() {
-        let server = || "2001:db8::25".parse().ok();
-        let client = |text: &str| Origin::Client(text.parse().unwrap());
-        for (origin, is_local) in [
-            (Origin::Program, true),
-            (Origin::Unknown, false),
-            (client("127.0.0.1"), true),
-            (client("127.8.0.1"), true),
-            (client("::ffff:127.0.0.1"), true),
-            (client("::1"), true),
-            (client("2001:db8::25"), true),
-            (client("2001:db8::26"), false),
-            (client("192.0.2.1"), false),
-        ] {
-            assert_eq!(Local::of(false, origin, server).is(), is_local, "{origin:?}");
-            assert!(!Local::of(true, origin, server).is(), "{origin:?}");
-        }
-        let mapped = || "::ffff:192.0.2.1".parse().ok();
-        assert!(Local::of(false, client("192.0.2.1"), mapped).is());
-    }
-
-    #[test]
     fn recipients_are_counted_at_rcpt_or_all_at_once() {
         let three = SessionFacts { recipients: 3, message_size: 500, ..NOTHING };
-        let mut counted = Counted::default();
-        let of = |counted: &mut Counted, stage, unit| {
+        let mut counted = AlreadyCounted::default();
+        let of = |counted: &mut AlreadyCounted, stage, unit| {
             let all = counts(counted, stage, three);
             all.iter().find(|(one, _)| *one == unit).map(|(_, count)| *count)
         };
@@ -310,12 +187,15 @@ mod tests {
         assert_eq!(of(&mut counted, AclStage::Rcpt, Unit::Bytes), None);
         counted.new_message();
         assert_eq!(of(&mut counted, AclStage::Data, Unit::Recipients), Some(3.0));
-        assert_eq!(of(&mut Counted::default(), AclStage::NotSmtp, Unit::Recipients), Some(3.0));
+        assert_eq!(
+            of(&mut AlreadyCounted::default(), AclStage::NotSmtp, Unit::Recipients),
+            Some(3.0)
+        );
     }
 
     #[test]
     fn refused_recipients_are_counted_once() {
-        let mut counted = Counted::default();
+        let mut counted = AlreadyCounted::default();
         let mut of = |stage, rejected_recipients| {
             let all = counts(&mut counted, stage, SessionFacts { rejected_recipients, ..NOTHING });
             all.iter().find(|(one, _)| *one == Unit::RejectedRecipients).map(|(_, count)| *count)
@@ -336,7 +216,7 @@ mod tests {
     fn bytes_are_counted_where_the_size_is_known() {
         let sized = SessionFacts { message_size: 500, has_message: true, ..NOTHING };
         let bytes = |stage| {
-            let all = counts(&mut Counted::default(), stage, sized);
+            let all = counts(&mut AlreadyCounted::default(), stage, sized);
             all.iter().find(|(unit, _)| *unit == Unit::Bytes).map(|(_, count)| *count)
         };
         use AclStage as S;
@@ -350,7 +230,7 @@ mod tests {
 
     #[test]
     fn each_failed_authentication_is_counted_once() {
-        let mut counted = Counted::default();
+        let mut counted = AlreadyCounted::default();
         let mut failures = 0;
         // The flag is set while AUTH runs, and stays until one succeeds.
         for (stage, auth_failed) in [
@@ -375,9 +255,9 @@ mod tests {
     #[test]
     fn nothing_of_a_message_is_counted_before_it() {
         for stage in [AclStage::Connect, AclStage::Helo, AclStage::StartTls, AclStage::Quit] {
-            let units = counts(&mut Counted::default(), stage, NOTHING);
+            let units = counts(&mut AlreadyCounted::default(), stage, NOTHING);
             assert_eq!(units, [(Unit::Connections, 1.0)], "{stage:?}");
         }
-        assert_eq!(counts(&mut Counted::default(), AclStage::NotSmtpStart, NOTHING), []);
+        assert_eq!(counts(&mut AlreadyCounted::default(), AclStage::NotSmtpStart, NOTHING), []);
     }
 }

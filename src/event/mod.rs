@@ -1,0 +1,22 @@
+//! One event of mail: a step of the SMTP dialogue, or a message handed over without one.
+//!
+//! [`Event`] is what is known of it, whoever describes it: Exim's variables, a milter, Postfix's
+//! policy protocol, a line of a log, a line of JSON. Its fields are stated once, in
+//! [`mod@fields`]; what follows from them ([`Event::complete`]) is computed in one place.
+//! [`AclStage`] is where in the dialogue it happens, and [`session`] is what is remembered of
+//! the dialogue.
+
+mod circumstances;
+pub mod fields;
+mod origin;
+#[cfg(feature = "rates")]
+pub mod session;
+mod stage;
+mod unit;
+
+pub use circumstances::{Circumstances, HandedOver, is_system_account};
+pub use fields::Event;
+pub use origin::{Local, Origin};
+
+pub use stage::{AclStage, Context, ContextSource, Scope};
+pub use unit::Unit;
