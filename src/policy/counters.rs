@@ -202,7 +202,7 @@ pub struct RuleCounts {
 /// The directory or the file cannot be read.
 pub fn read(spool: &Path) -> Result<Option<Counts>, DirError> {
     let Some(contents) = counter_file::read(spool, &FILE)? else { return Ok(None) };
-    let of = |(name, counters): &(String, [u64; COUNTERS])| {
+    let rule_counts = |(name, counters): &(String, [u64; COUNTERS])| {
         let (policy, rule) = name.split_once('\n')?;
         let [mut enforced, mut observed] = [[0; Verdict::ALL.len()]; MODES];
         for (to, from) in enforced.iter_mut().chain(&mut observed).zip(counters) {
@@ -210,7 +210,7 @@ pub fn read(spool: &Path) -> Result<Option<Counts>, DirError> {
         }
         Some(RuleCounts { policy: policy.to_owned(), rule: rule.to_owned(), enforced, observed })
     };
-    let mut rules: Vec<RuleCounts> = contents.names.iter().filter_map(of).collect();
+    let mut rules: Vec<RuleCounts> = contents.names.iter().filter_map(rule_counts).collect();
     rules.sort_by(|a, b| (&a.policy, &a.rule).cmp(&(&b.policy, &b.rule)));
     Ok(Some(Counts { rules, uncounted: contents.uncounted, errors: contents.errors }))
 }

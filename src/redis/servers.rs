@@ -163,23 +163,23 @@ impl AgentState {
     }
 
     fn read(pairs: &BTreeMap<&str, &str>) -> Option<Self> {
-        let of = |name: &str| pairs.get(name).copied();
-        let release = of("release")?;
+        let value_of = |name: &str| pairs.get(name).copied();
+        let release = value_of("release")?;
         let is_release = |byte: u8| byte.is_ascii_alphanumeric() || b".+~-".contains(&byte);
         let fits = (1..=RELEASE_BYTES_MAX).contains(&release.len());
-        let clock = of("clock")?;
+        let clock = value_of("clock")?;
         let is_clock = clock.bytes().all(|byte| byte.is_ascii_digit() || b".-".contains(&byte));
-        let id = of("id").filter(|id| is_hex(id, 16))?;
+        let id = value_of("id").filter(|id| is_hex(id, 16))?;
         (fits && is_clock && release.bytes().all(is_release)).then_some(())?;
         Some(Self {
             release: release.to_owned(),
             id: u64::from_str_radix(id, 16).ok()?,
-            started: whole(of("started")?)?,
-            seen: whole(of("seen")?)?,
-            decisions: whole(of("decisions")?)?,
+            started: whole(value_of("started")?)?,
+            seen: whole(value_of("seen")?)?,
+            decisions: whole(value_of("decisions")?)?,
             clock: clock.parse().ok().filter(|clock: &f64| clock.abs() <= 1e12)?,
-            servers: whole(of("servers")?)?.try_into().ok()?,
-            conflict: of("conflict") == Some("1"),
+            servers: whole(value_of("servers")?)?.try_into().ok()?,
+            conflict: value_of("conflict") == Some("1"),
         })
     }
 }

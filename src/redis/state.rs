@@ -57,8 +57,8 @@ fn read(reply: &Value, now: f64, states: &mut Vec<ServerState>) {
 /// Reads the lines `name:value` of a reply.
 fn state(text: &str, now: f64) -> ServerState {
     let field = |name: &str| {
-        let of = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
-        text.lines().find_map(of)
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
+        text.lines().find_map(value)
     };
     let micros = field("server_time_usec").and_then(|text| text.parse::<f64>().ok());
     ServerState {

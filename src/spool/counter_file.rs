@@ -353,8 +353,12 @@ fn contents(map: &Mapping) -> Contents {
         }
         Some((name.read(), counters))
     });
-    let of = |offset| map.u64(offset).unwrap_or(0);
-    Contents { names: names.collect(), uncounted: of(UNCOUNTED), errors: of(ERRORS) }
+    let counter_at = |offset| map.u64(offset).unwrap_or(0);
+    Contents {
+        names: names.collect(),
+        uncounted: counter_at(UNCOUNTED),
+        errors: counter_at(ERRORS),
+    }
 }
 
 /// The slots in use and their names, without those whose name is not the tag's.

@@ -48,15 +48,15 @@ pub(in crate::cli) fn time(seconds: i64, now: Timestamp) -> Result<i64, String> 
 /// # Errors
 /// Which of its numbers is out of range.
 pub(in crate::cli) fn entry(entry: &Entry, now: Timestamp) -> Result<(), String> {
-    let of = |name: &'static str| move |why: String| format!("its {name}: {why}");
-    rate(entry.average.rate).map_err(of("rate"))?;
-    limit(entry.limit).map_err(of("limit"))?;
-    time(entry.average.at.seconds, now).map_err(of("time"))?;
+    let field_error = |name: &'static str| move |why: String| format!("its {name}: {why}");
+    rate(entry.average.rate).map_err(field_error("rate"))?;
+    limit(entry.limit).map_err(field_error("limit"))?;
+    time(entry.average.at.seconds, now).map_err(field_error("time"))?;
     for (name, seconds) in [("over_since", entry.over_since), ("last_over", entry.last_over)] {
-        time(seconds.into(), now).map_err(of(name))?;
+        time(seconds.into(), now).map_err(field_error(name))?;
     }
     if let Some(filter) = &entry.filter {
-        time(filter.epoch, now).map_err(of("filter"))?;
+        time(filter.epoch, now).map_err(field_error("filter"))?;
     }
     Ok(())
 }

@@ -119,8 +119,10 @@ fn sender(headers: &Message<'_>, hint: &Hint) -> String {
         return inner.unwrap_or(path).trim().to_owned();
     }
     let written = || {
-        let of = |name| addresses(headers, name).into_iter().next();
-        of(HeaderName::Sender).or_else(|| of(HeaderName::From)).unwrap_or_default()
+        let first_address = |name| addresses(headers, name).into_iter().next();
+        first_address(HeaderName::Sender)
+            .or_else(|| first_address(HeaderName::From))
+            .unwrap_or_default()
     };
     hint.sender.clone().unwrap_or_else(written)
 }

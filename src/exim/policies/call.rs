@@ -193,16 +193,16 @@ pub(in crate::exim) fn field<'a>(
     let text = |text: &'a str| Field::Unchecked(text.as_bytes());
     let reason = outcome.reason.as_deref();
     let decision = reason.map(|reason| &reason.decision);
-    let of = |of: fn(&Reason) -> &str| text(reason.map_or("", of));
+    let of_reason = |of: fn(&Reason) -> &str| text(reason.map_or("", of));
     Ok(match name {
         b"verdict" => Field::Checked(outcome.verdict.word().as_bytes()),
         b"measured" => Field::Checked(outcome.measured.word().as_bytes()),
         b"text" => text(&outcome.text),
         b"policy" => text(policy),
-        b"rule" => of(|reason| &reason.rule),
-        b"window" => of(Reason::window),
-        b"unit" => of(|reason| reason.unit.word()),
-        b"key" => of(Reason::key),
+        b"rule" => of_reason(|reason| &reason.rule),
+        b"window" => of_reason(Reason::window),
+        b"unit" => of_reason(|reason| reason.unit.word()),
+        b"key" => of_reason(Reason::key),
         b"rate" => Field::Rate(decision.map_or(0.0, |decision| decision.rate)),
         b"limit" => match decision {
             Some(decision) => Field::Size(decision.limit),

@@ -290,8 +290,8 @@ impl Session {
             }
         }
         let mut decisions = decisions.into_iter();
-        let of = |before: &Option<Decision>| before.or_else(|| decisions.next());
-        let all: Vec<_> = recalled.iter().filter_map(of).collect();
+        let recalled_or_decided = |before: &Option<Decision>| before.or_else(|| decisions.next());
+        let all: Vec<_> = recalled.iter().filter_map(recalled_or_decided).collect();
         if debugs {
             for ((request, decision), before) in requests.iter().zip(&all).zip(recalled) {
                 self.host.debug(&debug::requested(request));

@@ -79,9 +79,10 @@ pub fn find<'i>(
         "domain" => (Per::Domain, format!("@{value}")),
         _ => (Per::Key, value.clone()),
     };
-    let of = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
-    let client: Option<IpAddr> = of("client").and_then(|client| key::address(client));
-    let recipient = of("recipient").map(String::as_str);
+    let value_of =
+        |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+    let client: Option<IpAddr> = value_of("client").and_then(|client| key::address(client));
+    let recipient = value_of("recipient").map(String::as_str);
     let subject = Subject { identity: &who, package: None, client, recipient };
     let same = |limit: &Limit<'_>| {
         let text = match limit.algorithm {

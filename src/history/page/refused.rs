@@ -134,8 +134,8 @@ impl Refused {
             *sums.entry(*id).or_default() += count;
         }
         let is_known = !self.has_omitted && !self.has_hidden;
-        let of = |name: &String| is_known.then(|| sums.get(&self.who.named(name)).copied());
-        names.iter().map(|name| of(name).map(Option::unwrap_or_default)).collect()
+        let refused_of = |name: &String| is_known.then(|| sums.get(&self.who.named(name)).copied());
+        names.iter().map(|name| refused_of(name).map(Option::unwrap_or_default)).collect()
     }
 
     /// Fills in what is of the identities.

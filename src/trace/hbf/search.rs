@@ -207,17 +207,17 @@ impl<'a> HbfSearch<'a> {
         let position = table.messages.get(number);
         let Some(position) = position else { return Ok(None) };
         let Some((first, last)) = position.filters(&self.hbf.settings) else { return Ok(None) };
-        let of = |result: &Option<FilterResult>, filter: u64| {
+        let hit_in = |result: &Option<FilterResult>, filter: u64| {
             let result = result.filter(|result| result.filter == filter)?;
             Some((result.found?, result.fill))
         };
-        let mut found = of(result, first);
+        let mut found = hit_in(result, first);
         if result.is_none_or(|result| result.filter != last) {
             // If the message begins in another filter, the messages that
             // are entirely in its last one follow it.
             let next = number + usize::from(first < last);
             *result = self.result_of(body, table, next, last)?;
-            found = found.or_else(|| of(result, last));
+            found = found.or_else(|| hit_in(result, last));
         }
         if first < last {
             table.read_filters(body, (first, last), bytes)?;

@@ -200,11 +200,11 @@ impl LnFactorials {
     /// Those of all numbers up to `most`.
     pub(super) fn up_to(most: u32) -> Self {
         let mut sum = 0.0;
-        let of = |n: u32| {
+        let logarithm = |n: u32| {
             sum += f64::from(n.max(1)).ln();
             sum
         };
-        Self((0..=most).map(of).collect())
+        Self((0..=most).map(logarithm).collect())
     }
 
     fn of(&self, n: u32) -> f64 {

@@ -45,12 +45,17 @@ impl Locator {
         let parts: Vec<MessagePart> = std::iter::once(MessagePart::Subject)
             .chain((1..=ATTACHMENTS_MAX).map(MessagePart::Attachment))
             .collect();
-        let of = |material| {
+        let elements_of = |material| {
             let markers = parts.iter().copied();
             markers.filter_map(|part| Some((part, winnow.marker(part, material)?))).collect()
         };
         let factorials = LnFactorials::up_to(ELEMENTS_MAX as u32);
-        Self { texts: of(Material::Text), bytes: of(Material::Bytes), strict, factorials }
+        Self {
+            texts: elements_of(Material::Text),
+            bytes: elements_of(Material::Bytes),
+            strict,
+            factorials,
+        }
     }
 
     /// In which parts of its message a hit is; `is_set` says whether an element is in its filter.

@@ -222,14 +222,15 @@ fn print_policies(screen: &mut Screen<'_>, policies: &Policies) -> Result<(), Fa
     ];
     let cells = || {
         rules.iter().map(|rule| {
-            let of = |verdict| rule.verdicts.get(verdict).map_or(String::new(), u64::to_string);
+            let count_of =
+                |verdict| rule.verdicts.get(verdict).map_or(String::new(), u64::to_string);
             [
                 rule.checks.to_string(),
-                of("log"),
-                of("delay"),
-                of("hold"),
-                of("defer"),
-                of("reject"),
+                count_of("log"),
+                count_of("delay"),
+                count_of("hold"),
+                count_of("defer"),
+                count_of("reject"),
                 rule.mode.to_owned(),
                 text::printable(rule.policy.as_bytes()).to_string(),
                 text::printable(rule.rule.as_bytes()).to_string(),

@@ -112,11 +112,11 @@ fn is_current(
 
 /// When a file, or the link to it, was changed or put in its place.
 fn changed(path: &Path) -> Option<SystemTime> {
-    let of = |facts: std::fs::Metadata| {
+    let changed_at = |facts: std::fs::Metadata| {
         let seconds = Duration::from_secs(u64::try_from(facts.ctime()).ok()?);
         SystemTime::UNIX_EPOCH.checked_add(seconds)
     };
-    path.metadata().ok().and_then(of).max(path.symlink_metadata().ok().and_then(of))
+    path.metadata().ok().and_then(changed_at).max(path.symlink_metadata().ok().and_then(changed_at))
 }
 
 /// The file that a daemon writes its number into.
