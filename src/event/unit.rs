@@ -1,10 +1,11 @@
 //! What of an event is counted.
 
 macro_rules! units {
-    ($($(#[$doc:meta])* $variant:ident = $word:literal,)+) => {
-        /// What is counted.
+    ($(#[doc = $doc:literal] $variant:ident = $word:literal,)+) => {
+        /// What is counted. The place of a unit is its code in images of policies: another one
+        /// is added at the end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Unit { $($(#[$doc])* $variant,)+ }
+        pub enum Unit { $(#[doc = $doc] $variant,)+ }
 
         impl Unit {
             /// All of them, in the order in which they are listed to people.
@@ -14,6 +15,12 @@ macro_rules! units {
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
+            }
+
+            /// What it is, for the reference.
+            #[cfg(test)]
+            pub(crate) fn about(self) -> &'static str {
+                match self { $(Self::$variant => $doc.trim().trim_end_matches('.'),)+ }
             }
         }
     };
@@ -28,7 +35,7 @@ units! {
     UniqueRecipients = "unique_recipients",
     /// Different senders.
     UniqueSenders = "unique_senders",
-    /// Different client addresses of one identity.
+    /// Different client addresses of one identity: many are a stolen password.
     UniqueClients = "unique_clients",
     /// Bytes of messages.
     Bytes = "bytes",
@@ -38,4 +45,12 @@ units! {
     RejectedRecipients = "rejected_recipients",
     /// Failed authentications.
     AuthFailures = "auth_failures",
+}
+
+impl Unit {
+    /// Whether it counts what a command came to, which nobody knows before the next one.
+    #[must_use]
+    pub fn is_outcome(self) -> bool {
+        matches!(self, Self::RejectedRecipients | Self::AuthFailures)
+    }
 }

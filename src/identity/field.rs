@@ -67,6 +67,12 @@ impl Field {
         matches!(self, Self::Sender | Self::SenderDomain | Self::Helo)
     }
 
+    /// Whether it is of a recipient, and not of who sends.
+    #[must_use]
+    pub fn is_of_recipient(self) -> bool {
+        matches!(self, Self::Recipient | Self::RecipientDomain)
+    }
+
     /// Whether an override that names no field means it. The others are chosen by
     /// strangers, so an override must name them: `sender:bob@example.org`.
     #[must_use]

@@ -8,51 +8,18 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, DomainPattern, Limits, Match, Member, MemberKind, Members, Piece,
-    Policies, Policy, Template, When,
+    Amount, Buckets, ByUnit, Limits, Match, Member, MemberKind, Members, Policies, Policy,
 };
-use super::word::Word;
+use super::settings::Group;
+use super::value::{list, seconds};
 
 /// The name of each setting and its value. Where something is written, and how it
 /// is spelled (`60m` apart from `1h`), is not in it; what is default is.
 #[must_use]
 pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    let mut set = |name: &str, value: String| {
-        all.insert(name.to_owned(), value);
-    };
-    let identity = &policies.identity;
-    let folding = &identity.folding;
-    set("identity.chain", words(&identity.chain));
-    set("identity.fold.case", folding.case.to_string());
-    set("identity.fold.plus", folding.plus.to_string());
-    set("identity.mask.v4", folding.v4.to_string());
-    set("identity.mask.v6", folding.v6.to_string());
-    for domain in &folding.dots {
-        set(&format!("identity.fold.dots {domain:?}"), "true".to_owned());
-    }
-    if let Some(domain) = &folding.qualify {
-        set("identity.qualify", domain.clone());
-    }
-    for network in &identity.relay {
-        set(&format!("identity.relay {network}"), "true".to_owned());
-    }
-    let on = &policies.on_crossing;
-    set("on.crossing.log", on.log.to_string());
-    if on.observed {
-        set("on.crossing.observed", "true".to_owned());
-    }
-    if !on.run.is_empty() {
-        set("on.crossing.run", format!("{:?}", on.run.iter().map(template).collect::<Vec<_>>()));
-    }
-    for (name, value) in [("post", &on.post), ("mail", &on.mail)] {
-        if let Some(value) = value {
-            set(&format!("on.crossing.{name}"), value.clone());
-        }
-    }
-    if let Some(repeat) = on.repeat {
-        set("on.crossing.repeat", seconds(repeat));
-    }
+    add_settings(&mut all, "identity", &policies.identity);
+    add_settings(&mut all, "on.crossing", &policies.on_crossing);
     for (name, policy) in &policies.policies {
         add(&mut all, &format!("policy.{name}"), policy);
     }
@@ -231,25 +198,20 @@ fn alike(one: &Member, other: &Member) -> bool {
         && buckets(&one.limits) == buckets(&other.limits)
 }
 
+/// Adds the settings of a group, which are named after it.
+fn add_settings<G: Group>(all: &mut BTreeMap<String, String>, name: &str, group: &G) {
+    for setting in G::SETTINGS {
+        for (entry, value) in (setting.show)(group) {
+            all.insert(format!("{name}.{}{entry}", setting.name), value);
+        }
+    }
+}
+
 fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
+    add_settings(all, name, &policy.settings);
     let mut set = |what: String, value: String| {
         all.insert(format!("{name}.{what}"), value);
     };
-    let when: Vec<String> = policy.settings.when.iter().map(condition).collect();
-    set("when".into(), if when.is_empty() { "always".into() } else { when.join(" and ") });
-    set("action".into(), policy.settings.action.word().into());
-    set("update".into(), policy.settings.update.word().into());
-    set("on_error".into(), policy.settings.on_error.word().into());
-    set("longest_delay".into(), seconds(policy.settings.longest_delay));
-    if !policy.settings.key.is_empty() {
-        set("key".into(), words(&policy.settings.key));
-    }
-    if let Some(text) = &policy.settings.text {
-        set("text".into(), template(text));
-    }
-    for grade in &policy.settings.verdicts {
-        set(format!("verdicts {}%", grade.from * 100.0), grade.verdict.word().into());
-    }
     limits(&mut set, "default", &policy.default);
     for (package, table) in &policy.packages {
         set(format!("package {package:?}"), "exists".into());
@@ -314,60 +276,12 @@ pub fn buckets(all: &Buckets) -> String {
     }
 }
 
-/// A period as it is written: `1d`, `1h30m`.
-#[must_use]
-pub fn seconds(period: f64) -> String {
-    let mut left = period as u64; // whole, and at most 68 years
-    let mut text = String::new();
-    for (unit, length) in [("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)] {
-        if left >= length {
-            let _ = write!(text, "{}{unit}", left / length);
-            left %= length;
-        }
-    }
-    text
-}
-
-/// A condition as it is written.
-#[must_use]
-pub fn condition(when: &When) -> String {
-    let domains = |domains: &[DomainPattern]| list(domains.iter().map(pattern));
-    match when {
-        When::Is { state, not } => format!("{}{}", if *not { "!" } else { "" }, state.word()),
-        When::Client(networks) => {
-            format!("client in {}", list(networks.iter().map(|n| n.to_string())))
-        }
-        When::SenderDomain(all) => format!("sender_domain in {}", domains(all)),
-        When::RecipientDomain(all) => format!("recipient_domain in {}", domains(all)),
-    }
-}
-
-fn pattern(pattern: &DomainPattern) -> String {
-    format!("{}{}", if pattern.below { "*." } else { "" }, pattern.domain)
-}
-
 fn matched(one: &Match) -> String {
     match one {
         Match::Identity(name) => name.clone(),
-        Match::Domain(domain) => format!("@{}", pattern(domain)),
+        Match::Domain(domain) => format!("@{domain}"),
         Match::Client(network) => network.to_string(),
     }
-}
-
-fn template(template: &Template) -> String {
-    let pieces = template.0.iter().map(|piece| match piece {
-        Piece::Text(text) => text.replace('{', "{{").replace('}', "}}"),
-        Piece::Value(value) => format!("{{{}}}", value.word()),
-    });
-    pieces.collect()
-}
-
-fn words<T: Word>(words: &[T]) -> String {
-    list(words.iter().map(|word| word.word().to_owned()))
-}
-
-fn list(texts: impl Iterator<Item = String>) -> String {
-    texts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -505,14 +419,6 @@ mod tests {
         ] {
             assert_eq!(differ(&hour, &user(other)).len(), 1, "{other}");
             assert_ne!(digest(&hour), digest(&user(other)), "{other}");
-        }
-    }
-
-    #[test]
-    fn periods_are_written_back() {
-        for text in ["1s", "90s", "1h", "1d12h", "1w2d3h4m5s"] {
-            let period = crate::spec::period(text.as_bytes()).unwrap();
-            assert_eq!(crate::spec::period(seconds(period).as_bytes()), Ok(period), "{text}");
         }
     }
 }

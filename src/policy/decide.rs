@@ -266,8 +266,7 @@ impl Mode {
 /// Whether an event that is refused does not count against this limit. What has already
 /// come to pass counts in any case.
 fn is_total(limit: &Limit<'_>) -> bool {
-    let counts_always =
-        matches!(limit.unit, Unit::Connections | Unit::RejectedRecipients | Unit::AuthFailures);
+    let counts_always = limit.unit == Unit::Connections || limit.unit.is_outcome();
     limit.per == Per::Domain && !counts_always
 }
 

@@ -44,6 +44,46 @@ impl fmt::Display for Rule<'_> {
     }
 }
 
+/// The tables of a policy that have limits for an identity. The order in which they apply is
+/// stated here alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Tables<'a, T> {
+    /// Its own.
+    pub user: Option<(&'a str, T)>,
+    /// That of its domain.
+    pub domain: Option<(&'a str, T)>,
+    /// That of the package that applies to it: see [`package`].
+    pub package: Option<(&'a str, T)>,
+    /// That of the package of its domain.
+    pub domain_package: Option<(&'a str, T)>,
+    /// The one for everybody.
+    pub default: T,
+}
+
+impl<'a, T> Tables<'a, T> {
+    /// Where the limits of each key are from: of a unit, the first table that names it.
+    pub fn of_keys(self) -> impl Iterator<Item = (Rule<'a>, T)> {
+        let Self { user, domain, package, default, .. } = self;
+        let user = user.map(|(name, table)| (Rule::User(name), table));
+        let domain = domain.map(|(name, table)| (Rule::Domain(name), table));
+        let package = package.map(|(name, table)| (Rule::Package(name), table));
+        [user, domain, package, Some((Rule::Default, default))].into_iter().flatten()
+    }
+
+    /// Where the limits of all users of the domain together are from. The package of one of
+    /// them is nothing to these.
+    pub fn of_totals(self) -> impl Iterator<Item = (Rule<'a>, T)> {
+        Self { user: None, package: self.domain_package, domain_package: None, ..self }.of_keys()
+    }
+}
+
+/// The package that applies, of those that the user's table, the front end and the table of the
+/// domain name.
+#[must_use]
+pub fn package<P>(of_user: Option<P>, handed_over: Option<P>, of_domain: Option<P>) -> Option<P> {
+    of_user.or(handed_over).or(of_domain)
+}
+
 /// Whom a limit counts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Per {
@@ -71,6 +111,8 @@ pub struct Limit<'a> {
 /// The entry of `exempt` that lifts the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exemption<'a> {
+    /// Its number among the entries, from 0.
+    pub number: u32,
     /// Until then, in seconds since 1970.
     pub until: Option<i64>,
     /// Why.

@@ -1,6 +1,7 @@
 //! What is sound but probably not meant.
 
-use super::model::{Amount, Exempt, Location, OnCrossing, Policies, Policy, When};
+use super::limit::{self, Tables};
+use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When};
 use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 use crate::toml_file::diagnostic::Diagnostics;
 
@@ -70,9 +71,9 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
 /// alert each. What is counted at RCPT may never become a message.
 fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
     let key = &policy.settings.key;
-    let is_recipient = |field: &&Field| matches!(field, Field::Recipient | Field::RecipientDomain);
-    let is_chosen = key.iter().all(|field| field.is_claimed() || is_recipient(&field));
-    let Some(field) = key.iter().find(is_recipient).filter(|_| is_chosen) else { return };
+    let is_chosen = key.iter().all(|field| field.is_claimed() || field.is_of_recipient());
+    let field = key.iter().find(|field| field.is_of_recipient()).filter(|_| is_chosen);
+    let Some(field) = field else { return };
     let known = [State::Authenticated, State::Relay, State::Local];
     if known.into_iter().any(|state| requires(policy, state)) {
         return;
@@ -189,12 +190,20 @@ fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
         if member.package.is_none() && !policy.packages.is_empty() {
             continue;
         }
-        let domain = super::fold::domain(name).and_then(|name| policy.domains.get(name));
-        let package = member.package.as_ref().or(domain.and_then(|d| d.package.as_ref()));
-        let package = package.and_then(|name| policy.packages.get(&**name));
-        let inherited = [domain.map(|domain| &domain.limits), package, Some(&policy.default)];
+        let domain_name = super::fold::domain(name);
+        let domain = domain_name.and_then(|name| policy.domains.get(name));
+        let of = |member: &Member| member.package.clone();
+        let package = limit::package(of(member), None, domain.and_then(of));
+        let package = package.and_then(|name| policy.packages.get_key_value(&*name));
+        let inherited = Tables {
+            user: None,
+            domain: domain_name.zip(domain.map(|domain| &domain.limits)),
+            package: package.map(|(name, limits)| (name.as_str(), limits)),
+            domain_package: None,
+            default: &policy.default,
+        };
         for (unit, amount) in &member.limits.each {
-            let would = inherited.iter().flatten().find_map(|limits| limits.each.get(unit));
+            let would = inherited.of_keys().find_map(|(_, limits)| limits.each.get(unit));
             if would.is_some_and(|would| would.windows == amount.windows) {
                 let text =
                     format!("{} of user {name:?} has no effect: it is as inherited", unit.word());

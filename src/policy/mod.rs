@@ -1,19 +1,17 @@
 //! Policies: the administrator's limits as tables.
 //!
-//! `policy.toml` → [`source`] → [`model`] → [`resolve`]. [`mod@source`] reads the text
+//! `policy.toml` → [`source`] → [`model`] → [`image`]. [`mod@source`] reads the text
 //! and reports every error with its file, line and column; what it returns is
-//! sound. [`lint`] finds what is sound but probably not meant. [`resolve`] is the
-//! plain evaluator: the windows that apply to one identity, each with the rule
-//! it comes from. `exirate policy show` prints them.
+//! sound. [`lint`] finds what is sound but probably not meant. [`settings`] has each setting,
+//! with its name, type, default and help, once; [`word`] the words, units among them.
 //!
 //! [`evaluator`] is what every front end calls: a step of an SMTP session goes in, a verdict
 //! with its reason comes out.
 //!
-//! [`image`] is the compiled form that the libraries map. It agrees with [`resolve`]
-//! for every identity; [`fold`] and the words of [`model`] are for both. Only
-//! [`mod@source`], [`lint`] and [`resolve`] are for the program alone.
+//! [`image`] is the compiled form that the libraries map. What finds the limits of an identity
+//! in it agrees with `resolve`, which searches the tables as they are written: for tests alone.
 //!
-//! The rules of precedence, all of them:
+//! The rules of precedence, all of them ([`limit::Tables`]):
 //! - Units are resolved one by one: user > domain > package > default. A unit
 //!   that no table names is not limited.
 //! - The package of a user is that of the user's table, else the one that the
@@ -40,10 +38,16 @@ pub mod needs;
 pub mod outcome;
 #[cfg(feature = "cli")]
 pub mod replay;
-#[cfg(feature = "cli")]
+#[cfg(all(feature = "cli", any(test, feature = "fuzzing")))]
 pub mod resolve;
+mod settings;
 #[cfg(feature = "cli")]
 pub mod source;
+pub mod value;
 pub mod word;
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod reference_tests;
 
 pub use crate::identity::{fold, network};

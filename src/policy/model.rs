@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::fold::Folding;
+#[cfg(feature = "cli")]
+use super::image::fields::Row;
+use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
-use super::word::{Action, Counting, Field, OnError, Placeholder, State, Unit, Verdict};
-pub use crate::toml_file::Location;
+pub use super::settings::{Identity, OnCrossing, PolicySettings};
+pub use super::value::{DomainPattern, Grade, Location, Piece, Template, When};
+use super::word::Unit;
 
 /// All that a policy file and the files it names say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,62 +25,8 @@ pub struct Policies {
     pub policies: BTreeMap<String, Policy>,
 }
 
-/// `[identity]`: who is counted.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Identity {
-    /// The first of these that is known is the identity.
-    pub chain: Vec<Field>,
-    /// How identities are folded.
-    pub folding: Folding,
-    /// Clients that may relay without authentication.
-    pub relay: Vec<Cidr>,
-    /// Where the chain is written; where it is not, the default applies.
-    pub at: Option<Location>,
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Self {
-            chain: vec![Field::Auth, Field::LocalAccount, Field::Client],
-            folding: Folding::default(),
-            relay: Vec::new(),
-            at: None,
-        }
-    }
-}
-
-/// `[on.crossing]`: what to do once when a key crosses a limit.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OnCrossing {
-    /// Write a line to the log.
-    pub log: bool,
-    /// Run a program with these arguments.
-    pub run: Vec<Template>,
-    /// Send JSON to this URL.
-    pub post: Option<String>,
-    /// Send mail to this address.
-    pub mail: Option<String>,
-    /// Do it again for a key that is still refused so many seconds after its last alert.
-    pub repeat: Option<f64>,
-    /// Do it also for what a policy only observes.
-    pub observed: bool,
-}
-
-/// A text with placeholders.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Template(pub Vec<Piece>);
-
-/// A part of a [`Template`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
-    /// As it is.
-    Text(String),
-    /// What this stands for.
-    Value(Placeholder),
-}
-
 /// A policy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
     /// Where it starts.
     pub at: Location,
@@ -177,84 +126,6 @@ impl Policies {
             policies: self.policies.iter().map(|(n, p)| (n.clone(), p.outline())).collect(),
         }
     }
-}
-
-/// What a policy says apart from its tables.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PolicySettings {
-    /// It applies to events for which all of these hold.
-    pub when: Vec<When>,
-    /// Whether it refuses.
-    pub action: Action,
-    /// When a refused event counts. Always strict if only observed.
-    pub update: Counting,
-    /// What it makes of an event when it cannot be evaluated.
-    pub on_error: OnError,
-    /// The text of the reply to the client.
-    pub text: Option<Template>,
-    /// What is counted: these fields together; empty: the identity chain. The
-    /// first is what the tables and `exempt` are searched for.
-    pub key: Vec<Field>,
-    /// Verdicts, by the part of the limit from which each applies, ascending.
-    pub verdicts: Vec<Grade>,
-    /// The longest delay in seconds.
-    pub longest_delay: f64,
-}
-
-/// A condition of a policy.
-#[derive(Clone, Debug, PartialEq)]
-pub enum When {
-    /// A state of the event, or its opposite.
-    Is {
-        /// The state.
-        state: State,
-        /// It must not hold.
-        not: bool,
-    },
-    /// The client is in one of these networks.
-    Client(Vec<Cidr>),
-    /// The domain of the sender is one of these.
-    SenderDomain(Vec<DomainPattern>),
-    /// The domain of the recipient is one of these.
-    RecipientDomain(Vec<DomainPattern>),
-}
-
-/// A domain, or all below one (`*.example.org`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DomainPattern {
-    /// In lower case.
-    pub domain: String,
-    /// All below it, without itself.
-    pub below: bool,
-}
-
-impl DomainPattern {
-    /// Whether `domain`, in lower case, is meant.
-    #[must_use]
-    pub fn matches(&self, domain: &str) -> bool {
-        if self.below {
-            domain.strip_suffix(&*self.domain).is_some_and(|d| d.len() > 1 && d.ends_with('.'))
-        } else {
-            domain == self.domain
-        }
-    }
-
-    /// Whether all that `other` means is meant.
-    #[must_use]
-    pub fn covers(&self, other: &Self) -> bool {
-        self == other || self.below && self.matches(&other.domain)
-    }
-}
-
-/// A verdict that applies from a part of the limit on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Grade {
-    /// The part of the limit: 1 is all of it.
-    pub from: f64,
-    /// What is made of the event.
-    pub verdict: Verdict,
-    /// Where it is written.
-    pub at: Location,
 }
 
 /// Limits of a table.
@@ -541,6 +412,35 @@ impl Match {
             }
             (Self::Client(network), Self::Client(other)) => network.covers(*other),
             (one, other) => one == other,
+        }
+    }
+}
+
+impl Stored for Match {
+    fn read(row: &mut Fields<'_>) -> Result<Self, What> {
+        match row.u8()? {
+            0 => Stored::read(row).map(Self::Identity),
+            1 => Stored::read(row).map(Self::Domain),
+            2 => Stored::read(row).map(Self::Client),
+            _ => Err("what an exemption matches is unknown"),
+        }
+    }
+
+    #[cfg(feature = "cli")]
+    fn write(&self, row: &mut Row) {
+        match self {
+            Self::Identity(name) => {
+                row.u8(0);
+                row.text(name);
+            }
+            Self::Domain(pattern) => {
+                row.u8(1);
+                pattern.write(row);
+            }
+            Self::Client(network) => {
+                row.u8(2);
+                network.write(row);
+            }
         }
     }
 }

@@ -4,9 +4,6 @@
 use super::model::{Policies, Policy};
 use super::word::Unit;
 
-/// Units that count what a command came to, which nobody knows before the next one.
-const OUTCOMES: [Unit; 2] = [Unit::AuthFailures, Unit::RejectedRecipients];
-
 /// A front end for mail servers that load no library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrontEnd {
@@ -45,7 +42,7 @@ pub fn unseen<'a>(
 ) -> Vec<String> {
     let mut found = Vec::new();
     for (name, policy) in policies {
-        for unit in OUTCOMES.into_iter().filter(|unit| policy.limits(*unit)) {
+        for unit in outcome_units().filter(|unit| policy.limits(*unit)) {
             let blind = front_ends.iter().filter(|end| end.is_blind(unit));
             let blind: Vec<&str> = blind.map(|end| end.name()).collect();
             if !blind.is_empty() {
@@ -68,9 +65,13 @@ pub fn acls(unit: Unit) -> &'static [&'static str] {
     }
 }
 
+fn outcome_units() -> impl Iterator<Item = Unit> {
+    Unit::ALL.iter().rev().copied().filter(|unit| unit.is_outcome())
+}
+
 /// Units of `policies` that count outcomes, each with the policies that limit it.
 pub fn outcomes(policies: &Policies) -> impl Iterator<Item = (Unit, Vec<&str>)> {
-    OUTCOMES.into_iter().filter_map(|unit| {
+    outcome_units().filter_map(|unit| {
         let limiting = policies.policies.iter().filter(|(_, policy)| policy.limits(unit));
         let names: Vec<&str> = limiting.map(|(name, _)| name.as_str()).collect();
         (!names.is_empty()).then_some((unit, names))
@@ -104,7 +105,7 @@ mod tests {
         assert_eq!(all, [(Unit::AuthFailures, vec!["b"]), (Unit::RejectedRecipients, vec!["c"])]);
         // A unit that needs ACLs of its own is one of them.
         for unit in Unit::ALL {
-            assert_eq!(acls(*unit).is_empty(), !OUTCOMES.contains(unit), "{unit:?}");
+            assert_eq!(acls(*unit).is_empty(), !unit.is_outcome(), "{unit:?}");
         }
     }
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Per, Rule, Subject};
-use super::model::{Amount, Buckets, Exempt, Limits, Location, Match, Member, Policy};
+use super::model::{Amount, Buckets, Exempt, Limits, Match, Member, Policy};
 use super::word::Unit;
 use crate::engine::Algorithm;
 
 /// A limit and the rule it comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Applied<'p, T> {
+pub struct Ruled<'p, T> {
     /// The limit.
     pub what: &'p T,
     /// The rule.
@@ -27,13 +27,13 @@ pub struct Effective<'p> {
     /// hands over may not exist.
     pub package: Option<(&'p str, bool)>,
     /// The limits of the identity, by unit.
-    pub each: BTreeMap<Unit, Applied<'p, Amount>>,
+    pub each: BTreeMap<Unit, Ruled<'p, Amount>>,
     /// The limits of all users of its domain together, by unit.
-    pub total: BTreeMap<Unit, Applied<'p, Amount>>,
+    pub total: BTreeMap<Unit, Ruled<'p, Amount>>,
     /// The leaky buckets.
-    pub buckets: Option<Applied<'p, Buckets>>,
-    /// The entry that exempts it.
-    pub exempt: Option<&'p Exempt>,
+    pub buckets: Option<Ruled<'p, Buckets>>,
+    /// The entry that exempts it, and its number.
+    pub exempt: Option<(u32, &'p Exempt)>,
 }
 
 impl<'p> Effective<'p> {
@@ -67,8 +67,8 @@ impl<'p> Effective<'p> {
     /// The entry that exempts the subject, as the compiled image gives it.
     #[must_use]
     pub fn exemption(&self) -> Option<Exemption<'p>> {
-        let entry = self.exempt?;
-        Some(Exemption { until: entry.until, reason: entry.reason.as_deref() })
+        let (number, entry) = self.exempt?;
+        Some(Exemption { number, until: entry.until, reason: entry.reason.as_deref() })
     }
 }
 
@@ -102,18 +102,18 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let (mut each, mut total) = (BTreeMap::new(), BTreeMap::new());
     for (rule, limits) in &tables {
         for (unit, what) in &limits.each {
-            each.entry(*unit).or_insert(Applied { what, rule: *rule });
+            each.entry(*unit).or_insert(Ruled { what, rule: *rule });
         }
     }
     for (rule, limits) in totals.filter(|_| domain_name.is_some()) {
         for (unit, what) in &limits.total {
-            total.entry(*unit).or_insert(Applied { what, rule });
+            total.entry(*unit).or_insert(Ruled { what, rule });
         }
     }
     let buckets = tables.iter().find_map(|(rule, limits)| {
-        limits.buckets.as_deref().map(|what| Applied { what, rule: *rule })
+        limits.buckets.as_deref().map(|what| Ruled { what, rule: *rule })
     });
-    let exempt = policy.exempt.iter().find(|entry| exempts(entry, subject, now));
+    let exempt = (0..).zip(&policy.exempt).find(|(_, entry)| exempts(entry, subject, now));
     let package = package_name.map(|name| {
         let known = policy.packages.contains_key(name);
         (name, known)
@@ -138,17 +138,6 @@ fn means(one: &Match, identity: &str) -> bool {
         Match::Identity(name) => name == identity,
         Match::Domain(pattern) => domain(identity).is_some_and(|domain| pattern.matches(domain)),
         Match::Client(network) => identity.parse().is_ok_and(|address| network.contains(address)),
-    }
-}
-
-/// Where a rule of `policy` is written.
-#[must_use]
-pub fn location(policy: &Policy, rule: &Rule<'_>) -> Option<Location> {
-    match rule {
-        Rule::User(name) => policy.users.get(name).map(|member| member.limits.at),
-        Rule::Domain(name) => policy.domains.get(name).map(|member| member.limits.at),
-        Rule::Package(name) => policy.packages.get(*name).map(|limits| limits.at),
-        Rule::Default => Some(policy.default.at),
     }
 }
 

@@ -110,7 +110,7 @@ fn apply_puts_a_file_in_use() {
         lines(&output),
         [
             "identity: 6 settings added",
-            "on.crossing: 4 settings added",
+            "on.crossing: 5 settings added",
             "policy.bounces: 8 settings added",
             "policy.outbound: 16 settings added",
             "spool/exirate/policy.image: 2 policies, 1 user,#: in use",

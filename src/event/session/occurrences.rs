@@ -23,8 +23,7 @@ impl Occurrence {
     /// Whether it is of a message or a recipient, not of a connection.
     #[must_use]
     pub fn is_of_message(&self) -> bool {
-        let is_outcome = matches!(self.unit, Unit::RejectedRecipients | Unit::AuthFailures);
-        self.scope != Scope::Connection && !is_outcome
+        self.scope != Scope::Connection && !self.unit.is_outcome()
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::container::{Container, fault_at};
 use super::error::Fault;
-use super::fields::{Fields, What};
+use super::fields::{Fields, Stored, What};
 use super::layout::{ITEM_BYTES, ITEM_ENDS, Table};
 use crate::policy::fold::domain;
 use crate::policy::limit::{Exemption, Subject};
@@ -39,20 +39,15 @@ struct Keys {
     bits_v6: Vec<u8>,
 }
 
-/// A table in a row.
-pub(super) fn table(row: &mut Fields<'_>) -> Result<Table, What> {
-    Ok(Table { start: row.u32()?, slots: row.u32()? })
-}
-
 fn keys(row: &mut Fields<'_>) -> Result<Keys, What> {
     Ok(Keys {
-        identities: table(row)?,
-        domains: table(row)?,
-        below: table(row)?,
+        identities: Stored::read(row)?,
+        domains: Stored::read(row)?,
+        below: Stored::read(row)?,
         longest_below: row.u32()? as usize,
-        networks: table(row)?,
-        bits_v4: row.list(Fields::u8)?,
-        bits_v6: row.list(Fields::u8)?,
+        networks: Stored::read(row)?,
+        bits_v4: Stored::read(row)?,
+        bits_v6: Stored::read(row)?,
     })
 }
 
@@ -173,13 +168,13 @@ impl Exempts {
         !self.to.is_empty()
     }
 
-    /// The position of the row of the first entry that exempts `subject` at `now`.
+    /// The number and the position of the row of the first entry that exempts `subject` at `now`.
     pub(super) fn find(
         &self,
         container: &Container,
         subject: &Subject<'_>,
         now: i64,
-    ) -> Result<Option<u32>, Fault> {
+    ) -> Result<Option<(u32, u32)>, Fault> {
         let mut first = First::default();
         if !self.everybody.is_empty() {
             let items = Items::of(&self.everybody).map_err(|what| fault_at(0, what))?;
@@ -206,7 +201,7 @@ impl Exempts {
                 Ok(())
             })?;
         }
-        Ok(first.0.map(|item| item.row))
+        Ok(first.0.map(|item| (item.number, item.row)))
     }
 }
 
@@ -257,7 +252,10 @@ impl Keys {
 }
 
 /// An entry in its row, and the positions of the rows of what it lists.
-pub(super) fn entry<'a>(row: &mut Fields<'a>) -> Result<(Exemption<'a>, [u32; 2]), What> {
-    let (until, reason) = (row.option(Fields::i64)?, row.option(Fields::text)?);
-    Ok((Exemption { until, reason }, [row.u32()?, row.u32()?]))
+pub(super) fn entry<'a>(
+    row: &mut Fields<'a>,
+    number: u32,
+) -> Result<(Exemption<'a>, [u32; 2]), What> {
+    let (until, reason) = (Stored::read(row)?, row.option(Fields::text)?);
+    Ok((Exemption { number, until, reason }, [row.u32()?, row.u32()?]))
 }

@@ -1,7 +1,7 @@
 //! The limits in the rows of tables, and which of them apply.
 
 use super::fields::{Fields, What};
-use super::layout::{BUCKETS, EACH, TOTAL, UNITS, unit_code, unit_of};
+use super::layout::{BUCKETS, EACH, TOTAL, UNITS, unit_of};
 use crate::engine::Algorithm;
 use crate::policy::limit::{Limit, Per, Rule};
 use crate::policy::word::Unit;
@@ -52,29 +52,66 @@ impl<'a> Chosen<'a> {
 
     /// Appends them all to `limits`. An error has the position of the row.
     pub(super) fn append_to(&self, limits: &mut Vec<Limit<'a>>) -> Result<(), (u32, What)> {
-        for (per, amounts) in [(Per::Key, &self.each), (Per::Domain, &self.total)] {
-            for &unit in Unit::ALL {
-                let amount = amounts.get(usize::from(unit_code(unit)));
-                let Some(Some((rule, content, row))) = amount else { continue };
-                let mut fields = Fields(content);
-                while !fields.is_empty() {
-                    let Numbers { first: limit, second: period, text, .. } =
-                        numbers(&mut fields).map_err(|what| (*row, what))?;
-                    let algorithm = Algorithm::MovingAverage { limit, period };
-                    limits.push(Limit { unit, per, algorithm, text, rule: *rule });
-                }
-            }
-        }
-        let Some((rule, content, row)) = self.buckets else { return Ok(()) };
-        let mut fields = Fields(content);
-        while !fields.is_empty() {
-            let Numbers { unit, first: burst, second: rate, text } =
-                numbers(&mut fields).map_err(|what| (row, what))?;
-            let algorithm = Algorithm::Bucket { burst, rate };
-            limits.push(Limit { unit, per: Per::Key, algorithm, text, rule });
+        for (unit, per, amount) in self.amounts() {
+            append(unit, per, amount, limits)?;
         }
         Ok(())
     }
+
+    /// The windows of each unit, for whom they count; then the buckets, which have a unit each.
+    fn amounts(&self) -> impl Iterator<Item = (Option<Unit>, Per, &(Rule<'a>, &'a [u8], u32))> {
+        let windows = [(Per::Key, &self.each), (Per::Domain, &self.total)];
+        let windows = windows.into_iter().flat_map(|(per, amounts)| {
+            Unit::ALL.iter().zip(amounts).map(move |(unit, amount)| (Some(*unit), per, amount))
+        });
+        let all = windows.chain([(None, Per::Key, &self.buckets)]);
+        all.filter_map(|(unit, per, amount)| Some((unit, per, amount.as_ref()?)))
+    }
+
+    /// The same, with the limits of each; none: unlimited.
+    #[cfg(feature = "cli")]
+    pub(super) fn applied(&self) -> Result<Vec<Applied<'a>>, (u32, What)> {
+        let applied = self.amounts().map(|(unit, per, amount)| {
+            let mut limits = Vec::new();
+            append(unit, per, amount, &mut limits)?;
+            Ok(Applied { unit, per, rule: amount.0, limits })
+        });
+        applied.collect()
+    }
+}
+
+/// Appends the windows of a unit, or buckets.
+fn append<'a>(
+    unit: Option<Unit>,
+    per: Per,
+    (rule, content, row): &(Rule<'a>, &'a [u8], u32),
+    limits: &mut Vec<Limit<'a>>,
+) -> Result<(), (u32, What)> {
+    let mut fields = Fields(content);
+    while !fields.is_empty() {
+        let Numbers { unit: own, first, second, text } =
+            numbers(&mut fields).map_err(|what| (*row, what))?;
+        let algorithm = match unit {
+            Some(_) => Algorithm::MovingAverage { limit: first, period: second },
+            None => Algorithm::Bucket { burst: first, rate: second },
+        };
+        limits.push(Limit { unit: unit.unwrap_or(own), per, algorithm, text, rule: *rule });
+    }
+    Ok(())
+}
+
+/// Limits that apply to a subject: those of a unit, or the buckets.
+#[cfg(feature = "cli")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied<'a> {
+    /// The unit; `None` for buckets.
+    pub unit: Option<Unit>,
+    /// Whom they count together.
+    pub per: Per,
+    /// The table that they are from.
+    pub rule: Rule<'a>,
+    /// Themselves; none: unlimited.
+    pub limits: Vec<Limit<'a>>,
 }
 
 /// The windows or buckets of a unit: their kind, the unit's code, and themselves.

@@ -1,13 +1,12 @@
 //! The compiled policies: what `exirate policy apply` writes and the libraries map.
 //!
-//! It returns what [`resolve`](super::resolve) does, without an allocation. `IMAGE.md`
-//! describes the format. Every offset and length in it is checked, and each row is
+//! `IMAGE.md` describes the format. Every offset and length in it is checked, and each row is
 //! verified when it is read: damage is an error, never a wrong limit.
 
 mod container;
 mod error;
 mod exempt;
-mod fields;
+pub(super) mod fields;
 mod in_use;
 #[cfg(feature = "cli")]
 mod install;
@@ -15,7 +14,6 @@ mod layout;
 mod limits;
 #[cfg(feature = "cli")]
 mod read_back;
-mod settings;
 #[cfg(feature = "cli")]
 mod write;
 
@@ -27,18 +25,20 @@ use container::{Container, fault_at};
 use error::Fault;
 pub use error::ImageError;
 use exempt::Exempts;
-use fields::{Fields, What};
+use fields::{Fields, Stored, What};
 pub use in_use::PolicyFile;
 #[cfg(feature = "cli")]
 pub use install::install;
 use layout::Table;
+#[cfg(feature = "cli")]
+pub use limits::Applied;
 use limits::{Chosen, Scope};
 #[cfg(feature = "cli")]
 pub use write::{build, build_with};
 
 use super::fold::domain;
-use super::limit::{Exemption, Limit, Rule, Subject};
-use super::model::{Identity, OnCrossing, PolicySettings};
+use super::limit::{Exemption, Limit, Subject, Tables, package};
+use super::settings::{Group as _, Identity, OnCrossing, PolicySettings};
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Image {
     /// # Errors
     /// It is damaged.
     pub fn identity(&self) -> Result<&Identity, ImageError> {
-        let read = || self.container.read(self.container.identity, settings::identity);
+        let read = || self.container.read(self.container.identity, Identity::read);
         once(&self.identity, read).map_err(|fault| fault.of(&self.path))
     }
 
@@ -140,7 +140,7 @@ impl Image {
     /// # Errors
     /// It is damaged.
     pub fn on_crossing(&self) -> Result<OnCrossing, ImageError> {
-        let read = self.container.read(self.container.on_crossing, settings::on_crossing);
+        let read = self.container.read(self.container.on_crossing, OnCrossing::read);
         read.map_err(|fault| fault.of(&self.path))
     }
 
@@ -173,15 +173,15 @@ fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
 }
 
 fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
-    let settings = settings::policy(row)?;
+    let settings = PolicySettings::read(row)?;
     let length = row.u32()?;
     Ok(Decoded {
         at,
         settings,
         default: row.bytes(length)?.into(),
-        packages: exempt::table(row)?,
-        domains: exempt::table(row)?,
-        users: exempt::table(row)?,
+        packages: Stored::read(row)?,
+        domains: Stored::read(row)?,
+        users: Stored::read(row)?,
         exempts: exempt::exempts(row)?,
     })
 }
@@ -264,30 +264,47 @@ impl<'i> PolicyImage<'i> {
     }
 
     fn fill<'a>(&'a self, subject: &Subject<'a>, limits: &mut Vec<Limit<'a>>) -> Result<(), Fault> {
+        self.chosen(subject)?.append_to(limits).map_err(|(row, what)| fault_at(row, what))
+    }
+
+    /// The limits that apply to `subject`, with what is unlimited, in the order of
+    /// [`Self::limits`].
+    ///
+    /// # Errors
+    /// The image is damaged.
+    #[cfg(feature = "cli")]
+    pub fn applied<'a>(&'a self, subject: &Subject<'a>) -> Result<Vec<Applied<'a>>, ImageError> {
+        let applied = self
+            .chosen(subject)
+            .and_then(|chosen| chosen.applied().map_err(|(row, what)| fault_at(row, what)));
+        applied.map_err(|fault| fault.of(&self.image.path))
+    }
+
+    /// The limits of `subject`, by unit.
+    fn chosen<'a>(&'a self, subject: &Subject<'a>) -> Result<Chosen<'a>, Fault> {
         let known = self.known(subject)?;
+        let named = |one: Package<'a>| (one.name, (one.limits, one.row));
+        let Decoded { default, at, .. } = self.decoded;
+        let tables = Tables {
+            user: known.user.map(|user| (subject.identity, (user.limits, user.row))),
+            domain: known.domain_name.zip(known.domain.map(|domain| (domain.limits, domain.row))),
+            package: known.package.map(named),
+            domain_package: known.domain_package.map(named),
+            default: (&**default, *at),
+        };
         let mut chosen = Chosen::default();
-        let mut add = |rule, limits, scope, row| {
+        let mut add = |rule, (limits, row), scope| {
             chosen.add(rule, limits, scope, row).map_err(|what| fault_at(row, what))
         };
-        if let Some(user) = known.user {
-            add(Rule::User(subject.identity), user.limits, Scope::Keys, user.row)?;
+        for (rule, table) in tables.of_keys() {
+            add(rule, table, Scope::Keys)?;
         }
-        if let Some((name, domain)) = known.domain_name.zip(known.domain) {
-            add(Rule::Domain(name), domain.limits, Scope::Keys, domain.row)?;
-            add(Rule::Domain(name), domain.limits, Scope::Totals, domain.row)?;
-        }
-        if let Some(package) = known.package {
-            add(Rule::Package(package.name), package.limits, Scope::Keys, package.row)?;
-        }
-        if let Some(package) = known.domain_package {
-            add(Rule::Package(package.name), package.limits, Scope::Totals, package.row)?;
-        }
-        let Decoded { default, at, .. } = self.decoded;
-        add(Rule::Default, default, Scope::Keys, *at)?;
         if known.domain_name.is_some() {
-            add(Rule::Default, default, Scope::Totals, *at)?;
+            for (rule, table) in tables.of_totals() {
+                add(rule, table, Scope::Totals)?;
+            }
         }
-        chosen.append_to(limits).map_err(|(row, what)| fault_at(row, what))
+        Ok(chosen)
     }
 
     /// Whether the policy has an entry of `exempt`.
@@ -313,8 +330,10 @@ impl<'i> PolicyImage<'i> {
     ) -> Result<Option<Exemption<'a>>, ImageError> {
         let container = &self.image.container;
         let found = self.decoded.exempts.find(container, subject, now).and_then(|row| {
-            row.map(|row| container.read(row, |row| exempt::entry(row).map(|(known, _)| known)))
-                .transpose()
+            row.map(|(number, row)| {
+                container.read(row, |row| exempt::entry(row, number).map(|(known, _)| known))
+            })
+            .transpose()
         });
         found.map_err(|fault| fault.of(&self.image.path))
     }
@@ -345,15 +364,18 @@ impl<'i> PolicyImage<'i> {
             Some(domain) if domain.package != 0 => Some(self.package_at(domain.package)?),
             _ => None,
         };
+        let of = |member: Option<Member<'i>>| member.map(|one| one.package).filter(|at| *at != 0);
         let mut unknown = None;
-        let package = match (user, subject.package) {
-            (Some(user), _) if user.package != 0 => Some(self.package_at(user.package)?),
-            (_, Some(name)) => {
+        let package = match package(of(user).map(Ok), subject.package.map(Err), of(domain).map(Ok))
+        {
+            Some(Ok(at)) if of(domain) == Some(at) => domain_package,
+            Some(Ok(at)) => Some(self.package_at(at)?),
+            Some(Err(name)) => {
                 let package = self.package_named(name)?;
                 unknown = Some(name).filter(|_| package.is_none());
                 package
             }
-            (_, None) => domain_package,
+            None => None,
         };
         Ok(Known { user, domain_name, domain, domain_package, package, unknown })
     }

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use super::container::{Container, entry, fault_at};
 use super::error::Fault;
 use super::exempt;
-use super::fields::{Fields, What};
+use super::fields::{Fields, Stored as _, What};
 use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
 use super::limits::{amount, numbers};
-use super::settings::{pattern, string};
 use super::{Decoded, Image, ImageError, PolicyImage};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, Exempt, Limits, Location, Match, Member, MemberKind, Members,
-    Policies, Policy, Window,
+    Amount, Bucket, Buckets, Exempt, Limits, Location, Member, MemberKind, Members, Policies,
+    Policy, Window,
 };
 
 impl Image {
@@ -136,14 +135,14 @@ fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
     each(container, decoded.packages, |name, mut value, row| {
         let at = value.u32().map_err(|what| fault_at(row, what))?;
         let mut fields = Fields(container.row(at)?);
-        let own = string(&mut fields).map_err(|what| fault_at(at, what))?;
+        let own = String::read(&mut fields).map_err(|what| fault_at(at, what))?;
         if own != name {
             return Err(fault_at(at, "a package has another name in its table"));
         }
         packages.insert(own, limits(fields).map_err(|what| fault_at(at, what))?);
         Ok(())
     })?;
-    let entries = container.read(decoded.exempts.entries, |row| row.list(Fields::u32))?;
+    let entries = container.read(decoded.exempts.entries, Vec::<u32>::read)?;
     let exempt = entries.iter().map(|&at| exemption(container, at)).collect::<Result<_, _>>()?;
     Ok(Policy {
         at: Location::default(),
@@ -215,21 +214,12 @@ fn limits(mut row: Fields<'_>) -> Result<Limits, What> {
 }
 
 fn exemption(container: &Container, at: u32) -> Result<Exempt, Fault> {
-    let (known, [who, to]) = container.read(at, exempt::entry)?;
+    let (known, [who, to]) = container.read(at, |row| exempt::entry(row, 0))?;
     Ok(Exempt {
         at: Location::default(),
-        matches: container.read(who, |row| row.list(matched))?,
-        recipients: container.read(to, |row| row.list(matched))?,
+        matches: container.read(who, Vec::read)?,
+        recipients: container.read(to, Vec::read)?,
         until: known.until,
         reason: known.reason.map(str::to_owned),
     })
-}
-
-fn matched(row: &mut Fields<'_>) -> Result<Match, What> {
-    match row.u8()? {
-        0 => string(row).map(Match::Identity),
-        1 => pattern(row).map(Match::Domain),
-        2 => row.network().map(Match::Client),
-        _ => Err("what an exemption matches is unknown"),
-    }
 }

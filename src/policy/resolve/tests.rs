@@ -9,6 +9,7 @@ use super::*;
 use crate::policy::model::{DomainPattern, Policies};
 use crate::policy::network::Cidr;
 use crate::policy::source::compile;
+use crate::toml_file::Location;
 
 fn policies(text: &str) -> Policies {
     let none = |_: &Path| Err(String::new());

@@ -1,8 +1,9 @@
 //! Windows, buckets, networks, domains and templates as they are written.
 
 use super::super::fold::lower;
-use super::super::model::{DomainPattern, Piece, Template, Window};
+use super::super::model::Window;
 use super::super::network::{Cidr, NoCidr};
+use super::super::value::{DomainPattern, Piece, Template};
 use super::super::word::{Placeholder, Word as _};
 use crate::spec;
 use crate::toml_file::diagnostic::allowed_instead;
@@ -137,9 +138,13 @@ pub(super) fn domain(text: &str) -> Result<DomainPattern, String> {
     }
 }
 
-/// One domain, in lower case; `None` if it is not one, or means many.
-pub(super) fn one_domain(text: &str) -> Option<String> {
-    domain(text).ok().filter(|pattern| !pattern.below).map(|pattern| pattern.domain)
+/// One domain, in lower case.
+///
+/// # Errors
+/// It is not one, or means many.
+pub(super) fn one_domain(text: &str) -> Result<String, String> {
+    let one = domain(text).ok().filter(|pattern| !pattern.below).map(|pattern| pattern.domain);
+    one.ok_or_else(|| format!("{text:?} is not a domain; expected such as example.org"))
 }
 
 /// A text with placeholders in braces; `{{` and `}}` are braces.

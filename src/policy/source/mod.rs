@@ -6,22 +6,24 @@
 
 mod amount;
 mod exempt;
+pub(super) mod kind;
 mod policy;
+mod settings;
 mod tables;
 mod users;
-mod values;
 
 use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::model::{Identity, Location, OnCrossing, Policies, Template};
-use super::word::Field;
+use super::model::{Identity, Location, OnCrossing, Policies};
 use crate::toml_file::diagnostic::Diagnostics;
 use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
-use values::{networks, template};
+use kind::Context;
+#[cfg(test)]
+pub(super) use policy::TABLES;
 
 /// A policy file that was read.
 #[derive(Debug)]
@@ -123,71 +125,11 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
 
 /// `[identity]`
 fn identity(reader: &mut Reader<'_>, value: Value<'_>) -> Identity {
-    const KEYS: &[&str] = &["chain", "fold", "mask", "qualify", "relay"];
     let mut identity = Identity::default();
     let Some(table) = reader.table(value, "[identity]") else { return identity };
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "chain" => {
-                if let Some(chain) = reader.words(value, "identity") {
-                    identity.chain = chain;
-                    identity.at = Some(reader.at(value));
-                }
-                for field in [Field::Recipient, Field::RecipientDomain] {
-                    if identity.chain.contains(&field) {
-                        reader.error(value, "a recipient is not who sends; name it in the key of a policy: key = [\"recipient\"]");
-                    }
-                }
-            }
-            "fold" => fold(reader, value, &mut identity),
-            "mask" => mask(reader, value, &mut identity),
-            "qualify" => {
-                let Some(text) = reader.string(value, "\"example.org\"") else { continue };
-                match amount::one_domain(text) {
-                    Some(domain) => identity.folding.qualify = Some(domain),
-                    None => reader.error(
-                        value,
-                        format!("{text:?} is not a domain; expected such as example.org"),
-                    ),
-                }
-            }
-            "relay" => identity.relay = networks(reader, value),
-            _ => reader.unknown_key(key, "in [identity]", KEYS),
-        }
-    }
+    settings::read(reader, table, &mut identity, "in [identity]", &[], Context::default());
+    identity.at = table.get("chain").map(|chain| reader.at(chain));
     identity
-}
-
-fn fold(reader: &mut Reader<'_>, value: Value<'_>, identity: &mut Identity) {
-    const KEYS: &[&str] = &["case", "plus", "dots"];
-    let Some(table) = reader.table(value, "{ case = true, plus = true }") else { return };
-    let folding = &mut identity.folding;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "case" => folding.case = reader.boolean(value).unwrap_or(true),
-            "plus" => folding.plus = reader.boolean(value).unwrap_or(false),
-            "dots" => {
-                let domain = |text: &str| {
-                    amount::one_domain(text).ok_or_else(|| {
-                        format!("{text:?} is not a domain; expected such as gmail.com")
-                    })
-                };
-                folding.dots = reader.each(value, "[\"gmail.com\"]", domain).unwrap_or_default();
-            }
-            _ => reader.unknown_key(key, "in fold", KEYS),
-        }
-    }
-}
-
-fn mask(reader: &mut Reader<'_>, value: Value<'_>, identity: &mut Identity) {
-    let Some(table) = reader.table(value, "{ v4 = 32, v6 = 64 }") else { return };
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "v4" => identity.folding.v4 = reader.integer(value, 0..=32).unwrap_or(32),
-            "v6" => identity.folding.v6 = reader.integer(value, 0..=128).unwrap_or(64),
-            _ => reader.unknown_key(key, "in mask", &["v4", "v6"]),
-        }
-    }
 }
 
 /// `[on]`
@@ -196,81 +138,15 @@ fn on(reader: &mut Reader<'_>, value: Value<'_>) -> OnCrossing {
     let Some(table) = reader.table(value, "[on.crossing]") else { return on_crossing };
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "crossing" => on_crossing = crossing(reader, value),
+            "crossing" => {
+                let Some(table) = reader.table(value, "[on.crossing]") else { continue };
+                let context = Context::default();
+                settings::read(reader, table, &mut on_crossing, "in [on.crossing]", &[], context);
+            }
             _ => reader.unknown_key(key, "in [on]", &["crossing"]),
         }
     }
     on_crossing
-}
-
-/// `[on.crossing]`
-fn crossing(reader: &mut Reader<'_>, value: Value<'_>) -> OnCrossing {
-    const KEYS: &[&str] = &["log", "run", "post", "mail", "repeat", "observed"];
-    let mut on = OnCrossing::default();
-    let Some(table) = reader.table(value, "[on.crossing]") else { return on };
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "log" => on.log = reader.boolean(value).unwrap_or(false),
-            "observed" => on.observed = reader.boolean(value).unwrap_or(false),
-            "run" => on.run = command(reader, value),
-            "post" => {
-                let url = reader.string(value, "\"https://ops.example/hook\"");
-                on.post = url.map(str::to_owned);
-                let host =
-                    url.map(|url| ["https://", "http://"].iter().find_map(|s| url.strip_prefix(s)));
-                if host.is_some_and(|host| {
-                    host.is_none_or(|host| {
-                        host.is_empty()
-                            || host.starts_with('/')
-                            || host.contains(char::is_whitespace)
-                    })
-                }) {
-                    reader.error(value, "not a URL; expected such as https://ops.example/hook");
-                }
-            }
-            "mail" => {
-                on.mail = reader.string(value, "\"postmaster@example.org\"").map(str::to_owned);
-                let sound = |a: &String| {
-                    a.split_once('@')
-                        .is_some_and(|(l, d)| !l.is_empty() && amount::one_domain(d).is_some())
-                        && !a.contains(char::is_whitespace)
-                };
-                if on.mail.as_ref().is_some_and(|address| !sound(address)) {
-                    reader.error(
-                        value,
-                        "not one mail address; expected such as postmaster@example.org",
-                    );
-                }
-            }
-            "repeat" => {
-                let Some(text) = reader.string(value, "\"1d\"") else { continue };
-                match amount::period(text) {
-                    Ok(seconds) => on.repeat = Some(seconds),
-                    Err(message) => reader.error(value, message),
-                }
-            }
-            _ => reader.unknown_key(key, "in [on.crossing]", KEYS),
-        }
-    }
-    on
-}
-
-/// A program and its arguments.
-fn command(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Template> {
-    const EXAMPLE: &str = "[\"/usr/local/sbin/over\", \"{policy}\", \"{key}\"]";
-    let mut run = Vec::new();
-    let Some(words) = reader.array(value, EXAMPLE) else { return run };
-    if words.is_empty() {
-        reader.error(value, format!("the array is empty; expected such as {EXAMPLE}"));
-    }
-    for word in words.iter() {
-        let Some(text) = reader.string(word, "\"{key}\"") else { continue };
-        if run.is_empty() && (!text.starts_with('/') || text.contains('{')) {
-            reader.error(word, format!("{text:?} is not the absolute path of a program"));
-        }
-        run.extend(template(reader, word, text));
-    }
-    run
 }
 
 #[cfg(test)]

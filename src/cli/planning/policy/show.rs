@@ -14,11 +14,10 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::text::printable;
 use crate::cli::shared::{spool_dir, time};
 use crate::cli::{Failure, Outcome};
-use crate::policy::changes::condition;
-use crate::policy::image::{ImageError, PolicyFile};
-use crate::policy::limit::{Rule, Subject};
-use crate::policy::model::{Location, MemberKind, Policies, Policy};
-use crate::policy::resolve::{Effective, resolve};
+use crate::engine::Algorithm;
+use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
+use crate::policy::limit::{Exemption, Per, Rule, Subject};
+use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
 use crate::toml_file::diagnostic::{place, similar};
@@ -140,12 +139,53 @@ struct Searched {
     recipient: Option<String>,
 }
 
+/// The policies that are shown.
+enum Source {
+    /// Those in use.
+    InUse(PolicyFile),
+    /// Those of a policy file, compiled, and where they are written.
+    File(Box<Image>, Policies),
+}
+
+impl Source {
+    fn file(path: &Path) -> Result<Self, Failure> {
+        let policies = sound(path)?;
+        Ok(Self::File(Box::new(Image::from_bytes(build(&policies))?), policies))
+    }
+
+    fn image(&self) -> Result<&Image, &ImageError> {
+        match self {
+            Self::InUse(file) => file.image(),
+            Self::File(image, _) => Ok(image),
+        }
+    }
+
+    /// The policy `name` as it is written, if that is known.
+    fn written(&self, name: &str) -> Option<&Policy> {
+        match self {
+            Self::InUse(_) => None,
+            Self::File(_, policies) => policies.policies.get(name),
+        }
+    }
+
+    /// The files that locations are in.
+    fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::InUse(file) => {
+                file.image().map(|image| image.path().to_owned()).into_iter().collect()
+            }
+            Self::File(_, policies) => policies.files.clone(),
+        }
+    }
+}
+
 /// A policy, and what it says of the subject.
 struct Shown<'p> {
     name: &'p str,
-    policy: &'p Policy,
+    policy: PolicyImage<'p>,
     identity: &'p str,
-    effective: Effective<'p>,
+    package: Option<(&'p str, bool)>,
+    exempt: Option<(Exemption<'p>, Location)>,
     lines: Vec<Line>,
 }
 
@@ -161,42 +201,40 @@ const COLUMNS: [Column; 7] = [
 
 impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let (mut policies, image) = self.policies()?;
+        let source = self.source()?;
+        let (image, files) = (source.image()?, source.files());
         let at = self.at.map_or_else(now, |at| at.seconds);
-        if let Some(name) = self.policy.as_ref().filter(|n| !policies.policies.contains_key(*n)) {
-            let names = || policies.policies.keys().map(String::as_str);
-            let instead = match similar(name, names()) {
+        if let Some(name) = self.policy.as_deref().filter(|name| image.names().all(|n| n != *name))
+        {
+            let instead = match similar(name, image.names()) {
                 Some(known) => format!("did you mean {known:?}?"),
-                None => format!("its policies: {}", names().collect::<Vec<_>>().join(", ")),
+                None => format!("its policies: {}", image.names().collect::<Vec<_>>().join(", ")),
             };
-            let file = place(&policies.files, Location::default());
+            let file = place(&files, Location::default());
             return Err(Failure::new(format!("{file} has no policy {name:?}; {instead}")));
         }
-        let wanted = |name: &str| self.policy.as_ref().is_none_or(|only| only == name);
-        policies.policies.retain(|name, _| wanted(name));
-        let searched: Vec<Searched> =
-            policies.policies.values().map(|policy| self.searched(&policies, policy)).collect();
-        if let Some(image) = image {
-            for ((name, policy), searched) in policies.policies.iter_mut().zip(&searched) {
-                add_members(&image, name, policy, &searched.identity)?;
-            }
+        let identity = image.identity()?;
+        let mut policies = Vec::new();
+        for name in
+            image.names().filter(|name| self.policy.as_deref().is_none_or(|only| only == *name))
+        {
+            let Some(policy) = image.policy(name)? else { continue };
+            policies.push((name, policy, self.searched(identity, policy)));
         }
-        let shown: Vec<Shown<'_>> = policies
-            .policies
-            .iter()
-            .zip(&searched)
-            .map(|((name, policy), searched)| self.shown(&policies, name, policy, searched, at))
-            .collect();
+        let mut shown = Vec::new();
+        for (name, policy, searched) in &policies {
+            shown.push(self.shown(&files, name, policy, source.written(name), searched, at)?);
+        }
         if self.json {
-            let file = place(&policies.files, Location::default());
-            let policies = shown.iter().map(|one| json(&policies, one)).collect();
+            let file = place(&files, Location::default());
+            let policies = shown.iter().map(|one| json(&files, one)).collect();
             screen.json(&Json { file, policies })?;
         } else {
-            print(screen, &policies, &shown)?;
+            print(screen, &files, &shown)?;
         }
         screen.flush()?;
         for one in &shown {
-            if let Some((package, false)) = &one.effective.package {
+            if let Some((package, false)) = &one.package {
                 let package = printable(package.as_bytes());
                 note(format_args!(
                     "the policy {:?} has no package {package:?}: it is ignored",
@@ -208,11 +246,10 @@ impl Show {
         Ok(Outcome::found_if(!limited))
     }
 
-    /// The policies that are shown; and the image that has their domains and users, if these
-    /// are in none of them.
-    fn policies(&self) -> Result<(Policies, Option<PolicyFile>), Failure> {
+    /// The policies that are shown.
+    fn source(&self) -> Result<Source, Failure> {
         if let Some(file) = &self.file {
-            return Ok((sound(file)?, None));
+            return Source::file(file);
         }
         let in_use = match spool_dir::find(self.spool.as_deref()) {
             Ok(spool) => Some(PolicyFile::open(&spool)),
@@ -220,17 +257,18 @@ impl Show {
             // A machine without Exim.
             Err(_) => None,
         };
-        match in_use.as_ref().map(PolicyFile::image) {
-            Some(Ok(image)) => {
-                self.note(format_args!("the policies in use, {}", image.path().display()));
-                Ok((image.outline()?, in_use))
+        if let Some(in_use) = in_use {
+            match in_use.image() {
+                Ok(image) => {
+                    self.note(format_args!("the policies in use, {}", image.path().display()));
+                    return Ok(Source::InUse(in_use));
+                }
+                Err(ImageError::Absent { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            None | Some(Err(ImageError::Absent { .. })) => {
-                self.note(format_args!("no policies are in use; those of {FILE}"));
-                Ok((sound(Path::new(FILE))?, None))
-            }
-            Some(Err(error)) => Err(error.into()),
         }
+        self.note(format_args!("no policies are in use; those of {FILE}"));
+        Source::file(Path::new(FILE))
     }
 
     /// Says what is shown; JSON has it in `file`.
@@ -240,8 +278,8 @@ impl Show {
         }
     }
 
-    fn searched(&self, all: &Policies, policy: &Policy) -> Searched {
-        let folding = &all.identity.folding;
+    fn searched(&self, all: &Identity, policy: PolicyImage<'_>) -> Searched {
+        let folding = &all.folding;
         let fold = |text: &Option<String>| text.as_deref().and_then(|text| folding.identity(text));
         let (user, recipient) = (fold(&self.user), fold(&self.recipient));
         let value = |field: Field| match field {
@@ -252,9 +290,9 @@ impl Show {
             Field::RecipientDomain => domain_of(recipient.as_deref()),
             Field::Helo => None,
         };
-        let (identity, per) = match &policy.settings.key[..] {
+        let (identity, per) = match &policy.settings().key[..] {
             [] => {
-                let identity = all.identity.chain.iter().find_map(|field| value(*field));
+                let identity = all.chain.iter().find_map(|field| value(*field));
                 (identity.clone(), identity.unwrap_or_default())
             }
             key => {
@@ -270,94 +308,95 @@ impl Show {
 
     fn shown<'p>(
         &'p self,
-        all: &Policies,
+        files: &[PathBuf],
         name: &'p str,
-        policy: &'p Policy,
+        policy: &'p PolicyImage<'p>,
+        written: Option<&Policy>,
         searched: &'p Searched,
         at: i64,
-    ) -> Shown<'p> {
+    ) -> Result<Shown<'p>, Failure> {
         let subject = Subject {
             identity: &searched.identity,
             package: self.package.as_deref(),
             client: self.client,
             recipient: searched.recipient.as_deref(),
         };
-        let effective = resolve(policy, &subject, at);
-        let lines = lines(all, &effective, &searched.per, &searched.identity);
-        Shown { name, policy, identity: &searched.identity, effective, lines }
+        let exempt = policy.exemption(&subject, at)?.map(|entry| {
+            let written = written.and_then(|policy| policy.exempt.get(entry.number as usize));
+            (entry, written.map(|entry| entry.at).unwrap_or_default())
+        });
+        let mut lines = Vec::new();
+        for applied in policy.applied(&subject)? {
+            let at = written.and_then(|policy| location(policy, &applied)).unwrap_or_default();
+            add_lines(&mut lines, files, &applied, at, searched);
+        }
+        let (identity, package) = (searched.identity.as_str(), policy.package(&subject)?);
+        Ok(Shown { name, policy: *policy, identity, package, exempt, lines })
     }
 }
 
-/// Adds what the image has of this user, and of its domain.
-fn add_members(
-    image: &PolicyFile,
-    name: &str,
-    policy: &mut Policy,
-    identity: &str,
-) -> Result<(), Failure> {
-    let Some(image) = image.image()?.policy(name)? else { return Ok(()) };
-    let domain = domain_of(Some(identity));
-    for (kind, name) in
-        [(MemberKind::User, Some(identity)), (MemberKind::Domain, domain.as_deref())]
-    {
-        let Some(name) = name else { continue };
-        let member = image.find_member(kind, name)?;
-        if let Some(member) = member {
-            policy.members_mut(kind).insert(name, member);
-        }
+/// Where limits of `policy` are written.
+fn location(policy: &Policy, applied: &Applied<'_>) -> Option<Location> {
+    let limits: &Limits = match applied.rule {
+        Rule::User(name) => &policy.users.get(name)?.limits,
+        Rule::Domain(name) => &policy.domains.get(name)?.limits,
+        Rule::Package(name) => policy.packages.get(name)?,
+        Rule::Default => &policy.default,
+    };
+    match (applied.unit, applied.per) {
+        (Some(unit), Per::Key) => limits.each.get(&unit).map(|amount| amount.at),
+        (Some(unit), Per::Domain) => limits.total.get(&unit).map(|amount| amount.at),
+        (None, _) => limits.buckets.as_ref().map(|buckets| buckets.at),
     }
-    Ok(())
 }
 
 fn domain_of(address: Option<&str>) -> Option<String> {
     address.and_then(crate::policy::fold::domain).map(str::to_owned)
 }
 
-/// A line for each limit.
-fn lines(all: &Policies, effective: &Effective<'_>, per: &str, identity: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let whole =
-        domain_of(Some(identity)).map(|domain| format!("all of {domain}")).unwrap_or_default();
-    let mut add =
-        |unit, per: &str, kind, text: String, of: Option<(f64, f64)>, rule: &Rule, at: Location| {
-            let file = all.files.get(usize::from(at.file));
-            lines.push(Line {
-                unit,
-                per: per.to_owned(),
-                kind,
-                limit: of.map(|(limit, _)| limit),
-                period: of.map(|(_, period)| period),
-                text,
-                rule: rule.to_string(),
-                file: file.map(|file| file.display().to_string()).unwrap_or_default(),
-                line: line(at),
-                place: place(&all.files, at),
-            });
+/// Adds a line for each of these limits.
+fn add_lines(
+    lines: &mut Vec<Line>,
+    files: &[PathBuf],
+    applied: &Applied<'_>,
+    at: Location,
+    searched: &Searched,
+) {
+    let file = files.get(usize::from(at.file)).map(|file| file.display().to_string());
+    let line = Line {
+        unit: applied.unit.map_or("", |unit| unit.word()),
+        per: match applied.per {
+            Per::Key => searched.per.clone(),
+            Per::Domain => {
+                let domain = domain_of(Some(&searched.identity));
+                domain.map(|domain| format!("all of {domain}")).unwrap_or_default()
+            }
+        },
+        kind: if applied.unit.is_some() { "window" } else { "bucket" },
+        limit: None,
+        period: None,
+        text: "unlimited".to_owned(),
+        rule: applied.rule.to_string(),
+        file: file.unwrap_or_default(),
+        line: line(at),
+        place: place(files, at),
+    };
+    let limited = applied.limits.iter().map(|limit| {
+        let (most, period, text) = match limit.algorithm {
+            Algorithm::MovingAverage { limit: most, period } => {
+                (most, period, limit.text.to_owned())
+            }
+            Algorithm::Bucket { burst, rate } => {
+                (burst, burst / rate, format!("burst {burst}, leak {}", limit.text))
+            }
         };
-    let units = effective.each.iter().map(|one| (per, one));
-    let totals = effective.total.iter().map(|one| (whole.as_str(), one));
-    for (per, (unit, applied)) in units.chain(totals) {
-        let (unit, at) = (unit.word(), applied.what.at);
-        for window in &applied.what.windows {
-            let of = Some((window.limit, window.period));
-            add(unit, per, "window", window.text.to_string(), of, &applied.rule, at);
-        }
-        if applied.what.windows.is_empty() {
-            add(unit, per, "window", "unlimited".to_owned(), None, &applied.rule, at);
-        }
+        let (limit, period, unit) = (Some(most), Some(period), limit.unit.word());
+        Line { unit, limit, period, text, ..line.clone() }
+    });
+    lines.extend(limited);
+    if applied.limits.is_empty() {
+        lines.push(line);
     }
-    if let Some(applied) = &effective.buckets {
-        let at = applied.what.at;
-        for bucket in &applied.what.buckets {
-            let text = format!("burst {}, leak {}", bucket.burst, bucket.text);
-            let of = Some((bucket.burst, bucket.burst / bucket.leak));
-            add(bucket.unit.word(), per, "bucket", text, of, &applied.rule, at);
-        }
-        if applied.what.buckets.is_empty() {
-            add("", per, "bucket", "unlimited".to_owned(), None, &applied.rule, at);
-        }
-    }
-    lines
 }
 
 /// The line, where it is known.
@@ -365,15 +404,15 @@ fn line(at: Location) -> Option<u32> {
     Some(at.line).filter(|&line| line > 0)
 }
 
-fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result<(), Failure> {
+fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Result<(), Failure> {
     let mut rows: Vec<(bool, [String; 7])> = Vec::new();
     for one in shown {
-        let when = when(one.policy);
+        let when = when(&one.policy);
         for line in &one.lines {
             let cells =
                 [one.name, &line.text, line.unit, &line.per, &line.rule, &when, &line.place];
             let cells = cells.map(|cell| printable(cell.as_bytes()));
-            rows.push((one.effective.exempt.is_some(), cells));
+            rows.push((one.exempt.is_some(), cells));
         }
     }
     if !rows.is_empty() {
@@ -389,12 +428,11 @@ fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result
         if one.lines.is_empty() {
             writeln!(screen, "{}: no limit", one.name)?;
         }
-        if let Some(entry) = one.effective.exempt {
+        if let Some((entry, at)) = one.exempt {
             let until =
                 entry.until.map_or_else(|| "for ever".to_owned(), |u| format!("until {}", iso(u)));
-            let reason =
-                entry.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let at = place(&all.files, entry.at);
+            let reason = entry.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            let at = place(files, at);
             let line = format!("{}: exempt {until}{reason} ({at})", one.name);
             writeln!(screen, "{}", printable(line.as_bytes()))?;
         }
@@ -402,31 +440,27 @@ fn print(screen: &mut Screen<'_>, all: &Policies, shown: &[Shown<'_>]) -> Result
     Ok(())
 }
 
-fn when(policy: &Policy) -> String {
-    policy.settings.when.iter().map(condition).collect::<Vec<_>>().join(" and ")
+fn when(policy: &PolicyImage<'_>) -> String {
+    policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 fn iso(seconds: i64) -> String {
     crate::cli::shared::text::iso(Timestamp { seconds, micros: 0 })
 }
 
-fn json<'a>(all: &Policies, one: &'a Shown<'_>) -> JsonPolicy<'a> {
-    let exempt = one.effective.exempt.map(|entry| JsonExempt {
-        file: all
-            .files
-            .get(usize::from(entry.at.file))
-            .map(|f| f.display().to_string())
-            .unwrap_or_default(),
-        line: line(entry.at),
+fn json<'a>(files: &[PathBuf], one: &'a Shown<'_>) -> JsonPolicy<'a> {
+    let exempt = one.exempt.map(|(entry, at)| JsonExempt {
+        file: files.get(usize::from(at.file)).map(|f| f.display().to_string()).unwrap_or_default(),
+        line: line(at),
         until: entry.until.map(iso),
-        reason: entry.reason.as_deref(),
+        reason: entry.reason,
     });
     JsonPolicy {
         policy: one.name,
-        when: when(one.policy),
-        action: one.policy.settings.action.word(),
+        when: when(&one.policy),
+        action: one.policy.settings().action.word(),
         identity: Some(one.identity).filter(|identity| !identity.is_empty()),
-        package: one.effective.package.map(|(name, _)| name),
+        package: one.package.map(|(name, _)| name),
         exempt,
         limits: one.lines.clone(),
     }

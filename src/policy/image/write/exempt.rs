@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::super::exempt::network_key;
+use super::super::fields::{Row, Stored as _};
 use super::super::layout::ITEM_ENDS;
-use super::out::{Out, Writer};
-use super::settings::matched;
+use super::out::Writer;
 use crate::policy::model::{Exempt, Match};
 
 /// The entries that list a key: those for which that is enough, and those that must
@@ -51,7 +51,7 @@ impl Keys {
         }
     }
 
-    fn write(&self, writer: &mut Writer, row: &mut Out) {
+    fn write(&self, writer: &mut Writer, row: &mut Row) {
         let mut table = |keys: &BTreeMap<Vec<u8>, Lists>| {
             let entries = keys.iter().map(|(key, lists)| (key.as_slice(), lists));
             writer.table(entries, |(alone, both), value| {
@@ -59,35 +59,34 @@ impl Keys {
                 value.0.extend_from_slice(both);
             })
         };
-        row.table(table(&self.identities));
-        row.table(table(&self.domains));
-        row.table(table(&self.below));
+        table(&self.identities).write(row);
+        table(&self.domains).write(row);
+        table(&self.below).write(row);
         row.length(self.below.keys().map(Vec::len).max().unwrap_or(0));
-        row.table(table(&self.networks));
+        table(&self.networks).write(row);
         for bits in [&self.bits_v4, &self.bits_v6] {
-            let bits: Vec<u8> = bits.iter().copied().collect();
-            row.list(&bits, |row, bits| row.u8(*bits));
+            bits.iter().copied().collect::<Vec<u8>>().write(row);
         }
     }
 }
 
 /// Writes `entries`, and into `row` how they are found.
-pub(super) fn write(writer: &mut Writer, row: &mut Out, entries: &[Exempt]) {
-    let (mut who, mut to, mut everybody) = (Keys::default(), Keys::default(), Out::default());
+pub(super) fn write(writer: &mut Writer, row: &mut Row, entries: &[Exempt]) {
+    let (mut who, mut to, mut everybody) = (Keys::default(), Keys::default(), Row::default());
     let mut positions = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         let lists = [&entry.matches, &entry.recipients].map(|matches| {
-            let mut list = Out::default();
-            list.list(matches, matched);
+            let mut list = Row::default();
+            matches.write(&mut list);
             writer.row(&list.0)
         });
-        let mut own = Out::default();
-        own.option(entry.until, Out::i64);
-        own.option(entry.reason.as_deref(), Out::text);
+        let mut own = Row::default();
+        entry.until.write(&mut own);
+        entry.reason.write(&mut own);
         lists.iter().for_each(|list| own.u32(*list));
         let position = writer.row(&own.0);
         positions.push(position);
-        let mut item = Out::default();
+        let mut item = Row::default();
         item.i64(entry.until.unwrap_or(0));
         item.length(number);
         item.u32(position);
@@ -102,7 +101,7 @@ pub(super) fn write(writer: &mut Writer, row: &mut Out, entries: &[Exempt]) {
     who.write(writer, row);
     to.write(writer, row);
     row.bytes(&everybody.0);
-    let mut list = Out::default();
-    list.list(&positions, |list, position| list.u32(*position));
+    let mut list = Row::default();
+    positions.write(&mut list);
     row.u32(writer.row(&list.0));
 }

@@ -2,14 +2,15 @@
 
 mod exempt;
 mod out;
-mod settings;
 
 use std::hash::{BuildHasher as _, RandomState};
 
+use super::fields::{Row, Stored as _};
 use super::layout::{BUCKETS, EACH, TOTAL, unit_code};
 use crate::policy::model::{Limits, Members, Policies, Policy};
+use crate::policy::settings::Group;
 use crate::policy::word::Unit;
-use out::{Out, Writer};
+use out::Writer;
 
 /// The compiled form of `policies`. Its tables have a random key: whoever chooses the
 /// names of users cannot choose where they are.
@@ -27,13 +28,9 @@ pub fn build(policies: &Policies) -> Vec<u8> {
 #[must_use]
 pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     let mut writer = Writer::new(key);
-    let mut row = Out::default();
-    settings::identity(&mut row, &policies.identity);
-    let identity = writer.row(&row.0);
-    let mut row = Out::default();
-    settings::on_crossing(&mut row, &policies.on_crossing);
-    let on_crossing = writer.row(&row.0);
-    let mut directory = Out::default();
+    let identity = writer.row(&settings(&policies.identity).0);
+    let on_crossing = writer.row(&settings(&policies.on_crossing).0);
+    let mut directory = Row::default();
     directory.length(policies.policies.len());
     for (name, policy) in &policies.policies {
         directory.text(name);
@@ -43,13 +40,20 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     writer.finish(directory, identity, on_crossing)
 }
 
+/// A row that starts with these settings.
+fn settings<G: Group>(group: &G) -> Row {
+    let mut row = Row::default();
+    G::SETTINGS.iter().for_each(|setting| (setting.write)(group, &mut row));
+    row
+}
+
 /// Writes a policy; the position of its row.
 fn write(writer: &mut Writer, policy: &Policy) -> u32 {
     let rows: Vec<(&[u8], u32)> = policy
         .packages
         .iter()
         .map(|(name, table)| {
-            let mut row = Out::default();
+            let mut row = Row::default();
             row.text(name);
             limits(&mut row, table);
             (name.as_bytes(), writer.row(&row.0))
@@ -68,23 +72,22 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
         })
     };
     let (domains, users) = (members(&policy.domains), members(&policy.users));
-    let mut row = Out::default();
-    settings::policy(&mut row, &policy.settings);
-    let mut default = Out::default();
+    let mut row = settings(&policy.settings);
+    let mut default = Row::default();
     limits(&mut default, &policy.default);
     row.bytes(&default.0);
-    row.table(packages);
-    row.table(domains);
-    row.table(users);
+    packages.write(&mut row);
+    domains.write(&mut row);
+    users.write(&mut row);
     exempt::write(writer, &mut row, &policy.exempt);
     writer.row(&row.0)
 }
 
 /// Writes the limits of a table.
-fn limits(row: &mut Out, limits: &Limits) {
+fn limits(row: &mut Row, limits: &Limits) {
     for (kind, amounts) in [(EACH, &limits.each), (TOTAL, &limits.total)] {
         for (&unit, amount) in amounts {
-            let mut content = Out::default();
+            let mut content = Row::default();
             for window in &amount.windows {
                 numbers(&mut content, unit, window.limit, window.period, &window.text);
             }
@@ -94,7 +97,7 @@ fn limits(row: &mut Out, limits: &Limits) {
         }
     }
     if let Some(buckets) = &limits.buckets {
-        let mut content = Out::default();
+        let mut content = Row::default();
         for bucket in &buckets.buckets {
             numbers(&mut content, bucket.unit, bucket.burst, bucket.leak, &bucket.text);
         }
@@ -104,7 +107,7 @@ fn limits(row: &mut Out, limits: &Limits) {
     }
 }
 
-fn numbers(row: &mut Out, unit: Unit, first: f64, second: f64, text: &str) {
+fn numbers(row: &mut Row, unit: Unit, first: f64, second: f64, text: &str) {
     row.u8(unit_code(unit));
     row.number(first);
     row.number(second);

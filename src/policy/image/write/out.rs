@@ -1,96 +1,14 @@
-//! Writes rows and tables, and the fields of rows. [`fields`](super::super::fields) and
-//! [`container`](super::super::container) read them.
-
-use std::net::IpAddr;
+//! Writes rows and tables. [`container`](super::super::container) reads them.
 
 use siphasher::sip::SipHasher13;
 
 use super::super::container::{hasher, seed};
+use super::super::fields::Row;
 use super::super::layout::{
     ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
     HEADER_ON_CROSSING, HEADER_VERSION, MAGIC, SLOT_BYTES, Table, VERSION, checksum, row_checksum,
     slot_checksum,
 };
-use crate::policy::network::Cidr;
-use crate::policy::word::Word;
-
-/// The contents of a row that is written.
-#[derive(Debug, Default)]
-pub(super) struct Out(pub(super) Vec<u8>);
-
-impl Out {
-    pub(super) fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    pub(super) fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    /// A length. One that is too long does not pass when the image is read back.
-    pub(super) fn length(&mut self, length: usize) {
-        self.u32(u32::try_from(length).unwrap_or(u32::MAX));
-    }
-
-    pub(super) fn i64(&mut self, value: i64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn number(&mut self, value: f64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(super) fn flag(&mut self, value: bool) {
-        self.u8(u8::from(value));
-    }
-
-    /// Bytes after their length.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        self.length(bytes.len());
-        self.0.extend_from_slice(bytes);
-    }
-
-    pub(super) fn text(&mut self, text: &str) {
-        self.bytes(text.as_bytes());
-    }
-
-    pub(super) fn word<T: Word>(&mut self, word: T) {
-        self.text(word.word());
-    }
-
-    pub(super) fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
-        self.flag(value.is_some());
-        if let Some(value) = value {
-            write(self, value);
-        }
-    }
-
-    pub(super) fn list<T>(&mut self, list: &[T], write: impl Fn(&mut Self, &T)) {
-        self.length(list.len());
-        for one in list {
-            write(self, one);
-        }
-    }
-
-    pub(super) fn network(&mut self, network: Cidr) {
-        self.u8(network.bits());
-        match network.address() {
-            IpAddr::V6(v6) => {
-                self.flag(true);
-                self.0.extend_from_slice(&v6.to_bits().to_le_bytes());
-            }
-            IpAddr::V4(v4) => {
-                self.flag(false);
-                self.u32(v4.to_bits());
-            }
-        }
-    }
-
-    pub(super) fn table(&mut self, table: Table) {
-        self.u32(table.start);
-        self.u32(table.slots);
-    }
-}
 
 /// An image that is written.
 #[derive(Debug)]
@@ -128,7 +46,7 @@ impl Writer {
     pub(super) fn table<'n, T>(
         &mut self,
         entries: impl ExactSizeIterator<Item = (&'n [u8], T)>,
-        write: impl Fn(&T, &mut Out),
+        write: impl Fn(&T, &mut Row),
     ) -> Table {
         let slots = u32::try_from(entries.len()).unwrap_or(u32::MAX);
         let shape = Table { start: 0, slots };
@@ -140,7 +58,7 @@ impl Writer {
         let start = self.position();
         self.bytes.resize(self.bytes.len() + slots as usize * SLOT_BYTES, 0);
         let mut left = placed.chunk_by(|(one, ..), (other, ..)| one == other).peekable();
-        let (mut contents, mut value) = (Out::default(), Out::default());
+        let (mut contents, mut value) = (Row::default(), Row::default());
         for slot in 0..slots {
             contents.0.clear();
             if let Some(entries) =

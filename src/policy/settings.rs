@@ -1,0 +1,190 @@
+//! The settings of a policy file, apart from limits and exemptions: each is stated here, once.
+//!
+//! An entry of a table is a setting: its help, name, type, default, and the kind of value that
+//! it takes. The order is that of the image. What reads the policy file, writes and reads the
+//! image, and lists what two files differ in, goes by the tables; the dictionary for fuzzing and
+//! the reference in `docs/policy.md` are held to them by tests.
+
+use super::fold::Folding;
+#[cfg(feature = "cli")]
+use super::image::fields::Row;
+use super::image::fields::{Fields, Stored, What};
+use super::network::Cidr;
+#[cfg(feature = "cli")]
+use super::source::kind::{self, Context, Kind, Shown};
+use super::value::{Grade, Location, Template, When};
+use super::word::{Action, Counting, Field, OnError, Verdict};
+#[cfg(feature = "cli")]
+use crate::toml_file::reader::{Reader, Value};
+
+/// A setting of the group `G`.
+pub(super) struct Setting<G: 'static> {
+    /// As it is written; `fold.case` is `case` in the table `fold`.
+    pub(super) name: &'static str,
+    /// What it is, for the reference.
+    #[cfg(test)]
+    pub(super) help: &'static str,
+    /// Reads it from a row of an image.
+    read: fn(&mut G, &mut Fields<'_>) -> Result<(), What>,
+    /// Writes it to one.
+    #[cfg(feature = "cli")]
+    pub(super) write: fn(&G, &mut Row),
+    /// Reads it from a policy file.
+    #[cfg(feature = "cli")]
+    pub(super) parse: fn(&mut G, &mut Reader<'_>, Value<'_>, Context),
+    /// What a policy file may say, for the reference.
+    #[cfg(all(test, feature = "cli"))]
+    pub(super) takes: fn() -> String,
+    /// Its value in words.
+    #[cfg(feature = "cli")]
+    pub(super) show: fn(&G) -> Shown,
+}
+
+/// Settings that have a table of the policy file and a row of the image, or the start of one.
+pub(super) trait Group: Default + 'static {
+    /// The settings.
+    const SETTINGS: &'static [Setting<Self>];
+
+    /// Reads them from a row of an image.
+    ///
+    /// # Errors
+    /// The row is damaged.
+    fn read(row: &mut Fields<'_>) -> Result<Self, What> {
+        let mut group = Self::default();
+        Self::SETTINGS.iter().try_for_each(|setting| (setting.read)(&mut group, row))?;
+        Ok(group)
+    }
+}
+
+macro_rules! settings {
+    ($(#[$about:meta])* pub struct $group:ident {
+        $($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $kind:expr;)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $group {
+            $($(#[doc = $help])+ pub $field: $type,)+
+        }
+
+        impl Default for $group {
+            fn default() -> Self {
+                Self { $($field: $default,)+ }
+            }
+        }
+
+        settings! { of $group { $($(#[doc = $help])+ (stringify!($field)) $field, $kind;)+ } }
+    };
+    (of $group:ty { $($(#[doc = $help:literal])+ ($name:expr) $($field:ident).+, $kind:expr;)+ }) => {
+        impl Group for $group {
+            const SETTINGS: &'static [Setting<Self>] = &[$(Setting {
+                name: $name,
+                #[cfg(test)]
+                help: concat!($($help),+),
+                read: |group, row| {
+                    group.$($field).+ = Stored::read(row)?;
+                    Ok(())
+                },
+                #[cfg(feature = "cli")]
+                write: |group, row| group.$($field).+.write(row),
+                #[cfg(feature = "cli")]
+                parse: |group, reader, value, context| {
+                    if let Some(parsed) = Kind::parse(&$kind, reader, value, context) {
+                        group.$($field).+ = parsed;
+                    }
+                },
+                #[cfg(all(test, feature = "cli"))]
+                takes: || kind::takes(&$kind, |group: &Self| &group.$($field).+),
+                #[cfg(feature = "cli")]
+                show: |group| Kind::show(&$kind, &group.$($field).+),
+            }),+];
+        }
+    };
+}
+
+/// `[identity]`: who is counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// The first of these that is known is the identity.
+    pub chain: Vec<Field>,
+    /// How identities are folded.
+    pub folding: Folding,
+    /// Clients that may relay without authentication.
+    pub relay: Vec<Cidr>,
+    /// Where the chain is written; where it is not, the default applies.
+    pub at: Option<Location>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            chain: vec![Field::Auth, Field::LocalAccount, Field::Client],
+            folding: Folding::default(),
+            relay: Vec::new(),
+            at: None,
+        }
+    }
+}
+
+settings! {
+    of Identity {
+        /// Who it is: the first of these fields that is known
+        ("chain") chain, kind::Chain;
+        /// Upper case is lower case in logins and local parts
+        ("fold.case") folding.case, kind::Flag;
+        /// What follows the first `+` of a local part is left out
+        ("fold.plus") folding.plus, kind::Flag;
+        /// Dots in the local part are left out in these domains
+        ("fold.dots") folding.dots, kind::Domains;
+        /// The domain of an identity without one
+        ("qualify") folding.qualify, kind::Domain;
+        /// Leading bits of an IPv4 address that count
+        ("mask.v4") folding.v4, kind::Bits(32);
+        /// Leading bits of an IPv6 address that count
+        ("mask.v6") folding.v6, kind::Bits(128);
+        /// Clients that may relay without authentication
+        ("relay") relay, kind::Networks;
+    }
+}
+
+settings! {
+    /// `[on.crossing]`: what to do once when a key crosses a limit.
+    pub struct OnCrossing {
+        /// Write a line to the log
+        log: bool = false, kind::Flag;
+        /// Run a program with these arguments
+        run: Vec<Template> = Vec::new(), kind::Program;
+        /// Send JSON to this URL
+        post: Option<String> = None, kind::Url;
+        /// Send mail to this address
+        mail: Option<String> = None, kind::MailAddress;
+        /// Do it again for a key that is still refused so long after its last alert
+        repeat: Option<f64> = None, kind::Period { most: None };
+        /// Do it also for what a policy only observes
+        observed: bool = false, kind::Flag;
+    }
+}
+
+settings! {
+    /// What a policy says apart from its limits and exemptions.
+    pub struct PolicySettings {
+        /// The policy applies to events for which all of these hold
+        when: Vec<When> = Vec::new(), kind::Conditions;
+        /// Whether it refuses
+        action: Action = Action::Enforce, kind::OneOf("action");
+        /// Whether a refused event counts (`strict`) or not; what is only observed always does
+        update: Counting = Counting::Leaky, kind::OneOf("update mode");
+        /// What it makes of an event when it cannot be evaluated
+        on_error: OnError = OnError::FailOpen, kind::OneOf("on_error");
+        /// The text of the reply to the client
+        text: Option<Template> = None, kind::Reply;
+        /// What is counted instead of the identity: these fields together. The tables and `exempt`
+        /// are searched for the first
+        key: Vec<Field> = Vec::new(), kind::Key;
+        /// Verdicts, by the part of the limit from which each applies
+        verdicts: Vec<Grade> =
+            vec![Grade { from: 1.0, verdict: Verdict::Defer, at: Location::START }],
+            kind::Grades;
+        /// The longest delay of the verdict `delay`: clients give up after five minutes
+        longest_delay: f64 = 30.0, kind::Period { most: Some(300.0) };
+    }
+}
