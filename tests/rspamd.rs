@@ -18,6 +18,7 @@ use exirate::policy::source::compile;
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::store::{Memory, Store as _};
+use kit::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A process that ends with its test.
@@ -194,22 +195,6 @@ rspamd_config:register_symbol{ type = 'prefilter', name = 'SET_CLOCK', priority 
     std::fs::write(dir.join("clock.lua"), clock).unwrap();
 }
 
-/// Numbers that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) as usize % bound
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-}
-
 /// A rspamd with its Redis.
 struct Rspamd {
     _processes: [Process; 2],
@@ -252,7 +237,7 @@ impl Rspamd {
 #[test]
 fn every_verdict_is_that_of_rspamd() {
     let rspamd = Rspamd::new(&rules());
-    let (mut store, mut random, mut eighths) = (Memory::new(), Random(88_172_645_463_325_252), 8);
+    let (mut store, mut random, mut eighths) = (Memory::new(), Random::new(1), 8);
     let (mut over, mut exempt) = (0, 0);
     for number in 0..4000 {
         eighths += i64::try_from(random.below(64)).unwrap();
@@ -260,16 +245,16 @@ fn every_verdict_is_that_of_rspamd() {
             eighths += 8000;
         }
         let many = [1, 1, 1, 2, 3, 5, 9][random.below(7)];
-        let mut recipients: Vec<_> = (0..many).map(|_| random.of(&RECIPIENTS)).collect();
+        let mut recipients: Vec<_> = (0..many).map(|_| random.pick(&RECIPIENTS)).collect();
         if random.below(20) == 0 {
             recipients.push(EXEMPT);
             exempt += 1;
         }
         let message = Message {
-            sender: random.of(&SENDERS),
+            sender: random.pick(&SENDERS),
             recipients,
-            client: random.of(&CLIENTS),
-            user: random.of(&USERS),
+            client: random.pick(&CLIENTS),
+            user: random.pick(&USERS),
         };
         let ours = refused(&mut store, &message, eighths);
         let theirs = rspamd.action(&message, eighths);
@@ -314,21 +299,21 @@ fn what_the_policy_language_says_is_what_rspamd_does() {
     let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
     let image = Image::from_bytes(build(&policies)).unwrap();
     let mut replay = Replay::new(&image, "*").unwrap();
-    let (mut store, mut random, mut eighths) = (Memory::new(), Random(88_172_645_463_325_252), 8);
+    let (mut store, mut random, mut eighths) = (Memory::new(), Random::new(1), 8);
     let mut over = [0; 2];
     for number in 0..2000 {
         eighths += i64::try_from(random.below(16)).unwrap();
         if random.below(100) == 0 {
             eighths += 8000;
         }
-        let client = random.of(&["192.0.2.7", "198.51.100.9", "10.1.2.3"]);
+        let client = random.pick(&["192.0.2.7", "198.51.100.9", "10.1.2.3"]);
         let message = if random.below(2) == 0 {
-            let to = random.of(&["a@example.org", "b@example.net", "abuse@example.org"]);
+            let to = random.pick(&["a@example.org", "b@example.net", "abuse@example.org"]);
             Message { sender: "", recipients: vec![to], client, user: None }
         } else {
             let many = [1, 1, 1, 2, 3, 7][random.below(6)];
-            let user = random.of(&[Some("alice"), Some("bob"), Some("carol"), None]);
-            let recipients = (0..many).map(|_| random.of(&RECIPIENTS)).collect();
+            let user = random.pick(&[Some("alice"), Some("bob"), Some("carol"), None]);
+            let recipients = (0..many).map(|_| random.pick(&RECIPIENTS)).collect();
             Message { sender: "s@example.org", recipients, client, user }
         };
         // A bounce has one recipient; all of another message are decided at once.

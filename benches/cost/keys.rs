@@ -37,13 +37,8 @@ pub(crate) fn number(request: &mut Request, mut n: usize) {
     }
 }
 
-/// Reproducible numbers below `below` (xorshift64, Marsaglia 2003).
+/// Reproducible numbers below `below`.
 pub(crate) fn random(below: usize) -> impl Iterator<Item = usize> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    })
+    let mut random = kit::Random::new(1);
+    std::iter::repeat_with(move || random.below(below))
 }

@@ -11,14 +11,14 @@ use std::path::Path;
 use crate::engine::{Change, FilterChange};
 use crate::rate::Timestamp;
 use crate::sys::clock;
-use crate::sys::simulated_disk::{Disk, Random, memory_folder, power_cut, tears, torn};
+use crate::sys::simulated_disk::{Disk, memory_folder, power_cut, tears, torn};
 use crate::sys::write_trace;
 
 use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};
-use kit::counts;
+use kit::{Random, counts};
 
 /// Power cuts for each operation, at least.
 const CUTS: usize = 400;
@@ -187,7 +187,7 @@ impl Scene {
         counts::record("images opened", self.images);
         counts::record("  of kills", self.images);
         let kills = self.images;
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
             let end = 1 + round % writes.len();
             let before = self.before.clone();

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use kit::Random;
+
 use super::write_trace::{self, Id, Write};
 
 /// The unit that a disk writes atomically.
@@ -180,16 +182,6 @@ pub(crate) fn torn(write: &Write, length: usize) -> Write {
             Write::Bytes { file: *file, offset: *offset, bytes: bytes[..length].to_vec() }
         }
         other => other.clone(),
-    }
-}
-
-/// Reproducible random numbers.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        ((self.0 >> 33) % end as u64) as usize
     }
 }
 

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::policy::{apply, rates, with_the_shipped_acl};
 use kit::exim::{PROGRAM, Ran, USER, run, user};
-use kit::write_script;
-use kit::{PrivateExim, Setup};
+use kit::{PrivateExim, Setup, write_script};
 
 /// An alert, as a stranger would forge it.
 const FORGED: &str = "X-Exirate-Event-Id: 1\nTo: postmaster@private.test\nSubject: x\n\nforged\n";

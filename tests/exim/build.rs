@@ -1,7 +1,6 @@
 //! How the Exim of this machine, or of a chroot, takes the library in.
 
-use kit::counts;
-use kit::{EntryPoint, Setup};
+use kit::{EntryPoint, Setup, counts};
 
 /// Loads that are timed; their median is printed.
 const LOADS: usize = 21;

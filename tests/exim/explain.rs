@@ -123,13 +123,11 @@ fn the_functions_explain_in_a_line_and_count_nothing() {
 
 /// A text of so many words, another one for each seed.
 fn words(seed: u64) -> String {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = kit::Random::new(seed);
     let mut text = String::new();
     for n in 0..300 {
         for _ in 0..6 {
-            state =
-                state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-            text.push(char::from(b'a' + ((state >> 33) % 26) as u8));
+            text.push(random.letter());
         }
         let _ = write!(text, "{}", if n % 10 == 9 { '\n' } else { ' ' });
     }

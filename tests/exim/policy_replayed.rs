@@ -21,8 +21,7 @@ use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect, Memory};
-use kit::counts;
-use kit::{Client, PrivateExim, Reply, Setup};
+use kit::{Client, PrivateExim, Random, Reply, Setup, counts};
 
 /// The periods are long, and the limits between two whole numbers, so that it does not matter
 /// how long the test takes.
@@ -82,21 +81,6 @@ const SENDERS: [&str; 4] = ["", "a@a.test", "B@b.test", "c@c.test"];
 const MESSAGES: usize = 60;
 /// How often all begins again.
 const ROUNDS: u64 = 6;
-
-/// Pseudo-random numbers.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(self.0 ^ self.0 >> 31) * end as u128) >> 64) as usize
-    }
-
-    pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-}
 
 /// An SMTP connection to all servers, as replayed events describe it.
 struct Connection {
@@ -186,7 +170,7 @@ fn all_front_ends_and_replayed_events_agree() {
     let (mut refusals, mut accepted) = (0, 0);
     for round in 0..ROUNDS {
         let (exim, daemons) = (exim(), [(); 2].map(|()| Daemon::start(POLICIES)));
-        let mut random = Random(round + 1);
+        let mut random = Random::new(round + 1);
         let mut replay = Replay::new(&image, "*").unwrap();
         let mut store = Memory::new();
         let mut connections: [Option<Connection>; 3] = [const { None }; 3];
@@ -197,7 +181,7 @@ fn all_front_ends_and_replayed_events_agree() {
             }
             let connection = connections[place].get_or_insert_with(|| {
                 let client = Ipv4Addr::new(127, 0, 0, 10 + random.below(3) as u8);
-                let (mut smtp, login_name) = (exim.connect(client), random.of(&LOGINS));
+                let (mut smtp, login_name) = (exim.connect(client), random.pick(&LOGINS));
                 assert_eq!(smtp.expect().code, 220);
                 assert!(smtp.command("EHLO client.test").is_ok());
                 if !login_name.is_empty() {
@@ -208,7 +192,7 @@ fn all_front_ends_and_replayed_events_agree() {
                 let sendmail = Sendmail::connect(&daemons[1], client, login_name);
                 Connection { smtp, postfix, sendmail, session, client, login: login_name }
             });
-            let sender = random.of(&SENDERS);
+            let sender = random.pick(&SENDERS);
             let mut recipients: Vec<String> = (0..=random.below(4))
                 .map(|_| format!("u{}@private.test", random.below(7)))
                 .collect();

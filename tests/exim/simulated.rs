@@ -21,7 +21,6 @@ use std::path::Path;
 
 use crate::acl_files::base64;
 use crate::policy::{apply, shipped_acl_before};
-use crate::policy_replayed::Random;
 use exirate::history::simulate::{
     Attempt, Converter, Decided, InLog, Part, Schedule, Settings, Simulation,
 };
@@ -29,8 +28,7 @@ use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{JoinSettings, Joiner};
 use exirate::policy::image::{Image, build};
 use exirate::policy::source::compile;
-use kit::counts;
-use kit::{Client, PrivateExim, Reply, Setup};
+use kit::{Client, PrivateExim, Random, Reply, Setup, counts};
 
 const POLICIES: &str = r#"
 [policy.a]
@@ -105,7 +103,7 @@ fn is_limited(reply: &Reply) -> bool {
 }
 
 fn begin(exim: &PrivateExim, random: &mut Random, name: String, seen: &mut Seen) -> Session {
-    let login = (random.below(3) > 0).then(|| random.of(&LOGINS));
+    let login = (random.below(3) > 0).then(|| random.pick(&LOGINS));
     let is_piped = login.is_none() && random.below(4) == 0;
     let (mut smtp, name) = match is_piped {
         // SMTP by standard input: its log has no HELO name.
@@ -137,7 +135,7 @@ fn message(session: &mut Session, random: &mut Random, seen: &mut Seen) {
     let is_local = session.name.contains('@');
     let is_carol = session.login == Some("carol");
     // What is refused after DATA counts for no other limit: its recipients are not shown.
-    let sender = match random.of(&SENDERS) {
+    let sender = match random.pick(&SENDERS) {
         _ if is_local => &session.name,
         _ if is_carol => "carol@a.test",
         sender => sender,
@@ -289,7 +287,7 @@ fn round(image: &Image, selector: &str, seed: u64) -> (Seen, Vec<Event>, String)
     let mut exim = shipped_acl_before(Setup::new().main(selector), OWN);
     apply(&exim, POLICIES);
     exim.start();
-    let mut seen = sessions(&exim, &mut Random(seed));
+    let mut seen = sessions(&exim, &mut Random::new(seed));
     exim.stop();
     assert_eq!(panics(&exim), [""; 0]);
     let mut found = simulated(&exim.folder().join("log/mainlog"), image);

@@ -11,9 +11,8 @@ use tokio::task::LocalSet;
 
 use crate::asker::{Asker, average, level, runtime, settings, tcp, unique};
 use crate::sums::{behind, nodes, sums_are_exact, with_long_deadline};
-use kit::TIMEOUT;
-use kit::counts;
 use kit::redis::{Cluster, Program, RedisServer, Sentinels};
+use kit::{TIMEOUT, counts};
 
 /// Identities of all nodes of a cluster.
 const IDENTITIES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];

@@ -7,8 +7,7 @@
 
 use crate::hostile::{Program, Ran};
 use exirate::policy::{image, source::compile};
-use kit::counts;
-use kit::library;
+use kit::{counts, library};
 use std::path::Path;
 
 /// The memory that the library may use at the end: mostly the decisions of a

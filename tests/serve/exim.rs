@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::mail_server::Server;
 use crate::stores::Store;
-use kit::Client;
-use kit::counts;
+use kit::{Client, counts};
 
 const SERVERS: usize = 3;
 /// SMTP connections to each server at the same time.

@@ -11,8 +11,7 @@ use rustix::process::Signal;
 use crate::mail_server::{self, Server};
 use crate::process::until;
 use crate::stores::Store;
-use kit::PrivateExim;
-use kit::counts;
+use kit::{PrivateExim, counts};
 
 /// How long a check waits for the agent: longer than a process of a busy machine waits for
 /// the scheduler, so that no check fails without a fault.

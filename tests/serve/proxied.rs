@@ -6,9 +6,8 @@ use exirate::cluster::wire::Status;
 
 use crate::client::NotDecided;
 use crate::process::{Machine, until};
-use kit::TIMEOUT;
-use kit::counts;
 use kit::redis::{Fault, Proxy, RedisServer};
+use kit::{TIMEOUT, counts};
 
 const DEADLINE: Duration = Duration::from_millis(100);
 /// What a request may take beyond its deadline: this machine may be busy.

@@ -6,28 +6,19 @@ use std::os::unix::fs::FileExt;
 use crate::common::records::{KEYS, database, directory, files, key, rate, use_all, write};
 use crate::common::{assert_sound, next_second, open};
 use exirate::spool::{Options, Spool, SpoolError};
-
-/// Reproducible random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end
-    }
-}
+use kit::Random;
 
 #[test]
 fn a_flipped_bit_loses_at_most_one_key() {
     let folder = database();
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let shards = files(folder.path(), ".shard");
     for round in 0..200 {
-        let path = &shards[random.below(shards.len() as u64) as usize];
+        let path = &shards[random.below(shards.len())];
         let file = File::options().read(true).write(true).open(path).unwrap();
         // Half of them in or near the header, half anywhere.
         let length = if round % 2 == 0 { 160 } else { file.metadata().unwrap().len() };
-        let (offset, mut byte) = (random.below(length), [0]);
+        let (offset, mut byte) = (random.below(length as usize) as u64, [0]);
         file.read_exact_at(&mut byte, offset).unwrap();
         byte[0] ^= 1 << random.below(8);
         file.write_all_at(&byte, offset).unwrap();
@@ -45,14 +36,14 @@ fn a_flipped_bit_loses_at_most_one_key() {
 
 #[test]
 fn zeroed_and_overwritten_pages_lose_only_their_records() {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     for round in 0..36 {
         let folder = database();
         let shards = files(folder.path(), ".shard");
-        let path = &shards[random.below(shards.len() as u64) as usize];
+        let path = &shards[random.below(shards.len())];
         let file = File::options().write(true).open(path).unwrap();
         let length = file.metadata().unwrap().len();
-        let sector = random.below(length / 512) * 512;
+        let sector = random.below(length as usize / 512) as u64 * 512;
         let (offset, size) = match round % 3 {
             0 => (sector, 512),
             1 => (sector / 4096 * 4096, 4096),
@@ -62,7 +53,7 @@ fn zeroed_and_overwritten_pages_lose_only_their_records() {
             0 => vec![0; size as usize],
             1 => vec![0xFF; size as usize],
             2 => vec![b'x'; size as usize],
-            _ => (0..size).map(|_| random.below(256) as u8).collect(),
+            _ => (0..size).map(|_| random.byte()).collect(),
         };
         file.write_all_at(&garbage, offset).unwrap();
         let lost = use_all(folder.path());
@@ -160,11 +151,11 @@ fn long_damaged_files_are_repaired() {
 
 #[test]
 fn random_bytes_in_all_files_are_survived() {
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for length in [0, 1, 44, 128, 192, 5000, 100_000] {
         let folder = database();
         for path in files(folder.path(), "") {
-            let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();
             std::fs::write(path, bytes).unwrap();
         }
         let mut spool = open(folder.path());

@@ -90,13 +90,12 @@ fn no_crossing_is_lost_or_read_twice_whoever_is_killed() {
         }
         KEYS.iter().all(|key| found.get(key.as_bytes()).is_some_and(|count| *count > 2))
     };
-    let (mut random, mut kills) = (7usize, 0);
+    let (mut random, mut kills) = (kit::Random::new(7), 0);
     // Each record has crossed several times by then, however busy the machine is.
     while kills < KILLS.start || !crossed() {
         assert!(kills < KILLS.end, "they do not cross their limits");
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        std::thread::sleep(Duration::from_millis((random >> 40) as u64 % 30));
-        let number = (random >> 33) % PROCESSES;
+        std::thread::sleep(Duration::from_millis(random.below(30) as u64));
+        let number = random.below(PROCESSES);
         kill(std::mem::replace(&mut workers[number], begin(number)));
         kills += 1;
     }

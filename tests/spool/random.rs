@@ -5,38 +5,20 @@
 use crate::common::crafted::{SHARD, keys, lay, list, rate, write};
 use crate::common::{assert_sound, now, open};
 use exirate::spool::{Options, Spool};
-use kit::counts;
 use kit::spool_image::{self as image, Shard, State};
+use kit::{Random, counts};
 
 const IMAGES: u64 = 1_000;
 
-/// Reproducible random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        // SplitMix64: consecutive seeds give unrelated numbers.
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((mixed ^ (mixed >> 31)) % end as u64) as usize
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// A number that may cause trouble, near `true_one` or unrelated to it.
-    fn number(&mut self, true_one: u64) -> u64 {
-        match self.below(6) {
-            0 => true_one.wrapping_add_signed(self.below(33) as i64 - 16),
-            1 => [0, 1, 7, 8, 124, 136, 0xFFFF, 2_000_000, u64::from(u32::MAX)][self.below(9)],
-            2 => u64::MAX - self.below(256) as u64,
-            3 => 1 << self.below(64),
-            4 => true_one << self.below(8),
-            _ => true_one ^ 1 << self.below(40),
-        }
+/// A number that may cause trouble, near `true_one` or unrelated to it.
+fn number(random: &mut Random, true_one: u64) -> u64 {
+    match random.below(6) {
+        0 => true_one.wrapping_add_signed(random.below(33) as i64 - 16),
+        1 => [0, 1, 7, 8, 124, 136, 0xFFFF, 2_000_000, u64::from(u32::MAX)][random.below(9)],
+        2 => u64::MAX - random.below(256) as u64,
+        3 => 1 << random.below(64),
+        4 => true_one << random.below(8),
+        _ => true_one ^ 1 << random.below(40),
     }
 }
 
@@ -77,7 +59,7 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
                 [(0, 4), (4, 2), (6, 2), (8, 4), (12, 2), (14, 1), (15, 1)][random.below(7)];
             let mut field = [0; 8];
             field[..size].copy_from_slice(&record[at..at + size]);
-            let lie = random.number(u64::from_le_bytes(field)).to_le_bytes();
+            let lie = number(random, u64::from_le_bytes(field)).to_le_bytes();
             record[at..at + size].copy_from_slice(&lie[..size]);
             if random.chance(80) {
                 image::fix_record_checksums(record, [random.chance(80), random.chance(50)]);
@@ -86,7 +68,7 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
         // An entry with another offset.
         (2 | 3, Some(part)) => {
             let tag = image::Position::of(&part.key).tag;
-            let to = random.number(part.offset as u64) as usize % (1 << 35);
+            let to = number(random, part.offset as u64) as usize % (1 << 35);
             shard.point(random.below(shard.capacity), tag, to);
         }
         // A copy of a record, anywhere.
@@ -101,26 +83,26 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
         (5, _) => {
             let words = [image::HEAP_END, image::LIVE, image::DEAD];
             let at = words.into_iter().chain(image::OTHERS).nth(random.below(9)).unwrap();
-            let lie = random.number(length as u64);
+            let lie = number(random, length as u64);
             shard.word(at, if random.chance(80) { image::sealed(lie) } else { lie });
         }
         // A field of the header, or the flags; not the version, as a later one
         // is simply refused.
         (6, _) if length >= image::INDEX => {
             let at = [12, 32, 40, 48, 56, image::FLAGS][random.below(6)];
-            let lie = random.number(8).to_le_bytes();
+            let lie = number(random, 8).to_le_bytes();
             shard.bytes[at..at + 4].copy_from_slice(&lie[..4]);
             shard.fix_header_checksum();
         }
         // Bytes anywhere.
         (7, _) if length > 0 => {
             let at = random.below(length);
-            let fill = [0, 0xFF, b'x', random.below(256) as u8][random.below(4)];
+            let fill = [0, 0xFF, b'x', random.byte()][random.below(4)];
             let end = length.min(at + [1, 8, 64, 512, 4096][random.below(5)]);
             shard.bytes[at..end].fill(fill);
         }
         // Another length.
-        _ => shard.bytes.resize(random.number(length as u64) as usize % (1 << 16), 0),
+        _ => shard.bytes.resize(number(random, length as u64) as usize % (1 << 16), 0),
     }
 }
 
@@ -128,7 +110,7 @@ fn change(random: &mut Random, shard: &mut Shard, parts: &[Part]) {
 fn random_changes_are_survived() {
     let keys = keys(40);
     for seed in 0..IMAGES {
-        let random = &mut Random(seed);
+        let random = &mut Random::new(seed);
         let shard = hostile(random, &keys);
         // The image, in case this fails: the output of tests is hidden
         // otherwise.

@@ -134,10 +134,9 @@ mod tests {
     fn filters_find_what_exact_comparison_finds() {
         let mut exact = Seen::new(50, 100.0);
         let mut few = Seen { exact_max: 64, ..Seen::new(50, 100.0) };
-        let mut random = 1_u64;
+        let mut random = kit::Random::new(1);
         for n in 0..20_000_i64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (key, unique) = ((random >> 40) as u32 % 50, random >> 50);
+            let (key, unique) = (random.below(50) as u32, random.bits() >> 50);
             let unique = unique << 8 | u64::from(key);
             let expected = exact.see(key, unique, at(n / 20));
             assert_eq!(few.see(key, unique, at(n / 20)), expected, "{n}");

@@ -327,18 +327,14 @@ fn hostile_files_are_read_without_a_panic() {
     let mut spool = open(folder.path());
     let seed = spool.database.hashing.seed;
     let sound = entry().encode(seed);
-    let mut state = 1u64;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 33) as usize % below
-    };
+    let mut random = kit::Random::new(1);
     for _ in 0..300 {
-        let mut bytes = sound.repeat(1 + random(4));
-        for _ in 0..random(9) {
-            let place = random(bytes.len());
-            bytes[place] = random(256) as u8;
+        let mut bytes = sound.repeat(1 + random.below(4));
+        for _ in 0..random.below(9) {
+            let place = random.below(bytes.len());
+            bytes[place] = random.below(256) as u8;
         }
-        bytes.truncate(random(bytes.len() + 1));
+        bytes.truncate(random.below(bytes.len() + 1));
         std::fs::write(path(&spool, "refusals"), &bytes).unwrap();
         let (events, damaged) = all(&mut spool, EventKind::Refusals);
         let whole = bytes.len() as u64 - damaged;

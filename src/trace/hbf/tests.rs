@@ -304,16 +304,8 @@ fn a_saturated_filter_has_the_fill_of_the_formula() {
 
 #[test]
 fn computed_chances_match_the_observed_rates() {
-    let mut seed = 1_u64;
-    let mut text = |length: usize| -> String {
-        let mut letter = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            char::from(b'a' + (seed >> 40) as u8 % 26)
-        };
-        (0..length).map(|_| letter()).collect()
-    };
+    let mut random = kit::Random::new(1);
+    let mut text = |length: usize| -> String { (0..length).map(|_| random.letter()).collect() };
     let texts: Vec<String> = (0..600).map(|n| text(500 + n * 20)).collect();
     for (length, capacity) in [(70, 4_369), (100, 4_369), (130, 20_000)] {
         let hbf = Hbf::new(HbfSettings { capacity, ..Default::default() }, &KEY);

@@ -6,8 +6,9 @@
 //! image contains exactly what was written. After the last write the operation
 //! is complete.
 
-use crate::sys::simulated_disk::{Disk, Random, SECTOR, memory_folder, power_cut, torn};
+use crate::sys::simulated_disk::{Disk, SECTOR, memory_folder, power_cut, torn};
 use crate::sys::write_trace::{self, Write};
+use kit::Random;
 
 use super::kill_tests::{FULL, OPERATIONS, Operation, check_after};
 use super::tests::{ask, content_query, envelope, open, open_small, record, secret};
@@ -89,7 +90,7 @@ fn images(operation: Operation) -> (u64, u64) {
         disk.apply(write);
         killed(&disk, &format!("{operation:?}: write {n}"));
     }
-    let (mut random, mut cuts) = (Random(1), 0);
+    let (mut random, mut cuts) = (Random::new(1), 0);
     for round in 0..CUTS.div_ceil(writes.len()) * writes.len() {
         let end = 1 + round % writes.len();
         let disk = power_cut(&before, &writes[..end], &mut random);

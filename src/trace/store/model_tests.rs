@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use crate::sys::simulated_disk::memory_folder;
 use crate::trace::{GramOrder, HbfSettings, Settings, WinnowSettings};
+use kit::Random;
 
 use super::log::Limits;
-use super::sample_envelopes::{Random, Site};
+use super::sample_envelopes::Site;
 use super::sources::Source;
 use super::tests::{ask, assert_sound, for_ever};
 use super::*;
@@ -73,17 +74,17 @@ impl World {
         let options = Options { settings: SETTINGS[0], ..for_ever() };
         trace.set_options(options).unwrap();
         trace.limits = LIMITS;
-        let (site, random) = (Site::new(seed), Random(seed));
+        let (site, random) = (Site::new(seed), Random::new(seed));
         Self { folder, trace, site, random, all: Vec::new(), summary: 0, falsely: 0 }
     }
 
     /// A text of few words that all texts share, sometimes with a part of
     /// another message.
     fn text(&mut self) -> String {
-        let count = [3, 20, 80, 400][self.random.below(4) as usize] + self.random.below(20);
+        let count = [3, 20, 80, 400][self.random.below(4)] + self.random.below(20);
         let words = (0..count).map(|_| {
             let word = self.random.below(700);
-            format!("{}{}", ["vor", "mail", "x", "under"][word as usize % 4], word * word)
+            format!("{}{}", ["vor", "mail", "x", "under"][word % 4], word * word)
         });
         let text = words.collect::<Vec<_>>().join(" ");
         match self.any() {
@@ -94,8 +95,8 @@ impl World {
 
     /// A random message in the store.
     fn any(&mut self) -> Option<Message> {
-        let count = self.all.len() as u64;
-        (count > 0).then(|| self.random.below(count)).map(|n| self.all[n as usize].clone())
+        let count = self.all.len();
+        (count > 0).then(|| self.random.below(count)).map(|n| self.all[n].clone())
     }
 
     fn record(&mut self) {
@@ -136,7 +137,7 @@ impl World {
         let sizes = std::fs::read_dir(self.trace.directory()).unwrap();
         let largest = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).max().unwrap();
         let share = 70 + self.random.below(30);
-        self.trace.options.max_bytes = before.bytes * share / 100;
+        self.trace.options.max_bytes = before.bytes * share as u64 / 100;
         let tidied = self.trace.tidy_with_options(0).unwrap();
         let budget = std::mem::replace(&mut self.trace.options.max_bytes, TRACE_BYTES_DEFAULT);
         let after = self.trace.stats().unwrap();
@@ -149,7 +150,7 @@ impl World {
     }
 
     fn choose(&mut self) {
-        let settings = SETTINGS[self.random.below(3) as usize];
+        let settings = SETTINGS[self.random.below(3)];
         self.trace.set_options(Options { settings, ..for_ever() }).unwrap();
     }
 
@@ -186,9 +187,9 @@ impl World {
         let Some(message) = self.any() else { return };
         let mut parts = Vec::new();
         for _ in 0..=self.random.below(2) {
-            let length = shortest + self.random.below(120) as usize;
+            let length = shortest + self.random.below(120);
             let Some(room) = message.text.len().checked_sub(length) else { return };
-            let start = self.random.below(room as u64 + 1) as usize;
+            let start = self.random.below(room + 1);
             parts.push(message.text[start..start + length].to_owned());
         }
         let texts = parts.iter().cloned().map(Part::Text).collect();
@@ -273,7 +274,7 @@ fn all_remaining_messages_are_found() {
             world.check();
         }
         assert_eq!(world.trace.take_incidents(), Vec::<String>::new());
-        forgotten += recorded - world.all.len() as u64;
+        forgotten += (recorded - world.all.len()) as u64;
         summary += world.summary;
         falsely += world.falsely;
     }

@@ -2,29 +2,9 @@
 
 use std::net::IpAddr;
 
+use kit::Random;
+
 use crate::trace::Envelope;
-
-/// Reproducible random numbers.
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// One of `count`, with frequencies that fall by rank (Zipf's law).
-    fn ranked(&mut self, count: u64) -> u64 {
-        let fraction = self.below(1 << 30) as f64 / (1u64 << 30) as f64;
-        ((count as f64 + 1.0).powf(fraction) - 1.0) as u64
-    }
-}
 
 const FIRST: [&str; 20] = [
     "anna", "peter", "maria", "thomas", "julia", "michael", "sabine", "jan", "eva", "david",
@@ -60,7 +40,7 @@ fn base62(mut number: u64, width: usize) -> String {
 
 impl Site {
     pub(super) fn new(seed: u64) -> Self {
-        Self { random: Random(seed), time: 1_790_000_000, process: 4242 }
+        Self { random: Random::new(seed), time: 1_790_000_000, process: 4242 }
     }
 
     fn name(n: u64) -> String {
@@ -72,8 +52,13 @@ impl Site {
         }
     }
 
+    /// One of `count`, with frequencies that fall by rank (Zipf's law).
+    fn ranked(&mut self, count: usize) -> u64 {
+        self.random.zipf(count) as u64
+    }
+
     fn local(&mut self) -> String {
-        let n = self.random.ranked(300);
+        let n = self.ranked(300);
         format!("{}@example.org", Self::name(n * 7 + 1))
     }
 
@@ -91,7 +76,7 @@ impl Site {
 
     /// An outside correspondent: the address, and the number of the domain.
     fn outsider(&mut self) -> (String, u64) {
-        let n = self.random.ranked(6000);
+        let n = self.ranked(6000);
         let domain = if n.is_multiple_of(3) { n % 4 } else { n % 1800 };
         (format!("{}@{}", Self::name(n * 13 + 5), Self::domain(domain)), domain)
     }
@@ -99,7 +84,7 @@ impl Site {
     /// A server of a domain.
     fn server(&mut self, domain: u64) -> Option<IpAddr> {
         let number = domain.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let nth = self.random.ranked(if domain < 4 { 40 } else { 2 });
+        let nth = self.ranked(if domain < 4 { 40 } else { 2 });
         Some(if number.is_multiple_of(7) {
             let high = 0x2001_0db8_0000_0000 | number >> 40;
             IpAddr::from((u128::from(high) << 64 | u128::from(nth * 977 + 25)).to_be_bytes())
@@ -111,18 +96,18 @@ impl Site {
     /// The envelope of the next message.
     pub(super) fn envelope(&mut self) -> Envelope {
         self.time += self.random.below(11) as i64;
-        self.process += 1 + self.random.below(60);
+        self.process += 1 + self.random.below(60) as u64;
         let id = format!(
             "{}-{}-{}",
-            base62(self.time as u64 - self.random.ranked(4), 6),
+            base62(self.time as u64 - self.ranked(4), 6),
             base62(2 * 32768 + self.process % (1 << 21), 11),
-            base62(self.random.below(1_000_000), 4)
+            base62(self.random.below(1_000_000) as u64, 4)
         );
         let mut envelope = Envelope { time: self.time, id, ..Envelope::default() };
         match self.random.below(100) {
             // A newsletter, with a different sender for each recipient.
             0..15 => {
-                let (to, sender) = (self.local(), self.random.ranked(60));
+                let (to, sender) = (self.local(), self.ranked(60));
                 let tag = to.replace('@', "=");
                 let number = self.random.below(90_000_000) + 10_000_000;
                 let domain = Self::domain(200 + sender);
@@ -131,7 +116,7 @@ impl Site {
                 envelope.recipients.push(to);
             }
             15..30 => {
-                let service = self.random.ranked(150);
+                let service = self.ranked(150);
                 envelope.sender = format!("noreply@{}", Self::domain(300 + service));
                 envelope.client = self.server(300 + service);
                 envelope.recipients.push(self.local());
@@ -172,7 +157,7 @@ impl Site {
             0 => envelope.sender.clone(),
             _ => envelope.sender.split('@').next().unwrap().to_owned(),
         };
-        let home = [203, 0, self.random.ranked(8) as u8, self.random.ranked(250) as u8];
+        let home = [203, 0, self.ranked(8) as u8, self.ranked(250) as u8];
         envelope.client = Some(IpAddr::from(home));
     }
 }

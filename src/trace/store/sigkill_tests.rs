@@ -20,11 +20,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::sys::simulated_disk::memory_folder;
-use kit::counts;
+use kit::{Random, counts};
 
 use super::mirrored::Mirrored;
 use super::options::{OptionsFile, SETTINGS};
-use super::sample_envelopes::Random;
 use super::sigkill_work::{
     AT_WORK, BEGUN, DONE, MAY, Notes, OF_ONE, OPERATION, WORKERS, message, work,
 };
@@ -234,7 +233,7 @@ impl World {
             .iter()
             .flat_map(|(worker, all)| all.iter().map(move |n| worker * OF_ONE + n))
             .collect();
-        let chosen = |_| all[random.below(all.len() as u64) as usize];
+        let chosen = |_| all[random.below(all.len())];
         let chosen = match in_the_end {
             true => all.clone(),
             false => (0..SAMPLE.min(all.len() as u64)).map(chosen).collect(),
@@ -295,19 +294,19 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
             world.grant();
             // Mostly one at a time, sometimes several.
             let count = if random.below(4) == 0 { 2 + random.below(2) as u32 } else { 1 };
-            let first = random.below(WORKERS.into()) as u32;
+            let first = random.below(WORKERS as usize) as u32;
             let victims: Vec<_> = (first..first + count).map(|n| n % WORKERS).collect();
             // Some before they have opened the store.
             if random.below(12) != 0 {
                 victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
             }
-            std::thread::sleep(Duration::from_micros(random.below(3_000)));
+            std::thread::sleep(Duration::from_micros(random.below(3_000) as u64));
             world.kill(&victims, totals);
         }
         world.start_missing();
         world.grant();
         all.iter().for_each(|&worker| world.wait_until_at_work(worker));
-        std::thread::sleep(Duration::from_micros(random.below(3_000)));
+        std::thread::sleep(Duration::from_micros(random.below(3_000) as u64));
         world.kill(&all, totals);
         world.check_all(false, random, totals);
     }
@@ -333,7 +332,7 @@ fn kill_in_one_store(kills: u64, little: bool, random: &mut Random, totals: &mut
 #[test]
 fn killed_processes_lose_at_most_their_own_message() {
     let kills = if std::env::var_os("EXIRATE_TEST_LONG").is_some() { KILLS_LONG } else { KILLS };
-    let (mut random, mut totals) = (Random(1), Totals::default());
+    let (mut random, mut totals) = (Random::new(1), Totals::default());
     for store in 0.. {
         kill_in_one_store(KILLS_A_STORE.min(kills), store % 2 == 1, &mut random, &mut totals);
         // Some operations are short: until each was killed, or it is clear that none is.

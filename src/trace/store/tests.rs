@@ -81,10 +81,8 @@ pub(super) fn envelope(n: u32) -> Envelope {
 /// A text that only message `n` contains: so long that no other message matches
 /// it by chance.
 pub(super) fn secret(n: u32) -> String {
-    let words = (0..24u32).scan(n.wrapping_add(1), |state, _| {
-        *state = state.wrapping_mul(2_654_435_761).rotate_left(13) ^ 0x9E37_79B9;
-        Some(format!("{state:08x}"))
-    });
+    let mut random = kit::Random::new(n.into());
+    let words = (0..24).map(|_| format!("{:08x}", random.bits() as u32));
     words.collect::<Vec<_>>().join(" ")
 }
 

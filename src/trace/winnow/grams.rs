@@ -449,24 +449,14 @@ mod tests {
     /// Text like that of mail.
     fn prose() -> Vec<u8> {
         let words = ["the ", "message ", "of ", "a ", "mailing ", "list ", "was ", "never "];
-        let mut seed = 1_u32;
-        let text: String = (0..40_000)
-            .map(|_| {
-                seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12345);
-                words[seed as usize >> 16 & 7]
-            })
-            .collect();
-        text.into_bytes()
+        let mut random = kit::Random::new(1);
+        (0..40_000).flat_map(|_| random.pick(&words).bytes()).collect()
     }
 
     /// Random bytes, below a limit.
     fn random(limit: u8) -> Vec<u8> {
-        let mut seed = 1_u64;
-        let next = |_| {
-            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            (seed >> 56) as u8 % limit
-        };
-        (0..400_000).map(next).collect()
+        let mut random = kit::Random::new(1);
+        (0..400_000).map(|_| random.below(limit.into()) as u8).collect()
     }
 
     /// The share of grams that are selected.

@@ -6,13 +6,8 @@ use crate::trace::{Fragment, MessagePart, Part, WinnowSettings};
 
 /// A text of words that occur once.
 fn text(seed: u64, words: usize) -> String {
-    let word = |n: usize| {
-        let n = (n as u64 + 1)
-            .wrapping_mul(seed.wrapping_mul(2) + 1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        format!("{:x} ", n >> 36)
-    };
-    (0..words).map(word).collect()
+    let mut random = kit::Random::new(seed);
+    (0..words).map(|_| format!("{:x} ", random.bits() >> 36)).collect()
 }
 
 /// A message with these fragments.

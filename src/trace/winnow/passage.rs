@@ -244,13 +244,8 @@ mod tests {
 
     /// Numbers that look random.
     fn random(seed: u64) -> impl Iterator<Item = f64> {
-        let mut state = seed;
-        std::iter::repeat_with(move || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mix = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mix = (mix ^ mix >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mix >> 11) as f64 / (1_u64 << 53) as f64
-        })
+        let mut random = kit::Random::new(seed);
+        std::iter::repeat_with(move || random.unit())
     }
 
     fn passages(letters: usize) -> Passages {

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use kit::{FakeClock, Random, TIMEOUT, until};
 use serde_json::Value;
 
 use crate::{exirate, run, stderr, stdout};
-use kit::FakeClock;
 use kit::exim::{USER, open_to_all, user};
-use kit::{TIMEOUT, until};
 
 /// A spool directory with a policy in use, and a directory for what is received.
 struct Machine {
@@ -263,16 +262,6 @@ fn a_receiver_that_does_not_end_is_stopped() {
     until("it has ended", || is_gone(&state()));
 }
 
-/// Numbers that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn up_to(&mut self, most: Duration) -> Duration {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
-        most.mul_f64((self.0 >> 33) as f64 / f64::from(1_u32 << 31))
-    }
-}
-
 /// Takes a key over a limit, by processes of which the first ones may be killed.
 fn cross_with_kills(spool: &Path, key: &str, mode: &str, random: &mut Random) {
     for _ in 0..3 {
@@ -280,7 +269,7 @@ fn cross_with_kills(spool: &Path, key: &str, mode: &str, random: &mut Random) {
         check.args(["check", "--count", &format!("10 / 1w / {mode}"), "--key", key]);
         check.args(["--cost", "30", "--spool"]).arg(spool);
         let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(random.up_to(Duration::from_millis(60)));
+        std::thread::sleep(Duration::from_millis(random.below(60) as u64));
         check.kill().unwrap();
         if check.wait().unwrap().code().is_some() {
             return;
@@ -313,7 +302,7 @@ fn nothing_is_lost_or_sent_twice_unmarked_whoever_is_killed() {
         .map(|process| {
             let spool = machine.spool().to_owned();
             std::thread::spawn(move || {
-                let mut random = Random(process as u64);
+                let mut random = Random::new(process as u64);
                 (0..EACH).for_each(|n| {
                     let mode = if n % 2 == 0 { "leaky" } else { "strict" };
                     cross_with_kills(&spool, &format!("user{process}.{n}"), mode, &mut random);
@@ -321,13 +310,13 @@ fn nothing_is_lost_or_sent_twice_unmarked_whoever_is_killed() {
             })
         })
         .collect();
-    let (mut random, mut kills) = (Random(99), 0);
+    let (mut random, mut kills) = (Random::new(99), 0);
     while kills < 60 || producers.iter().any(|producer| !producer.is_finished()) {
         let mut command = exirate();
         command.args(["events", "deliver", "--spool"]).arg(machine.spool());
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut deliverer = command.spawn().unwrap();
-        std::thread::sleep(random.up_to(Duration::from_millis(120)));
+        std::thread::sleep(Duration::from_millis(random.below(120) as u64));
         deliverer.kill().unwrap();
         deliverer.wait().unwrap();
         kills += 1;

@@ -338,8 +338,7 @@ const KEPT: &str = "please keep this among us until the board has met in decembe
 /// A document of other text in which `passage` is.
 fn document(passage: &str) -> String {
     let other = |from: u64| -> String {
-        let number = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (from..from + 12).map(|n| format!("order {:016x}; ", number(n + 1))).collect()
+        (from..from + 12).map(|n| format!("order {:016x}; ", kit::Random::new(n).bits())).collect()
     };
     format!("{}{passage}{}", other(0), other(500))
 }

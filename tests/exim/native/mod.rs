@@ -5,16 +5,13 @@
 //! more than moments, and a difference shows at the command that made it.
 
 mod drive;
-mod random;
 mod session;
 mod spec;
 mod world;
 mod wrong;
 
 use drive::{Pair, Tally};
-use kit::FakeClock;
-use kit::counts;
-use random::Random;
+use kit::{FakeClock, Random, counts};
 use std::time::{SystemTime, UNIX_EPOCH};
 use world::{Side, World};
 

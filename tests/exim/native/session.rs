@@ -1,6 +1,6 @@
 //! Random sessions.
 
-use super::random::Random;
+use kit::Random;
 
 /// How a conversation is begun.
 #[derive(Clone, Debug)]

@@ -1,7 +1,6 @@
 //! Random specs, valid at their stage, and wrong ones.
 
-use super::random::Random;
-use kit::EntryPoint;
+use kit::{EntryPoint, Random};
 
 /// A spec, as both sides can ask it.
 #[derive(Clone)]

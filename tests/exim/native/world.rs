@@ -1,8 +1,7 @@
 //! A world: one random configuration, written for each of the two sides.
 
-use super::random::Random;
 use super::spec::{self, Pool, Spec};
-use kit::{EntryPoint, FakeClock, PrivateExim, Setup};
+use kit::{EntryPoint, FakeClock, PrivateExim, Random, Setup};
 use std::fmt::Write as _;
 
 /// Who answers.

@@ -45,13 +45,8 @@ ATACHMENT
 --outer--
 ";
     // Bytes without any rule to them, the same each time.
-    let mut state = 1_u32;
-    let attachment: Vec<u8> = (0..9000)
-        .map(|_| {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (state >> 24) as u8
-        })
-        .collect();
+    let mut random = kit::Random::new(1);
+    let attachment: Vec<u8> = (0..9000).map(|_| random.byte()).collect();
     let message = MESSAGE.replace("ATACHMENT", &base64(&attachment));
     let exim = exim("");
     // Another message, before and after.

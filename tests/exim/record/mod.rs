@@ -51,12 +51,8 @@ fn of_text(exim: &PrivateExim, text: &str) -> Envelope {
 /// A sentence of words that are in no other message of these tests: so long
 /// that no other can be taken to have carried it by chance.
 fn sentence(n: usize) -> String {
-    let mut state = n as u64;
-    let mut letter = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
-        char::from(b'a' + ((state >> 33) % 26) as u8)
-    };
-    let words: Vec<String> = (0..30).map(|_| (0..6).map(|_| letter()).collect()).collect();
+    let mut random = kit::Random::new(n as u64);
+    let words: Vec<String> = (0..30).map(|_| (0..6).map(|_| random.letter()).collect()).collect();
     words.join(" ")
 }
 

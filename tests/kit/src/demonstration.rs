@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::Random;
+
 /// Recipients an hour, and what the month's newsletter is over.
 pub const POLICY: &str = "version = 1
 [policy.users]
@@ -13,16 +15,6 @@ default.recipients = \"100/1h\"
 
 /// The first of October 2026, a Thursday.
 const DAYS: u32 = 31;
-
-/// Numbers that look random, always the same.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        u32::try_from((self.0 >> 33) % u64::from(bound)).unwrap()
-    }
-}
 
 /// A message, to be put in the order of time.
 struct Message {
@@ -35,20 +27,21 @@ struct Message {
 
 /// The month, with this many honest people.
 pub fn log(people: u32) -> String {
-    let mut numbers = Numbers(7);
+    let mut numbers = Random::new(7);
+    let mut below = |end: u32| numbers.below(end as usize) as u32;
     let mut all = Vec::new();
     for person in 0..people {
         let login = format!("user{person:06}@example.org");
         // Some write a lot, most a little.
-        let messages = 1 + (40 / (1 + person % 40)) + numbers.below(3);
+        let messages = 1 + (40 / (1 + person % 40)) + below(3);
         for _ in 0..messages {
-            let mut day = numbers.below(DAYS);
-            if [2, 3].contains(&(day % 7)) && numbers.below(10) > 0 {
+            let mut day = below(DAYS);
+            if [2, 3].contains(&(day % 7)) && below(10) > 0 {
                 day = day.saturating_sub(2); // seldom at the weekend
             }
-            let hour = 8 + (numbers.below(6) + numbers.below(6));
-            let at = day * 86_400 + hour * 3600 + numbers.below(3600);
-            let recipients = 1 + numbers.below(3) * numbers.below(4);
+            let hour = 8 + (below(6) + below(6));
+            let at = day * 86_400 + hour * 3600 + below(3600);
+            let recipients = 1 + below(3) * below(4);
             all.push(Message {
                 at,
                 login: login.clone(),
@@ -71,7 +64,7 @@ pub fn log(people: u32) -> String {
         all.push(Message {
             at: 23 * 86_400 + 3 * 3600 + part * 8,
             login: "carl@example.org".to_owned(),
-            client: format!("203.0.113.{}", numbers.below(250)),
+            client: format!("203.0.113.{}", below(250)),
             recipients: (0..3).map(|n| format!("x{}@example.edu", part * 3 + n)).collect(),
         });
     }

@@ -3,9 +3,8 @@
 use std::process::{Command, Output};
 
 use crate::document;
-use kit::Reply;
 use kit::machine::Machine;
-use kit::until;
+use kit::{Reply, until};
 
 /// How the mail server reaches exirate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

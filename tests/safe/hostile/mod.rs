@@ -1,7 +1,7 @@
 //! Test programs that load the library as Exim does: small Exims in C, built
 //! from the files in this folder.
 
-#![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(unreachable_pub, missing_docs)]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

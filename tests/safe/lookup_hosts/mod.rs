@@ -2,9 +2,10 @@
 //! load modules, simulated by a small program; and a program that is not Exim.
 //! `tests/exim_lookup.rs` tests a real one.
 
-use kit::library;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use kit::library;
 
 /// The host that simulates this version, in `folder`.
 fn host(folder: &Path, version: u32) -> PathBuf {

@@ -2,12 +2,11 @@
 //! directory, open files, limits and signals. None of them changes what the
 //! library does.
 
-use kit::counts;
 mod traced;
 mod world;
 
 use kit::exim::{USER, user};
-use kit::library;
+use kit::{counts, library};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;

@@ -26,9 +26,8 @@ use crate::common::{assert_sound, open};
 use exirate::engine::FilterChange;
 use exirate::rate::bloom::Event;
 use exirate::spool::{Options, Spool};
-use kit::copy_program;
-use kit::counts;
 use kit::worker::start_by;
+use kit::{Random, copy_program, counts};
 use work::{Checker, Log, change, count, work, work_as_root};
 
 /// Workers of Exim's user.
@@ -57,16 +56,6 @@ pub(crate) fn worker(arguments: &[String]) {
     let [folder, worker] = arguments else { panic!("{arguments:?}") };
     let (folder, worker) = (Path::new(folder), worker.parse().unwrap());
     if worker < WORKERS { work(folder, worker) } else { work_as_root(folder, worker) }
-}
-
-/// Reproducible random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end
-    }
 }
 
 /// Totals of all databases.
@@ -232,19 +221,19 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
         while world.kills < round {
             world.start_missing();
             // Mostly one at a time, sometimes several.
-            let count = if random.below(4) == 0 { 2 + random.below(ALL as u64 - 1) } else { 1 };
-            let first = random.below(ALL as u64);
-            let victims: Vec<_> = (0..count).map(|n| ((first + n) % ALL as u64) as usize).collect();
+            let count = if random.below(4) == 0 { 2 + random.below(ALL - 1) } else { 1 };
+            let first = random.below(ALL);
+            let victims: Vec<_> = (0..count).map(|n| (first + n) % ALL).collect();
             // Some before they have opened the database.
             if random.below(10) != 0 {
                 victims.iter().for_each(|&worker| world.wait_until_at_work(worker));
             }
-            std::thread::sleep(Duration::from_micros(random.below(4_000)));
+            std::thread::sleep(Duration::from_micros(random.below(4_000) as u64));
             world.kill(&victims);
         }
         world.start_missing();
         all.iter().for_each(|&worker| world.wait_until_at_work(worker));
-        std::thread::sleep(Duration::from_micros(random.below(4_000)));
+        std::thread::sleep(Duration::from_micros(random.below(4_000) as u64));
         world.kill(&all);
         world.check_all(bystanders);
     }
@@ -269,7 +258,7 @@ fn kill_in_one_database(kills: u64, random: &mut Random, totals: &mut Totals) {
 fn killed_processes_lose_at_most_their_own_event() {
     let kills = if counts::is_long() { KILLS_LONG } else { KILLS };
     let kills = std::env::var("KILLS").map_or(kills, |text| text.parse().unwrap());
-    let (mut random, mut totals) = (Random(1), Totals::default());
+    let (mut random, mut totals) = (Random::new(1), Totals::default());
     // Some operations are short: until each was killed, or it is clear that none is.
     while totals.kills < kills
         || !totals.all_hit() && totals.kills < kills.saturating_mul(MORE_KILLS)

@@ -24,14 +24,10 @@ fn hbf() -> Settings {
 
 /// A text of so many words, another one for each seed.
 fn words(seed: u64, count: usize) -> String {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = kit::Random::new(seed);
     let mut text = String::new();
     for n in 0..count {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let length = 3 + state % 7;
-        (0..length).for_each(|n| text.push(char::from(b'a' + (state >> (5 * n + 3) & 15) as u8)));
+        (0..random.within(3, 9)).for_each(|_| text.push(random.letter()));
         text.push(if n % 12 == 11 { '\n' } else { ' ' });
     }
     text

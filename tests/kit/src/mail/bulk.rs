@@ -84,10 +84,10 @@ const STYLE: &str = "<!DOCTYPE html>\n<html><head><meta http-equiv=\"Content-Typ
 /// A newsletter: an issue goes to several people, and only names and links
 /// differ.
 pub fn newsletter(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x30, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x30, n));
     let issue = n / NEIGHBOURS * ISSUES as u64 + random.zipf(ISSUES) as u64;
     // The part that is common to all recipients of the issue.
-    let mut shared = Random::new(mix(world.seed ^ 0x31, issue));
+    let mut shared = Random::of_state(mix(world.seed ^ 0x31, issue));
     let sender = world.people.elsewhere(&mut shared);
     let reader = world.people.here(&mut random);
     let (words, topic) = (&world.words, prose::topic(10_000 + (sender.company() % 3_000) as usize));
@@ -134,7 +134,7 @@ fn target(world: &World, domain: &str, random: &mut Random) -> Vec<u8> {
 
 /// The text that a company writes below all its messages.
 fn footers(world: &World, sender: Person, company: &str, page: &mut Page) {
-    let mut random = Random::new(mix(world.seed ^ 0x32, sender.company()));
+    let mut random = Random::of_state(mix(world.seed ^ 0x32, sender.company()));
     for _ in 0..random.within(2, 5) {
         page.block("small", random.pick(FOOTERS).replace('%', company).as_bytes());
     }
@@ -142,11 +142,11 @@ fn footers(world: &World, sender: Person, company: &str, page: &mut Page) {
 
 /// A notice: all of a kind are the same, except for names and numbers.
 pub fn notice(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x33, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x33, n));
     let service = random.zipf(SERVICES) as u64;
     let kind = service * NOTICES as u64 + random.zipf(NOTICES) as u64;
-    let sender = world.people.elsewhere(&mut Random::new(mix(world.seed ^ 0x34, service)));
-    let mut shared = Random::new(mix(world.seed ^ 0x35, kind));
+    let sender = world.people.elsewhere(&mut Random::of_state(mix(world.seed ^ 0x34, service)));
+    let mut shared = Random::of_state(mix(world.seed ^ 0x35, kind));
     let reader = world.people.here(&mut random);
     let (words, topic) = (&world.words, prose::topic(20_000 + service as usize));
     let (company, domain) = (world.people.company(sender), world.people.domain(sender));

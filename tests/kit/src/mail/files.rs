@@ -17,7 +17,7 @@ fn compressed(random: &mut Random, length: usize, to: &mut Vec<u8>) {
 
 /// A company's picture, always the same for one `company`.
 pub fn logo(company: u64) -> Entity {
-    let mut random = Random::new(mix(company, 0x60));
+    let mut random = Random::of_state(mix(company, 0x60));
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x01\x40\0\0\0\x50\x08\x06\0\0\0".to_vec();
     let length = random.within(3_000, 15_000);
     compressed(&mut random, length, &mut bytes);
@@ -27,7 +27,7 @@ pub fn logo(company: u64) -> Entity {
 
 /// A file of so many bytes.
 pub fn large(bytes: usize) -> Entity {
-    let bytes = pdf(&mut Random::new(bytes as u64), bytes);
+    let bytes = pdf(&mut Random::of_state(bytes as u64), bytes);
     Entity::File { name: "large.pdf".to_owned(), media: "application/pdf", bytes, inline: false }
 }
 

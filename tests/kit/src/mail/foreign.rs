@@ -39,7 +39,7 @@ fn manner(random: &mut Random) -> (Tongue, Charset, Transfer) {
 
 /// Message `n`: a letter in another language.
 pub fn draft(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x40, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x40, n));
     let (tongue, charset, transfer) = manner(&mut random);
     let thread = thread(world, n);
     let mut text = Vec::new();

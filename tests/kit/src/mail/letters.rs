@@ -38,7 +38,7 @@ pub fn parent(world: &World, n: u64) -> Option<u64> {
     if !matches!(kind, Kind::Reply | Kind::List) {
         return None;
     }
-    let mut random = Random::new(mix(world.seed ^ 0x50, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x50, n));
     // Half of the messages on lists start a thread.
     if kind == Kind::List && random.chance(50) {
         return None;
@@ -62,7 +62,7 @@ pub fn thread(world: &World, n: u64) -> Thread {
         };
         return Thread { from: thread.to, to: thread.from, topic: thread.topic, subject };
     }
-    let mut random = Random::new(mix(world.seed ^ 0x51, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x51, n));
     let (from, to) = world.people.pair(&mut random);
     let topic = prose::topic(random.zipf(2_000));
     let mut subject = Vec::new();
@@ -71,7 +71,7 @@ pub fn thread(world: &World, n: u64) -> Thread {
 }
 
 fn letter(world: &World, n: u64, thread: &Thread) -> Letter {
-    let mut random = Random::new(mix(world.seed ^ 0x52, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x52, n));
     let median = if world.kind(n) == Kind::Reply { 330.0 } else { 620.0 };
     let bytes = random.spread(median, 1.0).clamp(20, 60_000);
     let mut own = Vec::with_capacity(bytes + 300);
@@ -94,7 +94,7 @@ fn chain(world: &World, n: u64) -> Vec<Letter> {
 /// The signature that a mail program adds.
 fn signature(world: &World, person: Person, to: &mut Vec<u8>) {
     let (first, last) = world.people.name(person);
-    let mut random = Random::new(mix(world.seed ^ 0x53, person.hash()));
+    let mut random = Random::of_state(mix(world.seed ^ 0x53, person.hash()));
     if random.chance(45) {
         put(to, &[&first, "\n"]);
         return;
@@ -180,7 +180,7 @@ fn html(world: &World, letters: &[Letter], source: &mut Vec<u8>, spoken: &mut Ve
 pub fn draft(world: &World, n: u64) -> Draft {
     let thread = thread(world, n);
     let letters = chain(world, n);
-    let mut random = Random::new(mix(world.seed ^ 0x54, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x54, n));
     let mut body = Vec::new();
     text(world, &letters, &mut body);
     let mut entity = plain(body, &mut random);

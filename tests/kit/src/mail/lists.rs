@@ -13,10 +13,10 @@ const LISTS: usize = 150;
 /// Message `n` on a list: a text, perhaps with a patch, between quoted parts of
 /// the message it replies to.
 pub fn post(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x20, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x20, n));
     let root = std::iter::successors(Some(n), |&n| parent(world, n)).last().unwrap_or(n);
-    let list = Random::new(mix(world.seed ^ 0x21, root)).zipf(LISTS) as u64;
-    let mut shared = Random::new(mix(world.seed ^ 0x22, list));
+    let list = Random::of_state(mix(world.seed ^ 0x21, root)).zipf(LISTS) as u64;
+    let mut shared = Random::of_state(mix(world.seed ^ 0x22, list));
     let home = world.people.elsewhere(&mut shared);
     let topic = prose::topic(30_000 + list as usize);
     let domain = world.people.domain(home);
@@ -85,12 +85,12 @@ fn subject(list: &str, of: String) -> String {
 }
 
 fn author(world: &World, n: u64) -> Person {
-    world.people.elsewhere(&mut Random::new(mix(world.seed ^ 0x23, n)))
+    world.people.elsewhere(&mut Random::of_state(mix(world.seed ^ 0x23, n)))
 }
 
 /// The author's own text in a post, a line for each paragraph.
 fn thoughts(world: &World, n: u64, topic: Topic) -> Vec<u8> {
-    let mut random = Random::new(mix(world.seed ^ 0x24, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x24, n));
     let mut text = Vec::new();
     let bytes = random.spread(900.0, 1.0).clamp(40, 100_000);
     prose::paragraphs(&world.words, &mut random, topic, bytes, &mut text);
@@ -142,13 +142,13 @@ fn patch(world: &World, random: &mut Random, topic: Topic, to: &mut Vec<u8>) {
 
 /// A long message: minutes, or lines of a log.
 pub fn report(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x27, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x27, n));
     report_of(world, n, random.spread(14_000.0, 1.2).clamp(2_000, 2_000_000))
 }
 
 /// A report with so many bytes.
 pub fn report_of(world: &World, n: u64, bytes: usize) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x28, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x28, n));
     let thread = thread(world, n);
     let mut text = Vec::with_capacity(bytes + 500);
     if random.chance(50) {
@@ -188,7 +188,7 @@ fn log_line(world: &World, random: &mut Random, host: usize, topic: Topic, to: &
     number(host as u64, to);
     to.push(b' ');
     // Programs write few different lines, again and again.
-    let mut shared = Random::new(mix(topic ^ 7, random.zipf(60) as u64));
+    let mut shared = Random::of_state(mix(topic ^ 7, random.zipf(60) as u64));
     world.words.spell(world.words.of_topic(1, shared.bits()), to);
     put(to, &["["]);
     number(random.below(32_768) as u64, to);

@@ -207,7 +207,7 @@ impl World {
     }
 
     fn write(&self, kind: Kind, n: u64, draft: Draft) -> Mail {
-        let mut random = Random::new(mix(self.seed ^ 0x12, n));
+        let mut random = Random::of_state(mix(self.seed ^ 0x12, n));
         let (time, micros) = (self.time(n), (self.micros(n) % 1_000_000) as u32);
         let mut raw = Vec::with_capacity(8_192);
         headers(&draft, time, &mut random, &mut raw);

@@ -18,9 +18,9 @@ const SERIES: usize = 3;
 /// A serial letter: those of a series differ in the reader's name, or only in a digit of a
 /// number.
 pub fn merge(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x80, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x80, n));
     let series = n / NEIGHBOURS * SERIES as u64 + random.zipf(SERIES) as u64;
-    let mut shared = Random::new(mix(world.seed ^ 0x81, series));
+    let mut shared = Random::of_state(mix(world.seed ^ 0x81, series));
     let sender = world.people.elsewhere(&mut shared);
     let reader = world.people.here(&mut random);
     let topic = prose::topic(40_000 + (sender.company() % 3_000) as usize);
@@ -50,7 +50,7 @@ pub fn merge(world: &World, n: u64) -> Draft {
 
 /// A reply of one line that quotes nothing.
 pub fn one_line(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x82, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x82, n));
     let mut draft = letters::draft(world, n);
     if !draft.subject.starts_with("Re: ") {
         draft.subject.insert_str(0, "Re: ");
@@ -76,7 +76,7 @@ pub fn one_line(world: &World, n: u64) -> Draft {
 /// Mail that breaks a standard: a wrong charset, malformed quoted-printable, or tags that are
 /// wrongly nested. Its contents are what a reader sees.
 pub fn broken(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x83, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x83, n));
     let mut draft = letters::draft(world, n);
     draft.entity = match random.below(4) {
         0 | 1 => mislabelled(world, n, &mut random),

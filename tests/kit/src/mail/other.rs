@@ -19,7 +19,7 @@ fn earlier(world: &World, n: u64) -> Mail {
 
 /// Message `n`: a letter that forwards another message as a whole.
 pub fn forward(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x70, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x70, n));
     let thread = thread(world, n);
     let inner = earlier(world, n);
     let mut text = b"FYI\n\n".to_vec();
@@ -50,7 +50,7 @@ pub fn forward(world: &World, n: u64) -> Draft {
 
 /// Message `n`: another system reports a failed delivery.
 pub fn bounce(world: &World, n: u64) -> Draft {
-    let mut random = Random::new(mix(world.seed ^ 0x71, n));
+    let mut random = Random::of_state(mix(world.seed ^ 0x71, n));
     let thread = thread(world, n);
     let people = world.people;
     let (failed, host) = (people.address(thread.from), people.domain(thread.from));

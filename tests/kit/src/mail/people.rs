@@ -71,7 +71,7 @@ impl People {
 
     /// The first and the last name.
     pub fn name(self, person: Person) -> (String, String) {
-        let mut random = Random::new(mix(self.seed ^ 1, person.hash()));
+        let mut random = Random::of_state(mix(self.seed ^ 1, person.hash()));
         static NAMES: LazyLock<[Vec<&str>; 2]> =
             LazyLock::new(|| [FIRST, LAST].map(|names| names.split(' ').collect()));
         let [first, last] = &*NAMES;
@@ -82,14 +82,14 @@ impl People {
 
     /// The name of the company.
     pub fn company(self, person: Person) -> String {
-        let mut random = Random::new(mix(self.seed ^ 2, u64::from(person.domain)));
+        let mut random = Random::of_state(mix(self.seed ^ 2, u64::from(person.domain)));
         let second = ["Systems", "Group", "Software", "Media", "Partners", "University", "Shop"];
         format!("{} {}", capital(&made_up(&mut random, 2_000)), random.pick(&second))
     }
 
     /// The domain of the addresses.
     pub fn domain(self, person: Person) -> String {
-        let mut random = Random::new(mix(self.seed ^ 3, u64::from(person.domain)));
+        let mut random = Random::of_state(mix(self.seed ^ 3, u64::from(person.domain)));
         let tails = ["mail", "group", "systems", "online", "shop", "web", "tech", "labs", "media"];
         let mut name = made_up(&mut random, 2_000);
         if random.chance(40) {

@@ -33,7 +33,7 @@ pub struct Words {
 
 impl Words {
     pub fn new(seed: u64) -> Self {
-        let mut random = Random::new(mix(seed, 0x77));
+        let mut random = Random::of_state(mix(seed, 0x77));
         let mut spellings: Vec<String> = Vec::with_capacity(COUNT);
         let mut known = HashSet::new();
         for word in COMMON.split_whitespace() {
