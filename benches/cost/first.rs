@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::exim::{Check, dash_bs, sessions};
 use kit::PrivateExim;
 use kit::table::{head, micros, print, row};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use exirate::rate::Timestamp;
 use exirate::sys::clock;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::keys::{decide, number, open, parse, spec};
 use kit::table::{head, micros, print, row};
 

@@ -11,7 +11,7 @@ use exirate::policy::limit::Subject;
 use exirate::policy::source::compile;
 use exirate::spool::{Options, Spool};
 
-use crate::Effort;
+use crate::effort::Effort;
 use kit::table::{head, micros, print, row};
 
 /// A policy file with so many users: every other one has a package, the others limits.

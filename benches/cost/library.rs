@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::exim::compile;
 use kit::library;
 use kit::table::{head, median, micros};

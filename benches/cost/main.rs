@@ -15,6 +15,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
+mod effort;
 mod exim;
 mod first;
 mod growth;
@@ -27,55 +28,7 @@ mod spool;
 
 use std::path::Path;
 
-/// The amount of measurements.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    /// Interleaved rounds, of which the median is taken.
-    pub(crate) rounds: usize,
-    /// RCPT commands in a session.
-    pub(crate) recipients: usize,
-    /// Concurrent sessions.
-    pub(crate) sessions: usize,
-    /// New processes whose first check is measured.
-    pub(crate) processes: usize,
-    /// Keys in the databases that are measured in process.
-    pub(crate) keys: &'static [usize],
-    /// Keys with which a database is filled to measure growth.
-    pub(crate) growth: usize,
-    /// Users in the table of the large policy.
-    pub(crate) users: usize,
-    /// Users of the policy file whose commands are measured as a whole.
-    pub(crate) many_users: usize,
-    /// Rounds in process, which are short.
-    pub(crate) short_rounds: usize,
-    /// How often the large policy is applied.
-    pub(crate) applied_rounds: usize,
-}
-
-const FULL: Effort = Effort {
-    rounds: 5,
-    recipients: 3_000,
-    sessions: 8,
-    processes: 201,
-    keys: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
-    growth: 10_000_000,
-    users: 100_000,
-    many_users: 1_000_000,
-    short_rounds: 301,
-    applied_rounds: 7,
-};
-const SMOKE: Effort = Effort {
-    rounds: 1,
-    recipients: 20,
-    sessions: 2,
-    processes: 2,
-    keys: &[500],
-    growth: 2_000,
-    users: 100,
-    many_users: 10_000,
-    short_rounds: 2,
-    applied_rounds: 1,
-};
+use effort::{FULL, SMOKE};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

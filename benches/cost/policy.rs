@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::exim::Check;
 use crate::session::{Case, measure, names};
 use kit::table::ratio;

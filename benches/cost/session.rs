@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::exim::{Check, sessions};
 use kit::PrivateExim;
 use kit::table::{head, median, micros, middle, middle_of, print, ratio, row, times};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use exirate::spool::{Spool, Stats};
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::keys::{decide, number, open, parse, random, spec};
 use kit::table::{head, median, micros, print, row};
 

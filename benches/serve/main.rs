@@ -8,8 +8,7 @@ mod servers;
 
 use std::time::{Duration, Instant};
 
-use kit::Client;
-use kit::machine::{INSIDE, Machine, OUTSIDE};
+use kit::machine::{Machine, OUTSIDE};
 use kit::table::{head, print, row};
 use servers::SERVERS;
 
@@ -101,23 +100,6 @@ fn connection(machine: &Machine) -> Vec<Duration> {
     let times = times.collect();
     assert!(client.quit().unwrap().is_ok());
     times
-}
-
-/// The reply to the last recipient of a message from a sender with a limit of two an hour.
-fn limited(machine: &Machine) -> u16 {
-    let mut client: Client = machine.session(INSIDE);
-    let mut code = 0;
-    for _ in 0..4 {
-        assert!(client.command("MAIL FROM:<x@limited.test>").is_ok());
-        code = client.command("RCPT TO:<u1@mail.test>").code;
-        if code == 250 {
-            code = client.data("Subject: x\r\n\r\nx\r\n").code;
-        } else {
-            client.command("RSET");
-        }
-    }
-    assert!(client.quit().unwrap().is_ok());
-    code
 }
 
 fn report(results: Vec<Results>) {

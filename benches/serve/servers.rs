@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::limited;
 use kit::machine::{INSIDE, Machine};
-use kit::{Process, until};
+use kit::{Client, Process, until};
 
 /// A Postfix that accepts all and throws it away.
 const CONFIGURATION: &str = "compatibility_level = 3.6
@@ -215,4 +214,21 @@ fn beside(machine: &Machine, program: &str, arguments: &[&str]) -> Process {
 
 fn until_it_listens(machine: &Machine, port: u16) {
     until("it listens", || machine.connect(INSIDE, port).is_some());
+}
+
+/// The reply to the last recipient of a message from a sender with a limit of two an hour.
+fn limited(machine: &Machine) -> u16 {
+    let mut client: Client = machine.session(INSIDE);
+    let mut code = 0;
+    for _ in 0..4 {
+        assert!(client.command("MAIL FROM:<x@limited.test>").is_ok());
+        code = client.command("RCPT TO:<u1@mail.test>").code;
+        if code == 250 {
+            code = client.data("Subject: x\r\n\r\nx\r\n").code;
+        } else {
+            client.command("RSET");
+        }
+    }
+    assert!(client.quit().unwrap().is_ok());
+    code
 }

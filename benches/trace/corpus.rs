@@ -7,7 +7,7 @@ use exirate::trace::{Envelope, Fragment, Scheme};
 
 use crate::directory;
 use crate::options::Options;
-use crate::shown;
+use crate::reader;
 use kit::mail::{SHARES, World};
 use kit::table;
 
@@ -126,7 +126,7 @@ impl Corpus {
         for n in 0..messages {
             source.with(n, &mut |envelope, raw| {
                 texts.add(raw, volume);
-                volume.shown += shown::bytes(&shown::shown(raw));
+                volume.shown += reader::bytes(&reader::shown(raw));
                 volumes.push(*volume);
                 numbers.insert(envelope.id.clone(), n as u32);
             });

@@ -2,12 +2,12 @@
 
 use exirate::trace::{GramOrder, Settings, WinnowSettings};
 
-use crate::accuracy::{Tally, tally};
 use crate::corpus::Corpus;
 use crate::excerpts::Excerpts;
 use crate::options::LENGTHS;
 use crate::report::{lengths_head, rate};
 use crate::segment::{SEGMENT, Segment};
+use crate::tally::{Tally, tally};
 use kit::table::{head, print};
 
 /// Fewer false hits than this are not compared.

@@ -2,12 +2,12 @@
 
 use exirate::trace::Settings;
 
-use crate::accuracy::tally;
 use crate::corpus::Corpus;
 use crate::excerpts::Excerpts;
 use crate::options::LENGTHS;
 use crate::report::hits;
 use crate::segment::{SEGMENT, Segment};
+use crate::tally::tally;
 use kit::table::{head, print};
 
 /// A segment of the default scheme as it is, folded once, and folded twice.

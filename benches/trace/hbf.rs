@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use exirate::trace::{Counted, HbfSettings, Settings};
 
-use crate::accuracy::{numbers, tally};
 use crate::corpus::Corpus;
 use crate::excerpts::Excerpts;
 use crate::options::{LENGTHS, Options};
 use crate::report::{hits, size_head, size_row};
 use crate::stores;
+use crate::tally::{numbers, tally};
 use kit::table::{head, print};
 
 pub(crate) fn run(corpus: &Corpus, excerpts: &Excerpts, options: &Options, folder: &Path) {

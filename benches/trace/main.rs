@@ -25,12 +25,14 @@ mod goals;
 mod hbf;
 mod million;
 mod options;
+mod reader;
 mod recording;
 mod report;
 mod schemes;
 mod segment;
 mod shown;
 mod stores;
+mod tally;
 
 use corpus::Corpus;
 use excerpts::Excerpts;

@@ -2,11 +2,11 @@
 
 use exirate::trace::Settings;
 
-use crate::accuracy::Tally;
 use crate::corpus::Corpus;
 use crate::options::LENGTHS;
 use crate::segment::SEGMENT;
 use crate::stores::{self, Store};
+use crate::tally::Tally;
 use kit::table::{head, print};
 
 pub(crate) fn size_head() -> Vec<String> {

@@ -2,9 +2,9 @@
 
 use exirate::trace::{Body, ContentQuery, Hit, Part, Scheme, Sealed, Settings};
 
-use crate::accuracy::Reported;
 use crate::corpus::Corpus;
 use crate::stores;
+use crate::tally::Reported;
 
 /// The maximum number of messages in a segment.
 pub(crate) const SEGMENT: usize = 16_384;

@@ -1,7 +1,7 @@
 //! What a reader sees of the mail: by its generator, or by a decoder that is not ours.
 
 use exirate::trace::decode;
-use mail_parser::{Message, MessageParser, PartType};
+use mail_parser::{MessageParser, PartType};
 
 use crate::corpus::{Corpus, Source};
 use crate::goals::Goals;
@@ -12,33 +12,6 @@ use kit::table::{head, print};
 
 /// How many excerpts that are not found are printed.
 const EXAMPLES: usize = 6;
-
-/// What mail programs show of a message: of alternatives one, and attached messages, but not
-/// attached files.
-pub(crate) fn shown(raw: &[u8]) -> Vec<String> {
-    let mut texts = Vec::new();
-    if let Some(message) = MessageParser::default().parse(raw) {
-        add(&message, &mut texts);
-    }
-    texts
-}
-
-fn add(message: &Message<'_>, to: &mut Vec<String>) {
-    to.extend(message.subject().map(str::to_owned));
-    to.extend(
-        (0..message.text_body_count()).filter_map(|n| message.body_text(n)).map(String::from),
-    );
-    for part in &message.parts {
-        if let PartType::Message(inner) = &part.body {
-            add(inner, to);
-        }
-    }
-}
-
-/// The number of bytes of texts in normal form.
-pub(crate) fn bytes(texts: &[String]) -> u64 {
-    texts.iter().map(|text| decode::normalise(text).len() as u64).sum()
-}
 
 /// What may be copied from a message, and searched for. Of HTML, only what the generator says
 /// is read: mail-parser's own conversion shows style sheets and joins words.

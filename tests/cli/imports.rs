@@ -1,5 +1,5 @@
-//! The files of `src` import each other without cycles, and the modules in the
-//! order in which `src/lib.rs` lists them.
+//! The files of `src`, and those of each test and benchmark, import each other without cycles,
+//! and the modules of `src` in the order in which `src/lib.rs` lists them.
 //!
 //! A file imports another where it names an item that is defined there, by `use` or
 //! by a path; re-exports (`pub use`) are followed to the definition and are no
@@ -176,18 +176,23 @@ struct Source {
     imports: Vec<Import>,
 }
 
-fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>, skip: &mut BTreeSet<String>) {
+fn read(
+    root: &Path,
+    folder: &Path,
+    module: &[String],
+    sources: &mut Vec<Source>,
+    skip: &mut BTreeSet<String>,
+) {
     let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
-    let root = Path::new(ROOT).join("src");
     for path in names {
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let own: Vec<_> = match stem.as_str() {
-            "lib" | "mod" => module.to_vec(),
+            "lib" | "main" | "mod" => module.to_vec(),
             _ => [module, &[stem]].concat(),
         };
         if path.is_dir() {
-            read(&path, &own, sources, skip);
+            read(root, &path, &own, sources, skip);
         } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("src/main.rs") {
             let text = std::fs::read_to_string(&path).unwrap();
             assert!(!text.contains("#[path"), "{}: a file elsewhere is a module", path.display());
@@ -202,7 +207,7 @@ fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>, skip: &mut 
                 }
                 at += 1;
             }
-            let file = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+            let file = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
             sources.push(Source { file, module: own, tokens, imports });
         }
     }
@@ -212,9 +217,11 @@ fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>, skip: &mut 
 struct Crate(BTreeMap<Vec<String>, Source>);
 
 impl Crate {
-    fn read() -> Self {
+    /// The one whose files are in this folder of the repository.
+    fn read(folder: &str) -> Self {
         let (mut sources, mut skip) = (Vec::new(), BTreeSet::new());
-        read(&Path::new(ROOT).join("src"), &[], &mut sources, &mut skip);
+        let root = Path::new(ROOT).join(folder);
+        read(&root, &root, &[], &mut sources, &mut skip);
         let is_test = |source: &Source| {
             (1..=source.module.len()).any(|n| skip.contains(&source.module[..n].join("::")))
         };
@@ -338,19 +345,31 @@ fn cycles<T: Ord + Clone>(edges: &BTreeMap<T, BTreeSet<T>>) -> BTreeSet<BTreeSet
 
 #[test]
 fn no_two_files_import_each_other() {
-    let all = Crate::read();
-    let edges = all.imports();
-    assert!(edges.len() > 150 && edges.values().map(BTreeSet::len).sum::<usize>() > 500);
-    let groups: Vec<_> = cycles(&edges)
-        .iter()
-        .map(|group| {
+    let mut folders = vec!["src".to_owned(), "tests/kit/src".to_owned()];
+    for kind in ["tests", "benches"] {
+        for entry in std::fs::read_dir(Path::new(ROOT).join(kind)).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            folders.extend(path.join("main.rs").exists().then(|| format!("{kind}/{name}")));
+        }
+    }
+    assert!(folders.len() > 12, "{folders:?}");
+    let (mut groups, mut files, mut imports) = (Vec::new(), 0, 0);
+    for folder in folders {
+        let all = Crate::read(&folder);
+        let edges = all.imports();
+        files += edges.len();
+        imports += edges.values().map(BTreeSet::len).sum::<usize>();
+        groups.extend(cycles(&edges).iter().map(|group| {
             let of = |from: &Vec<String>| {
                 let to = edges[from].intersection(group).map(|to| all.0[to].file.as_str());
-                format!("{} imports {}", all.0[from].file, to.collect::<Vec<_>>().join(", "))
+                let to = to.collect::<Vec<_>>().join(", ");
+                format!("{folder}/{} imports {to}", all.0[from].file)
             };
             group.iter().map(of).collect::<Vec<_>>().join("\n  ")
-        })
-        .collect();
+        }));
+    }
+    assert!(files > 500 && imports > 1500, "{files} {imports}");
     assert!(groups.is_empty(), "{} import cycles:\n  {}", groups.len(), groups.join("\n\n  "));
 }
 
@@ -361,7 +380,7 @@ fn modules_import_only_modules_below_them() {
         lib.lines().filter_map(|line| line.strip_prefix("//! - ")?.split('`').nth(1)).collect();
     let rank = |module: &[String]| order.iter().position(|name| *name == module[0]);
     let (mut seen, mut wrong) = (BTreeSet::new(), BTreeSet::new());
-    let all = Crate::read();
+    let all = Crate::read("src");
     for (from, to) in all.imports() {
         for to in to.iter().filter(|to| !from.is_empty() && !to.is_empty() && to[0] != from[0]) {
             let ranks = rank(&from).zip(rank(to));
