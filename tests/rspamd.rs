@@ -103,14 +103,12 @@ fn refused(store: &mut Memory, message: &Message, eighths: i64) -> bool {
 
 fn check<'a>((name, burst, rate): &'a (String, f64, f64), message: &Message) -> Check<'a> {
     Check {
-        key: RecordKey { kind: Kind::Policy, ..name.into() },
-        algorithm: Algorithm::Bucket { burst: *burst, rate: *rate },
         cost: message.recipients.len() as f64,
-        event: None,
         update: Update::Leaky,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(
+            RecordKey { kind: Kind::Policy, ..name.into() },
+            Algorithm::Bucket { burst: *burst, rate: *rate },
+        )
     }
 }
 

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use exirate::cluster::wire::{message_bytes, write_request};
-use exirate::engine::{Algorithm, Check as OneCheck, Update};
+use exirate::engine::{Algorithm, Check as OneCheck};
 use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::Effort;
+use crate::effort::Effort;
 use crate::exim::{Check, sessions};
 use crate::session::names;
 use kit::exim::open_to_all;
@@ -151,16 +151,7 @@ impl World {
 
 /// The check that is asked for in process.
 fn check(key: &[u8]) -> OneCheck<'_> {
-    OneCheck {
-        key: key.into(),
-        algorithm: Algorithm::MovingAverage { limit: 1000.0, period: 3600.0 },
-        cost: 1.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    OneCheck::new(key, Algorithm::MovingAverage { limit: 1000.0, period: 3600.0 })
 }
 
 /// Prints what shared checks cost.

@@ -281,14 +281,13 @@ fn redate(decision: &mut Decision, now: Timestamp) {
 /// There is no agent, or it cannot reach the shared store: why.
 pub fn probe(settings: &ClusterSettings) -> Result<Duration, String> {
     let check = Check {
-        key: b"exirate cluster status".into(),
-        algorithm: Algorithm::MovingAverage { limit: 1.0, period: 1.0 },
         cost: 0.0,
-        event: None,
         update: Update::ReadOnly,
         refuses: None,
-        total: false,
-        forced: None,
+        ..Check::new(
+            b"exirate cluster status",
+            Algorithm::MovingAverage { limit: 1.0, period: 1.0 },
+        )
     };
     let start = Instant::now();
     let asked = Agent::default().ask(settings, &[check], start + settings.deadline);

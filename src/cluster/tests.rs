@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::{Algorithm, Update};
+use crate::engine::Algorithm;
 use crate::spool::open_directory;
 use crate::store::{Inspect as _, Memory, conformance};
 
@@ -193,16 +193,7 @@ impl Host {
 const KEY: &[u8] = b"1h/per_mail/alice";
 
 fn check(limit: f64) -> Check<'static> {
-    Check {
-        key: (&KEY).into(),
-        algorithm: Algorithm::MovingAverage { limit, period: 3600.0 },
-        cost: 1.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check::new(KEY, Algorithm::MovingAverage { limit, period: 3600.0 })
 }
 
 fn decide(store: &mut ClusterStore, check: &Check<'_>) -> Result<Decision, ClusterError> {

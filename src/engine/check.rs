@@ -202,6 +202,22 @@ pub struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    /// A strict check of an event of size 1, which refuses it at the limit.
+    #[must_use]
+    #[inline]
+    pub fn new(key: impl Into<RecordKey<'a>>, algorithm: Algorithm) -> Self {
+        Self {
+            key: key.into(),
+            algorithm,
+            cost: 1.0,
+            event: None,
+            update: Update::Strict,
+            refuses: Some(1.0),
+            total: false,
+            forced: None,
+        }
+    }
+
     /// The record of this check: [`Check::key`] with the check's own algorithm.
     #[must_use]
     #[inline]

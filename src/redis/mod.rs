@@ -119,14 +119,9 @@ impl RedisStore {
     /// Loads the script, and counts two events, which call all that it uses.
     async fn probe(&self) -> Result<(), RedisError> {
         let check = Check {
-            key: "probe".into(),
-            algorithm: Algorithm::MovingAverage { limit: 1.0, period: 1.0 },
-            cost: 1.0,
             event: Some(b"probe"),
-            update: Update::Strict,
             refuses: None,
-            total: false,
-            forced: None,
+            ..Check::new("probe", Algorithm::MovingAverage { limit: 1.0, period: 1.0 })
         };
         let mut connection = self.connection.clone();
         for by_text in [true, false] {

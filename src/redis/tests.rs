@@ -235,16 +235,7 @@ fn strict(limit: f64) -> Check<'static> {
     let algorithm = Algorithm::MovingAverage { limit, period: 3600.0 };
     let key = RecordKey { identity_start: 12, ..b"1h/per_rcpt/alice".into() };
     let (update, event) = (Update::Strict, None);
-    Check {
-        key,
-        algorithm,
-        cost: 1.0,
-        event,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check { event, update, ..Check::new(key, algorithm) }
 }
 
 const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 5 };

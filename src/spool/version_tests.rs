@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::engine::{Algorithm, Check, Decision, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, Check, Decision, Kind, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{Entry, Restored, Store as _};
 
@@ -31,16 +31,10 @@ fn read(folder: &Path, versions: Versions) -> Result<Spool, SpoolError> {
 const NOW: Timestamp = Timestamp { seconds: 4_102_444_800, micros: 0 };
 
 fn check(name: &str) -> Check<'_> {
-    Check {
-        key: RecordKey { identity_start: 3, ..name.into() },
-        algorithm: Algorithm::MovingAverage { limit: 5.0, period: 1e6 },
-        cost: 1.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check::new(
+        RecordKey { identity_start: 3, ..name.into() },
+        Algorithm::MovingAverage { limit: 5.0, period: 1e6 },
+    )
 }
 
 fn decide(spool: &mut Spool, name: &str) -> Result<Decision, SpoolError> {

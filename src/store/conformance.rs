@@ -46,16 +46,7 @@ fn at(seconds: i64) -> Timestamp {
 
 /// A strict check of size 1, with a limit of 5 an hour.
 fn check(name: &str) -> Check<'_> {
-    Check {
-        key: name.into(),
-        algorithm: Algorithm::MovingAverage { limit: 5.0, period: 3600.0 },
-        cost: 1.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check::new(name, Algorithm::MovingAverage { limit: 5.0, period: 3600.0 })
 }
 
 fn leaky(name: &str) -> Check<'_> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
+use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey};
 use exirate::spool::{Options, Spool};
 use exirate::store::Store as _;
 use exirate::sys::clock;
@@ -13,21 +13,15 @@ use crate::{json, run, stdout};
 /// week; `events` of them were counted.
 fn database(name: &str, events: u32) -> tempfile::TempDir {
     let spool = tempfile::tempdir().unwrap();
-    let check = Check {
-        key: RecordKey {
+    let check = Check::new(
+        RecordKey {
             name: name.as_bytes(),
             identity_start: name.rfind('/').map_or(0, |at| at + 1),
             kind: Kind::Policy,
             algorithm: AlgorithmKind::Bucket,
         },
-        algorithm: Algorithm::Bucket { burst: 4.0, rate: 1.0 / 604_800.0 },
-        cost: 1.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    };
+        Algorithm::Bucket { burst: 4.0, rate: 1.0 / 604_800.0 },
+    );
     let mut database = Spool::open(spool.path(), Options::default()).unwrap();
     for _ in 0..events {
         database.decide_one(&check, || clock::now().into()).unwrap();

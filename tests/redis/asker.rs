@@ -32,16 +32,7 @@ pub(crate) fn level(identity: &str) -> Check<'_> {
     let algorithm = Algorithm::Bucket { burst: 1e6, rate: 0.0 };
     let key = RecordKey { algorithm: algorithm.kind(), ..identity.into() };
     let (cost, update) = (1.0, Update::Strict);
-    Check {
-        key,
-        algorithm,
-        cost,
-        event: None,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check { cost, update, ..Check::new(key, algorithm) }
 }
 
 /// A check of a moving average, of which hardly anything decays while a test runs.

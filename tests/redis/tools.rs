@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use exirate::engine::{Algorithm, Check, Forced, RecordKey, Update};
+use exirate::engine::{Algorithm, Check, Forced, RecordKey};
 use exirate::rate::Timestamp;
 use exirate::redis::{Secret, Servers, Settings};
 use exirate::spool::{EventDetails, Options, Spool};
@@ -87,14 +87,11 @@ impl Site {
     fn count(&mut self, key: &str, event: Option<&str>) -> (f64, Option<Forced>) {
         let name = format!("1d/per_rcpt{}/{key}", if event.is_some() { "/unique" } else { "" });
         let check = Check {
-            key: RecordKey { identity_start: name.len() - key.len(), ..name.as_str().into() },
-            algorithm: Algorithm::MovingAverage { limit: 100.0, period: 86400.0 },
-            cost: 1.0,
             event: event.map(str::as_bytes),
-            update: Update::Strict,
-            refuses: Some(1.0),
-            total: false,
-            forced: None,
+            ..Check::new(
+                RecordKey { identity_start: name.len() - key.len(), ..name.as_str().into() },
+                Algorithm::MovingAverage { limit: 100.0, period: 86400.0 },
+            )
         };
         let decision = self.runtime.block_on(self.asker.ask(&[check])).unwrap()[0];
         (decision.rate.round(), decision.forced)
@@ -171,16 +168,10 @@ fn crossings_are_shared(site: &mut Site) {
     for (server, key) in [("mx1", "eve"), ("mx2", "mallory")] {
         let mut spool = Spool::open(&site.spool(server), Options::default()).unwrap();
         let name = format!("1h/per_rcpt/{key}");
-        let check = Check {
-            key: RecordKey { identity_start: 12, ..name.as_str().into() },
-            algorithm: Algorithm::MovingAverage { limit: 0.5, period: 3600.0 },
-            cost: 1.0,
-            event: None,
-            update: Update::Strict,
-            refuses: Some(1.0),
-            total: false,
-            forced: None,
-        };
+        let check = Check::new(
+            RecordKey { identity_start: 12, ..name.as_str().into() },
+            Algorithm::MovingAverage { limit: 0.5, period: 3600.0 },
+        );
         let now = Timestamp::from(exirate::sys::clock::now());
         assert!(spool.decide_one(&check, || now).unwrap().crossed);
         let details = EventDetails { login: key.as_bytes(), ..EventDetails::default() };

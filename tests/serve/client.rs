@@ -17,16 +17,7 @@ pub(crate) fn check(key: &str) -> Check<'_> {
     let algorithm = Algorithm::Bucket { burst: 1e5, rate: 1e-3 };
     let key = RecordKey { algorithm: algorithm.kind(), ..key.into() };
     let (cost, update) = (1.0, Update::Strict);
-    Check {
-        key,
-        algorithm,
-        cost,
-        event: None,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check { cost, update, ..Check::new(key, algorithm) }
 }
 
 pub(crate) fn request(event: u128, key: &str) -> Vec<u8> {

@@ -22,14 +22,9 @@ const KILLS: std::ops::Range<usize> = 100..100_000;
 
 fn check(key: &str) -> Check<'_> {
     Check {
-        key: key.into(),
-        algorithm: Algorithm::MovingAverage { limit: 10.0, period: PERIOD },
         cost: 30.0,
-        event: None,
         update: if key.starts_with("leaky") { Update::Leaky } else { Update::Strict },
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: PERIOD })
     }
 }
 

@@ -272,14 +272,13 @@ impl Simulation {
         let check = |part: &Part| {
             let algorithm = self.limits[part.key].algorithm;
             Check {
-                key: RecordKey { algorithm: algorithm.kind(), ..KEYS[part.key].into() },
-                algorithm,
                 cost: part.size,
-                event: None,
                 update: part.update,
                 refuses: (part.update != Update::ReadOnly).then_some(1.0),
-                total: false,
-                forced: None,
+                ..Check::new(
+                    RecordKey { algorithm: algorithm.kind(), ..KEYS[part.key].into() },
+                    algorithm,
+                )
             }
         };
         event.parts.iter().map(check).collect()

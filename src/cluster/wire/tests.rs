@@ -221,16 +221,7 @@ fn impossible_values_are_refused_by_name() {
     let key = RecordKey { name: b"1h/per_mail/a", identity_start: 0, ..b"".into() };
     let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 2.0 };
     let (update, event) = (Update::Leaky, Some(&b"u"[..]));
-    let check = Check {
-        key,
-        algorithm,
-        cost: 1.0,
-        event,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    };
+    let check = Check { event, update, ..Check::new(key, algorithm) };
     let mut message = Vec::new();
     write_request(&mut message, 1, 2, &[check]).unwrap();
     assert!(read_request(&message).is_ok());
@@ -322,16 +313,7 @@ fn what_does_not_fit_is_not_written() {
     let key = RecordKey { algorithm: AlgorithmKind::MovingAverage, ..(&name).into() };
     let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 2.0 };
     let (update, event) = (Update::Leaky, None);
-    let check = Check {
-        key,
-        algorithm,
-        cost: 1.0,
-        event,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    };
+    let check = Check { event, update, ..Check::new(key, algorithm) };
     let mut message = b"kept".to_vec();
     assert!(matches!(write_request(&mut message, 1, 2, &[check; 20]), Err(Fault::Size(_))));
     assert!(matches!(write_request(&mut message, 1, 2, &[check; 65]), Err(Fault::Field("count"))));

@@ -202,16 +202,7 @@ fn check(name: &[u8]) -> Check<'_> {
     let algorithm = Algorithm::MovingAverage { limit: 10.0, period: 3600.0 };
     let key = RecordKey::from(name);
     let (cost, update) = (1.0, Update::Strict);
-    Check {
-        key,
-        algorithm,
-        cost,
-        event: None,
-        update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
-    }
+    Check { cost, update, ..Check::new(key, algorithm) }
 }
 
 fn request(event: u128, deadline: Duration, name: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::engine::{Algorithm, Check, Update};
+use crate::engine::{Algorithm, Check};
 use crate::rate::Timestamp;
 use crate::store::Store as _;
 use crate::sys::failpoint;
@@ -32,14 +32,8 @@ fn theirs(text: &[u8]) -> bool {
 /// An event that is over its limit, with these details.
 fn over(spool: &mut Spool, key: &str, second: i64, details: EventDetails<'_>) {
     let check = Check {
-        key: key.into(),
-        algorithm: Algorithm::MovingAverage { limit: 10.0, period: 60.0 },
         cost: 30.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     };
     spool.decide_one(&check, || at(second)).unwrap();
     spool.describe(&details);

@@ -1,6 +1,6 @@
 //! The size limits and ages of the event logs: what is shown, and what is on the disk.
 
-use crate::engine::{Algorithm, Check, Decision, Update};
+use crate::engine::{Algorithm, Check, Decision};
 use crate::rate::Timestamp;
 use crate::store::Store as _;
 use crate::sys::simulated_disk::memory_folder;
@@ -17,14 +17,8 @@ fn at(seconds: i64) -> Timestamp {
 /// A check that is over its limit.
 fn over(spool: &mut Spool, key: &str, second: i64) -> Decision {
     let check = Check {
-        key: key.into(),
-        algorithm: Algorithm::MovingAverage { limit: 10.0, period: 60.0 },
         cost: 30.0,
-        event: None,
-        update: Update::Strict,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     };
     let decision = spool.decide_one(&check, || at(second)).unwrap();
     spool.describe(&EventDetails { login: key.as_bytes(), ..EventDetails::default() });

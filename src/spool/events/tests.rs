@@ -20,14 +20,9 @@ fn at(seconds: i64) -> Timestamp {
 
 fn check(key: &str, update: Update, cost: f64) -> Check<'_> {
     Check {
-        key: key.into(),
-        algorithm: Algorithm::MovingAverage { limit: 10.0, period: 60.0 },
         cost,
-        event: None,
         update,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     }
 }
 

@@ -41,14 +41,11 @@ fn glob(forced: Forced, glob: &str) -> Override {
 
 fn check(name: &[u8], start: usize) -> Check<'_> {
     Check {
-        key: RecordKey { identity_start: start, ..name.into() },
-        algorithm: Algorithm::MovingAverage { limit: 2.0, period: 3600.0 },
-        cost: 1.0,
-        event: None,
         update: Update::Leaky,
-        refuses: Some(1.0),
-        total: false,
-        forced: None,
+        ..Check::new(
+            RecordKey { identity_start: start, ..name.into() },
+            Algorithm::MovingAverage { limit: 2.0, period: 3600.0 },
+        )
     }
 }
 
