@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use crate::exim::{Check, sessions};
 use crate::session::names;
 use kit::exim::open_to_all;
 use kit::table::{head, median, micros, print, row, times};
+use kit::{Process, until};
 
 /// Sessions at the same time.
 const SESSIONS: usize = 16;
@@ -31,37 +32,21 @@ const SECONDS: f64 = 3.0;
 /// Clock ticks in a second, as /proc counts them on Linux (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// A process that ends with this.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-
-    /// The processor time that it has used, in seconds.
-    fn seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        let ticks = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-        ticks / TICKS
-    }
+fn start(command: &mut Command) -> Process {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null());
+    Process(command.spawn().unwrap())
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The processor time that a process has used, in seconds.
+fn processor_seconds(process: &Process) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap();
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
+    ticks / TICKS
 }
 
 fn until_it_listens(socket: &Path) {
-    let begun = Instant::now();
-    while UnixStream::connect(socket).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} is not there", socket.display());
-        thread::sleep(Duration::from_millis(5));
-    }
+    until(&format!("{} is there", socket.display()), || UnixStream::connect(socket).is_ok());
 }
 
 /// Redis and an agent, on unix sockets in a folder.
@@ -81,7 +66,7 @@ impl World {
             ["redis.sock", "agent.sock"].map(|n| folder.path().join(n));
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
-        let redis = Process::start(command.arg(&redis_socket).current_dir(folder.path()));
+        let redis = start(command.arg(&redis_socket).current_dir(folder.path()));
         until_it_listens(&redis_socket);
         let config = folder.path().join("exirate.toml");
         let text = format!(
@@ -93,7 +78,7 @@ impl World {
         std::fs::write(&config, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
         command.args(["serve", "agent", "--config"]).arg(&config).stderr(Stdio::null());
-        let agent = Process::start(&mut command);
+        let agent = start(&mut command);
         until_it_listens(&agent_socket);
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let settings = Settings {
@@ -214,7 +199,7 @@ fn in_exim(world: &World, effort: Effort) {
 fn throughput(world: &World, seconds: f64) {
     let (stop, decided) = (AtomicBool::new(false), AtomicU64::new(0));
     let path = world.folder.path().join("agent.sock");
-    let before = [world.agent.seconds(), world.redis.seconds()];
+    let before = [&world.agent, &world.redis].map(processor_seconds);
     let begun = Instant::now();
     thread::scope(|scope| {
         for connection in 0..CONNECTIONS {
@@ -247,7 +232,7 @@ fn throughput(world: &World, seconds: f64) {
         stop.store(true, Ordering::Relaxed);
     });
     let (all, elapsed) = (decided.into_inner() as f64, begun.elapsed().as_secs_f64());
-    let [agent, redis] = [&world.agent, &world.redis].map(Process::seconds);
+    let [agent, redis] = [&world.agent, &world.redis].map(processor_seconds);
     let used = |after: f64, before: f64| micros((after - before) / all * 1e6);
     println!(
         "({CONNECTIONS} processes: {:.0} checks a second; processor time of a check: agent {}, Redis {})",
