@@ -41,7 +41,7 @@ fn sets(program: &Program, case: &str) -> bool {
     let spool = tempfile::tempdir().unwrap();
     let arguments = [library::built().as_os_str(), spool.path().as_os_str(), case.as_ref()];
     let ran = program.run(&[], &arguments);
-    assert!(ran.well, "{case}: {ran:?}");
+    assert!(ran.status.success(), "{case}: {ran:?}");
     ran.number("set") == 1
 }
 

@@ -5,7 +5,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 /// A built program.
 pub struct Program {
@@ -40,11 +40,6 @@ impl Program {
         Self { path }
     }
 
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Runs it, by `wrapper` if that is not empty.
     pub fn run<A: AsRef<OsStr>>(&self, wrapper: &[&str], arguments: &[A]) -> Ran {
         let mut command = match wrapper {
@@ -57,20 +52,14 @@ impl Program {
         };
         let output = command.args(arguments).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran {
-            ended: output.status.to_string(),
-            well: output.status.success(),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
-        }
+        Ran { status: output.status, stdout: text(&output.stdout), stderr: text(&output.stderr) }
     }
 }
 
 /// The result of a program.
 #[derive(Debug)]
 pub struct Ran {
-    pub ended: String,
-    pub well: bool,
+    pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
 }
@@ -81,7 +70,7 @@ impl Ran {
     /// # Panics
     /// If there is none, or the program failed.
     pub fn number(&self, name: &str) -> i64 {
-        assert!(self.well, "{self:?}");
+        assert!(self.status.success(), "{self:?}");
         let after = |line: &str| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok();
         self.stdout.lines().find_map(after).unwrap_or_else(|| panic!("no {name}: {self:?}"))
     }
