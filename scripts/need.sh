@@ -61,18 +61,18 @@ need_rust() {
   command -v cc >/dev/null || need gcc libc6-dev
 }
 
-# build_library rates|trace [PROFILE]: the library that Exim loads as exirate.so or as
+# build_library rates|trace: the library that Exim loads as exirate.so or as
 # exirate-trace.so, in release form and where the tests look for it. Each has a
 # target directory of its own, as Cargo gives both the same file name.
 build_library() {
-  cargo build --config .cargo/library.toml --locked --profile "${2:-release}" --lib --no-default-features --features "$1" \
+  cargo build --config .cargo/library.toml --locked --release --lib --no-default-features --features "$1" \
     --target-dir "target/exim-$1"
 }
 
-# build_all [PROFILE]: both libraries and the program, in release form.
+# build_all: both libraries and the program, in release form.
 build_all() {
   need_rust
-  build_library rates "$@"
-  build_library trace "$@"
-  cargo build --locked --profile "${1:-release}" --bin exirate --target-dir target
+  build_library rates
+  build_library trace
+  cargo build --locked --release --bin exirate --target-dir target
 }

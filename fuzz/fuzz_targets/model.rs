@@ -26,7 +26,7 @@ enum Step {
         from: u16,
         count: u8,
     },
-    /// As `exirate reset`, `exirate import`.
+    /// As `exirate unblock`, `exirate import`.
     Forget {
         place: Place,
     },

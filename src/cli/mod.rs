@@ -17,6 +17,7 @@ mod storage;
 mod system;
 mod trace;
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
@@ -24,12 +25,12 @@ use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
 use planning::{check, measure, policy, report, rules, shadow, simulate};
-use senders::{allow, erase, events, explain, list, overrides, reset, set, show, top, unblock};
+use senders::{allow, erase, events, explain, list, overrides, set, show, top, unblock};
 use shared::complete;
 use shared::failure::{Failure, Outcome};
-use shared::screen::{Screen, complain};
+use shared::screen::{Screen, complain, note_older_word};
 use shell::{completions, man};
-use storage::{compact, config, copy, export, import, repair, stats, tidy, verify};
+use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve};
 
 /// Show and administer the rate limits that exirate.so keeps for Exim.
@@ -71,13 +72,10 @@ enum Command {
     Overrides(overrides::Overrides),
     Unblock(unblock::Unblock),
     Bypass(bypass::BypassCommand),
-    Reset(reset::Reset),
     Set(set::Set),
     Stats(stats::Stats),
     Verify(verify::Verify),
     Repair(repair::Repair),
-    Tidy(tidy::Tidy),
-    Compact(compact::Compact),
     Config(config::Config),
     Cluster(cluster::ClusterCommand),
     Export(export::Export),
@@ -92,6 +90,18 @@ enum Command {
     Shadow(shadow::ShadowCommand),
     Completions(completions::Completions),
     Man(man::Man),
+    /// An older word for `exirate unblock --keep-denials`
+    #[command(hide = true)]
+    Reset(unblock::Unblock),
+    /// An older word for `exirate repair`
+    #[command(hide = true)]
+    Tidy(repair::Repair),
+    /// There is no such command any more
+    #[command(hide = true)]
+    Compact {
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 impl Command {
@@ -111,13 +121,10 @@ impl Command {
             Self::Overrides(overrides) => overrides.run(screen),
             Self::Unblock(unblock) => unblock.run(screen),
             Self::Bypass(bypass) => bypass.run(screen),
-            Self::Reset(reset) => reset.run(screen),
             Self::Set(set) => set.run(screen),
             Self::Stats(stats) => stats.run(screen),
             Self::Verify(verify) => verify.run(screen),
             Self::Repair(repair) => repair.run(screen),
-            Self::Tidy(tidy) => tidy.run(screen),
-            Self::Compact(compact) => compact.run(screen),
             Self::Config(config) => config.run(screen),
             Self::Cluster(cluster) => cluster.run(screen),
             Self::Export(export) => export.run(screen),
@@ -132,6 +139,18 @@ impl Command {
             Self::Shadow(shadow) => shadow.run(screen),
             Self::Completions(completions) => completions.run(screen),
             Self::Man(man) => man.run(screen, Program::command()),
+            Self::Reset(unblock) => {
+                note_older_word("reset", "unblock --keep-denials");
+                unblock.reset(screen)
+            }
+            Self::Tidy(repair) => {
+                note_older_word("tidy", "repair");
+                repair.tidy(screen)
+            }
+            Self::Compact { .. } => Err(Failure::new(
+                "there is no `exirate compact`: checks rebuild the rate database while it is in \
+                 use, and `exirate repair` drops what has expired now",
+            )),
         }
     }
 }

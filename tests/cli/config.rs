@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::prepared::Prepared;
-use crate::reset::at_a_terminal;
+use crate::unblock::at_a_terminal;
 use crate::{json, run, stderr, stdout};
 
 /// Runs `exirate config set ARGUMENTS`.

@@ -162,7 +162,7 @@ fn a_reset_key_crosses_again() {
     };
     for _ in 0..2 {
         exirate(&["check", "--count", "10 / 1w / strict", "--key", "alice", "--cost", "30"]);
-        assert!(exirate(&["reset", "alice"]).status.success());
+        assert!(exirate(&["unblock", "alice"]).status.success());
     }
     let numbers = objects(&exirate(&["events", "--json"]));
     assert_eq!(numbers.iter().map(|event| &event["number"]).collect::<Vec<_>>(), [1, 1]);
@@ -229,9 +229,9 @@ fn events_are_kept_as_long_as_the_settings_say() {
     assert_eq!((shown(&[]).len(), shown(&["--refusals"]).len()), (0, 1));
     assert_eq!(on_disk("bob@"), ["crossings", "refusals"]);
     assert_eq!(on_disk("alice@"), ["refusals"]);
-    assert!(exirate(&["tidy"]).status.success());
+    assert!(exirate(&["repair"]).status.success());
     assert_eq!((on_disk("bob@"), on_disk("alice@")), (vec!["refusals"], vec![]));
-    // Without `tidy`: the next event removes them.
+    // Without `exirate repair`: the next event removes them.
     clock.freeze("2026-11-20 18:00:00");
     count("carol@example.org");
     assert_eq!(on_disk("bob@"), Vec::<&str>::new());

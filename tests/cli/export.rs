@@ -136,7 +136,7 @@ fn what_is_newer_stays() {
         assert_eq!((&counts["added"], &counts["kept"]), (&0.into(), &2.into()));
     }
     assert_eq!(export(spool.path()), before);
-    run(spool.path(), &["reset", "carol"]);
+    run(spool.path(), &["unblock", "carol"]);
     let counts = json(&run(spool.path(), &["import", path, "--json"]));
     assert_eq!((&counts["added"], &counts["kept"]), (&1.into(), &1.into()));
     run(spool.path(), &["set", "dave", "--rate", "5", "--at", "@1700000000"]);

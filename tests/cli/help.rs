@@ -171,7 +171,7 @@ fn completions_offer_commands_keys_modes_and_periods() {
         ("exirate show al", "al", &["alice", "alice@example.org"]),
         // bash takes @ and : for the ends of words.
         ("exirate show alice@ex", "ex", &["example.org"]),
-        ("exirate reset 2001:", "", &["db8::1"]),
+        ("exirate unblock 2001:", "", &["db8::1"]),
         ("exirate list --mode per_r", "per_r", &["per_rcpt"]),
         ("exirate list --period 1", "1", &["10m", "1d", "1h"]),
     ] {

@@ -80,7 +80,7 @@ fn a_key_that_looks_like_a_glob_hides_no_other() {
     // What is shown can be pasted.
     let table = stdout(&machine.run("exirate list --exact '*@example.org'"));
     assert!(table.ends_with("  \\*@example.org\n"), "{table}");
-    let output = machine.run("exirate reset '*@example.org' --yes");
+    let output = machine.run("exirate unblock '*@example.org' --yes");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(stdout(&output).lines().count(), 5, "{output:?}");
     assert_eq!(listed(&machine, "'*@example.org'").2, Some(1));

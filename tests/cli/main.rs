@@ -35,7 +35,6 @@ mod prepared;
 mod printed;
 mod readme;
 mod references;
-mod reset;
 mod rules;
 mod scripts;
 mod set;
@@ -45,6 +44,7 @@ mod stats;
 mod top;
 mod trace;
 mod transcripts;
+mod unblock;
 mod wrong;
 
 use std::path::Path;

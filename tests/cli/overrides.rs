@@ -83,7 +83,7 @@ fn who_is_denied_is_refused_until_unblocked() {
     assert!(log.contains(" unblock removed=deny key=bob\n"), "{log}");
     let again = run(spool, &["unblock", "bob"]);
     assert_eq!(code(&again), Some(1));
-    assert_eq!(stderr(&again), "exirate: bob has no record, and is not denied\n");
+    assert_eq!(stderr(&again), "exirate: no key matches bob; `exirate list` shows all keys\n");
     // A denial of a key that was never seen.
     unseen(&run(spool, &["deny", "carol"]));
     assert_eq!(check(spool, "carol"), Some(1));

@@ -213,7 +213,7 @@ fn applying_is_logged_where_there_is_a_database() {
     let output = exirate().args(["list", "--spool"]).arg(machine.spool()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stdout(&output));
     assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
-    let reset = exirate().args(["reset", "x", "--spool"]).arg(machine.spool()).output().unwrap();
+    let reset = exirate().args(["unblock", "x", "--spool"]).arg(machine.spool()).output().unwrap();
     assert!(stderr(&reset).contains("no rate database"), "{}", stderr(&reset));
 
     let check = ["check", "--count", "1 / 1h / x", "--spool"];

@@ -1,4 +1,4 @@
-//! `exirate policy check` and `exirate policy run`.
+//! `exirate check` with policies, and `exirate policy run`.
 
 use std::fs;
 use std::io::Write as _;
@@ -33,7 +33,7 @@ fn run(dir: &Path, arguments: &[&str]) -> Output {
 }
 
 fn check(dir: &Path, arguments: &[&str]) -> Output {
-    run(dir, &[&["policy", "check", "--spool", "spool"], arguments].concat())
+    run(dir, &[&["check", "--spool", "spool"], arguments].concat())
 }
 
 fn replay(dir: &Path, arguments: &[&str], events: &str) -> Output {

@@ -262,7 +262,7 @@ fn every_command_knows_who_is_exempt_observed_or_overridden() {
     assert!(!shown.contains("free again"), "{shown}");
 
     // What is reset for being blocked is what its rate blocks.
-    let reset = place.json(&["reset", "--over", "--yes", "--json"]);
+    let reset = place.json(&["unblock", "--over", "--yes", "--json"]);
     let reset = reset["reset"].as_array().unwrap().len();
     assert_eq!(place.blocked(), ["quiet"]);
     assert_eq!(reset, blocked.len() - 1);
@@ -393,7 +393,7 @@ fn what_others_print_works_as_well() {
         &["show", "nobody"],
         &["explain", "bob", "--crossing"],
         &["set", "bob"],
-        &["reset", "b*"],
+        &["unblock", "b*"],
         &["list", "--over"],
         &["events"],
     ] {

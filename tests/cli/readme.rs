@@ -107,7 +107,7 @@ fn the_policy_is_decided_as_it_says() {
     std::fs::write(&file, policy).unwrap();
     let check = |auth: &str| {
         let mut exirate = Command::new(env!("CARGO_BIN_EXE_exirate"));
-        exirate.args(["policy", "check", "outbound", "--auth", auth, "--policy"]).arg(&file);
+        exirate.args(["check", "outbound", "--auth", auth, "--policy"]).arg(&file);
         exirate.args(["--recipient", "bob@example.net", "--json", "--spool"]).arg(dir.path());
         let output = exirate.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);

@@ -15,14 +15,12 @@ fn a_missing_database_is_the_same_error_for_every_command() {
         &["list", "--json"],
         &["show", "x"],
         &["top", "--once"],
-        &["reset", "x"],
+        &["unblock", "x"],
         &["set", "x", "--rate", "1"],
         &["stats"],
         &["stats", "--prometheus"],
         &["verify"],
         &["repair"],
-        &["tidy"],
-        &["compact"],
         &["config"],
         &["export"],
         &["copy", "/nonexistent"],
@@ -44,16 +42,15 @@ fn a_missing_database_is_the_same_error_for_every_command() {
         &["list"][..],
         &["show", "x"],
         &["top", "--once"],
-        &["reset", "x"],
+        &["unblock", "x"],
         &["set", "x", "--rate", "1"],
-        &["compact"],
         &["export"],
     ] {
         let output = run(spool.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(stderr(&output).starts_with("exirate: no rate database at"), "{output:?}");
     }
-    for command in ["stats", "verify", "repair", "tidy", "config"] {
+    for command in ["stats", "verify", "repair", "config"] {
         let output = run(spool.path(), &[command]);
         assert_eq!(output.status.code(), Some(0), "{command}: {}", stderr(&output));
         let said = stderr(&output);
@@ -82,7 +79,7 @@ fn errors_say_what_is_wrong_and_what_would_be_right() {
             &["conflicting", "one per_* option"],
         ),
         (&["check", "--count", "1 / 1h", "--cost", "-3"], &["--cost", "-3"]),
-        (&["check"], &["<SPEC>"]),
+        (&["check"], &["<SPEC|POLICY>"]),
         (&["chek"], &["chek", "check"]),
     ] {
         let output = run(spool.path(), arguments);
@@ -133,4 +130,75 @@ fn without_permission_the_error_names_who_has_it() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("Permission denied"), "{said}");
     assert!(said.ends_with("; run exirate as root, or as that user\n"), "{said}");
+}
+
+#[test]
+fn older_words_work_and_name_the_new_ones() {
+    let spool = tempfile::tempdir().unwrap();
+    let spool = spool.path();
+    let count = ["check", "--count", "9 / 1w / strict / alice", "--cost", "30"];
+    let older = |word: &str, name: &str| {
+        format!("exirate: note: `exirate {word}` is an older word for `exirate {name}`\n")
+    };
+    // `reset` never ended a denial.
+    run(spool, &count);
+    assert_eq!(run(spool, &["deny", "alice"]).status.code(), Some(0));
+    let output = run(spool, &["reset", "alice"]);
+    assert_eq!(
+        (output.status.code(), stderr(&output)),
+        (Some(0), older("reset", "unblock --keep-denials"))
+    );
+    assert!(stdout(&output).starts_with("reset alice (per_mail, 1w): "), "{output:?}");
+    assert_eq!(run(spool, &["check", "9 / 1w / strict / alice"]).status.code(), Some(1));
+    assert_eq!(run(spool, &["unblock", "alice"]).status.code(), Some(0));
+    let output = run(spool, &["reset", "alice", "--dry-run", "--period", "1w", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).starts_with(&older("reset", "unblock --keep-denials")), "{output:?}");
+
+    // `tidy` succeeds also where something was wrong.
+    run(spool, &count);
+    std::fs::write(spool.join("exirate/00.new"), "half").unwrap();
+    let output = run(spool, &["tidy", "--damaged-older-than", "30d"]);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), older("tidy", "repair")));
+    assert!(stdout(&output).contains("00.new, which was never finished"), "{output:?}");
+    assert!(stdout(&output).contains("; the database takes "), "{output:?}");
+
+    std::fs::write(spool.join("p.toml"), "version = 1\n[policy.p.default]\nmessages = \"9/1h\"\n")
+        .unwrap();
+    let file = spool.join("p.toml");
+    let policy = ["--auth", "alice", "--recipient", "b@x.test", "--policy", file.to_str().unwrap()];
+    let output = run(spool, &[&["policy", "check", "p"][..], &policy].concat());
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), older("policy check", "check")));
+    let same = run(spool, &[&["check", "p"][..], &policy].concat());
+    assert_eq!((stdout(&same), stderr(&same)), (stdout(&output), String::new()));
+
+    let output = run(spool, &["compact", "--json"]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+    let said = stderr(&output);
+    assert!(said.contains("no `exirate compact`") && said.contains("`exirate repair`"), "{said}");
+    let help = stdout(&exirate().arg("--help").output().unwrap());
+    for word in ["reset", "tidy", "compact"] {
+        assert!(!help.contains(&format!("\n  {word} ")), "{help}");
+    }
+}
+
+#[test]
+fn a_check_takes_the_options_of_a_spec_or_of_a_policy() {
+    let spool = tempfile::tempdir().unwrap();
+    for (arguments, words) in [
+        (
+            &["check", "1 / 1h", "--auth", "x"][..],
+            "--auth is for a policy, and \"1 / 1h\" is not one",
+        ),
+        (
+            &["check", "p", "--count"],
+            "--count is for a spec such as '100 / 1h / strict', and \"p\"",
+        ),
+        (&["check", "1 / 1h", "--recipient", "a@x", "--recipient", "b@x"], "has one --recipient"),
+        (&["check", "100"], "a spec has the form m / p / options / key"),
+    ] {
+        let output = run(spool.path(), arguments);
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
+        assert!(stderr(&output).contains(words), "{words:?}: {}", stderr(&output));
+    }
 }

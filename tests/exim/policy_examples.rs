@@ -223,7 +223,7 @@ fn users(exim: &PrivateExim, example: &str) {
     assert_eq!(of("carl@example.org"), (5, "451 defer default".to_owned()));
 }
 
-/// `exirate policy check` says what the next RCPT gets.
+/// `exirate check` says what the next RCPT gets.
 fn verdicts(exim: &PrivateExim, example: &str) {
     apply(exim, example, &[("100/1h", "10/1h")]);
     let mut client = session(exim, "192.0.2.7", Some("alice"), "a@x.test");
@@ -241,10 +241,10 @@ fn verdicts(exim: &PrivateExim, example: &str) {
     assert_eq!(["accept", "log", "defer", "reject"].map(count), [8, 2, 20, 2], "{all:?}");
 }
 
-/// The verdict of `exirate policy check` for the next recipient of alice.
+/// The verdict of `exirate check` for the next recipient of alice.
 fn checked(exim: &PrivateExim) -> Option<String> {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_exirate"))
-        .args(["policy", "check", "*", "--auth", "alice", "--client", "192.0.2.7", "--json"])
+        .args(["check", "*", "--auth", "alice", "--client", "192.0.2.7", "--json"])
         .args(["--sender", "a@x.test", "--recipient", "r@x.test", "--stage", "rcpt", "--spool"])
         .arg(exim.spool())
         .output()

@@ -81,7 +81,7 @@ fn both_are_asked_and_native_answers() {
     assert_eq!((&seen["safe"], &seen["rates"]), (&"no".into(), &1.into()), "{seen}");
 
     // Native has counted what ours has not seen.
-    exirate(&compared, &["reset", "a@x.test", "--yes"]);
+    exirate(&compared, &["unblock", "a@x.test", "--yes"]);
     assert_eq!(recipients(&mut client, "a@x.test", 1)[0].0, 451);
     assert_eq!(numbers(&report(&compared)), [7, 4, 0, 1, 1]);
 

@@ -139,7 +139,7 @@ fn commands_work(site: &mut Site) {
     let file = site.folder.path().join("rates.jsonl");
     let file = file.to_str().unwrap();
     site.output("mx2", &["export", "-o", file]);
-    site.output("mx1", &["reset", "*", "--yes"]);
+    site.output("mx1", &["unblock", "*", "--yes"]);
     assert_eq!(site.listed("mx2", &[]), []);
     assert_eq!(site.count("alice", None).0, 1.0, "it starts from nothing");
     let imported = site.output("mx2", &["import", file]);
@@ -307,7 +307,7 @@ fn the_commands_work_on_one_redis_and_say_when_it_is_away() {
     assert!(words.contains(&unread), "{words}");
     assert_eq!(server.ask(&["xlen", "exirate:events"]), "2\n", "it is kept");
     server.kill();
-    for command in [&["list"][..], &["reset", "alice"], &["allow", "alice"], &["export"]] {
+    for command in [&["list"][..], &["unblock", "alice"], &["allow", "alice"], &["export"]] {
         let output = site.run("mx1", command);
         assert_eq!(output.status.code(), Some(2), "{command:?}");
         let words = String::from_utf8(output.stderr).unwrap();
@@ -355,6 +355,6 @@ fn the_commands_work_on_a_cluster() {
     }
     let expected: Vec<_> = names.iter().map(|name| (name.clone(), 1.0)).collect();
     assert_eq!(site.listed("mx2", &["u*"]), expected);
-    site.output("mx1", &["reset", "u*", "--yes"]);
+    site.output("mx1", &["unblock", "u*", "--yes"]);
     assert_eq!(site.run("mx2", &["list", "u*"]).status.code(), Some(1));
 }

@@ -80,7 +80,7 @@ fn help(forced: Forced) -> String {
     exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
 no, and $sender_rate shows the rate. When the override ends, the rate is what it would
-be without it, so a key may be over its limits then: `exirate reset` deletes its
+be without it, so a key may be over its limits then: `exirate unblock` deletes its
 records.",
         ),
         Forced::Deny => (
@@ -99,7 +99,7 @@ happens to the mail is up to the ACL: a line that only warns does not refuse.",
         "Examples:
 {examples}
 
-KEY is as for `exirate reset`: a key such as alice@example.org, an IP address in any
+KEY is as for `exirate unblock`: a key such as alice@example.org, an IP address in any
 notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
 a spec, so it applies to all limits, periods and modes of that key; a whole stored key
 such as 1h/per_rcpt/alice is refused. In a policy's key, such as auth:alice, it is

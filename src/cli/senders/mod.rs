@@ -6,7 +6,6 @@ pub(super) mod events;
 pub(super) mod explain;
 pub(super) mod list;
 pub(super) mod overrides;
-pub(super) mod reset;
 pub(super) mod set;
 pub(super) mod show;
 pub(super) mod top;

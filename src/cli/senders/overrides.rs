@@ -31,7 +31,7 @@ use crate::store::{Override, Target};
 
 `exirate allow` and `exirate deny` set overrides. SET is how long ago, and WHO the user
 (and after sudo or su, who that was before). An override that has ended is not listed,
-and is dropped by the next change, and by `exirate tidy`. --remove takes KEY as it is
+and is dropped by the next change, and by `exirate repair`. --remove takes KEY as it is
 listed; a glob removes the override of that glob, and no other. Exim's running processes
 apply that at their next check. It is logged to audit.log in the database's directory,
 and to syslog (facility mail). A list that was damaged is kept in that directory, and is
@@ -70,7 +70,7 @@ impl Overrides {
             if kept.path.file_name().is_some_and(is_list) {
                 note(format_args!(
                     "{} was damaged, and is kept: audit.log lists the commands that had set it; \
-                     `exirate tidy --damaged-older-than 0` removes it",
+                     `exirate repair --damaged-older-than 0` removes it",
                     kept.path.display()
                 ));
             }

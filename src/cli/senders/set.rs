@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::reset;
+use super::unblock;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::{self, print_incidents};
@@ -87,7 +87,7 @@ fn help() -> String {
 
 KEY must match one record; --mode and --period select it. The change is atomic, and
 Exim may run meanwhile. It is printed, and logged to audit.log in the database's
-directory and to syslog (facility mail). To unblock a key, use `exirate reset`.
+directory and to syslog (facility mail). To unblock a key, use `exirate unblock`.
 
 Exit status: 0 changed; 1 KEY matches nothing; 2 an error.
 
@@ -240,7 +240,7 @@ impl Set {
         let old = before.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), cells);
         let new = cells(&after);
         let verb = if before.is_some() { "changed" } else { "created" };
-        writeln!(screen, "{verb} {}", reset::name(&after))?;
+        writeln!(screen, "{verb} {}", unblock::name(&after))?;
         for ((what, old), new) in ["rate now", "limit", "last seen"].iter().zip(old).zip(new) {
             match old == new {
                 true => writeln!(screen, "  {what:<9}  {new}, as before")?,

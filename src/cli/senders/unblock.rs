@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::reset;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -18,26 +18,43 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::text;
 use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Forced;
-use crate::store::Override;
+use crate::identity::fold::Folding;
+use crate::store::{Inspect, Override, OwnedKey, Target};
 
-/// Unblock keys: reset them, and end denials of them
+/// Up to this many records are logged one by one; of more, only the arguments
+/// are, or they would push everything else out of the log.
+const LOGGED: usize = 100;
+
+/// Unblock keys: delete their records, and end denials of them
 #[derive(Debug, Args)]
 #[command(after_help = help())]
 pub(in crate::cli) struct Unblock {
     /// Unblock these keys or globs
-    #[arg(value_name = "KEY", required = true, add = complete::keys())]
+    #[arg(value_name = "KEY", required_unless_present = "over", add = complete::keys())]
     keys: Vec<OsString>,
 
-    /// Take KEY byte for byte: no globs, no escapes, no folding
+    #[command(flatten)]
+    narrow: Narrow,
+
+    /// Unblock only keys that their rates block: one more event would be refused
     #[arg(long)]
-    exact: bool,
+    over: bool,
+
+    /// Delete records only: whoever is denied stays denied
+    #[arg(long)]
+    keep_denials: bool,
 
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
+
+    /// Change nothing: show what would be unblocked
+    #[arg(long)]
+    dry_run: bool,
 
     #[command(flatten)]
     common: Rates,
@@ -49,20 +66,29 @@ fn help() -> String {
         "Examples:
   Let alice send again, whatever has stopped her:
     exirate unblock alice@example.org
-  Unblock a domain, without a question:
-    exirate unblock '*@example.org' --yes
+  Reset her hourly limit, and keep the daily one:
+    exirate unblock alice@example.org --period 1h
+  Show what a glob would unblock:
+    exirate unblock '*@example.org' --dry-run
+  Unblock every key that is over its limit now:
+    exirate unblock --over --yes
 
 {}
 
-All records of KEY are deleted, as by `exirate reset`, and the override that `exirate
-deny` has set for KEY is removed; a glob removes its own override, and those of the
-keys that it matches. A denial by another glob stays in force: a message names it.
-`exirate allow` is stronger for a single key. Exim's running processes apply this at
-their next check. It is logged to audit.log in the database's directory, and to syslog
-(facility mail).
+The records of KEY are deleted: its rates, and the unique events it has counted. The next
+check of the key starts from nothing, with the limit in Exim's configuration. The override
+that `exirate deny` has set for KEY is removed as well; a glob removes its own override, and
+those of the keys that it matches. With --mode, --period, --over or --keep-denials, only
+records are deleted. A denial by another glob stays in force: a message names it.
+`exirate allow` is stronger for a single key. Exim may run meanwhile; its running processes
+apply this at their next check.
 
-Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was
-unblocked, or a key is still denied; 2 an error.
+Where several keys may match (a glob or --over), it asks first; without a terminal, --yes
+is needed. What was done is logged to audit.log in the database's directory, and to syslog
+(facility mail): one line for each record, or one for all if they are more than 100.
+
+Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was unblocked, or
+a key is still denied; 2 an error.
 
 JSON: an object; `reset` is an array of the deleted records, in the form of `exirate
 list`, `removed` of the overrides, in the form of `exirate overrides`.",
@@ -73,82 +99,187 @@ list`, `removed` of the overrides, in the form of `exirate overrides`.",
 /// What was done, in JSON.
 #[derive(Serialize)]
 struct Report {
+    dry_run: bool,
     reset: Vec<KeyStateJson>,
     removed: Vec<OverrideJson>,
 }
 
+/// Which records have been deleted so far, or would be.
+#[derive(Default)]
+struct Done {
+    count: usize,
+    /// For JSON.
+    records: Vec<KeyStateJson>,
+}
+
 impl Unblock {
+    /// As `exirate reset`, an older word: records only.
+    pub(in crate::cli) fn reset(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.unblock(screen, false)
+    }
+
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.unblock(screen, !(self.keep_denials || self.over || self.narrow.is_selective()))
+    }
+
+    fn unblock(&self, screen: &mut Screen<'_>, denials: bool) -> Result<Outcome, Failure> {
+        let directory = self.common.directory()?;
         let folding = self.common.folding()?;
-        let mut targets = Vec::new();
-        for key in &self.keys {
-            targets.push(keys::override_target(key, self.exact, &folding)?);
+        let targets = if denials { self.targets(&folding) } else { Vec::new() };
+        let mut store = if self.dry_run {
+            self.common.open()?
+        } else {
+            require_owner(&directory)?;
+            self.common.open_to_change()?
+        };
+        let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
+        let (mut keys, unread) = selection.keys(&mut *store)?;
+        let mut denied = Vec::new();
+        if denials {
+            denied = store.overrides()?;
+            denied.retain(|one| is_denial(one, &targets));
         }
-        require_owner(&self.common.directory()?)?;
-        let mut store = self.common.open_to_change()?;
-        let narrow = Narrow::unselective(self.exact);
-        let mut selection = Selection::new(&self.keys, &narrow, &folding)?;
-        let (records, unread) = selection.keys(&mut *store)?;
-        let covered =
-            |one: &Override| targets.iter().any(|(target, _)| override_state::covers(target, one));
-        let is_denial = |one: &Override| one.forced == Forced::Deny && one.is_active(now().seconds);
-        let denials: Vec<Override> =
-            store.overrides()?.into_iter().filter(|one| is_denial(one) && covered(one)).collect();
-        if selection.is_loose() && !(records.is_empty() && denials.is_empty()) {
-            let records = records.iter().map(|key| key_text::stored(&key.name));
-            let denials = denials.iter().map(override_state::sentence);
+        for (argument, target, _) in &targets {
+            if denied.iter().any(|one| override_state::covers(target, one)) {
+                selection.has_found(*argument);
+            }
+        }
+        let missing = selection.report_missing(&mut *store)?;
+        if self.over {
+            let in_force = InForce::or_note(&mut *store, &directory);
+            keys = over(&mut *store, keys, &in_force)?;
+        }
+        let nothing = keys.is_empty() && denied.is_empty();
+        if selection.is_loose() && !self.dry_run && !nothing {
+            let records = keys.iter().map(|key| key_text::stored(&key.name));
+            let denials = denied.iter().map(override_state::sentence);
             if !confirm::ask("unblock", &records.chain(denials).collect::<Vec<_>>(), self.yes)? {
                 note("nothing was unblocked");
                 return Ok(Outcome::Found);
             }
         }
-        let mut log = AuditLog::new();
-        let removed = match denials.is_empty() {
-            true => Vec::new(),
-            false => override_state::change(&mut *store, |list| {
-                list.extract_if(.., |one| is_denial(one) && covered(one)).collect::<Vec<_>>()
-            })?,
-        };
-        for one in &removed {
-            let key = override_state::key(one);
-            log.add(&mut *store, format_args!("unblock removed=deny key={key}"));
+        if !self.dry_run && !denied.is_empty() {
+            denied = override_state::change(&mut *store, |list| {
+                list.extract_if(.., |one| is_denial(one, &targets)).collect::<Vec<_>>()
+            })?;
         }
+        self.report_removed(&mut *store, &denied, screen)?;
         // As the records stand without the denials.
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
-        let mut reset = Vec::new();
-        for key in &records {
-            // It may have been dropped since.
-            let Some(entry) = store.remove(key.key())? else { continue };
-            reset.push(KeyState::from(entry));
+        let in_force = InForce::or_note(&mut *store, &directory);
+        let mut done = Done::default();
+        let result = self.delete(&mut *store, &keys, &in_force, screen, &mut done);
+        if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
+            let what = self.arguments();
+            AuditLog::new()
+                .add(&mut *store, format_args!("unblock records={} of={what}", done.count));
         }
-        reset::log(&mut log, &mut *store, "unblock", &reset, || self.arguments());
         print_incidents(&mut *store);
         if self.common.json {
             screen.json(&Report {
-                reset: reset.iter().map(|one| in_force.json(one)).collect(),
-                removed: removed.iter().map(OverrideJson::of).collect(),
+                dry_run: self.dry_run,
+                reset: done.records,
+                removed: denied.iter().map(OverrideJson::of).collect(),
             })?;
-        } else {
-            for one in &removed {
-                writeln!(screen, "removed: {}", override_state::sentence(one))?;
-            }
-            for record in &reset {
-                reset::print(screen, "reset", record, &in_force)?;
-            }
+        } else if self.over && nothing && unread == 0 {
+            writeln!(screen, "no key is blocked by its rate")?;
         }
         screen.flush()?;
-        let mut failed = false;
-        let left = store.overrides()?;
-        for (n, (target, argument)) in targets.iter().enumerate() {
-            if !selection.has_matched(n)
-                && !removed.iter().any(|one| override_state::covers(target, one))
-            {
-                failed = true;
-                complain(format_args!("{argument} has no record, and is not denied"));
+        match result {
+            Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
+                return Err(Failure::new(format!(
+                    "{what}; {} of {} records were reset; run the command again for the rest",
+                    done.count,
+                    keys.len()
+                )));
             }
+            result => result?,
+        }
+        let left = self.report_left(&mut *store, &targets, &denied)?;
+        if unread > 0 {
+            return Err(Failure::new(format!(
+                "{unread} of the 256 shards could not be read: their keys were not reset"
+            )));
+        }
+        Ok(Outcome::found_if(missing || nothing || left))
+    }
+
+    /// What the arguments mean as keys of overrides, with their numbers and how they are shown;
+    /// without those that cannot be such a key.
+    fn targets(&self, folding: &Folding) -> Vec<(usize, Target, String)> {
+        let target = |key| keys::override_target(key, self.narrow.is_exact(), folding).ok();
+        let all = self.keys.iter().enumerate();
+        all.filter_map(|(n, key)| target(key).map(|(target, shown)| (n, target, shown))).collect()
+    }
+
+    /// Logs and prints the denials that were removed, or would be.
+    fn report_removed(
+        &self,
+        store: &mut dyn Inspect,
+        denied: &[Override],
+        screen: &mut Screen<'_>,
+    ) -> Result<(), Failure> {
+        let mut log = AuditLog::new();
+        for one in denied {
+            if !self.dry_run {
+                let key = override_state::key(one);
+                log.add(store, format_args!("unblock removed=deny key={key}"));
+            }
+            if !self.common.json {
+                let verb = if self.dry_run { "would remove" } else { "removed" };
+                writeln!(screen, "{verb}: {}", override_state::sentence(one))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the records of these keys, and prints and logs each; stops at the first error.
+    fn delete(
+        &self,
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
+        in_force: &InForce,
+        screen: &mut Screen<'_>,
+        done: &mut Done,
+    ) -> Result<(), Failure> {
+        let mut log = AuditLog::new();
+        for key in keys {
+            let entry =
+                if self.dry_run { store.get(key.key())? } else { store.remove(key.key())? };
+            // It may have been dropped since.
+            let Some(record) = entry.map(KeyState::from) else { continue };
+            done.count += 1;
+            if !self.dry_run && keys.len() <= LOGGED {
+                let (rate, limit) = (record.average.rate, record.limit);
+                let key = key_text::stored(&key.name);
+                log.add(store, format_args!("unblock rate={rate} limit={limit} key={key}"));
+            }
+            if self.common.json {
+                done.records.push(in_force.json(&record));
+            } else {
+                let verb = if self.dry_run { "would reset" } else { "reset" };
+                print(screen, verb, &record, in_force)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Names what still denies an argument. Returns whether there is something.
+    fn report_left(
+        &self,
+        store: &mut dyn Inspect,
+        targets: &[(usize, Target, String)],
+        removed: &[Override],
+    ) -> Result<bool, Failure> {
+        if targets.is_empty() {
+            return Ok(false);
+        }
+        let mut left = store.overrides()?;
+        left.retain(|one| !removed.contains(one));
+        let mut denied = false;
+        for (_, target, argument) in targets {
             let deciding = override_state::of_target(&left, target, now().seconds);
             if let Some(denial) = deciding.filter(|one| one.forced == Forced::Deny) {
-                failed = true;
+                denied = true;
                 complain(format_args!(
                     "{argument} is still denied by {}; `{}` ends that, or `{}`",
                     override_state::key(denial),
@@ -157,18 +288,66 @@ impl Unblock {
                 ));
             }
         }
-        if unread > 0 {
-            return Err(Failure::new(format!(
-                "{unread} of the 256 shards could not be read: their keys were not reset"
-            )));
-        }
-        Ok(Outcome::found_if(failed))
+        Ok(denied)
     }
 
     /// The arguments, for the log.
     fn arguments(&self) -> String {
-        let keys =
-            self.keys.iter().map(|key| crate::cli::shared::text::printable(key.as_encoded_bytes()));
-        keys.collect::<Vec<_>>().join(" ")
+        let over = self.over.then(|| "--over".to_owned());
+        let keys = self.keys.iter().map(|key| text::printable(key.as_bytes()));
+        over.into_iter().chain(self.narrow.arguments()).chain(keys).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Whether this override denies what one of the targets means.
+fn is_denial(one: &Override, targets: &[(usize, Target, String)]) -> bool {
+    one.forced == Forced::Deny
+        && one.is_active(now().seconds)
+        && targets.iter().any(|(_, target, _)| override_state::covers(target, one))
+}
+
+/// Those of these keys that their rates block: to reset others helps nobody.
+fn over(
+    store: &mut dyn Inspect,
+    keys: Vec<OwnedKey>,
+    in_force: &InForce,
+) -> Result<Vec<OwnedKey>, Failure> {
+    let mut over = Vec::new();
+    for key in keys {
+        let entry = store.get(key.key())?;
+        let Some(record) = entry.map(KeyState::from) else { continue };
+        let next = in_force.next(&record);
+        if next.is_refused() && next.forced().is_none() {
+            over.push(key);
+        }
+    }
+    Ok(over)
+}
+
+/// A record for people: `alice@example.org (per_rcpt, 1h)`.
+pub(super) fn name(record: &KeyState) -> String {
+    let key = key_text::title(record.key());
+    match record.mode().zip(record.period_text()) {
+        Some((mode, period)) => format!("{key} ({mode}, {period})"),
+        None => key,
+    }
+}
+
+/// Prints what `verb` says of a record, and how it stood.
+fn print(
+    screen: &mut Screen<'_>,
+    verb: &str,
+    record: &KeyState,
+    in_force: &InForce,
+) -> std::io::Result<()> {
+    let next = in_force.next(record);
+    let state = if next.over { "over the limit" } else { "under the limit" };
+    writeln!(
+        screen,
+        "{verb} {}: {state}{}, rate {:.1}, limit {}",
+        name(record),
+        next.mark(),
+        record.rate(in_force.now),
+        text::number(record.limit)
+    )
 }

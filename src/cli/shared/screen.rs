@@ -95,6 +95,11 @@ pub(in crate::cli) fn note(what: impl Display) {
     complain(format_args!("note: {what}"));
 }
 
+/// Notes that the command `word` has another name now, for who knows the older one.
+pub(in crate::cli) fn note_older_word(word: &str, name: &str) {
+    note(format_args!("`exirate {word}` is an older word for `exirate {name}`"));
+}
+
 /// A progress bar on standard error, of `total` steps, named `what`; shown only
 /// where standard error is a terminal, and wiped away when it is dropped.
 /// `inc` and `set_position` move it; they are cheap.

@@ -22,7 +22,7 @@ const PUBLIC: u32 = 0o666;
 
 /// What each command's page shows as a session. A test runs them all: see
 /// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 52] = [
+const TRANSCRIPTS: [(&str, &str); 48] = [
     ("allow", include_str!("../../../docs/transcripts/allow.txt")),
     ("check", include_str!("../../../docs/transcripts/check.txt")),
     ("cluster", include_str!("../../../docs/transcripts/cluster.txt")),
@@ -30,7 +30,6 @@ const TRANSCRIPTS: [(&str, &str); 52] = [
     ("cluster-join", include_str!("../../../docs/transcripts/cluster-join.txt")),
     ("cluster-leave", include_str!("../../../docs/transcripts/cluster-leave.txt")),
     ("cluster-status", include_str!("../../../docs/transcripts/cluster-status.txt")),
-    ("compact", include_str!("../../../docs/transcripts/compact.txt")),
     ("config", include_str!("../../../docs/transcripts/config.txt")),
     ("config-set", include_str!("../../../docs/transcripts/config-set.txt")),
     ("copy", include_str!("../../../docs/transcripts/copy.txt")),
@@ -47,14 +46,12 @@ const TRANSCRIPTS: [(&str, &str); 52] = [
     ("overrides", include_str!("../../../docs/transcripts/overrides.txt")),
     ("policy", include_str!("../../../docs/transcripts/policy.txt")),
     ("policy-apply", include_str!("../../../docs/transcripts/policy-apply.txt")),
-    ("policy-check", include_str!("../../../docs/transcripts/policy-check.txt")),
     ("policy-diff", include_str!("../../../docs/transcripts/policy-diff.txt")),
     ("policy-lint", include_str!("../../../docs/transcripts/policy-lint.txt")),
     ("policy-run", include_str!("../../../docs/transcripts/policy-run.txt")),
     ("policy-show", include_str!("../../../docs/transcripts/policy-show.txt")),
     ("repair", include_str!("../../../docs/transcripts/repair.txt")),
     ("report", include_str!("../../../docs/transcripts/report.txt")),
-    ("reset", include_str!("../../../docs/transcripts/reset.txt")),
     ("rules", include_str!("../../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../../docs/transcripts/serve.txt")),
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
@@ -66,7 +63,6 @@ const TRANSCRIPTS: [(&str, &str); 52] = [
     ("show", include_str!("../../../docs/transcripts/show.txt")),
     ("simulate", include_str!("../../../docs/transcripts/simulate.txt")),
     ("stats", include_str!("../../../docs/transcripts/stats.txt")),
-    ("tidy", include_str!("../../../docs/transcripts/tidy.txt")),
     ("top", include_str!("../../../docs/transcripts/top.txt")),
     ("trace", include_str!("../../../docs/transcripts/trace.txt")),
     ("trace-export", include_str!("../../../docs/transcripts/trace-export.txt")),
@@ -132,7 +128,7 @@ impl Man {
             }
             "" | "exirate" => &program,
             _ => commands.find(|command| short_name(command) == name).ok_or_else(|| {
-                let names: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
+                let names: Vec<&str> = shown(&program).map(Command::get_name).collect();
                 Failure::new(format!(
                     "there is no command {name}; the commands are {}, and functions",
                     names.join(", ")
@@ -146,7 +142,12 @@ impl Man {
 
 /// All commands, those of commands behind these.
 fn all(program: &Command) -> Vec<&Command> {
-    program.get_subcommands().flat_map(|command| [vec![command], all(command)].concat()).collect()
+    shown(program).flat_map(|command| [vec![command], all(command)].concat()).collect()
+}
+
+/// The commands of `program` that have a page: an older word for one has none.
+fn shown(program: &Command) -> impl Iterator<Item = &Command> {
+    program.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
 /// `list`, or `trace-query` for a command of a command.
@@ -287,8 +288,8 @@ fn verbatim(roff: &mut Roff, text: &str) {
 fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
     roff.control("SH", ["SEE ALSO"]);
     let is = |other: &Command| short_name(other) == short_name(command);
-    let above = program.get_subcommands().find(|above| above.get_subcommands().any(is));
-    let beside = above.unwrap_or(program).get_subcommands();
+    let above = shown(program).find(|above| above.get_subcommands().any(is));
+    let beside = shown(above.unwrap_or(program));
     let pages = std::iter::once(program)
         .chain(above)
         .chain(beside)

@@ -80,7 +80,7 @@ events` lists: 8 MiB and 16 MiB unless set; 1 MiB to 64 MiB. Once a log exceeds 
 its limit, a new file is begun, and the one before the last is removed.
 crossings.keep and refusals.keep are how long these events are kept, such as 90d and 14d
 (unless set) or forever; at least 1h. Older ones are not shown, and are removed whenever
-another event is logged, and by `exirate tidy`.
+another event is logged, and by `exirate repair`.
 trace.max_size is the size limit of the trace store: 1 GiB unless set, at least 32 MiB.
 When it is reached, the oldest files are removed.
 trace.keep is how long messages are kept, such as 90d (unless set) or forever; at least

@@ -41,7 +41,7 @@ exirate export --spool DIR | exirate import -
 A record that is newer than that of the copy is kept; overrides are not restored. Either
 way a key that was reset
 since the copy was made is blocked again: list --over shows such keys before, import
-reports their number, and `exirate reset --over` unblocks them.
+reports their number, and `exirate unblock --over` unblocks them.
 
 Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 

@@ -1,11 +1,9 @@
 //! The databases: their state, settings, upkeep and copies.
 
-pub(super) mod compact;
 pub(super) mod config;
 pub(super) mod copy;
 pub(super) mod export;
 pub(super) mod import;
 pub(super) mod repair;
 pub(super) mod stats;
-pub(super) mod tidy;
 pub(super) mod verify;

@@ -1,4 +1,4 @@
-//! `exirate repair`: repairs what `exirate verify` finds.
+//! `exirate repair`: repairs what `exirate verify` finds, and drops what has expired.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -8,62 +8,165 @@ use serde::Serialize;
 
 use super::verify::Findings;
 use crate::cli::shared::audit_log::AuditLog;
-use crate::cli::shared::database::{Both, Common, bar, open_traces};
-use crate::cli::shared::screen::{Screen, complain, progress};
-use crate::cli::shared::text;
+use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
+use crate::cli::shared::screen::{Screen, complain, note, progress};
+use crate::cli::shared::size::bytes;
 use crate::cli::shared::time::now;
+use crate::cli::shared::{keys, text};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::trace::Access;
+use crate::trace::{Access, TraceStore};
 
-/// Repair the rate database and the trace store
+/// Repair the rate database and the trace store, and drop what has expired
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Repair both:
+  Repair both, and drop what has expired:
     exirate repair
   Show what is wrong, and change nothing:
     exirate repair --dry-run
+  Remove quarantined files after a month:
+    exirate repair --damaged-older-than 30d
 
 All sound records and messages are kept. A file that cannot be read is quarantined:
-a shard is renamed to *.damaged-1 to -9, and `exirate tidy --damaged-older-than`
-removes such files. A damaged list of overrides (`exirate allow`, `exirate deny`) is
-quarantined as well: audit.log has the commands that had set it. What killed processes
-have left unfinished is removed. Exim may run meanwhile, and repairs what its checks
-meet by itself. What was done is logged to audit.log in the database's directory, and
-to syslog (facility mail).
+a shard is renamed to *.damaged-1 to -9. A damaged list of overrides (`exirate allow`,
+`exirate deny`) is quarantined as well: audit.log has the commands that had set it. What
+killed processes have left unfinished is removed. Exim may run meanwhile, and repairs what
+its checks meet by itself. What was done is logged to audit.log in the database's directory,
+and to syslog (facility mail).
+
+Then what has expired is dropped, which is never needed on a server that is in use. Checks do
+it every six hours, shard by shard: a record is dropped only when that cannot change a decision
+any more, and a shard is rebuilt only if that frees a quarter of it. This rebuilds every shard.
+The trace store does it whenever a log is full: the log is sealed, small segments are merged,
+and messages are removed as `exirate config` says. This seals a log that is not full as well,
+and merges all segments that fit into one. Where nothing is recorded any more, nothing is
+removed either: run this there.
 
 Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
 (--dry-run); 2 an error, or something could not be repaired.
 
 JSON: an object; `problems` were found before, `done` is what was done, `left` what
-is still wrong; all arrays of texts.")]
+is still wrong, `removed` the quarantined files that were removed; all arrays of texts.
+`rebuilt` and the numbers after it are of the rate database, if there is one; `trace` is null
+where there is no trace store, and with --dry-run.")]
 pub(in crate::cli) struct Repair {
     /// Change nothing: show what is wrong
     #[arg(long)]
     dry_run: bool,
+
+    /// Remove files *.damaged-N that were quarantined longer ago than this, such
+    /// as 30d; 0s removes all
+    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "dry_run")]
+    damaged_older_than: Option<f64>,
 
     #[command(flatten)]
     common: Common,
 }
 
 /// What was done, in JSON.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     dry_run: bool,
     problems: Vec<String>,
     done: Vec<String>,
     left: Vec<String>,
+    removed: Vec<String>,
+    #[serde(flatten)]
+    rates: Option<RatesTidied>,
+    trace: Option<TracesTidied>,
+}
+
+/// What was dropped from the rate database, in JSON.
+#[derive(Serialize)]
+struct RatesTidied {
+    rebuilt: u64,
+    forgotten: u64,
+    evicted: u64,
+    disk_before: u64,
+    disk_after: u64,
+}
+
+/// What was dropped from the trace store, in JSON.
+#[derive(Serialize)]
+struct TracesTidied {
+    sealed: u64,
+    files_removed: u64,
+    messages_removed: u64,
+    disk_before: u64,
+    disk_after: u64,
+}
+
+impl RatesTidied {
+    fn of(spool: &mut Spool) -> Result<Self, Failure> {
+        // Counts that cannot be read are not worth failing for; nor can those of
+        // all shards be compared with those of some.
+        let before = spool.stats();
+        let bar = progress(256, "shards");
+        let tidied = spool.compact(now(), |done| bar.set_position(done as u64))?;
+        bar.finish_and_clear();
+        let (before, after) = before.and_then(|b| Ok((b, spool.stats()?))).unwrap_or_default();
+        Ok(Self {
+            rebuilt: tidied.rebuilt,
+            forgotten: after.forgotten.saturating_sub(before.forgotten),
+            evicted: after.evicted.saturating_sub(before.evicted),
+            disk_before: tidied.disk_before,
+            disk_after: tidied.disk_after,
+        })
+    }
+
+    fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
+        let evicted = match self.evicted {
+            0 => String::new(),
+            n => format!(", evicted {n} more to keep the size limit"),
+        };
+        writeln!(
+            screen,
+            "rebuilt {}, dropped {}{evicted}; the database takes {} of disk, {} before",
+            text::counted(self.rebuilt, "shard", "shards"),
+            text::counted(self.forgotten, "expired record", "expired records"),
+            bytes(self.disk_after),
+            bytes(self.disk_before)
+        )
+    }
+}
+
+impl TracesTidied {
+    fn of(store: &mut TraceStore) -> Result<Self, Failure> {
+        let disk_before = store.stats()?.bytes;
+        let tidied = store.tidy(now().seconds);
+        store.take_incidents().iter().for_each(note);
+        let tidied = tidied?;
+        Ok(Self {
+            sealed: tidied.sealed,
+            files_removed: tidied.forgotten,
+            messages_removed: tidied.messages,
+            disk_before,
+            disk_after: store.stats()?.bytes,
+        })
+    }
+
+    fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
+        writeln!(
+            screen,
+            "sealed {}, removed {} in {}; the trace store takes {} of disk, {} before",
+            text::counted(self.sealed, "log", "logs"),
+            text::counted(self.messages_removed, "message", "messages"),
+            text::counted(self.files_removed, "file", "files"),
+            bytes(self.disk_after),
+            bytes(self.disk_before)
+        )
+    }
 }
 
 impl Repair {
+    /// As `exirate tidy`, an older word: what was repaired is no finding.
+    pub(in crate::cli) fn tidy(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.run(screen).map(|_| Outcome::Fine)
+    }
+
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
-        let mut report = Report {
-            dry_run: self.dry_run,
-            problems: Vec::new(),
-            done: Vec::new(),
-            left: Vec::new(),
-        };
+        let mut report = Report { dry_run: self.dry_run, ..Report::default() };
         match Both::open(&directory) {
             Ok(mut both) => report.problems = Findings::of(&mut both)?.problems,
             // Where a store cannot even be opened, repairing it may help.
@@ -71,7 +174,8 @@ impl Repair {
             Err(_) => {}
         }
         if !self.dry_run {
-            repair(&directory, &mut report)?;
+            require_owner(&directory)?;
+            self.repair(&directory, &mut report)?;
         }
         let found = !report.problems.is_empty() || !report.done.is_empty();
         let left = report.left.len();
@@ -89,29 +193,56 @@ impl Repair {
         }
         Ok(Outcome::found_if(found))
     }
-}
 
-/// Repairs the stores that exist.
-fn repair(directory: &Path, report: &mut Report) -> Result<(), Failure> {
-    let traces = open_traces(directory, Access::Write)?;
-    match Spool::require(directory) {
-        Ok(()) => repair_rates(&mut Spool::open(directory, Options::default())?, report)?,
-        Err(SpoolError::Absent { .. }) if traces.is_some() => {}
-        Err(error) => return Err(error.into()),
-    }
-    if let Some(mut traces) = traces {
-        let repaired = traces.repair(&mut bar("messages"))?;
-        report.done.extend(repaired.done.iter().map(ToString::to_string));
-        report.left.extend(repaired.left.iter().map(ToString::to_string));
-    }
-    if !report.done.is_empty() && Spool::require(directory).is_ok() {
-        let mut spool = Spool::open(directory, Options::default())?;
-        let mut log = AuditLog::new();
-        for what in &report.done {
-            log.add(&mut spool, format_args!("repair {}", text::printable(what.as_bytes())));
+    /// Repairs the stores that exist, and drops what has expired where nothing is wrong any more.
+    fn repair(&self, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+        let mut traces = open_traces(directory, Access::Write)?;
+        let mut rates = match Spool::require(directory) {
+            Ok(()) => Some(Spool::open(directory, Options::default())?),
+            Err(SpoolError::Absent { .. }) if traces.is_some() => None,
+            Err(error) => return Err(error.into()),
+        };
+        if let Some(spool) = &mut rates {
+            repair_rates(spool, report)?;
         }
+        if let Some(traces) = &mut traces {
+            let repaired = traces.repair(&mut bar("messages"))?;
+            report.done.extend(repaired.done.iter().map(ToString::to_string));
+            report.left.extend(repaired.left.iter().map(ToString::to_string));
+        }
+        if let Some(spool) = &mut rates {
+            let mut log = AuditLog::new();
+            for what in &report.done {
+                log.add(spool, format_args!("repair {}", text::printable(what.as_bytes())));
+            }
+        }
+        if !report.left.is_empty() {
+            return Ok(());
+        }
+        if let Some(spool) = &mut rates {
+            report.removed = self.remove(spool)?;
+            report.rates = Some(RatesTidied::of(spool)?);
+            spool.take_incidents().iter().for_each(note);
+        }
+        report.trace = traces.as_mut().map(TracesTidied::of).transpose()?;
+        Ok(())
     }
-    Ok(())
+
+    /// Removes quarantined files that are old enough, and returns their paths.
+    fn remove(&self, spool: &mut Spool) -> Result<Vec<String>, Failure> {
+        let Some(age) = self.damaged_older_than else { return Ok(Vec::new()) };
+        let mut log = AuditLog::new();
+        let mut removed = Vec::new();
+        for file in spool.kept_damaged()? {
+            if (now().seconds - file.since) as f64 >= age {
+                spool.remove_damaged(&file)?;
+                let path = text::printable(file.path.as_os_str().as_encoded_bytes());
+                log.add(spool, format_args!("repair removed={path}"));
+                removed.push(path);
+            }
+        }
+        Ok(removed)
+    }
 }
 
 fn repair_rates(spool: &mut Spool, report: &mut Report) -> Result<(), Failure> {
@@ -143,9 +274,22 @@ fn print(screen: &mut Screen<'_>, report: &Report) -> std::io::Result<()> {
         }
     }
     match (report.problems.len() + report.done.len(), report.dry_run) {
-        (0, _) => writeln!(screen, "no problems: nothing to repair"),
-        (_, true) => writeln!(screen, "nothing was changed; `exirate repair` repairs this"),
-        (_, false) if report.left.is_empty() => writeln!(screen, "no problems are left"),
-        _ => Ok(()),
+        (0, _) => writeln!(screen, "no problems: nothing to repair")?,
+        (_, true) => writeln!(screen, "nothing was changed; `exirate repair` repairs this")?,
+        (_, false) if report.left.is_empty() => writeln!(screen, "no problems are left")?,
+        _ => {}
     }
+    for path in &report.removed {
+        writeln!(screen, "removed {path}")?;
+    }
+    report.rates.iter().try_for_each(|rates| rates.print(screen))?;
+    report.trace.iter().try_for_each(|trace| trace.print(screen))
+}
+
+/// A time in seconds, written as a period or 0.
+fn age(text: &str) -> Result<f64, String> {
+    if matches!(text, "0" | "0s") {
+        return Ok(0.0);
+    }
+    keys::period(text).map_err(|_| "expected a time such as 30d, 2w or 12h".to_owned())
 }

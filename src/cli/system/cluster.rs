@@ -110,7 +110,7 @@ struct Join {
           value_parser = PossibleValuesParser::new(Away::ALL.map(Away::word)))]
     away: String,
 
-    /// The configuration of the agent: with it, `list`, `reset` and the other commands connect
+    /// The configuration of the agent: with it, `list`, `unblock` and the other commands connect
     /// to the shared store
     #[arg(long, value_name = "FILE", default_value = CONFIG_DEFAULT)]
     config: PathBuf,

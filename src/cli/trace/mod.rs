@@ -43,7 +43,7 @@ The trace store is in the spool directory, as the rate database is. For each mes
 function `record` in the ACL for DATA) it keeps the envelope and a digest of its text and
 attachments, a small part of their size. No text can be read from it; but with a text at
 hand, you can find the messages that may have contained it. `exirate stats`, `verify`,
-`repair`, `tidy`, `copy` and `config` are for the trace store as well.
+`repair`, `copy` and `config` are for the trace store as well.
 
 Exit status: see the help of each command, such as exirate trace query --help")]
 pub(super) struct TraceCommand {

@@ -1,4 +1,4 @@
-//! Decides events that are described, not received: those of `exirate policy check`,
+//! Decides events that are described, not received: those of `exirate check`,
 //! `exirate policy run` and simulations.
 //!
 //! A [`ReplayEvent`] → the steps of its SMTP session → [`Evaluator`], with the

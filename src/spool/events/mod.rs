@@ -188,7 +188,7 @@ impl Spool {
             if self.database.append_event(log, &entry.encode(seed)).is_err() {
                 self.count_lost_in(shard);
             }
-            // What cannot be removed now is removed after another event, or by `tidy`.
+            // What cannot be removed now is removed after another event, or by `exirate repair`.
             let _ = self.database.expire_some(log, entry.at);
         }
     }

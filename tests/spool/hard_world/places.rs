@@ -187,7 +187,7 @@ fn a_killed_command_of_root_leaves_no_file_that_the_daemon_cannot_use() {
     }
     drop(database);
     let program = env!("CARGO_BIN_EXE_exirate");
-    let arguments = ["compact", "--spool", spool.to_str().unwrap()];
+    let arguments = ["repair", "--spool", spool.to_str().unwrap()];
     for call in ["fchown", "fchmod", "linkat", "fallocate", "rename"] {
         // Each of the calls is made by root, and it is killed at the second of
         // them.

@@ -9,7 +9,7 @@ use crate::policy::word::Word as _;
 
 /// What policies make of an event, as JSON has it.
 #[derive(Serialize)]
-pub(super) struct DecisionsJson<'a> {
+pub(in crate::cli) struct DecisionsJson<'a> {
     verdict: &'static str,
     measured: &'static str,
     policy: Option<&'a str>,
@@ -47,7 +47,7 @@ struct WindowJson<'a> {
 }
 
 impl<'a> DecisionsJson<'a> {
-    pub(super) fn of(decisions: &'a Decisions) -> Self {
+    pub(in crate::cli) fn of(decisions: &'a Decisions) -> Self {
         let outcome = &decisions.outcome;
         let reason = outcome.reason.as_deref();
         Self {

@@ -1,10 +1,8 @@
 //! `exirate policy`: the policy file and the policies in use.
 
 mod apply;
-mod check;
 mod decided;
 mod diff;
-mod event_options;
 mod file;
 mod lint;
 mod run;
@@ -12,12 +10,14 @@ mod show;
 
 use clap::{Args, Subcommand};
 
+pub(in crate::cli) use decided::DecisionsJson;
 pub(in crate::cli) use file::{FILE, many, now, sound};
 
-use crate::cli::shared::screen::Screen;
+use super::check;
+use crate::cli::shared::screen::{Screen, note_older_word};
 use crate::cli::{Failure, Outcome};
 
-/// Check, apply, show, compare and try policies
+/// Apply, show, compare and try policies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the policy file be used, and does it do what is meant?
@@ -27,7 +27,7 @@ use crate::cli::{Failure, Outcome};
   What may a user do, and which rule says so?
     exirate policy show --user news@example.org
   Would the next message of a user be accepted?
-    exirate policy check outbound --auth news@example.org --recipient bob@example.net
+    exirate check outbound --auth news@example.org --recipient bob@example.net
   What would a new file change?
     exirate policy diff /etc/exirate/policy.toml policy.toml
 
@@ -43,22 +43,27 @@ pub(in crate::cli) struct PolicyCommand {
 #[derive(Debug, Subcommand)]
 enum Command {
     Apply(apply::Apply),
-    Check(check::Check),
     Run(run::Run),
     Lint(lint::Lint),
     Show(show::Show),
     Diff(diff::Diff),
+    /// An older word for `exirate check`
+    #[command(hide = true)]
+    Check(Box<check::Check>),
 }
 
 impl PolicyCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
             Command::Apply(apply) => apply.run(screen),
-            Command::Check(check) => check.run(screen),
             Command::Run(run) => run.run(screen),
             Command::Lint(lint) => lint.run(screen),
             Command::Show(show) => show.run(screen),
             Command::Diff(diff) => diff.run(screen),
+            Command::Check(check) => {
+                note_older_word("policy check", "check");
+                check.run(screen)
+            }
         }
     }
 }

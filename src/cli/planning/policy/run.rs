@@ -48,7 +48,7 @@ JSON: each line has `line` (the number of the event's line), `time`, `verdict`,
 `measured` (the verdict if the policy was enforced and nobody exempt), `policy`, `rule`,
 `unit`, `window` and `key` of the limit that decided (null where none applies), `text`,
 `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and `windows`: as
-`exirate policy check --json` has them.")]
+`exirate check --json` has them.")]
 pub(super) struct Run {
     /// Read the events from this file; - is standard input
     #[arg(value_name = "EVENTS", default_value = "-", value_hint = clap::ValueHint::FilePath)]

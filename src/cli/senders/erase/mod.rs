@@ -243,7 +243,7 @@ fn left(person: &Person, directory: &Path, both: &Both) -> Result<Vec<String>, F
         for one in spool.kept_damaged()? {
             let path = printable(one.path.as_os_str().as_encoded_bytes());
             left.push(format!(
-                "{path} is quarantined: `exirate tidy --damaged-older-than 0s` removes it"
+                "{path} is quarantined: `exirate repair --damaged-older-than 0s` removes it"
             ));
         }
     }

@@ -101,7 +101,7 @@ which is named, ask there. --local looks at this server only.
 For each limit, the rates right before and with the event follow from what was logged, and
 so does when an event of the same size would have passed, if nothing else was counted. For
 now, the rates are those of `exirate show`: the next event counts 1. For a message that
-is described in full, see `exirate policy check`.
+is described in full, see `exirate check`.
 
 With --crossing, the messages in the period before the crossing are read from the trace
 store of this server, if messages are recorded: how many, from which clients, to which

@@ -70,6 +70,16 @@ impl Narrow {
         Self { mode: None, period: None, exact }
     }
 
+    /// Whether it selects some of a key's records.
+    pub(in crate::cli) fn is_selective(&self) -> bool {
+        self.mode.is_some() || self.period.is_some()
+    }
+
+    /// Whether KEY is taken byte for byte.
+    pub(in crate::cli) fn is_exact(&self) -> bool {
+        self.exact
+    }
+
     /// What a KEY means as that of an override.
     ///
     /// # Errors
@@ -93,7 +103,7 @@ impl Narrow {
     /// Whether the mode and period of this record are those selected. That of a policy
     /// has no mode.
     fn selects(&self, key: &RecordKey<'_>) -> bool {
-        if self.mode.is_none() && self.period.is_none() {
+        if !self.is_selective() {
             return true;
         }
         let mode = key_text::parts(key).map(|parts| parts.mode);
@@ -232,9 +242,11 @@ impl Selection {
         Ok((keys, unread.parts.len()))
     }
 
-    /// Whether the argument of this number has matched a record.
-    pub(in crate::cli) fn has_matched(&self, argument: usize) -> bool {
-        self.matched.get(argument) == Some(&true)
+    /// The argument of this number is not missing, although it may match no record.
+    pub(in crate::cli) fn has_found(&mut self, argument: usize) {
+        if let Some(matched) = self.matched.get_mut(argument) {
+            *matched = true;
+        }
     }
 
     /// Prints each argument that has matched nothing, with what resembles it,

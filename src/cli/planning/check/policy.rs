@@ -1,4 +1,4 @@
-//! `exirate policy check`: what policies would make of an event.
+//! `exirate check POLICY`: what policies would make of an event.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -7,9 +7,8 @@ use anstyle::Style;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
-use super::decided::DecisionsJson;
 use super::event_options::EventOptions;
-use super::file::sound;
+use crate::cli::planning::policy::{DecisionsJson, sound};
 use crate::cli::shared::database::Common;
 use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::screen::{Screen, note};
@@ -26,47 +25,19 @@ use crate::rate::Timestamp;
 use crate::spool::{Options, Preview, Spool, SpoolError};
 use crate::store::{Memory, Override, deciding};
 
-/// Show what a policy would decide for an event; nothing is counted
+/// The options of a check by policies.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  Would the next message of alice be accepted?
-    exirate policy check outbound --auth alice --recipient bob@example.net
-  A bounce, in an hour:
-    exirate policy check bounces --sender '' --recipient bob@example.net --at '2026-11-20 12:50:37'
-  What would a new policy file say, with what is counted now?
-    exirate policy check '*' --auth alice --recipient bob@example.net --policy policy.toml
-
-The decision is that of ${dlfunc{...}{policy}{NAME}} in Exim's ACLs for the next such event,
-with the rates and overrides (`exirate allow`, `exirate deny`) of the database, and the
-policies in use. The event is a message: RCPT for each recipient, then DATA; --stage
-names one stage of it. What is not known of it is not held against it.
-
-Each window is a line: RATE is the rate with this event, LEFT how many more would
-pass, and NEXT when one more would.
-
-Exit status: 0 it would be accepted (accept, log or delay); 1 hold, defer or reject; 2 an
-error.
-
-JSON: `verdict`, `measured` (the verdict if the policy was enforced and nobody exempt),
-`policy`, `rule`, `unit`, `window` and `key` of the limit that decides (null where none
-applies), `text`, `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`,
-and `windows`: each limit with `policy`, `rule`, `unit`, `window`, `key`, `record`, `rate`,
-`limit`, `count` (what the event counts), `over`, `remaining` (null: no limit),
-`retry_after` (seconds; null: never), `crossed` and `override` (allow, deny or null).")]
-pub(super) struct Check {
-    /// The policy; several separated by commas, or * for all
-    name: String,
-
+pub(super) struct PolicyOptions {
     #[command(flatten)]
-    event: EventOptions,
+    pub(super) event: EventOptions,
 
     /// Take this for the size of the message in bytes
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
 
-    /// Show the decision at this stage
-    #[arg(long, default_value = "message", value_parser = stages())]
-    stage: Stage,
+    /// Show the decision at this stage [default: message]
+    #[arg(long, value_parser = stages())]
+    stage: Option<Stage>,
 
     /// Decide as of this time
     #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = time::parse)]
@@ -75,9 +46,6 @@ pub(super) struct Check {
     /// Decide by this policy file, not by the policies in use
     #[arg(long, value_name = "FILE", visible_alias = "file", value_hint = clap::ValueHint::FilePath)]
     policy: Option<PathBuf>,
-
-    #[command(flatten)]
-    common: Common,
 }
 
 /// The stages, as their words.
@@ -97,11 +65,32 @@ const COLUMNS: [Column; 9] = [
     Column::words("RECORD").spare(1),
 ];
 
-impl Check {
-    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let directory = match self.common.directory() {
+impl PolicyOptions {
+    /// The name of an option that was given, other than the recipients.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("size", self.size.is_some()),
+            ("stage", self.stage.is_some()),
+            ("at", self.at.is_some()),
+            ("policy", self.policy.is_some()),
+        ];
+        let own = given.into_iter().find_map(|(option, given)| given.then_some(option));
+        own.or_else(|| self.event.given())
+    }
+
+    /// Decides the event by the policies `names`.
+    pub(super) fn check(
+        &self,
+        names: &str,
+        common: &Common,
+        screen: &mut Screen<'_>,
+    ) -> Result<Outcome, Failure> {
+        // Who means a spec that lacks its period.
+        let failed =
+            |why: String| Failure::new(format!("{why}; a spec has the form m / p / options / key"));
+        let directory = match common.directory() {
             Ok(directory) => Some(directory),
-            Err(failure) if self.policy.is_none() || self.common.spool.is_some() => {
+            Err(failure) if self.policy.is_none() || common.spool.is_some() => {
                 return Err(failure);
             }
             // A machine without Exim.
@@ -115,10 +104,10 @@ impl Check {
             }
             None => {
                 in_use = PolicyFile::open(directory.as_deref().unwrap_or("".as_ref()));
-                in_use.image()?
+                in_use.image().map_err(|error| failed(error.to_string()))?
             }
         };
-        let mut replay = Replay::new(image, &self.name).map_err(Failure::new)?;
+        let mut replay = Replay::new(image, names).map_err(failed)?;
         let event = self.event();
         let spool = directory.map(|directory| Spool::open_existing(&directory, Options::default()));
         let (decisions, overrides) = match spool {
@@ -134,7 +123,7 @@ impl Check {
             }
             Some(Err(error)) => return Err(error.into()),
         };
-        if self.common.json {
+        if common.json {
             screen.json(&DecisionsJson::of(&decisions))?;
         } else {
             print(screen, &decisions, &overrides, event.time)?;
@@ -147,7 +136,7 @@ impl Check {
                 }
                 false => "",
             };
-            note(format_args!("no limit of {} applies to such an event{why}", self.name));
+            note(format_args!("no limit of {names} applies to such an event{why}"));
         }
         Ok(Outcome::found_if(decisions.outcome.verdict >= Verdict::Hold))
     }
@@ -155,7 +144,7 @@ impl Check {
     fn event(&self) -> ReplayEvent {
         ReplayEvent {
             time: self.at.unwrap_or_else(now),
-            stage: self.stage,
+            stage: self.stage.unwrap_or_default(),
             session: None,
             event: self.event.event.clone(),
             recipients: Recipients::Addresses(self.event.recipients.clone()),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 
-use crate::event::fields::{EventField, FIELDS, FieldPlace};
+use crate::event::fields::{EventField, FIELDS, FieldPlace, FieldValue};
 use crate::event::{Event, Origin};
 
 /// The field that may be given several times.
@@ -23,10 +23,23 @@ fn option(field: &'static EventField) -> Arg {
     let help = format!("Take this for {}", field.help);
     match Event::<String>::default().places().find(|(other, _)| *other == field) {
         Some((_, FieldPlace::Client(_))) => arg.value_parser(value_parser!(IpAddr)).help(help),
-        _ if field.name == RECIPIENT => {
-            arg.action(ArgAction::Append).help(format!("{help}; may be given several times"))
-        }
+        _ if field.name == RECIPIENT => arg
+            .action(ArgAction::Append)
+            .allow_hyphen_values(true)
+            .help(format!("{help}; may be given several times")),
         _ => arg.help(help),
+    }
+}
+
+impl EventOptions {
+    /// The option of a field that is known, other than the recipients.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let known = |value: &FieldValue<'_, String>| match value {
+            FieldValue::Text(text) => text.is_some(),
+            FieldValue::Client(origin) => origin.address().is_some(),
+        };
+        let mut values = self.event.values();
+        values.find_map(|(field, value)| known(&value).then_some(field.option))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `exirate check`: what Exim would decide.
+//! `exirate check SPEC`: what Exim would decide.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
@@ -19,31 +19,9 @@ use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
 
-/// Show what Exim would decide; with --count, count it as well
+/// The options of a check by a spec.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  Would the next message of alice pass? Nothing is counted:
-    exirate check '100 / 1h / strict' --key alice
-  What does this spec mean for a message of 2500 bytes?
-    exirate check '10k / 1d / per_byte / leaky' --key web --cost 2500
-  Count an event of size 5 against a key of your own:
-    exirate check '20 / 1h / strict' --key backup --cost 5 --count
-
-The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}} outside Exim's ACLs: every
-mode counts, and every call counts again. Nothing is counted without --count.
-
-An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
-
-Exit status: 0 under the limit, or allowed; 1 at or over it, or denied; 2 an error.
-
-JSON: `counted` is true where --count was given; `retry_after` is null where no wait helps; `limit` and `remaining` are
-null where they are infinite; `override` is allow or deny where one decides, else null. `key` is null where it is not UTF-8; `key_hex`
-has its bytes in any case.")]
-pub(in crate::cli) struct Check {
-    /// Check this `m / p / options / key`, as in Exim's configuration; nothing is
-    /// expanded
-    spec: OsString,
-
+pub(super) struct SpecOptions {
     /// Take this key, not that in SPEC; it is never parsed
     #[arg(long, value_name = "K", allow_hyphen_values = true)]
     key: Option<OsString>,
@@ -52,16 +30,9 @@ pub(in crate::cli) struct Check {
     #[arg(long, value_name = "N", value_parser = cost, allow_negative_numbers = true)]
     cost: Option<f64>,
 
-    /// Take this for the recipient, for `per_addr`
-    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
-    recipient: Option<OsString>,
-
     /// Count the event, as Exim would
     #[arg(long)]
     count: bool,
-
-    #[command(flatten)]
-    common: Common,
 }
 
 /// The decision, as JSON has it.
@@ -83,14 +54,32 @@ struct Json<'a> {
     forced: Option<&'static str>,
 }
 
-impl Check {
-    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let request = self.request()?;
-        let dir = spool_dir::find(self.common.spool.as_deref())?;
-        let recipient = self.recipient.as_deref().unwrap_or(OsStr::new("")).as_bytes();
+impl SpecOptions {
+    /// The name of an option that was given.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let given =
+            [("key", self.key.is_some()), ("cost", self.cost.is_some()), ("count", self.count)];
+        given.into_iter().find_map(|(option, given)| given.then_some(option))
+    }
+
+    /// Decides the event by `spec`.
+    pub(super) fn check(
+        &self,
+        spec: &OsStr,
+        recipients: &[String],
+        common: &Common,
+        screen: &mut Screen<'_>,
+    ) -> Result<Outcome, Failure> {
+        let recipient = match recipients {
+            [] => &[][..],
+            [one] => one.as_bytes(),
+            _ => return Err(Failure::new("a check by a spec has one --recipient")),
+        };
+        let request = self.request(spec, recipient)?;
+        let dir = spool_dir::find(common.spool.as_deref())?;
         let decision =
             if self.count { decide(&dir, &request, recipient)? } else { look(&dir, &request)? };
-        if self.common.json {
+        if common.json {
             screen.json(&self.as_json(&request, &decision))?;
         } else {
             self.print(screen, &request, &decision)?;
@@ -99,17 +88,15 @@ impl Check {
     }
 
     /// The check of SPEC, with what the options replace.
-    fn request(&self) -> Result<Request, Failure> {
-        let spec =
-            Spec::parse(self.spec.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
+    fn request(&self, text: &OsStr, recipient: &[u8]) -> Result<Request, Failure> {
+        let spec = Spec::parse(text.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
         for lint in spec.lints() {
             note(lint);
         }
         // A spec that was copied from a configuration, with what Exim expands there.
-        if let Some(text) = self.spec.to_str().filter(|text| text.contains('$')) {
+        if let Some(text) = text.to_str().filter(|text| text.contains('$')) {
             SpecReport::of(text, None).warnings.iter().for_each(note);
         }
-        let recipient = self.recipient.as_deref().unwrap_or_default().as_bytes();
         let (local_part, domain) = split_address(recipient);
         let context = Context { local_part, domain, ..Context::outside() };
         let mut request =

@@ -1,4 +1,4 @@
-//! `exirate reset`.
+//! `exirate unblock` of records; of denials, see `overrides`.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,13 +26,13 @@ fn who_is_reset_may_send_again() {
     }
     let check = ["check", "10 / 1w / strict / alice"];
     assert_eq!(run(spool.path(), &check).status.code(), Some(1));
-    let dry = run(spool.path(), &["reset", "alice", "--dry-run"]);
+    let dry = run(spool.path(), &["unblock", "alice", "--dry-run"]);
     assert!(
         stdout(&dry)
             .starts_with("would reset alice (per_mail, 1w): over the limit, rate 30.0, limit 10")
     );
     assert_eq!(run(spool.path(), &check).status.code(), Some(1), "a dry run has reset it");
-    let output = run(spool.path(), &["reset", "alice"]);
+    let output = run(spool.path(), &["unblock", "alice"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(
         stdout(&output),
@@ -42,7 +42,7 @@ fn who_is_reset_may_send_again() {
     assert_eq!(keys(spool.path()), ["bob"]);
     let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
     let line = log.strip_suffix('\n').unwrap();
-    assert!(line.contains("Z uid=") && line.contains(" reset rate=30 limit=10 "), "{line}");
+    assert!(line.contains("Z uid=") && line.contains(" unblock rate=30 limit=10 "), "{line}");
     assert!(line.ends_with(" key=1w/per_mail/alice") && !line.contains('\n'), "{line}");
 }
 
@@ -50,16 +50,16 @@ fn who_is_reset_may_send_again() {
 fn missing_keys_are_reported_and_the_rest_is_reset() {
     let spool = tempfile::tempdir().unwrap();
     count(spool.path(), "alice", "1");
-    let output = run(spool.path(), &["reset", "nobody", "alice"]);
+    let output = run(spool.path(), &["unblock", "nobody", "alice"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no key matches nobody"), "{}", stderr(&output));
     assert!(keys(spool.path()).is_empty());
     let empty = tempfile::tempdir().unwrap();
-    let output = run(empty.path(), &["reset", "alice"]);
+    let output = run(empty.path(), &["unblock", "alice"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no rate database"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(empty.path()).unwrap().count(), 0, "it made a database");
-    assert_eq!(run(spool.path(), &["reset"]).status.code(), Some(2));
+    assert_eq!(run(spool.path(), &["unblock"]).status.code(), Some(2));
 }
 
 #[test]
@@ -68,15 +68,15 @@ fn a_glob_needs_a_confirmation() {
     for key in ["a@x.test", "b@x.test", "c@y.test"] {
         count(spool.path(), key, if key == "b@x.test" { "30" } else { "1" });
     }
-    let output = run(spool.path(), &["reset", "*@x.test"]);
+    let output = run(spool.path(), &["unblock", "*@x.test"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "this would reset 2 records, and there is no terminal to ask at: use --yes";
+    let words = "this would unblock 2 records, and there is no terminal to ask at: use --yes";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     assert_eq!(keys(spool.path()).len(), 3);
 
     // At a terminal, it asks.
     let line = format!(
-        "'{}' reset '*@x.test' --spool '{}'",
+        "'{}' unblock '*@x.test' --spool '{}'",
         env!("CARGO_BIN_EXE_exirate"),
         spool.path().display()
     );
@@ -85,7 +85,7 @@ fn a_glob_needs_a_confirmation() {
         assert_eq!(output.status.code(), Some(code), "{}", stdout(&output));
         let said = stdout(&output);
         assert!(said.contains("1w/per_mail/a@x.test") && said.contains("[y/N]"), "{said}");
-        assert!(said.contains("nothing was reset"), "{said}");
+        assert!(said.contains("nothing was unblocked"), "{said}");
         assert_eq!(keys(spool.path()).len(), left);
     }
     let output = at_a_terminal(&line, "y");
@@ -93,11 +93,11 @@ fn a_glob_needs_a_confirmation() {
     assert_eq!(keys(spool.path()), ["c@y.test"]);
 
     count(spool.path(), "b@x.test", "30");
-    let output = run(spool.path(), &["reset", "--over", "--yes"]);
+    let output = run(spool.path(), &["unblock", "--over", "--yes"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(keys(spool.path()), ["c@y.test"]);
-    assert_eq!(run(spool.path(), &["reset", "--over", "--yes"]).status.code(), Some(1));
-    assert_eq!(run(spool.path(), &["reset", "C@Y.test"]).status.code(), Some(0));
+    assert_eq!(run(spool.path(), &["unblock", "--over", "--yes"]).status.code(), Some(1));
+    assert_eq!(run(spool.path(), &["unblock", "C@Y.test"]).status.code(), Some(0));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn the_log_has_a_line_for_each_unless_there_are_many() {
     std::fs::write(&file, lines).unwrap();
     run(spool.path(), &["import", file.to_str().unwrap()]);
     for glob in ["few*", "many*"] {
-        assert_eq!(run(spool.path(), &["reset", glob, "--yes"]).status.code(), Some(0));
+        assert_eq!(run(spool.path(), &["unblock", glob, "--yes"]).status.code(), Some(0));
     }
     assert!(keys(spool.path()).is_empty());
     let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
@@ -121,7 +121,7 @@ fn the_log_has_a_line_for_each_unless_there_are_many() {
     assert_eq!(lines.len(), 4, "{log}");
     assert!(lines[0].contains(" import added=103 "), "{log}");
     assert!(lines[1].ends_with("key=1w/per_mail/few101"), "{log}");
-    assert!(lines[3].ends_with(" reset records=101 of=many*"), "{log}");
+    assert!(lines[3].ends_with(" unblock records=101 of=many*"), "{log}");
 }
 
 /// Runs a line of shell at a terminal at which `answer` is typed.
@@ -155,8 +155,10 @@ fn no_event_is_lost_or_counted_twice_while_others_check() {
             });
         }
         while checking.load(Ordering::SeqCst) > 0 {
-            let output =
-                exirate().args(["reset", "alice", "--json", "--spool"]).arg(spool.path()).output();
+            let output = exirate()
+                .args(["unblock", "alice", "--json", "--spool"])
+                .arg(spool.path())
+                .output();
             let output = output.unwrap();
             // Right after another reset there may be nothing to forget.
             if output.status.code() == Some(0) {
@@ -195,16 +197,16 @@ fn keys_reset_before_an_error_are_reported_and_logged() {
     let all = keys(spool.path()).len();
     let shard = std::fs::File::open(spool.path().join("exirate").join(last)).unwrap();
     shard.lock_shared().unwrap();
-    let output = run(spool.path(), &["reset", "*", "--mode", "per_mail", "--yes"]);
+    let output = run(spool.path(), &["unblock", "*", "--mode", "per_mail", "--yes"]);
     assert_eq!(output.status.code(), Some(2));
     let said = format!("; {} of {all} records were reset", all - 1);
     assert!(stderr(&output).contains(&said), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().count(), all - 1);
     let log = std::fs::read_to_string(spool.path().join("exirate/audit.log")).unwrap();
-    let line = format!(" reset records={} of=--mode per_mail *\n", all - 1);
+    let line = format!(" unblock records={} of=--mode per_mail *\n", all - 1);
     assert!(log.ends_with(&line), "{log}");
     shard.unlock().unwrap();
-    let output = run(spool.path(), &["reset", "*", "--yes"]);
+    let output = run(spool.path(), &["unblock", "*", "--yes"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(keys(spool.path()).is_empty());
 }
@@ -226,7 +228,7 @@ fn what_could_not_be_looked_at_is_not_passed_over_in_silence() {
     let shard = std::fs::File::open(first).unwrap();
     shard.lock().unwrap();
     let words = "1 of the 256 shards could not be read";
-    for arguments in [&["show", "*"][..], &["reset", "--over", "--yes"]] {
+    for arguments in [&["show", "*"][..], &["unblock", "--over", "--yes"]] {
         let output = run(spool.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let said = stderr(&output);
@@ -234,8 +236,39 @@ fn what_could_not_be_looked_at_is_not_passed_over_in_silence() {
         assert!(stdout(&output).contains(other.as_deref().unwrap()), "{}", stdout(&output));
     }
     // Nor that nobody is, where nobody could be found.
-    let output = run(spool.path(), &["reset", "--over", "--yes"]);
+    let output = run(spool.path(), &["unblock", "--over", "--yes"]);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
     shard.unlock().unwrap();
     assert!(keys(spool.path()).contains(&"alice".to_owned()));
+}
+
+#[test]
+fn who_is_denied_stays_so_where_only_records_are_meant() {
+    let spool = tempfile::tempdir().unwrap();
+    let spool = spool.path();
+    let check = || run(spool, &["check", "10 / 1w / strict / alice"]).status.code();
+    count(spool, "alice", "30");
+    assert_eq!(run(spool, &["deny", "alice"]).status.code(), Some(0));
+    for options in [&["--keep-denials"][..], &["--period", "1w"], &["--mode", "per_mail"]] {
+        let output = run(spool, &[&["unblock", "alice"], options].concat());
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        assert!(stdout(&output).starts_with("reset alice (per_mail, 1w): "), "{output:?}");
+        assert_eq!(check(), Some(1));
+        count(spool, "alice", "30");
+    }
+    // Denied, and so not blocked by its rate.
+    let output = run(spool, &["unblock", "--over", "--yes"]);
+    assert_eq!(stdout(&output), "no key is blocked by its rate\n");
+    let output = run(spool, &["unblock", "alice", "--dry-run"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.starts_with("would remove: alice is denied until "), "{said}");
+    assert!(said.contains("\nwould reset alice (per_mail, 1w): "), "{said}");
+    assert_eq!(check(), Some(1));
+    let report = json(&run(spool, &["unblock", "alice", "--json"]));
+    assert_eq!(
+        (&report["dry_run"], &report["removed"][0]["key"]),
+        (&false.into(), &"alice".into())
+    );
+    assert_eq!((check(), keys(spool)), (Some(0), Vec::new()));
 }
