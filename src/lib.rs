@@ -25,6 +25,7 @@
 //! - [`bypass`]: the file that lifts all limits for a while
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
 //! - [`identity`]: who is counted: fields, folding, networks
+//! - `hash`: fast hashes for maps
 //! - `csv`: comma-separated values, read and written
 //! - `counted`: a number of things, in words
 //!
@@ -41,6 +42,7 @@ pub mod engine;
 pub mod event;
 #[cfg(any(feature = "rates", feature = "trace"))]
 pub mod exim;
+mod hash;
 #[cfg(feature = "cli")]
 pub mod history;
 pub mod identity;

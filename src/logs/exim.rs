@@ -4,6 +4,8 @@
 //! fields around them. So a line is read from its start, in the order in which Exim writes
 //! it, quoted texts as a whole, and of a field that occurs twice the first one counts.
 
+use memchr::{memchr_iter, memchr2};
+
 /// What a line says, and of which message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
@@ -291,7 +293,7 @@ fn session(after: &str) -> What<'_> {
 
 /// `plain authenticator failed for (helo) [address]:port I=…: 535 … (set_id=user)`
 fn failed_login(rest: &str) -> Option<What<'_>> {
-    let (_name, after) = rest.split_once(" authenticator failed for ")?;
+    let (_name, after) = split(rest, " authenticator failed for ")?;
     let (host, after) = host(after.strip_prefix("H=").unwrap_or(after))?;
     // The user is the last thing on the line, and may contain anything.
     let user = after.split_once(" (set_id=").and_then(|(_, user)| user.strip_suffix(')'));
@@ -302,7 +304,7 @@ fn failed_login(rest: &str) -> Option<What<'_>> {
 
 /// `[PID]`, which is logged with `log_selector = +pid`, and what follows it.
 fn pid(rest: &str) -> (Option<u32>, &str) {
-    let after = rest.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let after = rest.strip_prefix('[').and_then(|rest| split(rest, "] "));
     match after {
         Some((pid, after)) if pid.bytes().all(|b| b.is_ascii_digit()) => (pid.parse().ok(), after),
         _ => (None, rest),
@@ -434,7 +436,7 @@ fn refused(text: &str) -> Option<What<'_>> {
 fn refused_user(rest: &str) -> Option<(Option<&str>, &str)> {
     const ENDS: [&str; 5] =
         [" rejected ", " temporarily rejected ", " RCPT <", " incomplete transaction ", " F=<"];
-    let end = ENDS.iter().filter_map(|end| rest.find(end)).min()?;
+    let end = ENDS.iter().filter_map(|end| find(rest, end)).min()?;
     let (field, after) = rest.split_at_checked(end)?;
     Some((user(field), after.get(1..)?))
 }
@@ -515,13 +517,13 @@ fn host(rest: &str) -> Option<(Host<'_>, &str)> {
                 rest.find('(').filter(|open| !rest.get(..*open).is_some_and(|n| n.contains('[')));
             let from = match open {
                 Some(open) => {
-                    let close = rest.find(") [")?;
+                    let close = find(rest, ") [")?;
                     helo = rest.get(open + 1..close);
                     close
                 }
                 None => 0,
             };
-            let at = from + rest.get(from..)?.find(" [")? + 1;
+            let at = from + find(rest.get(from..)?, " [")? + 1;
             // Exim writes the name once if HELO has the same.
             helo = helo.or(rest.get(..at - 1));
             at
@@ -535,10 +537,10 @@ fn host(rest: &str) -> Option<(Host<'_>, &str)> {
 
 /// The user of `A=driver:user`, which may contain spaces, before ` S=`.
 fn authenticated(rest: &str) -> Option<&str> {
-    let end = rest.find(" S=").unwrap_or(rest.len());
+    let end = find(rest, " S=").unwrap_or(rest.len());
     let mut field = rest.get(..end)?;
     field = field.strip_suffix(" K").unwrap_or(field);
-    field = field.split_once(" PRX=").map_or(field, |(before, _)| before);
+    field = split(field, " PRX=").map_or(field, |(before, _)| before);
     field = field.strip_suffix(" PRDR").unwrap_or(field);
     user(field)
 }
@@ -556,6 +558,18 @@ fn user(field: &str) -> Option<&str> {
 
 /// What comes before the first space that is not in quotes, and what follows it.
 fn token(text: &str) -> (&str, &str) {
+    let end = match memchr2(b' ', b'"', text.as_bytes()) {
+        Some(at) if text.as_bytes().get(at) == Some(&b'"') => quoted_end(text),
+        end => end,
+    };
+    match end {
+        Some(end) => (text.get(..end).unwrap_or(text), text.get(end + 1..).unwrap_or_default()),
+        None => (text, ""),
+    }
+}
+
+/// Where a token with quotes in it ends.
+fn quoted_end(text: &str) -> Option<usize> {
     let (mut quoted, mut escaped) = (false, false);
     let is_end = |b: u8| {
         let is_end = b == b' ' && !quoted;
@@ -569,11 +583,21 @@ fn token(text: &str) -> (&str, &str) {
     };
     let end = text.bytes().position(is_end);
     // A quote that is not closed is an ordinary character.
-    let end = if quoted { text.find(' ') } else { end };
-    match end {
-        Some(end) => (text.get(..end).unwrap_or(text), text.get(end + 1..).unwrap_or_default()),
-        None => (text, ""),
-    }
+    if quoted { text.find(' ') } else { end }
+}
+
+/// Where `part`, which is short, begins in `text`: without the preparations of `str::find`,
+/// which cost more than the search in a line.
+fn find(text: &str, part: &str) -> Option<usize> {
+    let (text, part) = (text.as_bytes(), part.as_bytes());
+    let first = *part.first()?;
+    memchr_iter(first, text).find(|&at| text.get(at..).is_some_and(|rest| rest.starts_with(part)))
+}
+
+/// What comes before and after `part`, which is short.
+fn split<'a>(text: &'a str, part: &str) -> Option<(&'a str, &'a str)> {
+    let at = find(text, part)?;
+    Some((text.get(..at)?, text.get(at + part.len()..)?))
 }
 
 /// The recipients of an arrival, one by one.

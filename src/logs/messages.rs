@@ -32,7 +32,8 @@ const EXAMPLE_MAX: usize = 200;
 /// What the items are for.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinSettings {
-    /// Wait for the lines of deliveries where an arrival does not name its recipients.
+    /// List the recipients of messages; where an arrival does not name them, wait for the
+    /// lines of its deliveries.
     pub recipients: bool,
 }
 
@@ -259,9 +260,11 @@ impl Joiner {
             recipients_known: arrival.recipients.is_some(),
         };
         let mut known = HashSet::new();
-        // Exim counts a recipient as often as the client names it.
-        let named = exim::recipients(arrival.recipients.unwrap_or_default());
-        message.recipients.extend(named.map(Text::from));
+        if self.settings.recipients {
+            // Exim counts a recipient as often as the client names it.
+            let named = exim::recipients(arrival.recipients.unwrap_or_default());
+            message.recipients.extend(named.map(Text::from));
+        }
         for one in early.into_iter().flatten() {
             add(&mut message.recipients, &mut known, one);
         }

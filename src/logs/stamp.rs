@@ -1,6 +1,6 @@
 //! The time at the start of a line of a log.
 
-use jiff::civil::{Date, DateTime};
+use jiff::civil::DateTime;
 use jiff::tz::Offset;
 use jiff::{SignedDuration, Timestamp as Jiff};
 
@@ -81,16 +81,21 @@ impl Stamps {
 
 /// `2026-11-20 11:50:37[.250] [+0100] `: Exim's own time, and what follows it.
 pub(super) fn exim(line: &str) -> Option<(Timestamp, &str)> {
-    let (date, rest) = date(line)?;
+    let (days, rest) = date(line)?;
     let (hour, minute, second, rest) = clock(rest.strip_prefix(' ')?)?;
     let (nanos, rest) = fraction(rest);
-    let time = date.at(hour, minute, second, nanos);
     let rest = rest.strip_prefix(' ').or_else(|| rest.is_empty().then_some(rest))?;
-    let (zone, after) = rest.split_once(' ').unwrap_or((rest, ""));
-    match offset(zone) {
-        Some(offset) => Some((timestamp(offset.to_timestamp(time).ok()?), after)),
-        None => Some((timestamp(utc(time)?), rest)),
-    }
+    let local = days * 86_400 + i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
+    let (ahead, rest) = match rest.starts_with(['+', '-']) {
+        true => {
+            let (zone, after) = rest.split_once(' ').unwrap_or((rest, ""));
+            offset(zone).map_or((0, rest), |offset| (offset.seconds(), after))
+        }
+        false => (0, rest),
+    };
+    let seconds = local - i64::from(ahead);
+    let is_known = (Jiff::MIN.as_second()..=Jiff::MAX.as_second()).contains(&seconds);
+    is_known.then_some((Timestamp { seconds, micros: nanos.unsigned_abs() / 1000 }, rest))
 }
 
 /// `2026-11-20T11:50:37[.250123](Z|+01:00) `
@@ -108,13 +113,24 @@ fn tagged(rest: &str) -> Option<(&str, &str)> {
     Some((tag.strip_suffix(':')?, rest))
 }
 
-/// `2026-11-20`
-fn date(line: &str) -> Option<(Date, &str)> {
+/// `2026-11-20`, as days since 1970.
+fn date(line: &str) -> Option<(i64, &str)> {
     let (text, rest) = line.split_at_checked(10)?;
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = *text.as_bytes() else { return None };
-    let year = digits(&[y1, y2, y3, y4])? as i16;
-    let date = Date::new(year, digits(&[m1, m2])? as i8, digits(&[d1, d2])? as i8).ok()?;
-    Some((date, rest))
+    let number = |text: &[u8]| digits(text).map(i64::from);
+    let (year, month, day) = (number(&[y1, y2, y3, y4])?, number(&[m1, m2])?, number(&[d1, d2])?);
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let most = match month {
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    // Years that begin in March, so that a leap day is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leaps = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = 365 * year + leaps + (153 * month + 2) / 5 + day - 719_469;
+    (1..=most).contains(&day).then_some((days, rest))
 }
 
 /// `11:50:37`, as hour, minute and second.
@@ -169,6 +185,8 @@ fn timestamp(time: Jiff) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use jiff::civil::Date;
+    use quickcheck::quickcheck;
 
     fn at(line: &str) -> Option<(i64, u32, &str)> {
         let stamps = Stamps::new("2026-11-21T00:00:00Z".parse().unwrap());
@@ -189,6 +207,20 @@ mod tests {
         }
         assert_eq!(at("2026-11-20 11:50:37 [12] x").unwrap().2, "[12] x");
         assert_eq!(at("2026-11-20 11:50:37"), Some((SECONDS, 0, "")));
+    }
+
+    quickcheck! {
+        fn days_are_those_of_the_calendar(year: u16, month: u8, day: u8) -> bool {
+            let (year, month, day) = (year % 10_000, month % 14, day % 33);
+            let text = format!("{year:04}-{month:02}-{day:02}");
+            let known = Date::new(year as i16, month as i8, day as i8).ok();
+            let days = |date: Date| (date - date_of_1970()).get_days().into();
+            date(&text) == known.map(|known| (days(known), ""))
+        }
+    }
+
+    fn date_of_1970() -> Date {
+        Date::constant(1970, 1, 1)
     }
 
     #[test]

@@ -123,14 +123,12 @@ pub fn decide<S: Store>(
     };
     let mut limits = Vec::with_capacity(8);
     policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
-    let mut texts = String::with_capacity(128);
+    let mut texts = String::with_capacity(256);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
-        if let Some(one) = plan(rules, event, &key, || recipient.as_deref(), limit, one, &mut texts)
-        {
-            planned.push(one);
-        }
+        let recipient = || recipient.as_deref();
+        planned.extend(plan(rules, event, &key, recipient, limit, one, &mut texts, cache));
     }
     // Whether a recipient is exempt matters when the message has been received.
     if planned.is_empty() && !policy.exempts_recipients() {
@@ -271,6 +269,7 @@ fn is_total(limit: &Limit<'_>) -> bool {
 }
 
 /// What `event` counts against `limit`; `None` if what it needs is not known.
+#[allow(clippy::too_many_arguments)] // each is another part of the question
 fn plan<'a, 'r>(
     rules: &Rules<'_>,
     event: &Event<&str>,
@@ -279,24 +278,8 @@ fn plan<'a, 'r>(
     limit: Limit<'a>,
     occurrence: &Occurrence,
     texts: &mut String,
+    cache: &DecisionCache,
 ) -> Option<Planned<'a>> {
-    let field = |field| key::value(rules.identity, event, field);
-    let mut unique = None;
-    match limit.unit {
-        Unit::UniqueRecipients => unique = Some(recipient()?.into()),
-        Unit::UniqueClients => unique = Some(field(Field::Client)?),
-        // A bounce is from nobody.
-        Unit::UniqueSenders if event.sender == Some("") => unique = Some("".into()),
-        Unit::UniqueSenders => unique = Some(field(Field::Sender)?),
-        Unit::Messages | Unit::Bytes if event.once_a_message => {
-            unique = event.message_id.map(Into::into);
-        }
-        Unit::Recipients if event.once_a_message => {
-            let to = |id| format!("{id} {}", recipient().unwrap_or_default());
-            unique = event.message_id.map(|id| to(id).into());
-        }
-        _ => {}
-    }
     // `1h` of `100/1h`: another limit goes on with the same rate. What a bucket
     // remembers is its own.
     let window = match limit.algorithm {
@@ -318,22 +301,56 @@ fn plan<'a, 'r>(
         }
     }
     let name = start..texts.len();
-    let event = unique.map(|unique| {
-        texts.push_str(&unique);
-        name.end..texts.len()
-    });
     let (count, scope, is_of_message) =
         (occurrence.count, occurrence.scope, occurrence.is_of_message());
-    Some(Planned {
+    let mut planned = Planned {
         limit,
         count,
         scope,
         is_of_message,
         name,
         identity_start,
-        event,
+        event: None,
         decision: None,
-    })
+    };
+    // What is reused needs no unique event.
+    let before = cache.recall(scope, &planned.key(texts));
+    planned.decision = before.map(|before| before.against(limit.algorithm.limit()));
+    if planned.decision.is_some() {
+        return Some(planned);
+    }
+    let field = |field| key::value(rules.identity, event, field);
+    let unique: Option<Cow<'_, str>> = match limit.unit {
+        Unit::UniqueRecipients => Some(recipient()?.into()),
+        Unit::UniqueClients => Some(field(Field::Client)?),
+        // A bounce is from nobody.
+        Unit::UniqueSenders if event.sender == Some("") => Some("".into()),
+        Unit::UniqueSenders => Some(field(Field::Sender)?),
+        Unit::Messages | Unit::Bytes if event.once_a_message => event.message_id.map(Into::into),
+        Unit::Recipients if event.once_a_message => {
+            let to = |id| format!("{id} {}", recipient().unwrap_or_default());
+            event.message_id.map(|id| to(id).into())
+        }
+        _ => None,
+    };
+    if let Some(unique) = unique {
+        let start = texts.len();
+        texts.push_str(&unique);
+        planned.event = Some(start..texts.len());
+    }
+    Some(planned)
+}
+
+impl Planned<'_> {
+    /// The key of its record, whose name is in `texts`.
+    fn key<'t>(&self, texts: &'t str) -> RecordKey<'t> {
+        RecordKey {
+            name: texts.as_bytes().get(self.name.clone()).unwrap_or_default(),
+            identity_start: self.identity_start,
+            kind: Kind::Policy,
+            algorithm: self.limit.algorithm.kind(),
+        }
+    }
 }
 
 /// Decides what is not reused, in one call of the store.
@@ -347,12 +364,7 @@ fn decide_new<S: Store>(
 ) -> Result<(), S::Error> {
     let text = |range: &Range<usize>| texts.as_bytes().get(range.clone()).unwrap_or_default();
     let check = |one: &Planned<'_>, update| Check {
-        key: RecordKey {
-            name: text(&one.name),
-            identity_start: one.identity_start,
-            kind: Kind::Policy,
-            algorithm: one.limit.algorithm.kind(),
-        },
+        key: one.key(texts),
         algorithm: one.limit.algorithm,
         cost: if update == Update::ReadOnly { 0.0 } else { one.count },
         event: one.event.as_ref().map(text),
@@ -361,11 +373,6 @@ fn decide_new<S: Store>(
         total: is_total(&one.limit),
         forced: None,
     };
-    for one in &mut *planned {
-        let key = check(one, Update::ReadOnly).key;
-        let before = cache.recall(one.scope, &key);
-        one.decision = before.map(|before| before.against(one.limit.algorithm.limit()));
-    }
     // One that refused it before in this command, message or connection still does, and
     // the event then counts nowhere; under strict, against no total.
     let leaky = mode.update == Update::Leaky;
@@ -390,7 +397,8 @@ fn decide_new<S: Store>(
         return Ok(());
     }
     let new = || planned.iter().filter(|one| one.decision.is_none());
-    let checks: Vec<Check<'_>> = new().map(|one| check(one, update(one))).collect();
+    let mut checks: Vec<Check<'_>> = Vec::with_capacity(planned.len());
+    checks.extend(new().map(|one| check(one, update(one))));
     let mut decisions = Vec::with_capacity(checks.len());
     match &checks[..] {
         [] => return Ok(()),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, decide, exempt_recipients};
-use super::image::{Image, ImageError, PolicyFile};
+use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::word::{OnError, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
@@ -190,9 +190,12 @@ impl<'i> Evaluator<'i> {
         let mut run = Run { image, step, session, store, counters, clock, observer };
         let all = image.ok().filter(|_| names.trim() == "*");
         let named = all.is_none().then(|| names.split(',').map(str::trim));
+        let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
+        let all = all.into_iter().flat_map(Image::each);
+        let all = all.map(|(name, policy)| (name, policy.map_err(Fault::unread)));
         let mut strictest: Option<Evaluated> = None;
-        for name in all.into_iter().flat_map(Image::names).chain(named.into_iter().flatten()) {
-            let this = run.one(name);
+        for (name, policy) in all.chain(named) {
+            let this = run.one(name, policy);
             let refuses = this.outcome.verdict >= Verdict::Defer;
             if strictest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
                 strictest = Some(this);
@@ -233,8 +236,9 @@ struct Run<'r, 's, S, C, O> {
 
 impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
     /// Evaluates one policy.
-    fn one(&mut self, name: &str) -> Evaluated {
-        let mut evaluated = match self.outcome(name) {
+    fn one(&mut self, name: &str, policy: Result<PolicyImage<'_>, Fault>) -> Evaluated {
+        let outcome = policy.and_then(|policy| self.outcome(name, policy));
+        let mut evaluated = match outcome {
             Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
             Err(fault) => self.failed(name, fault),
         };
@@ -277,12 +281,14 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
     }
 
     /// What a policy makes of the step.
-    fn outcome(&mut self, name: &str) -> Result<(Arc<str>, Outcome), Fault> {
+    fn outcome(
+        &mut self,
+        name: &str,
+        policy: PolicyImage<'_>,
+    ) -> Result<(Arc<str>, Outcome), Fault> {
         let Self { image, step, session, store, counters, clock, observer } = self;
         let clock = &*clock;
         let image = image.map_err(Fault::unread)?;
-        let policy = image.policy(name).map_err(Fault::unread)?;
-        let policy = policy.ok_or_else(|| Fault::unread(Unknown { name, image }))?;
         let settings = policy.settings();
         let fault = |error: String| Fault { error, on_error: Some(settings.on_error) };
         let damaged = |error: ImageError| fault(error.to_string());
@@ -290,7 +296,7 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         let identity = image.identity().map_err(damaged)?;
         let rules = Rules { name, identity, policy };
 
-        let (cache, occurrences, known) = session.parts(name);
+        let (cache, occurrences, known) = session.parts(policy.name());
         let recipients = step.facts.recipients.max(known.accepted);
         let facts = SessionFacts { recipients, ..step.facts };
         known.counted.occurrences(step.stage, &facts, occurrences);
@@ -358,6 +364,16 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         };
         Ok((policy, if each.outweighs(&outcome) { each } else { outcome }))
     }
+}
+
+/// The policy of this name, or why it cannot be used.
+fn named_policy<'i>(
+    image: Result<&'i Image, &String>,
+    name: &str,
+) -> Result<PolicyImage<'i>, Fault> {
+    let image = image.map_err(Fault::unread)?;
+    let policy = image.policy(name).map_err(Fault::unread)?;
+    policy.ok_or_else(|| Fault::unread(Unknown { name, image }))
 }
 
 /// A policy that does not exist.

@@ -171,21 +171,27 @@ impl Outcome {
         event: &Event<&str>,
     ) -> Self {
         let mut crossed = false;
-        let mut best: Option<(Decided<'_>, Verdict)> = None;
+        // The best so far, its verdict, and its wait where it has been needed.
+        let mut best: Option<(Decided<'_>, Verdict, Option<f64>)> = None;
         for one in limits {
             crossed |= one.decision.crossed;
             let verdict = one.verdict(settings);
-            let better = best.is_none_or(|(before, strictest)| {
-                verdict > strictest
-                    || verdict == strictest
-                        && (one.wait(), one.decision.part())
-                            > (before.wait(), before.decision.part())
-            });
+            let Some((before, strictest, known)) = &mut best else {
+                best = Some((one, verdict, None));
+                continue;
+            };
+            let mut wait = None;
+            let better = verdict > *strictest
+                || verdict == *strictest && {
+                    let longest = *known.get_or_insert_with(|| before.wait());
+                    let wait = *wait.insert(one.wait());
+                    (wait, one.decision.part()) > (longest, before.decision.part())
+                };
             if better {
-                best = Some((one, verdict));
+                best = Some((one, verdict, wait));
             }
         }
-        let Some((one, measured)) = best else { return Self { exempt, ..Self::default() } };
+        let Some((one, measured, _)) = best else { return Self { exempt, ..Self::default() } };
         let denied = one.decision.forced == Some(Forced::Deny);
         let observed = exempt && !denied || settings.action == Action::Observe;
         let verdict = match measured {

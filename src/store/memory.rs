@@ -1,8 +1,9 @@
 //! A store in memory.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 
 use siphasher::sip128::SipHasher24;
 
@@ -10,6 +11,7 @@ use crate::engine::{
     self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Pending, RecordKey,
     Remembered, State,
 };
+use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
 use crate::rate::{self, Bucket, Timestamp};
 
@@ -22,10 +24,89 @@ use super::{
 /// that other stores are compared with.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    records: HashMap<OwnedKey, Record>,
+    hasher: FastHash,
+    records: HashMap<Hashed<OwnedKey>, Record, BuildHasherDefault<Computed>>,
     filter_key: FilterKey,
     pending: Vec<Pending>,
+    hashes: Vec<u64>,
     changes: Vec<String>,
+}
+
+/// A key that a record is found by, and its hash, which a check computes once although it
+/// reads the record and changes it.
+#[derive(Clone, Debug)]
+struct Hashed<K> {
+    hash: u64,
+    key: K,
+}
+
+/// A [`Hashed`] key, whether or not it owns its name.
+trait Named {
+    fn hashed(&self) -> Hashed<RecordKey<'_>>;
+}
+
+impl Named for Hashed<OwnedKey> {
+    fn hashed(&self) -> Hashed<RecordKey<'_>> {
+        Hashed { hash: self.hash, key: self.key.key() }
+    }
+}
+
+impl Named for Hashed<RecordKey<'_>> {
+    fn hashed(&self) -> Hashed<RecordKey<'_>> {
+        Hashed { hash: self.hash, key: self.key }
+    }
+}
+
+impl Hash for dyn Named + '_ {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hashed().hash);
+    }
+}
+
+impl PartialEq for dyn Named + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.hashed().key == other.hashed().key
+    }
+}
+
+impl Eq for dyn Named + '_ {}
+
+impl Hash for Hashed<OwnedKey> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialEq for Hashed<OwnedKey> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Hashed<OwnedKey> {}
+
+impl<'a> Borrow<dyn Named + 'a> for Hashed<OwnedKey> {
+    fn borrow(&self) -> &(dyn Named + 'a) {
+        self
+    }
+}
+
+/// Takes over a hash that has been computed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Computed(u64);
+
+impl Hasher for Computed {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, &byte| hash.rotate_left(8) ^ u64::from(byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A random key for the hashes of unique events.
@@ -94,13 +175,13 @@ impl Memory {
         let Remembered { state, filter } = remembered;
         let filter =
             filter.map(|Filter { epoch, bits }| FilterEntry { epoch, bits: bits.to_vec() });
-        self.records.insert(key, Record { state, filter });
+        self.replace(key.key(), Record { state, filter });
     }
 
     /// Drops the records without which no decision at `now` or later would be another, where
     /// an event that is counted costs at least `least`: see [`rate::forgettable`].
     pub fn forget(&mut self, now: Timestamp, least: f64) {
-        self.records.retain(|key, record| !record.is_forgettable(key.algorithm, least, now));
+        self.records.retain(|key, record| !record.is_forgettable(key.key.algorithm, least, now));
     }
 
     /// How many records there are.
@@ -130,24 +211,28 @@ impl Memory {
         decisions: &mut Vec<Decision>,
     ) {
         let mut pending = std::mem::take(&mut self.pending);
-        let found: Vec<_> = checks
-            .iter()
-            .map(|check| self.records.get(&OwnedKey::from(check.record_key())))
-            .collect();
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.clear();
+        hashes.extend(checks.iter().map(|check| self.hasher.hash_one(check.key.name)));
+        let hashed = |number: usize| {
+            let (check, hash) = checks.get(number).zip(hashes.get(number))?;
+            Some((check, Hashed { hash: *hash, key: check.record_key() }))
+        };
         let read = |number: usize| {
-            let record = found.get(number).copied().flatten();
-            let event = checks.get(number).and_then(|check| self.event(check));
-            (record.map(Record::remembered), event)
+            let Some((check, key)) = hashed(number) else { return (None, None) };
+            (self.found(&key).map(Record::remembered), self.event(check))
         };
         authority.decide(checks, read, now, &mut pending);
         decisions.clear();
-        for (check, one) in checks.iter().zip(&pending) {
-            if let Some(change) = one.change() {
-                self.apply(OwnedKey::from(check.record_key()), change);
+        for (number, one) in pending.iter().enumerate() {
+            if let Some(change) = one.change()
+                && let Some((_, key)) = hashed(number)
+            {
+                self.apply(&key, change);
             }
             decisions.push(one.decision());
         }
-        self.pending = pending;
+        (self.pending, self.hashes) = (pending, hashes);
     }
 
     /// The hash of the unique event of a check that may count it.
@@ -160,10 +245,32 @@ impl Memory {
         SipHasher24::new_with_key(&self.filter_key.0).hash(text).into()
     }
 
-    fn apply(&mut self, key: OwnedKey, change: &Change) {
-        let kept = self.records.remove(&key).and_then(|record| record.filter);
-        let filter = FilterEntry::changed(kept, &change.filter);
-        self.records.insert(key, Record { state: change.state, filter });
+    fn hashed<'a>(&self, key: RecordKey<'a>) -> Hashed<RecordKey<'a>> {
+        Hashed { hash: self.hasher.hash_one(key.name), key }
+    }
+
+    /// The record of a key, if there is one.
+    fn found(&self, key: &Hashed<RecordKey<'_>>) -> Option<&Record> {
+        self.records.get(key as &dyn Named)
+    }
+
+    fn replace(&mut self, key: RecordKey<'_>, record: Record) {
+        let Hashed { hash, key } = self.hashed(key);
+        self.records.insert(Hashed { hash, key: key.into() }, record);
+    }
+
+    fn apply(&mut self, key: &Hashed<RecordKey<'_>>, change: &Change) {
+        match self.records.get_mut(key as &dyn Named) {
+            Some(record) => {
+                record.state = change.state;
+                record.filter = FilterEntry::changed(record.filter.take(), &change.filter);
+            }
+            None => {
+                let filter = FilterEntry::changed(None, &change.filter);
+                let key = Hashed { hash: key.hash, key: key.key.into() };
+                self.records.insert(key, Record { state: change.state, filter });
+            }
+        }
     }
 }
 
@@ -185,11 +292,11 @@ impl Store for Memory {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, Infallible> {
-        let key = OwnedKey::from(check.record_key());
-        let remembered = self.records.get(&key).map(Record::remembered);
+        let key = self.hashed(check.record_key());
+        let remembered = self.found(&key).map(Record::remembered);
         let one = engine::decide_one(check, remembered, self.event(check), clock());
         if let Some(change) = one.change() {
-            self.apply(key, change);
+            self.apply(&key, change);
         }
         Ok(one.decision())
     }
@@ -198,51 +305,51 @@ impl Store for Memory {
 impl Inspect for Memory {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
         for (key, record) in &self.records {
-            Entry::of(&key.key(), record.remembered()).into_iter().for_each(&mut *visit);
+            Entry::of(&key.key.key(), record.remembered()).into_iter().for_each(&mut *visit);
         }
         Ok(Unread::default())
     }
 
     fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
-        let record = self.records.get(&OwnedKey::from(key));
-        Ok(record.and_then(|record| Entry::of(&key, record.remembered())))
+        let found = self.found(&self.hashed(key));
+        Ok(found.and_then(|record| Entry::of(&key, record.remembered())))
     }
 
     fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
-        let filter = self.records.get(&OwnedKey::from(key)).and_then(|r| r.filter.as_ref());
+        let filter = self.found(&self.hashed(key)).and_then(|record| record.filter.as_ref());
         Ok(filter.is_some_and(|filter| bloom::contains(&filter.bits, self.hash(event))))
     }
 
     fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
-        let record = self.records.remove(&OwnedKey::from(key));
+        let record = self.records.remove(&self.hashed(key) as &dyn Named);
         Ok(record.and_then(|record| Entry::of(&key, record.remembered())))
     }
 
     fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
-        let owned = OwnedKey::from(key);
         let event = edit.event.map(|text| self.hash(text));
-        let remembered = self.records.get(&owned).map(Record::remembered);
+        let hashed = self.hashed(key);
+        let remembered = self.found(&hashed).map(Record::remembered);
         let Some((edited, change)) = edit.apply(&key, remembered, event) else { return Ok(None) };
-        self.apply(owned, &change);
+        self.apply(&hashed, &change);
         Ok(Some(edited))
     }
 
     fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
-        let key = OwnedKey::from(entry.record_key());
-        let known = self.records.get(&key).and_then(|record| record.state.average);
+        let key = entry.record_key();
+        let known = self.found(&self.hashed(key)).and_then(|record| record.state.average);
         let restored = entry.restored_over(known);
         if restored != Restored::Kept {
             let filter = entry.filter_to_restore().cloned();
-            self.records.insert(key, Record { state: entry.state(), filter });
+            self.replace(key, Record { state: entry.state(), filter });
         }
         Ok(restored)
     }
 
     fn statistics(&mut self) -> Result<Statistics, InspectError> {
         let rated = self.records.iter().filter(|(_, record)| record.state.average.is_some());
-        let size = |key: &OwnedKey, record: &Record| {
+        let size = |Hashed { key, .. }: &Hashed<OwnedKey>, record: &Record| {
             let filter = record.filter.as_ref().map_or(0, |filter| filter.bits.len());
-            size_of::<(OwnedKey, Record)>() + key.name.len() + filter
+            size_of::<(Hashed<OwnedKey>, Record)>() + key.name.len() + filter
         };
         let bytes: usize = self.records.iter().map(|(key, record)| size(key, record)).sum();
         Ok(Statistics { records: rated.count() as u64, bytes: bytes as u64 })

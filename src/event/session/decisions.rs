@@ -6,7 +6,7 @@
 
 use crate::engine::{Decision, Kind, RecordKey};
 use crate::event::Scope;
-use std::collections::HashMap;
+use crate::hash::FastMap;
 
 /// The maximum memory for the decisions of a connection, and for those of a
 /// message: more than twenty thousand with keys of common length. Beyond it,
@@ -41,7 +41,7 @@ impl Cached {
 /// Decisions by the names of their records.
 #[derive(Default)]
 struct ByName {
-    entries: HashMap<Vec<u8>, Cached>,
+    entries: FastMap<Vec<u8>, Cached>,
     bytes: usize,
 }
 

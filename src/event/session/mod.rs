@@ -129,11 +129,15 @@ impl<O> SessionMemory<O> {
     /// What the evaluator uses for the policy of this name.
     pub(crate) fn parts(
         &mut self,
-        name: &str,
+        name: &Arc<str>,
     ) -> (&mut DecisionCache, &mut Vec<Occurrence>, Known<'_, O>) {
-        let at = self.known.iter().position(|known| *known.policy == *name);
+        // By the same image it has the same name in memory.
+        let by = |is_it: fn(&Arc<str>, &Arc<str>) -> bool| {
+            self.known.iter().position(|known| is_it(&known.policy, name))
+        };
+        let at = by(Arc::ptr_eq).or_else(|| by(|one, other| one == other));
         let at = at.unwrap_or_else(|| {
-            let (policy, counted) = (name.into(), AlreadyCounted::default());
+            let (policy, counted) = (Arc::clone(name), AlreadyCounted::default());
             let (each_recipient, to, recipient_is_exempt) = (None, To::Nobody, None);
             self.known.push(ByPolicy { policy, counted, each_recipient, to, recipient_is_exempt });
             self.known.len() - 1

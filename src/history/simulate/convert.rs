@@ -16,11 +16,12 @@
 
 mod session;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use self::session::{End, Login, Open, Transaction, Visit, close, end_all, not_smtp};
 use super::attempt::{InLog, Part};
 use crate::event::{Event, Origin};
+use crate::hash::FastMap;
 use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage, Text};
 use crate::rate::Timestamp;
 
@@ -58,7 +59,7 @@ pub struct Unshown {
 /// Turns the items of a log into attempts, in the order of the log.
 #[derive(Debug, Default)]
 pub struct Converter {
-    sessions: HashMap<Key, Open>,
+    sessions: FastMap<Key, Box<Open>>,
     /// Sessions in which something waits, since when, and which wait of all it is.
     waiting: VecDeque<(Timestamp, u64, Key)>,
     waits: u64,
@@ -150,7 +151,7 @@ impl Converter {
     /// The log has ended.
     pub fn finish(&mut self, visit: &mut Visit<'_>) {
         while self.end_first(visit) {}
-        let mut open: Vec<Open> = self.sessions.drain().map(|(_, open)| open).collect();
+        let mut open: Vec<Box<Open>> = self.sessions.drain().map(|(_, open)| open).collect();
         open.sort_unstable_by_key(|open| (open.latest, open.number));
         for mut open in open {
             let at = open.latest;
@@ -158,9 +159,9 @@ impl Converter {
         }
     }
 
-    fn open(&mut self, at: Timestamp) -> Open {
+    fn open(&mut self, at: Timestamp) -> Box<Open> {
         self.numbers += 1;
-        Open::new(self.numbers, at)
+        Box::new(Open::new(self.numbers, at))
     }
 
     /// The session of an item, which may be a new one.
@@ -171,7 +172,7 @@ impl Converter {
         event: &Event<Text>,
         what: &ItemKind,
         visit: &mut Visit<'_>,
-    ) -> Open {
+    ) -> Box<Open> {
         if let Some(mut open) = self.sessions.remove(key) {
             let is_other = matches!(key, Key::Guessed(..)) && open.login.is_not_of(event, what);
             let is_over = is_other || key.is_over(&open, at);
@@ -209,7 +210,7 @@ impl Converter {
     /// Ends the sessions for which `is_over` returns true.
     fn end_sessions(&mut self, is_over: impl Fn(&Key, &Open) -> bool, visit: &mut Visit<'_>) {
         let old = self.sessions.extract_if(|key, open| is_over(key, open));
-        let mut old: Vec<Open> = old.map(|(_, open)| open).collect();
+        let mut old: Vec<Box<Open>> = old.map(|(_, open)| open).collect();
         old.sort_unstable_by_key(|open| (open.latest, open.number));
         for mut open in old {
             self.held = self.held.saturating_sub(open.held());

@@ -1,6 +1,5 @@
 //! Decides attempts by policies.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::attempt::{Attempt, InLog, Part};
@@ -8,6 +7,7 @@ use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
 use super::retry::{Added, Retry, Schedule, Waiting};
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Event};
+use crate::hash::FastMap;
 use crate::logs::item::Text;
 use crate::policy::evaluator::{OnErrors, PolicySession, Step};
 use crate::policy::image::Image;
@@ -16,6 +16,8 @@ use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 use crate::store::Memory;
 
+/// The key of the hashes of unique events: a log gives the same decisions each time.
+const EVENT_KEY: [u8; 16] = *b"exirate simulate";
 /// With so many records, those that decide nothing any more are dropped.
 const FORGET_FROM: usize = 50_000;
 /// The most sessions that are open at a time; then the half that began first is forgotten.
@@ -49,7 +51,7 @@ pub struct Simulation<'i> {
     settings: Settings,
     store: Memory,
     forget_from: usize,
-    sessions: HashMap<u64, Session>,
+    sessions: FastMap<u64, Box<Session>>,
     waiting: Waiting,
     totals: Totals,
     messages: u64,
@@ -98,9 +100,9 @@ impl<'i> Simulation<'i> {
         Ok(Self {
             replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
             settings,
-            store: Memory::new(),
+            store: Memory::with_event_key(EVENT_KEY),
             forget_from: FORGET_FROM,
-            sessions: HashMap::new(),
+            sessions: FastMap::default(),
             waiting: Waiting::default(),
             totals: Totals::default(),
             messages: 0,
@@ -183,7 +185,7 @@ impl<'i> Simulation<'i> {
         verdict
     }
 
-    fn take_session(&mut self, number: u64) -> Session {
+    fn take_session(&mut self, number: u64) -> Box<Session> {
         if let Some(session) = self.sessions.remove(&number) {
             return session;
         }
@@ -194,7 +196,7 @@ impl<'i> Simulation<'i> {
             self.sessions.retain(|_, open| open.since > half);
         }
         self.began += 1;
-        Session { since: self.began, ..Session::default() }
+        Box::new(Session { since: self.began, ..Session::default() })
     }
 
     fn in_session(

@@ -1,10 +1,11 @@
 //! What would have been refused, by limit and key.
 
-use std::collections::{HashMap, hash_map};
-use std::hash::{BuildHasher as _, RandomState};
+use std::collections::hash_map;
+use std::hash::BuildHasher as _;
 
 use super::attempt::Part;
 use super::decided::Decided;
+use crate::hash::{FastHash, FastMap};
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
 use crate::policy::word::{Unit, Verdict};
@@ -70,8 +71,8 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Refusals {
     /// By a hash of the limit and the key.
-    all: HashMap<u64, Entry>,
-    hasher: RandomState,
+    all: FastMap<u64, Entry>,
+    hasher: FastHash,
     /// The most entries.
     most: usize,
     /// Attempts of the log that were refused, and that would have been.
@@ -99,8 +100,8 @@ impl Refusals {
     /// Nothing yet; at most so many limits and keys will be remembered.
     pub(super) fn of_at_most(rows: usize) -> Self {
         Self {
-            all: HashMap::new(),
-            hasher: RandomState::new(),
+            all: FastMap::default(),
+            hasher: FastHash::default(),
             most: rows,
             events: [0; 2],
             omitted: 0,
@@ -152,7 +153,7 @@ impl Refusals {
         if !decision.over && self.all.is_empty() {
             return;
         }
-        let hash = self.hash(&window.policy, window.unit, &window.text, &window.key);
+        let hash = self.hash(window.policy(), window.unit, window.text(), window.key());
         if !decision.over {
             if let Some(entry) = self.all.get_mut(&hash) {
                 entry.pass(decision.at);
@@ -244,11 +245,11 @@ impl Entry {
 
     fn of_window(window: &Window) -> Self {
         Self::new(LimitKey {
-            policy: window.policy.clone(),
-            rule: window.rule.clone(),
+            policy: window.policy().to_owned(),
+            rule: window.rule.to_string(),
             unit: window.unit,
-            window: window.text.clone(),
-            key: window.key.clone(),
+            window: window.text().to_owned(),
+            key: window.key().to_owned(),
         })
     }
 

@@ -19,7 +19,7 @@ mod write;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use container::{Container, fault_at};
 use error::Fault;
@@ -53,7 +53,7 @@ pub struct Image {
 /// A policy in the directory.
 #[derive(Debug)]
 struct Entry {
-    name: String,
+    name: Arc<str>,
     /// The position of its row.
     at: u32,
     decoded: OnceLock<Decoded>,
@@ -146,7 +146,7 @@ impl Image {
 
     /// The names of the policies, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.policies.iter().map(|policy| policy.name.as_str())
+        self.policies.iter().map(|policy| &*policy.name)
     }
 
     /// The policy of this name.
@@ -154,12 +154,19 @@ impl Image {
     /// # Errors
     /// It is damaged.
     pub fn policy(&self, name: &str) -> Result<Option<PolicyImage<'_>>, ImageError> {
-        let Some(entry) = self.policies.iter().find(|policy| policy.name == name) else {
-            return Ok(None);
-        };
+        let entry = self.policies.iter().find(|policy| *policy.name == *name);
+        entry.map(|entry| self.read(entry)).transpose()
+    }
+
+    /// All policies, by name; each may be damaged.
+    pub(super) fn each(&self) -> impl Iterator<Item = (&str, Result<PolicyImage<'_>, ImageError>)> {
+        self.policies.iter().map(|entry| (&*entry.name, self.read(entry)))
+    }
+
+    fn read<'a>(&'a self, entry: &'a Entry) -> Result<PolicyImage<'a>, ImageError> {
         let read = || self.container.read(entry.at, |row| decoded(row, entry.at));
         let decoded = once(&entry.decoded, read).map_err(|fault| fault.of(&self.path))?;
-        Ok(Some(PolicyImage { image: self, decoded }))
+        Ok(PolicyImage { image: self, name: &entry.name, decoded })
     }
 }
 
@@ -168,7 +175,7 @@ fn directory(container: &Container) -> Result<Vec<Entry>, Fault> {
 }
 
 fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
-    let name = row.text()?.to_owned();
+    let name = row.text()?.into();
     Ok(Entry { name, at: row.u32()?, decoded: OnceLock::new() })
 }
 
@@ -201,6 +208,7 @@ fn once<T>(cell: &OnceLock<T>, read: impl FnOnce() -> Result<T, Fault>) -> Resul
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyImage<'i> {
     image: &'i Image,
+    name: &'i Arc<str>,
     decoded: &'i Decoded,
 }
 
@@ -238,6 +246,11 @@ struct Known<'a> {
 }
 
 impl<'i> PolicyImage<'i> {
+    /// Its name.
+    pub(super) fn name(&self) -> &'i Arc<str> {
+        self.name
+    }
+
     /// What holds for all of its tables.
     #[must_use]
     pub fn settings(&self) -> &'i PolicySettings {

@@ -9,6 +9,7 @@ mod event;
 mod json;
 mod sessions;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -71,20 +72,60 @@ pub struct Decisions {
 /// A limit and what was decided by it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// The policy.
-    pub policy: String,
     /// The table that the limit is from.
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// What is counted.
     pub unit: Unit,
-    /// The limit as written.
-    pub text: String,
-    /// Who is counted.
-    pub key: String,
-    /// The name of the record in the store.
-    pub record: String,
     /// The decision.
     pub decision: Decision,
+    /// The limit and the name of the record, in one allocation, as each decision makes one.
+    texts: Box<str>,
+    /// Where in it the record begins, where the name of the policy ends, and the key begins.
+    record_start: usize,
+    policy_end: usize,
+    key_start: usize,
+}
+
+impl Window {
+    fn of(decided: &Decided<'_>) -> Self {
+        let (window, record) = (decided.limit.text, decided.record);
+        let mut texts = String::with_capacity(window.len() + record.len());
+        texts.push_str(window);
+        texts.push_str(record);
+        Self {
+            rule: decided.rule_text(),
+            unit: decided.limit.unit,
+            decision: decided.decision,
+            record_start: window.len(),
+            policy_end: window.len() + decided.policy.len(),
+            key_start: texts.len().saturating_sub(decided.key.len()),
+            texts: texts.into(),
+        }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        self.texts.get(self.record_start..self.policy_end).unwrap_or_default()
+    }
+
+    /// The limit as written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.texts.get(..self.record_start).unwrap_or_default()
+    }
+
+    /// Who is counted.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        self.texts.get(self.key_start..).unwrap_or_default()
+    }
+
+    /// The name of the record in the store: it begins with the policy's, and ends with the key.
+    #[must_use]
+    pub fn record(&self) -> &str {
+        self.texts.get(self.record_start..).unwrap_or_default()
+    }
 }
 
 impl<'i> Replay<'i> {
@@ -296,22 +337,14 @@ impl Decisions {
         let decision = decided.decision;
         self.crossed |= decision.crossed;
         let same = |window: &&mut Window| {
-            window.record == decided.record
-                && window.text == decided.limit.text
+            window.record() == decided.record
+                && window.text() == decided.limit.text
                 && window.decision.algorithm == decision.algorithm
         };
         match self.windows.iter_mut().find(same) {
             Some(window) if window.decision.over => {}
             Some(window) => window.decision = decision,
-            None => self.windows.push(Window {
-                policy: decided.policy.to_owned(),
-                rule: decided.rule_text().into_owned(),
-                unit: decided.limit.unit,
-                text: decided.limit.text.to_owned(),
-                key: decided.key.to_owned(),
-                record: decided.record.to_owned(),
-                decision,
-            }),
+            None => self.windows.push(Window::of(decided)),
         }
     }
 }

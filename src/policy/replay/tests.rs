@@ -382,7 +382,7 @@ fn a_message_is_refused_recipient_by_recipient() {
     // The record as it was when it was over first.
     assert_eq!(decisions.windows.len(), 1);
     assert_eq!(decisions.windows[0].decision.rate.round(), 3.0);
-    assert_eq!(decisions.windows[0].record, "out/recipients/1h/auth:alice");
+    assert_eq!(decisions.windows[0].record(), "out/recipients/1h/auth:alice");
     let again = replay.decide(&message(&to), &mut store).unwrap();
     assert_eq!((again.refused_recipients, again.crossed), (5, false));
 }

@@ -206,8 +206,8 @@ fn print(
 
 fn record_key(window: &Window) -> RecordKey<'_> {
     RecordKey {
-        name: window.record.as_bytes(),
-        identity_start: window.record.len().saturating_sub(window.key.len()),
+        name: window.record().as_bytes(),
+        identity_start: window.record().len().saturating_sub(window.key().len()),
         kind: Kind::Policy,
         algorithm: window.decision.algorithm,
     }
@@ -221,15 +221,15 @@ fn row(window: &Window) -> [String; 9] {
         _ => "unlimited".to_owned(),
     };
     let cells = [
-        window.text.clone(),
+        window.text().to_owned(),
         window.unit.word().to_owned(),
-        window.key.clone(),
+        window.key().to_owned(),
         format!("{:.1}", decision.rate),
         text::number(decision.limit),
         left,
         text::rough_wait(next),
-        window.rule.clone(),
-        window.record.clone(),
+        window.rule.to_string(),
+        window.record().to_owned(),
     ];
     cells.map(|cell| printable(cell.as_bytes()))
 }

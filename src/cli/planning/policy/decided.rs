@@ -73,12 +73,12 @@ impl<'a> WindowJson<'a> {
     fn of(window: &'a Window) -> Self {
         let decision = &window.decision;
         Self {
-            policy: &window.policy,
+            policy: window.policy(),
             rule: &window.rule,
             unit: window.unit.word(),
-            window: &window.text,
-            key: &window.key,
-            record: &window.record,
+            window: window.text(),
+            key: window.key(),
+            record: window.record(),
             rate: decision.rate,
             limit: decision.limit,
             count: decision.count,
