@@ -1,5 +1,5 @@
-//! The files of `src`, and those of each test and benchmark, import each other without cycles,
-//! and the modules of `src` in the order in which `src/lib.rs` lists them.
+//! The files of `src`, and those of each benchmark, import each other without cycles, and the
+//! modules of `src` in the order in which `src/lib.rs` lists them.
 //!
 //! A file imports another where it names an item that is defined there, by `use` or
 //! by a path; re-exports (`pub use`) are followed to the definition and are no
@@ -195,8 +195,10 @@ fn read(
             read(root, &path, &own, sources, skip);
         } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("src/main.rs") {
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(!text.contains("#[path"), "{}: a file elsewhere is a module", path.display());
-            let (tokens, tests) = without_tests(&tokens(&text));
+            let tokens = tokens(&text);
+            let is_elsewhere = tokens.windows(3).any(|three| three == ["#", "[", "path"]);
+            assert!(!is_elsewhere, "{}: a file elsewhere is a module", path.display());
+            let (tokens, tests) = without_tests(&tokens);
             skip.extend(tests.into_iter().map(|name| [&own[..], &[name]].concat().join("::")));
             let (mut imports, mut at) = (Vec::new(), 0);
             while at < tokens.len() {
@@ -345,15 +347,11 @@ fn cycles<T: Ord + Clone>(edges: &BTreeMap<T, BTreeSet<T>>) -> BTreeSet<BTreeSet
 
 #[test]
 fn no_two_files_import_each_other() {
-    let mut folders = vec!["src".to_owned(), "tests/kit/src".to_owned()];
-    for kind in ["tests", "benches"] {
-        for entry in std::fs::read_dir(Path::new(ROOT).join(kind)).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.file_name().unwrap().to_str().unwrap();
-            folders.extend(path.join("main.rs").exists().then(|| format!("{kind}/{name}")));
-        }
+    let mut folders = vec!["src".to_owned()];
+    for entry in std::fs::read_dir(Path::new(ROOT).join("benches")).unwrap() {
+        folders.push(format!("benches/{}", entry.unwrap().file_name().to_str().unwrap()));
     }
-    assert!(folders.len() > 12, "{folders:?}");
+    assert!(folders.len() > 4, "{folders:?}");
     let (mut groups, mut files, mut imports) = (Vec::new(), 0, 0);
     for folder in folders {
         let all = Crate::read(&folder);
@@ -369,7 +367,7 @@ fn no_two_files_import_each_other() {
             group.iter().map(of).collect::<Vec<_>>().join("\n  ")
         }));
     }
-    assert!(files > 500 && imports > 1500, "{files} {imports}");
+    assert!(files > 180 && imports > 600, "{files} {imports}");
     assert!(groups.is_empty(), "{} import cycles:\n  {}", groups.len(), groups.join("\n\n  "));
 }
 

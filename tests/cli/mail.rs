@@ -255,9 +255,17 @@ Content-Transfer-Encoding: base64
 
 /// The file: bytes without a pattern, the same each time.
 pub(crate) fn plan() -> Vec<u8> {
-    let mut random = kit::Random::new(1);
-    let bytes = std::iter::repeat_with(|| random.byte()).take(20_000);
-    b"%PDF-1.7\n".iter().copied().chain(bytes).collect()
+    let mut next = numbers(1);
+    let mut next = || (next() >> 8) as u8;
+    b"%PDF-1.7\n".iter().copied().chain(std::iter::repeat_with(&mut next).take(20_000)).collect()
+}
+
+/// Numbers without a pattern, the same each time.
+fn numbers(mut state: u32) -> impl FnMut() -> u32 {
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 16
+    }
 }
 
 /// How many messages of [`others`] there are.
@@ -276,20 +284,20 @@ pub(crate) fn others() -> Vec<Letter> {
                          discuss decide prepare deliver arrange explain improve consider receive \
                          require suggest expect continue between during without towards against";
     let words: Vec<&str> = WORDS.split_whitespace().collect();
-    let mut random = kit::Random::new(7);
+    let mut next = numbers(7);
     (0..OTHERS)
         .map(|n| {
-            let length = 40 + random.below(160);
+            let length = 40 + next() as usize % 160;
             let body: Vec<&str> =
-                (0..length).map(|_| random.pick(&words)).collect();
+                (0..length).map(|_| words[next() as usize % words.len()]).collect();
             let lines: Vec<String> = body.chunks(9).map(|line| line.join(" ")).collect();
             let (day, hour, minute) = (1 + n / 27, 8 + n % 10, n % 60);
-            let (from, to) = (random.below(30), random.below(30));
+            let (from, to) = (next() % 30, next() % 30);
             let text = format!(
                 "From: user{from}@example.org\nTo: user{to}@example.com\nSubject: {} {}\nDate: \
                  {day} Nov 2026 {hour:02}:{minute:02}:00 +0000\nMessage-ID: <{n}@example.org>\n\n{}\n",
-                random.pick(&words),
-                random.pick(&words),
+                words[next() as usize % words.len()],
+                words[next() as usize % words.len()],
                 lines.join("\n")
             );
             let from_line = format!(

@@ -56,8 +56,13 @@ struct Message {
 
 /// Many events, with pauses in which some of the rate decays.
 fn messages() -> Vec<Message> {
-    let mut random = kit::Random::new(1);
-    let mut next = |most: usize| random.below(most);
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut next = |most: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % most
+    };
     let mut micros = 1_795_000_000_000_000;
     let mut all = Vec::new();
     for n in 0..1500 {
@@ -66,7 +71,7 @@ fn messages() -> Vec<Message> {
         } else {
             next(if n % 300 < 150 { 400_000 } else { 8_000_000 }) as i64
         };
-        let (who, to, size) = (next(2), next(90), next(90_000) as u64);
+        let (who, to, size) = (next(2) as usize, next(90) as usize, next(90_000));
         all.push(Message { micros, who, to, size });
     }
     all

@@ -77,7 +77,7 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
     let (output, calls) = world.run("nothing fails");
     assert_eq!((output.status.code(), failed(&output)), (Some(0), vec![]), "{}", stdout(&output));
     for part in [
-        "cargo fmt --check",
+        "cargo fmt --all --check",
         "cargo clippy --locked --all-targets --all-features -- -D warnings",
         "cargo test --locked --doc",
         "chroots make",

@@ -18,6 +18,11 @@ pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
 pub use suggest::{CountMode, Limit, Suggestion};
 
+/// So many events are kept in memory: 64 MB.
+const EVENTS_MAX: usize = 2 << 20;
+/// The length of an event in a file.
+const RECORD: usize = 29;
+
 /// A period, as it was written.
 #[derive(Clone, Debug)]
 pub struct Period {
@@ -58,8 +63,8 @@ impl fmt::Display for MeasureError {
                 "cannot write a temporary file in {}: {error}; events beyond {} are kept there, \
                  {} bytes each: set TMPDIR to a directory with enough space",
                 std::env::temp_dir().display(),
-                runs::EVENTS_MAX,
-                runs::RECORD
+                EVENTS_MAX,
+                RECORD
             ),
         }
     }

@@ -8,13 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use super::MeasureError;
+use super::{EVENTS_MAX, MeasureError, RECORD};
 use crate::rate::Timestamp;
 
-/// So many events are kept in memory: 64 MB.
-pub(super) const EVENTS_MAX: usize = 2 << 20;
-/// The length of an event in a file.
-pub(super) const RECORD: usize = 29;
 /// Of each file, so many bytes are read at a time.
 const BUFFER: usize = 128 << 10;
 

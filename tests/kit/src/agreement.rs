@@ -54,4 +54,5 @@ recipients = "u1@private.test"
 
 /// Who is logged in: nobody, and three users.
 pub const LOGINS: [&str; 4] = ["", "alice", "Bob+x", "carol"];
+/// The senders of envelopes.
 pub const SENDERS: [&str; 4] = ["", "a@a.test", "B@b.test", "c@c.test"];

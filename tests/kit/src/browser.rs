@@ -23,6 +23,7 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Starts one with an empty profile.
     pub fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         // The browser reads commands from file 3 and writes answers to file 4.

@@ -37,6 +37,7 @@ pub struct Ran {
 }
 
 impl PrivateExim {
+    /// One with this folder and configuration, whose daemon is not started.
     pub fn new(
         folder: tempfile::TempDir,
         config: PathBuf,

@@ -106,6 +106,7 @@ impl Machine {
         PathBuf::from(format!("/proc/{}/root{path}", self.pid))
     }
 
+    /// Writes a file there, and the directories above it.
     pub fn write(&self, path: &str, text: &str) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -21,11 +21,13 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 pub struct Process(pub Child);
 
 impl Process {
+    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.0);
         kill_process(pid, signal).unwrap();
     }
 
+    /// Waits until it ends.
     pub fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         until("the process ends", || {

@@ -19,6 +19,7 @@ impl Random {
         Self(state)
     }
 
+    /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0xa076_1d64_78bd_642f);
         fold(self.0, self.0 ^ 0xe703_7ed1_a0b4_28db)
@@ -60,10 +61,12 @@ impl Random {
         n.min(below - 1)
     }
 
+    /// One of these.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 
+    /// Any byte.
     pub fn byte(&mut self) -> u8 {
         self.bits() as u8
     }

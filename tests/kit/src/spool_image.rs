@@ -65,6 +65,7 @@ pub fn seed() -> u32 {
     SipHasher24::new_with_key(&KEY).hash(b"exirate checksum").h1 as u32
 }
 
+/// The checksum of `bytes`, begun from `seed`.
 pub fn checksum(seed: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(bytes);

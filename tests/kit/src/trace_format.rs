@@ -14,6 +14,7 @@ use crate::fields;
 /// The version that these are of.
 pub const VERSION: u8 = 5;
 
+/// What the document says.
 pub const DOCUMENT: &str = include_str!("../../../src/trace/FORMAT.md");
 
 /// Every field in the tables of the document: offset and size.

@@ -27,6 +27,7 @@ pub fn arguments() -> Option<Vec<String>> {
     std::env::var(WORKER).ok().map(|text| text.lines().map(str::to_owned).collect())
 }
 
+/// Waits for workers, which must all succeed.
 pub fn finish(children: Vec<Child>) {
     for mut child in children {
         assert!(child.wait().unwrap().success());

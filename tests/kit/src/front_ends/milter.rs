@@ -15,6 +15,7 @@ pub struct Mta {
 }
 
 impl Mta {
+    /// Connects, and says nothing yet.
     pub fn connect(machine: &Machine) -> Self {
         let stream = UnixStream::connect(machine.path("milter.sock")).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -38,6 +39,7 @@ impl Mta {
         mta
     }
 
+    /// Sends a packet.
     pub fn say(&mut self, command: u8, data: &[u8]) {
         self.stream.write_all(&packet(command, data)).unwrap();
     }
@@ -51,6 +53,7 @@ impl Mta {
         Some((char::from(bytes.remove(0)), bytes))
     }
 
+    /// The code of the next reply.
     pub fn code(&mut self) -> Option<char> {
         self.reply().map(|(code, _)| code)
     }

@@ -58,10 +58,12 @@ pub struct Client {
 }
 
 impl Client {
+    /// Connects to the daemon of a machine.
     pub fn connect(machine: &super::Machine) -> Self {
         Self::to(&machine.path("policy.sock")).unwrap()
     }
 
+    /// Connects to a socket.
     pub fn to(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -69,6 +71,7 @@ impl Client {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
+    /// Sends a request.
     pub fn send(&mut self, request: &str) -> io::Result<()> {
         self.stream.get_mut().write_all(request.as_bytes())
     }
@@ -86,6 +89,7 @@ impl Client {
         Ok(action.unwrap_or_else(|| panic!("{line:?}")).to_owned())
     }
 
+    /// Sends a request; the action that is the reply.
     pub fn ask(&mut self, request: &str) -> String {
         self.send(request).unwrap();
         self.action().unwrap()

@@ -146,6 +146,7 @@ struct Draft {
 }
 
 impl World {
+    /// Always the same for a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, words: Words::new(seed), people: People { seed } }
     }

@@ -32,6 +32,7 @@ pub struct Words {
 }
 
 impl Words {
+    /// Always the same for a seed.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::of_state(mix(seed, 0x77));
         let mut spellings: Vec<String> = Vec::with_capacity(COUNT);
@@ -95,6 +96,7 @@ impl Words {
         if text.contains('\'') { self.text(word + COUNT / 2) } else { text }
     }
 
+    /// A word, as it is spelled.
     pub fn text(&self, word: usize) -> &str {
         let slot = &self.spellings[word];
         std::str::from_utf8(&slot[..usize::from(slot[LONGEST])]).unwrap()

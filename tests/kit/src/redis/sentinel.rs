@@ -17,6 +17,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
+    /// The name of the primary in the sentinels.
     pub const NAME: &'static str = NAME;
 
     /// Starts all in folders of `folder`; a primary that does not reply for half a second is

@@ -116,6 +116,7 @@ impl RedisServer {
         Self::start_program(Program::Redis, folder, name, options)
     }
 
+    /// As [`RedisServer::start`], of this program.
     pub fn start_program(program: Program, folder: &Path, name: &str, options: &[&str]) -> Self {
         let folder = folder.join(name);
         std::fs::create_dir(&folder).unwrap();
@@ -142,10 +143,12 @@ impl RedisServer {
         self.process.wait();
     }
 
+    /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
     }
 
+    /// Its unix socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
     }
