@@ -143,7 +143,7 @@ pub struct Refusal<'a> {
 #[must_use]
 pub fn line(rest: &str) -> Line<'_> {
     let (pid, rest) = pid(rest);
-    match rest.split_once(' ') {
+    match split(rest, " ") {
         Some((id, rest)) if is_id(id) => Line { pid, id: Some(id), what: of_message(rest) },
         _ => Line { pid, id: None, what: of_session(rest) },
     }
@@ -151,7 +151,7 @@ pub fn line(rest: &str) -> Line<'_> {
 
 /// What a line that begins with the id of a message says.
 fn of_message(rest: &str) -> What<'_> {
-    let (flag, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (flag, after) = split(rest, " ").unwrap_or((rest, ""));
     let result = match flag {
         "<=" | "(=" => return What::Arrival(arrival(after)),
         "=>" | "->" | "*>" => Delivery::Done,
@@ -344,7 +344,7 @@ fn arrival(text: &str) -> Arrival<'_> {
             arrival.recipients = Some(after);
             break;
         }
-        match field.split_once('=') {
+        match split(field, "=") {
             Some(("U", user)) => arrival.user = arrival.user.or(Some(user)),
             Some(("A", _)) if arrival.auth.is_none() => arrival.auth = authenticated(rest),
             Some(("S", size)) if arrival.size.is_none() => arrival.size = size.parse().ok(),
@@ -514,7 +514,7 @@ fn host(rest: &str) -> Option<(Host<'_>, &str)> {
         false => {
             // Past the name in parentheses, which may be an address in brackets itself.
             let open =
-                rest.find('(').filter(|open| !rest.get(..*open).is_some_and(|n| n.contains('[')));
+                find(rest, "(").filter(|open| !rest.get(..*open).is_some_and(|n| n.contains('[')));
             let from = match open {
                 Some(open) => {
                     let close = find(rest, ") [")?;
@@ -529,8 +529,8 @@ fn host(rest: &str) -> Option<(Host<'_>, &str)> {
             at
         }
     };
-    let (address, after) = rest.get(at + 1..)?.split_once(']')?;
-    let (port, after) = after.split_once(' ').unwrap_or((after, ""));
+    let (address, after) = split(rest.get(at + 1..)?, "]")?;
+    let (port, after) = split(after, " ").unwrap_or((after, ""));
     let port = port.trim_end_matches(':').strip_prefix(':').and_then(|port| port.parse().ok());
     Some((Host { helo, address: Some(address), port }, after))
 }
@@ -588,13 +588,17 @@ fn quoted_end(text: &str) -> Option<usize> {
 
 /// Where `part`, which is short, begins in `text`: without the preparations of `str::find`,
 /// which cost more than the search in a line.
+#[inline]
 fn find(text: &str, part: &str) -> Option<usize> {
     let (text, part) = (text.as_bytes(), part.as_bytes());
-    let first = *part.first()?;
-    memchr_iter(first, text).find(|&at| text.get(at..).is_some_and(|rest| rest.starts_with(part)))
+    let (first, others) = part.split_first()?;
+    memchr_iter(*first, text).find(|&at| {
+        others.is_empty() || text.get(at + 1..).is_some_and(|rest| rest.starts_with(others))
+    })
 }
 
 /// What comes before and after `part`, which is short.
+#[inline]
 fn split<'a>(text: &'a str, part: &str) -> Option<(&'a str, &'a str)> {
     let at = find(text, part)?;
     Some((text.get(..at)?, text.get(at + part.len()..)?))

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::counters::{Checked, Counters};
-use super::decide::{Decided, Rules, decide, exempt_recipients};
+use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::word::{OnError, Unit, Verdict, Word as _};
@@ -297,6 +297,15 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         let rules = Rules { name, identity, policy };
 
         let (cache, occurrences, known) = session.parts(policy.name());
+        // Where each recipient is evaluated, it may apply to one of them.
+        let is_one = !known.counted.wants_each_recipient(step.stage);
+        if is_one && !applies(settings, identity, &step.event) {
+            known.counted.pass(step.stage, &step.facts);
+            if step.stage == AclStage::Rcpt {
+                *known.recipient_is_exempt = Some(false);
+            }
+            return Ok((Arc::clone(known.policy), Outcome::default()));
+        }
         let recipients = step.facts.recipients.max(known.accepted);
         let facts = SessionFacts { recipients, ..step.facts };
         known.counted.occurrences(step.stage, &facts, occurrences);

@@ -112,7 +112,6 @@ impl AlreadyCounted {
         }
         match stage {
             S::Rcpt => {
-                self.recipients = true;
                 add(Unit::Recipients, Scope::Command);
                 add(Unit::UniqueRecipients, Scope::Command);
             }
@@ -136,14 +135,24 @@ impl AlreadyCounted {
         if is_smtp {
             let scope = Scope::Evaluation;
             let rejected = facts.rejected_recipients.saturating_sub(self.rejected_recipients);
-            self.rejected_recipients = facts.rejected_recipients;
             let count = f64::from(rejected);
             occurrences.push(Occurrence { unit: Unit::RejectedRecipients, count, scope });
             let failed = facts.auth_failed && self.auth_pending;
-            self.auth_pending = false;
-            self.is_auth = stage == S::Auth;
             let count = if failed { 1.0 } else { 0.0 };
             occurrences.push(Occurrence { unit: Unit::AuthFailures, count, scope });
+        }
+        self.pass(stage, facts);
+    }
+
+    /// What an evaluation at `stage` counts is not to be counted later: by a policy that does
+    /// not apply, not at all.
+    pub fn pass(&mut self, stage: AclStage, facts: &SessionFacts) {
+        use AclStage as S;
+        self.recipients |= stage == S::Rcpt;
+        if !matches!(stage, S::NotSmtp | S::NotSmtpStart | S::Outside) {
+            self.rejected_recipients = facts.rejected_recipients;
+            self.auth_pending = false;
+            self.is_auth = stage == S::Auth;
         }
     }
 }
@@ -209,6 +218,19 @@ mod tests {
         assert!(
             counts(&mut counted, AclStage::Rcpt, one).contains(&(Unit::RejectedRecipients, 1.0))
         );
+    }
+
+    #[test]
+    fn what_a_policy_passes_is_as_if_it_had_been_counted() {
+        let facts = SessionFacts { rejected_recipients: 2, auth_failed: true, ..NOTHING };
+        let (mut passed, mut counted) = (AlreadyCounted::default(), AlreadyCounted::default());
+        for stage in [AclStage::Auth, AclStage::Mail, AclStage::Rcpt, AclStage::NotSmtp] {
+            passed.new_command();
+            counted.new_command();
+            passed.pass(stage, &facts);
+            counts(&mut counted, stage, facts);
+            assert_eq!(passed, counted, "{stage:?}");
+        }
     }
 
     #[test]

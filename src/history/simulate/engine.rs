@@ -426,7 +426,9 @@ impl<'i> Simulation<'i> {
             retry: message.retry,
             message: message.number,
         });
-        Ok(Some(decisions.outcome.verdict))
+        let verdict = decisions.outcome.verdict;
+        self.replay.reuse(decisions);
+        Ok(Some(verdict))
     }
 
     /// The time at which an attempt is decided: no two are decided at the same time, as none

@@ -51,6 +51,8 @@ pub struct Replay<'i> {
     evaluator: Evaluator<'i>,
     names: String,
     sessions: Sessions,
+    /// Windows that are not needed any more, for their memory.
+    spare: Vec<Window>,
 }
 
 /// What the policies make of an event.
@@ -79,7 +81,7 @@ pub struct Window {
     /// The decision.
     pub decision: Decision,
     /// The limit and the name of the record, in one allocation, as each decision makes one.
-    texts: Box<str>,
+    texts: String,
     /// Where in it the record begins, where the name of the policy ends, and the key begins.
     record_start: usize,
     policy_end: usize,
@@ -87,9 +89,11 @@ pub struct Window {
 }
 
 impl Window {
-    fn of(decided: &Decided<'_>) -> Self {
+    /// In the memory of `texts`.
+    fn of(decided: &Decided<'_>, mut texts: String) -> Self {
         let (window, record) = (decided.limit.text, decided.record);
-        let mut texts = String::with_capacity(window.len() + record.len());
+        texts.clear();
+        texts.reserve(window.len() + record.len());
         texts.push_str(window);
         texts.push_str(record);
         Self {
@@ -99,7 +103,7 @@ impl Window {
             record_start: window.len(),
             policy_end: window.len() + decided.policy.len(),
             key_start: texts.len().saturating_sub(decided.key.len()),
-            texts: texts.into(),
+            texts,
         }
     }
 
@@ -147,7 +151,12 @@ impl<'i> Replay<'i> {
             return Err(format!("there is no policy {unknown:?}; {instead}"));
         }
         let evaluator = Evaluator::of_image(image);
-        Ok(Self { evaluator, names: names.to_owned(), sessions: Sessions::default() })
+        Ok(Self {
+            evaluator,
+            names: names.to_owned(),
+            sessions: Sessions::default(),
+            spare: Vec::new(),
+        })
     }
 
     /// Decides `event` in `store`, and counts it there.
@@ -160,7 +169,7 @@ impl<'i> Replay<'i> {
         store: &mut S,
     ) -> Result<Decisions, ReplayError> {
         let mut own = PolicySession::default();
-        let Self { evaluator, names, sessions } = self;
+        let Self { evaluator, names, sessions, .. } = self;
         let session = match &event.session {
             Some(name) => sessions.get(name),
             None => &mut own,
@@ -183,18 +192,24 @@ impl<'i> Replay<'i> {
         now: Timestamp,
         store: &mut S,
     ) -> Result<Decisions, ReplayError> {
-        let Self { evaluator, names, .. } = self;
+        let Self { evaluator, names, spare, .. } = self;
         let mut decisions = Decisions::default();
-        let verdict = evaluate(evaluator, names, session, step, now, store, &mut decisions)?;
+        let verdict = evaluate(evaluator, names, session, step, now, store, &mut decisions, spare)?;
         if verdict >= Verdict::Defer && step.event.recipient.is_some() {
             decisions.refused_recipients = 1;
         }
         Ok(decisions)
     }
+
+    /// Takes back the decisions of a step that are not needed any more, for their memory.
+    pub fn reuse(&mut self, decisions: Decisions) {
+        self.spare.extend(decisions.windows);
+    }
 }
 
 /// Evaluates policies at a step until one refuses, and adds what they decide; the strictest
 /// verdict.
+#[allow(clippy::too_many_arguments)] // each is another part of the question
 fn evaluate<S: Store>(
     evaluator: &mut Evaluator<'_>,
     names: &str,
@@ -203,8 +218,9 @@ fn evaluate<S: Store>(
     now: Timestamp,
     store: &mut S,
     decisions: &mut Decisions,
+    spare: &mut Vec<Window>,
 ) -> Result<Verdict, ReplayError> {
-    let mut collected = Collected { decisions, failed: None };
+    let mut collected = Collected { decisions, spare, failed: None };
     let strictest = evaluator.evaluate(session, names, step, Ok(store), || now, &mut collected);
     if let Some(failed) = collected.failed {
         return Err(failed);
@@ -221,13 +237,14 @@ fn evaluate<S: Store>(
 /// Collects what is decided.
 struct Collected<'a> {
     decisions: &'a mut Decisions,
+    spare: &'a mut Vec<Window>,
     /// The first policy that could not be evaluated.
     failed: Option<ReplayError>,
 }
 
 impl Observer for Collected<'_> {
     fn decided(&mut self, decided: &Decided<'_>) {
-        self.decisions.add(decided);
+        self.decisions.add(decided, self.spare);
     }
 
     fn evaluated(&mut self, evaluated: &Evaluated) {
@@ -328,12 +345,12 @@ impl Steps<'_, '_> {
             bypassed: false,
             on_error: OnErrors::default(),
         };
-        evaluate(evaluator, names, session, &step, event.time, store, decisions)
+        evaluate(evaluator, names, session, &step, event.time, store, decisions, &mut Vec::new())
     }
 }
 
 impl Decisions {
-    fn add(&mut self, decided: &Decided<'_>) {
+    fn add(&mut self, decided: &Decided<'_>, spare: &mut Vec<Window>) {
         let decision = decided.decision;
         self.crossed |= decision.crossed;
         let same = |window: &&mut Window| {
@@ -344,7 +361,10 @@ impl Decisions {
         match self.windows.iter_mut().find(same) {
             Some(window) if window.decision.over => {}
             Some(window) => window.decision = decision,
-            None => self.windows.push(Window::of(decided)),
+            None => {
+                let texts = spare.pop().map(|window| window.texts).unwrap_or_default();
+                self.windows.push(Window::of(decided, texts));
+            }
         }
     }
 }
