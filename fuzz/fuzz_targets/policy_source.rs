@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
+use exirate::policy::changes::settings;
 use exirate::policy::image::{Image, build_with};
 use exirate::policy::lint::lint;
-use exirate::policy::settings::settings;
 use exirate::policy::source::{Compiled, compile};
 use exirate::toml_file::diagnostic::place;
 use libfuzzer_sys::fuzz_target;

@@ -20,6 +20,7 @@ use crate::toml_file::reader::{Reader, Value};
 /// A setting of the group `G`.
 pub(super) struct Setting<G: 'static> {
     /// As it is written; `fold.case` is `case` in the table `fold`.
+    #[cfg(feature = "cli")]
     pub(super) name: &'static str,
     /// What it is, for the reference.
     #[cfg(test)]
@@ -77,6 +78,7 @@ macro_rules! settings {
     (of $group:ty { $($(#[doc = $help:literal])+ ($name:expr) $($field:ident).+, $kind:expr;)+ }) => {
         impl Group for $group {
             const SETTINGS: &'static [Setting<Self>] = &[$(Setting {
+                #[cfg(feature = "cli")]
                 name: $name,
                 #[cfg(test)]
                 help: concat!($($help),+),

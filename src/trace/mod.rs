@@ -15,6 +15,7 @@ mod filter;
 mod hbf;
 mod likeness;
 mod message_part;
+mod parameters;
 mod scheme;
 mod settings;
 mod store;
@@ -25,6 +26,7 @@ pub use file_hash::{FileHash, file_hash};
 pub use hbf::Hbf;
 pub use likeness::{Likeness, Sketch, grouped};
 pub use message_part::{MessagePart, MessageParts};
+pub use parameters::{Parameter, SCHEMES, SchemeTable, WrongParameter};
 pub use scheme::{
     Body, ContentQuery, Damage, DigestKey, Digester, Fragment, Hit, Part, Passage, Scheme, Sealed,
     Search, TooShort, Unsearched,

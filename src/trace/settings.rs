@@ -1,4 +1,5 @@
-//! The schemes' parameters.
+//! The schemes' parameters as data. Their names and ranges are in
+//! [`parameters`](super::parameters).
 
 /// A scheme and its parameters, as a segment's header keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,16 +13,16 @@ pub enum Settings {
 /// The parameters of the scheme `winnow`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WinnowSettings {
-    /// The length of a gram of text in bytes: 4 to 32.
+    /// The length of a gram of text in bytes.
     pub gram: u8,
-    /// Of this many consecutive grams of text at least one is kept: 1 to 64.
+    /// Of this many consecutive grams of text at least one is kept.
     pub window: u8,
-    /// The length of a gram of an attachment's bytes: 4 to 32.
+    /// The length of a gram of an attachment's bytes.
     pub bytes_gram: u8,
-    /// The window of an attachment's bytes: 1 to 255.
+    /// The window of an attachment's bytes.
     pub bytes_window: u8,
     /// The size of a filter, in hundredths of a bit for each kept gram of a message with 256 of
-    /// them, with fewer for longer messages; repeated grams count a quarter: 25 to 3,200.
+    /// them, with fewer for longer messages; repeated grams count a quarter.
     pub centibits: u16,
     /// The order of the grams of text.
     pub order: GramOrder,
@@ -41,14 +42,13 @@ pub enum GramOrder {
 /// [`Hbf`](super::Hbf)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HbfSettings {
-    /// `s`: the size of a block in bytes, 4 to 1,024.
+    /// `s`: the size of a block in bytes.
     pub block: u16,
-    /// `m`: the size of a filter in bits, a multiple of 64 up to 2^27.
+    /// `m`: the size of a filter in bits.
     pub bits: u32,
-    /// `k`: the number of hash functions, 1 to 16.
+    /// `k`: the number of hash functions.
     pub probes: u8,
-    /// `n`: the number of insertions that saturate a filter, from `m`/64 to
-    /// `m`.
+    /// `n`: the number of insertions that saturate a filter.
     pub capacity: u32,
     /// Which insertions `n` counts.
     pub counted: Counted,
@@ -63,105 +63,11 @@ pub enum Counted {
     Blocks,
 }
 
-/// The number of bytes that [`Settings::encode`] returns.
-const BYTES: usize = 16;
-/// The first byte, which identifies the scheme.
-const WINNOW: u8 = 1;
-const HBF: u8 = 2;
-
 impl Settings {
-    /// These parameters, with values out of range clamped.
-    pub fn nearest(&self) -> Self {
-        match *self {
-            Self::Winnow(settings) => Self::Winnow(settings.nearest()),
-            Self::Hbf(settings) => Self::Hbf(settings.nearest()),
-        }
-    }
-
     /// Whether a sealed body keeps the digests of messages apart, so that segments can be
     /// merged.
     pub(super) fn keeps_messages_apart(&self) -> bool {
         matches!(self, Self::Winnow(_))
-    }
-
-    /// Encodes the scheme, its parameters in the order of their declaration
-    /// without gaps, and zeros; numbers are little-endian.
-    pub fn encode(&self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
-        let mut free = bytes.iter_mut();
-        let mut put = |part: &[u8]| free.by_ref().zip(part).for_each(|(to, from)| *to = *from);
-        match *self {
-            Self::Winnow(s) => {
-                put(&[WINNOW, s.gram, s.window, s.bytes_gram, s.bytes_window]);
-                put(&s.centibits.to_le_bytes());
-                put(&[s.order as u8]);
-            }
-            Self::Hbf(s) => {
-                put(&[HBF]);
-                put(&s.block.to_le_bytes());
-                put(&s.bits.to_le_bytes());
-                put(&[s.probes]);
-                put(&s.capacity.to_le_bytes());
-                put(&[s.counted as u8]);
-            }
-        }
-        bytes
-    }
-
-    /// Decodes the output of [`Self::encode`]; `None` for anything else,
-    /// including parameters out of range.
-    pub fn decode(bytes: &[u8; BYTES]) -> Option<Self> {
-        let settings = match *bytes {
-            [WINNOW, gram, window, bytes_gram, bytes_window, c0, c1, order, ..] => {
-                Self::Winnow(WinnowSettings {
-                    gram,
-                    window,
-                    bytes_gram,
-                    bytes_window,
-                    centibits: u16::from_le_bytes([c0, c1]),
-                    order: if order == 0 { GramOrder::Random } else { GramOrder::OpenClosed },
-                })
-            }
-            [HBF, s0, s1, m0, m1, m2, m3, probes, n0, n1, n2, n3, counted, ..] => {
-                Self::Hbf(HbfSettings {
-                    block: u16::from_le_bytes([s0, s1]),
-                    bits: u32::from_le_bytes([m0, m1, m2, m3]),
-                    probes,
-                    capacity: u32::from_le_bytes([n0, n1, n2, n3]),
-                    counted: if counted == 0 { Counted::Elements } else { Counted::Blocks },
-                })
-            }
-            _ => return None,
-        };
-        (settings.nearest() == settings && settings.encode() == *bytes).then_some(settings)
-    }
-}
-
-impl WinnowSettings {
-    /// With values out of range clamped.
-    pub(super) fn nearest(self) -> Self {
-        Self {
-            gram: self.gram.clamp(4, 32),
-            window: self.window.clamp(1, 64),
-            bytes_gram: self.bytes_gram.clamp(4, 32),
-            bytes_window: self.bytes_window.max(1),
-            centibits: self.centibits.clamp(25, 3200),
-            order: self.order,
-        }
-    }
-}
-
-impl HbfSettings {
-    /// With values out of range clamped.
-    pub(super) fn nearest(self) -> Self {
-        let bits = self.bits.clamp(64, 1 << 27).next_multiple_of(64);
-        Self {
-            block: self.block.clamp(4, 1024),
-            bits,
-            probes: self.probes.clamp(1, 16),
-            capacity: self.capacity.clamp(bits / 64, bits),
-            counted: self.counted,
-        }
     }
 }
 

@@ -128,7 +128,7 @@ fn policies_are_refreshed_and_chosen() {
     machine.apply(&TWO.replace("2.5/", "1.5/"));
     let refused = client.rcpt(&Message::new("alice"), "a@example.net");
     assert_eq!(refused, "DEFER_IF_PERMIT 4.7.1 Over 1.5 recipients: auth:alice");
-    machine.configure("policies = [\"in\", \"out\"]\non_error = \"tempfail\"");
+    machine.configure("policies = [\"in\", \"out\"]\non_error = \"fail-closed\"");
     daemon.signal(Signal::HUP);
     machine.until_logged("is in use");
     let message = Message::new("bob");
@@ -333,7 +333,7 @@ fn a_second_instance_is_refused() {
 fn a_bypass_refuses_nothing_by_either_protocol() {
     let closed = format!("{TWO}on_error = \"fail-closed\"\n");
     let (machine, _daemon) =
-        Machine::with_milter(&closed.replace("2.5/1w", "0.5/1w"), "on_error = \"tempfail\"");
+        Machine::with_milter(&closed.replace("2.5/1w", "0.5/1w"), "on_error = \"fail-closed\"");
     let mut client = Client::connect(&machine);
     let mut number = 0;
     let mut refused = || {

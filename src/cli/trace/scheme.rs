@@ -1,74 +1,82 @@
 //! How messages are digested: the options of `exirate trace record`.
 
-use clap::{Args, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::super::Failure;
-use crate::trace::{Counted, HbfSettings, Settings, WinnowSettings};
-
-/// The schemes by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Name {
-    /// Winnowed grams in a filter for each message: the default
-    Winnow,
-    /// Hierarchical Bloom filters
-    Hbf,
-}
-
-/// What `n` of the scheme hbf counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Count {
-    /// Insertions on all levels
-    Elements,
-    /// Those on the lowest
-    Blocks,
-}
+use crate::trace::{Parameter, SCHEMES, SchemeTable, Settings, WrongParameter};
 
 /// How messages are digested from now on.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Digests, from now on also those that Exim records")]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Scheme {
-    /// The scheme
-    #[arg(long, value_name = "NAME")]
-    scheme: Option<Name>,
+    scheme: Option<String>,
+    /// The names of parameters, and their values.
+    parameters: Vec<(&'static str, String)>,
+}
 
-    /// winnow: bytes of a gram of text, 4 to 32 [first: 6]
-    #[arg(long, value_name = "BYTES")]
-    gram: Option<u8>,
+/// The parameters that are options, with their schemes.
+fn options() -> impl Iterator<Item = (&'static SchemeTable, &'static Parameter)> {
+    let of = |table: &'static SchemeTable| table.parameters.iter().map(move |one| (table, one));
+    SCHEMES.iter().flat_map(of).filter(|(_, parameter)| !parameter.name.is_empty())
+}
 
-    /// winnow: of how many grams of text one at least is kept, 1 to 64 [first: 10]
-    #[arg(long, value_name = "GRAMS")]
-    window: Option<u8>,
+/// More about an option.
+fn advice(name: &str) -> &'static str {
+    match name {
+        "bits" => {
+            "; winnow with 1.5: a store takes a sixth more disk and has little more than a third \
+             of the false hits of 64 bytes; for fewer than that, set --gram 8 --window 8 too"
+        }
+        _ => "",
+    }
+}
 
-    /// winnow: bytes of a gram of an attachment that is not text, 4 to 32 [first: 16]
-    #[arg(long, value_name = "BYTES")]
-    bytes_gram: Option<u8>,
+impl Args for Scheme {
+    fn augment_args(command: Command) -> Command {
+        let heading = "Digests, from now on also those that Exim records";
+        let names = PossibleValuesParser::new(SCHEMES.iter().map(|table| table.name));
+        let scheme = Arg::new("scheme").long("scheme").value_name("NAME").value_parser(names);
+        let help = format!("The scheme [first: {}]", SCHEMES.first().map_or("", |one| one.name));
+        let command = command.next_help_heading(heading).arg(scheme.help(help));
+        let mut names: Vec<&str> = Vec::new();
+        options().fold(command, |command, (_, Parameter { name, unit, .. })| {
+            if names.contains(name) {
+                return command;
+            }
+            names.push(name);
+            let same = options().filter(|(_, parameter)| parameter.name == *name);
+            let help = same.map(|(table, parameter)| {
+                let first = parameter.written(&(table.default)());
+                format!("{}: {} [first: {first}]", table.name, parameter.takes())
+            });
+            let help = help.collect::<Vec<_>>().join("; ") + advice(name);
+            let option = Arg::new(*name).long(*name).value_name(*unit).help(help);
+            command.arg(option.allow_negative_numbers(true))
+        })
+    }
 
-    /// winnow: of how many such grams one at least is kept, 1 to 255 [first: 255]
-    #[arg(long, value_name = "GRAMS")]
-    bytes_window: Option<u8>,
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
 
-    /// winnow: bits of a filter for each gram that is kept, 0.25 to 32 [first: 1.22];
-    /// with 1.5, a store takes a sixth more disk and has little more than a third of
-    /// the false hits of 64 bytes; for fewer than that, set --gram 8 --window 8 too.
-    /// hbf: bits of a filter (m) [first: 65536]
-    #[arg(long, value_name = "BITS")]
-    bits: Option<f64>,
+impl FromArgMatches for Scheme {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut scheme = Self::default();
+        scheme.update_from_arg_matches(matches)?;
+        Ok(scheme)
+    }
 
-    /// hbf: bytes of a block (s) [first: 32]
-    #[arg(long, value_name = "BYTES")]
-    block: Option<u16>,
-
-    /// hbf: hash functions (k) [first: 4]
-    #[arg(long, value_name = "FUNCTIONS")]
-    probes: Option<u8>,
-
-    /// hbf: at how many insertions a filter is full (n) [first: 4369]
-    #[arg(long, value_name = "INSERTIONS")]
-    capacity: Option<u32>,
-
-    /// hbf: which insertions n counts [first: elements]
-    #[arg(long, value_name = "WHICH")]
-    counted: Option<Count>,
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.scheme = matches.get_one("scheme").cloned();
+        for (_, Parameter { name, .. }) in options() {
+            let value = matches.get_one::<String>(name).cloned();
+            if self.parameters.iter().all(|(known, _)| known != name) {
+                self.parameters.extend(value.map(|value| (*name, value)));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Scheme {
@@ -77,147 +85,97 @@ impl Scheme {
     /// # Errors
     /// An option belongs to the other scheme, or is out of range.
     pub(super) fn settings(&self, before: Settings) -> Result<Settings, Failure> {
-        let settings = match (self.scheme, before) {
-            (None, before) => before,
-            (Some(Name::Winnow), before @ Settings::Winnow(_)) => before,
-            (Some(Name::Hbf), before @ Settings::Hbf(_)) => before,
-            (Some(Name::Winnow), Settings::Hbf(_)) => Settings::Winnow(WinnowSettings::default()),
-            (Some(Name::Hbf), Settings::Winnow(_)) => Settings::Hbf(HbfSettings::default()),
+        let named = |table: &&SchemeTable| self.scheme.as_deref() == Some(table.name);
+        let before = match SCHEMES.iter().find(named) {
+            Some(table) if table.name != before.table().name => (table.default)(),
+            _ => before,
         };
-        let settings = match settings {
-            Settings::Winnow(settings) => self.winnow(settings)?,
-            Settings::Hbf(settings) => self.hbf(settings)?,
-        };
-        match settings.nearest() {
-            nearest if nearest == settings => Ok(settings),
-            nearest => Err(Failure::new(format!(
-                "these settings of the digests are out of range: {}; the nearest are {}",
-                described(settings),
-                described(nearest)
-            ))),
-        }
-    }
-
-    fn winnow(&self, before: WinnowSettings) -> Result<Settings, Failure> {
-        let others = [
-            ("--block", self.block.is_some()),
-            ("--probes", self.probes.is_some()),
-            ("--capacity", self.capacity.is_some()),
-            ("--counted", self.counted.is_some()),
-        ];
-        none_of(&others, "hbf", "winnow")?;
-        // Saturates; a value that is too large is reported below.
-        let centibits = self.bits.map(|bits| (bits * 100.0).round() as u16);
-        Ok(Settings::Winnow(WinnowSettings {
-            gram: self.gram.unwrap_or(before.gram),
-            window: self.window.unwrap_or(before.window),
-            bytes_gram: self.bytes_gram.unwrap_or(before.bytes_gram),
-            bytes_window: self.bytes_window.unwrap_or(before.bytes_window),
-            centibits: centibits.unwrap_or(before.centibits),
-            order: before.order,
-        }))
-    }
-
-    fn hbf(&self, before: HbfSettings) -> Result<Settings, Failure> {
-        let others = [
-            ("--gram", self.gram.is_some()),
-            ("--window", self.window.is_some()),
-            ("--bytes-gram", self.bytes_gram.is_some()),
-            ("--bytes-window", self.bytes_window.is_some()),
-        ];
-        none_of(&others, "winnow", "hbf")?;
-        let counted = match self.counted {
-            None => before.counted,
-            Some(Count::Elements) => Counted::Elements,
-            Some(Count::Blocks) => Counted::Blocks,
-        };
-        Ok(Settings::Hbf(HbfSettings {
-            block: self.block.unwrap_or(before.block),
-            // As above; a part of a bit is none.
-            bits: self.bits.map_or(before.bits, |bits| bits as u32),
-            probes: self.probes.unwrap_or(before.probes),
-            capacity: self.capacity.unwrap_or(before.capacity),
-            counted,
-        }))
-    }
-}
-
-/// Refuses options of another scheme.
-fn none_of(others: &[(&str, bool)], theirs: &str, ours: &str) -> Result<(), Failure> {
-    match others.iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((option, _)) => Err(Failure::new(format!(
-            "{option} belongs to the scheme {theirs}, and the store's is {ours}: use --scheme \
-             {theirs} as well"
-        ))),
+        let written: Vec<_> = (self.parameters.iter())
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
+            .collect();
+        before.with(&written).map_err(|(index, wrong)| {
+            let (name, value) = self.parameters.get(index).cloned().unwrap_or_default();
+            Failure::new(match wrong {
+                WrongParameter::OtherScheme(theirs) => format!(
+                    "--{name} belongs to the scheme {theirs}, and the store's is {}: use --scheme \
+                     {theirs} as well",
+                    before.table().name
+                ),
+                WrongParameter::Value(parameter) => format!(
+                    "--{name} {value} is wrong: --{} takes {}",
+                    parameter.name,
+                    parameter.takes()
+                ),
+                WrongParameter::Unknown => format!("--{name} is no parameter of a scheme"),
+            })
+        })
     }
 }
 
 /// Settings for people: as the options that make them.
 pub(in crate::cli) fn described(settings: Settings) -> String {
-    match settings {
-        Settings::Winnow(s) => format!(
-            "--scheme winnow --gram {} --window {} --bytes-gram {} --bytes-window {} --bits {}",
-            s.gram,
-            s.window,
-            s.bytes_gram,
-            s.bytes_window,
-            f64::from(s.centibits) / 100.0
-        ),
-        Settings::Hbf(s) => format!(
-            "--scheme hbf --block {} --bits {} --probes {} --capacity {} --counted {}",
-            s.block,
-            s.bits,
-            s.probes,
-            s.capacity,
-            match s.counted {
-                Counted::Elements => "elements",
-                Counted::Blocks => "blocks",
-            }
-        ),
-    }
+    let table = settings.table();
+    let options = table.parameters.iter().filter(|parameter| !parameter.name.is_empty());
+    let options = options.map(|one| format!(" --{} {}", one.name, one.written(&settings)));
+    format!("--scheme {}{}", table.name, options.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{HbfSettings, WinnowSettings};
 
-    fn error_of(scheme: &Scheme, before: Settings) -> String {
-        let Err(Failure::Said(why)) = scheme.settings(before) else { panic!() };
+    fn given(options: &[&str]) -> Scheme {
+        let command = Scheme::augment_args(Command::new("x"));
+        let matches = command.try_get_matches_from(["x"].iter().chain(options)).unwrap();
+        Scheme::from_arg_matches(&matches).unwrap()
+    }
+
+    fn error_of(options: &[&str], before: Settings) -> String {
+        let Err(Failure::Said(why)) = given(options).settings(before) else { panic!() };
         why
     }
 
     #[test]
     fn settings_that_are_not_given_stay() {
         let before = Settings::default();
-        assert_eq!(Scheme::default().settings(before).unwrap(), before);
-        let window = Scheme { window: Some(16), ..Scheme::default() };
+        assert_eq!(given(&[]).settings(before).unwrap(), before);
         let expected = WinnowSettings { window: 16, ..WinnowSettings::default() };
+        let window = given(&["--window", "16"]);
         assert_eq!(window.settings(before).unwrap(), Settings::Winnow(expected));
-        let hbf = Scheme { scheme: Some(Name::Hbf), block: Some(64), ..Scheme::default() };
+        let hbf = given(&["--scheme", "hbf", "--block", "64"]);
         let expected = Settings::Hbf(HbfSettings { block: 64, ..HbfSettings::default() });
         assert_eq!(hbf.settings(before).unwrap(), expected);
-        assert_eq!(Scheme::default().settings(expected).unwrap(), expected);
+        assert_eq!(given(&[]).settings(expected).unwrap(), expected);
+        let again = described(expected);
+        let again: Vec<&str> = again.split(' ').collect();
+        assert_eq!(given(&again).settings(before).unwrap(), expected);
     }
 
     #[test]
-    fn settings_out_of_range_are_refused_with_the_nearest() {
+    fn settings_out_of_range_are_refused_with_what_would_be_right() {
         let winnow = Settings::default();
-        let block = Scheme { block: Some(64), ..Scheme::default() };
-        assert!(error_of(&block, winnow).starts_with("--block belongs to the scheme hbf"));
-        let gram = Scheme { gram: Some(8), scheme: Some(Name::Hbf), ..Scheme::default() };
-        assert!(error_of(&gram, winnow).starts_with("--gram belongs to the scheme winnow"));
-        for bits in [0.0, -1.0, f64::NAN, 1e9] {
-            let why = error_of(&Scheme { bits: Some(bits), ..Scheme::default() }, winnow);
-            assert!(why.contains("the nearest are --scheme winnow --gram 6"), "{why}");
+        assert!(
+            error_of(&["--block", "64"], winnow).starts_with("--block belongs to the scheme hbf")
+        );
+        let gram = error_of(&["--gram", "8", "--scheme", "hbf"], winnow);
+        assert!(gram.starts_with("--gram belongs to the scheme winnow"));
+        for bits in ["0", "-1", "NaN", "1e9", "33"] {
+            let why = error_of(&["--bits", bits], winnow);
+            assert!(why.ends_with("0.25 to 32, such as 1.2"), "{why}");
         }
-        assert!(error_of(&Scheme { gram: Some(200), ..Scheme::default() }, winnow).ends_with(
-            "--scheme winnow --gram 32 --window 10 --bytes-gram 16 --bytes-window 255 --bits 1.22"
-        ));
+        assert_eq!(
+            error_of(&["--gram", "200"], winnow),
+            "--gram 200 is wrong: --gram takes the number of bytes of text that are hashed \
+             together: 4 to 32"
+        );
+        let why = error_of(&["--scheme", "hbf", "--bits", "1024"], winnow);
+        assert!(why.starts_with("--bits 1024 is wrong: --capacity takes"), "{why}");
     }
+
     #[test]
     fn the_help_has_the_defaults() {
-        let command = Scheme::augment_args(clap::Command::new("x"));
+        let command = Scheme::augment_args(Command::new("x"));
         for settings in [Settings::default(), Settings::Hbf(HbfSettings::default())] {
             let described = described(settings);
             let words: Vec<&str> = described.split(' ').collect();

@@ -5,6 +5,5 @@ pub mod dlfunc;
 pub(super) mod message;
 pub(super) mod record;
 pub(super) mod record_options;
-pub(super) mod record_scheme;
 pub(super) mod recorded;
 pub(super) mod wrong_options;

@@ -1,10 +1,9 @@
 //! The options of `record{OPTIONS}`: how long and how much is kept, and by which
 //! scheme.
 
-use super::record_scheme::{SCHEMES, named};
 use super::wrong_options::{LENGTH_MAX, WrongOptions};
 use crate::spec::{NamedOption, options};
-use crate::trace::{KEEP_MIN, Options, Settings, TRACE_BYTES_MIN};
+use crate::trace::{KEEP_MIN, Options, SCHEMES, Settings, TRACE_BYTES_MIN, WrongParameter};
 
 /// The options as written. An option that is not written does not change that of the
 /// store; parameters of a scheme that are not written have their defaults if any other
@@ -52,14 +51,16 @@ impl RecordOptions {
                 wanted.max_bytes =
                     Some(bytes.ok_or_else(|| WrongOptions::value(option, MAX_SIZE))?);
             } else if option.is("scheme") {
-                scheme = Some(named(option).ok_or_else(|| WrongOptions::value(option, SCHEME))?);
+                let named = SCHEMES.iter().find(|scheme| option.is_word(scheme.name));
+                scheme = Some(named.ok_or_else(|| WrongOptions::value(option, SCHEME))?);
             } else {
                 of_scheme.push(option);
             }
         }
         if scheme.is_some() || !of_scheme.is_empty() {
-            let scheme = scheme.unwrap_or(&SCHEMES[0]);
-            wanted.settings = Some(scheme.settings(&of_scheme)?);
+            let [default, _] = &SCHEMES;
+            let settings = (scheme.unwrap_or(default).default)();
+            wanted.settings = Some(with(settings, &of_scheme)?);
         }
         Ok(wanted)
     }
@@ -72,6 +73,24 @@ impl RecordOptions {
             max_bytes: self.max_bytes.unwrap_or(options.max_bytes),
         }
     }
+}
+
+/// `settings` with these parameters.
+fn with(settings: Settings, options: &[&NamedOption<'_>]) -> Result<Settings, WrongOptions> {
+    let written: Vec<_> =
+        options.iter().map(|option| (option.name(), option.value().unwrap_or_default())).collect();
+    settings.with(&written).map_err(|(index, wrong)| {
+        let written = options.get(index).map(ToString::to_string).unwrap_or_default();
+        match wrong {
+            WrongParameter::Unknown => WrongOptions::Unknown(written),
+            WrongParameter::OtherScheme(scheme) => WrongOptions::OtherScheme { written, scheme },
+            WrongParameter::Value(parameter) => {
+                let name = parameter.name.replace('-', "_");
+                let takes = format!("{name}= takes {}", parameter.takes()).into();
+                WrongOptions::Value { written, takes }
+            }
+        }
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The errors in `record{OPTIONS}`.
 
 use crate::spec::NamedOption;
+use crate::trace::SCHEMES;
+use std::borrow::Cow;
 use std::fmt;
 
 /// The longest options that are read, in bytes: longer than all options together.
@@ -16,7 +18,7 @@ pub(in crate::exim) enum WrongOptions {
     /// One is written twice.
     Twice(String),
     /// The option does not take this value.
-    Value { written: String, takes: &'static str },
+    Value { written: String, takes: Cow<'static, str> },
     /// An option of the other scheme.
     OtherScheme { written: String, scheme: &'static str },
     /// More than one argument.
@@ -26,7 +28,7 @@ pub(in crate::exim) enum WrongOptions {
 impl WrongOptions {
     /// `option` has a value that it does not take.
     pub(in crate::exim) fn value(option: &NamedOption<'_>, takes: &'static str) -> Self {
-        Self::Value { written: option.to_string(), takes }
+        Self::Value { written: option.to_string(), takes: takes.into() }
     }
 }
 
@@ -37,12 +39,17 @@ impl fmt::Display for WrongOptions {
             Self::TooLong => {
                 write!(f, "they are too long (at most {LENGTH_MAX} bytes)")
             }
-            Self::Unknown(written) => write!(
-                f,
-                "\"{written}\" is not an option (the options are: keep=, max_size=, scheme=; of the scheme \
-                 winnow: gram=, window=, bytes_gram=, bytes_window=, bits=; of hbf: block=, bits=, \
-                 probes=, capacity=, counted=; with slashes between them)"
-            ),
+            Self::Unknown(written) => {
+                let options = "the options are: keep=, max_size=, scheme=";
+                write!(f, "\"{written}\" is not an option ({options}")?;
+                for scheme in &SCHEMES {
+                    let options = scheme.parameters.iter().filter(|p| !p.name.is_empty());
+                    let names: Vec<_> =
+                        options.map(|p| format!("{}=", p.name.replace('-', "_"))).collect();
+                    write!(f, "; of the scheme {}: {}", scheme.name, names.join(", "))?;
+                }
+                f.write_str("; with slashes between them)")
+            }
             Self::Twice(written) => {
                 write!(f, "\"{written}\" is written a second time (each may be written once)")
             }

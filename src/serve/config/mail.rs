@@ -8,7 +8,8 @@ use toml::de::DeTable;
 
 use super::address::{Address, parse};
 use super::duration::duration;
-use super::keys;
+use super::keys::{self, Key};
+use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::spec::byte_size;
 use crate::sys::users;
@@ -25,35 +26,6 @@ const IDLE_MAX: Duration = Duration::from_hours(24);
 /// The least and the most bytes of messages that are kept.
 const SIZE_MIN: usize = 64 << 10;
 const SIZE_MAX: usize = 64 << 30;
-
-/// What to reply when exirate itself cannot decide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnError {
-    /// Accept.
-    Accept,
-    /// Refuse for now.
-    Tempfail,
-}
-
-impl From<OnError> for crate::policy::word::OnError {
-    fn from(on_error: OnError) -> Self {
-        match on_error {
-            OnError::Accept => Self::FailOpen,
-            OnError::Tempfail => Self::FailClosed,
-        }
-    }
-}
-
-impl Word for OnError {
-    const ALL: &'static [Self] = &[Self::Accept, Self::Tempfail];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Accept => "accept",
-            Self::Tempfail => "tempfail",
-        }
-    }
-}
 
 /// A stage before the recipients, in which the milter may decide too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +94,7 @@ impl Mail {
             milter: None,
             spool: exim.unwrap_or(Path::new(SPOOL)).to_owned(),
             policies: None,
-            on_error: OnError::Accept,
+            on_error: OnError::FailOpen,
             prepend: false,
             early_stages: Vec::new(),
             record: false,
@@ -143,7 +115,11 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "listen" => listen(reader, value, &mut mail),
-            "mail" => section(reader, value, &mut mail),
+            "mail" => {
+                if let Some(table) = reader.table(value, "[mail]") {
+                    keys::read(reader, table, "[mail]", KEYS, &mut mail);
+                }
+            }
             "redis" | "agent" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
@@ -192,72 +168,75 @@ fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<A
     Some(address)
 }
 
-/// `[mail]`
-fn section(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
-    const KEYS: &[&str] = &[
-        "spool",
-        "policies",
-        "on_error",
-        "prepend",
-        "early_stages",
-        "record",
-        "max_message",
-        "max_buffered",
-        "socket_mode",
-        "socket_group",
-        "max_connections",
-        "max_in_flight",
-        "workers",
-        "idle_timeout",
-    ];
-    for (key, value) in reader.table(value, "[mail]").into_iter().flatten() {
-        match key.get_ref().as_ref() {
-            "spool" => {
-                let Some(text) = reader.string(value, &format!("{SPOOL:?}")) else { continue };
-                if !text.starts_with('/') {
-                    let message = format!(
-                        "{text:?} is not the full path of a directory; expected such as {SPOOL:?}"
-                    );
-                    reader.error(value, message);
-                }
-                mail.spool = text.into();
-            }
-            "policies" => {
-                let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()));
-                if names.as_ref().is_some_and(Vec::is_empty) {
-                    reader.error(
-                        value,
-                        "no policy is named, so nothing would be limited; \"*\" is all",
-                    );
-                }
-                mail.policies = names.filter(|names| *names != ["*"]);
-            }
-            "on_error" => {
-                mail.on_error = reader.word(value, "on_error").unwrap_or(mail.on_error);
-            }
-            "prepend" => mail.prepend = reader.boolean(value).unwrap_or(false),
-            "early_stages" => {
-                mail.early_stages = reader.words(value, "stage").unwrap_or_default();
-            }
-            "record" => mail.record = reader.boolean(value).unwrap_or(false),
-            "max_message" => mail.max_message = size(reader, value, "16M").unwrap_or(SIZE_MIN),
-            "max_buffered" => mail.max_buffered = size(reader, value, "128M").unwrap_or(SIZE_MIN),
-            "socket_mode" => mail.access.mode = mode(reader, value).unwrap_or(0),
-            "socket_group" => mail.access.group = group(reader, value, "postfix"),
-            "max_connections" => {
-                mail.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
-            }
-            "max_in_flight" => {
-                mail.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
-            }
-            "workers" => mail.workers = reader.integer(value, 1..=64).unwrap_or(1),
-            "idle_timeout" => {
-                let read = duration(reader, value, "600s", IDLE_MAX);
-                mail.idle_timeout = read.unwrap_or(mail.idle_timeout);
-            }
-            _ => reader.unknown_key(key, "in [mail]", KEYS),
+/// The keys of `[mail]`.
+pub(super) const KEYS: &[Key<Mail>] = &[
+    ("spool", |reader, value, mail| {
+        let Some(text) = reader.string(value, &format!("{SPOOL:?}")) else { return };
+        if !text.starts_with('/') {
+            let message =
+                format!("{text:?} is not the full path of a directory; expected such as {SPOOL:?}");
+            reader.error(value, message);
         }
-    }
+        mail.spool = text.into();
+    }),
+    ("policies", |reader, value, mail| {
+        let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()));
+        if names.as_ref().is_some_and(Vec::is_empty) {
+            reader.error(value, "no policy is named, so nothing would be limited; \"*\" is all");
+        }
+        mail.policies = names.filter(|names| *names != ["*"]);
+    }),
+    ("on_error", |reader, value, mail| {
+        mail.on_error = on_error(reader, value).unwrap_or(mail.on_error);
+    }),
+    ("prepend", |reader, value, mail| {
+        mail.prepend = reader.boolean(value).unwrap_or(false);
+    }),
+    ("early_stages", |reader, value, mail| {
+        let stages = (!keys::is_empty(value)).then(|| reader.words(value, "stage"));
+        mail.early_stages = stages.flatten().unwrap_or_default();
+    }),
+    ("record", |reader, value, mail| {
+        mail.record = reader.boolean(value).unwrap_or(false);
+    }),
+    ("max_message", |reader, value, mail| {
+        mail.max_message = size(reader, value, "16M").unwrap_or(SIZE_MIN);
+    }),
+    ("max_buffered", |reader, value, mail| {
+        mail.max_buffered = size(reader, value, "128M").unwrap_or(SIZE_MIN);
+    }),
+    ("socket_mode", |reader, value, mail| {
+        mail.access.mode = mode(reader, value).unwrap_or(0);
+    }),
+    ("socket_group", |reader, value, mail| {
+        mail.access.group = group(reader, value, "postfix");
+    }),
+    ("max_connections", |reader, value, mail| {
+        mail.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
+    }),
+    ("max_in_flight", |reader, value, mail| {
+        mail.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
+    }),
+    ("workers", |reader, value, mail| {
+        mail.workers = reader.integer(value, 1..=64).unwrap_or(1);
+    }),
+    ("idle_timeout", |reader, value, mail| {
+        let read = duration(reader, value, "600s", IDLE_MAX);
+        mail.idle_timeout = read.unwrap_or(mail.idle_timeout);
+    }),
+];
+
+/// What to do when a step cannot be decided: the words of a policy; and as they were.
+fn on_error(reader: &mut Reader<'_>, value: Value<'_>) -> Option<OnError> {
+    let (old, now) = match value.get_ref().as_str() {
+        Some("accept") => ("accept", OnError::FailOpen),
+        Some("tempfail") => ("tempfail", OnError::FailClosed),
+        _ => return reader.word(value, "on_error"),
+    };
+    let message = format!("{old:?} is now {:?}, as in a policy", now.word());
+    let at = reader.at(value);
+    reader.diagnostics.warning(at, message);
+    Some(now)
 }
 
 /// A number of bytes.

@@ -1,7 +1,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Address, Checked, EarlyStage, Mail, OnError, check_mail};
+use super::{Address, Checked, EarlyStage, Mail, check_mail};
+use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::toml_file::diagnostic::place;
 
@@ -23,7 +24,7 @@ fn sound(text: &str) -> Mail {
 fn a_small_configuration_has_defaults() {
     let mail = sound("[listen]\npolicy = \"unix:/run/a\"\n");
     assert_eq!(mail.policy, Some(Address::Unix("/run/a".into())));
-    assert_eq!((mail.policies, mail.on_error, mail.prepend), (None, OnError::Accept, false));
+    assert_eq!((mail.policies, mail.on_error, mail.prepend), (None, OnError::FailOpen, false));
     assert_eq!(mail.access, Access { mode: 0o660, group: None });
     assert_eq!((mail.max_connections, mail.max_in_flight), (4000, 1000));
     assert_eq!(mail.idle_timeout, Duration::from_mins(10));
@@ -49,7 +50,7 @@ fn everything_can_be_set_beside_the_agent() {
         [mail]
         spool = "/srv/exirate"
         policies = ["users", "clients"]
-        on_error = "tempfail"
+        on_error = "fail-closed"
         prepend = true
         early_stages = ["connect", "mail"]
         record = true
@@ -68,7 +69,7 @@ fn everything_can_be_set_beside_the_agent() {
         milter: Some(Address::Unix("/run/exirate/milter".into())),
         spool: "/srv/exirate".into(),
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
-        on_error: OnError::Tempfail,
+        on_error: OnError::FailClosed,
         prepend: true,
         early_stages: vec![EarlyStage::Connect, EarlyStage::Mail],
         record: true,
@@ -143,7 +144,7 @@ fn every_error_says_where_and_what_would_be_right() {
         ),
         (
             mail("on_error = \"reject\""),
-            "f:4:12: unknown on_error \"reject\"; allowed: accept, tempfail".to_owned(),
+            "f:4:12: unknown on_error \"reject\"; allowed: fail-open, fail-closed".to_owned(),
         ),
         (
             mail("socket_mode = \"9\""),
@@ -172,5 +173,18 @@ fn every_error_says_where_and_what_would_be_right() {
         let (config, lines) = found(&text);
         assert_eq!(lines, [expected], "{text}");
         assert!(config.is_none(), "{text}");
+    }
+}
+
+#[test]
+fn words_as_they_were_are_read_with_a_warning() {
+    for (old, now, on_error) in [
+        ("accept", "fail-open", OnError::FailOpen),
+        ("tempfail", "fail-closed", OnError::FailClosed),
+    ] {
+        let text = format!("[listen]\npolicy = \"unix:/run/a\"\n[mail]\non_error = \"{old}\"\n");
+        let (mail, lines) = found(&text);
+        assert_eq!(mail.unwrap().on_error, on_error);
+        assert_eq!(lines, [format!("f:4:12: \"{old}\" is now \"{now}\", as in a policy")]);
     }
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub use address::Address;
-pub use mail::{EarlyStage, Mail, OnError};
+pub use mail::{EarlyStage, Mail};
 
 use super::log::{Level, Log};
 /// Where the configuration is, if no other file is named.
@@ -237,17 +237,53 @@ fn socket(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
     Some(text.into())
 }
 
+/// The keys of `[agent]`.
+const KEYS: &[keys::Key<Agent>] = &[
+    ("servers", |reader, value, agent| {
+        agent.servers = reader.integer(value, 1..=SERVERS_MAX).unwrap_or(1);
+    }),
+    ("server_name", |reader, value, agent| {
+        let Some(name) = reader.string(value, "\"mx1\"") else { return };
+        let fits = (1..=64).contains(&name.len());
+        if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
+            let message = format!(
+                "{name:?} is not a name of a server; expected up to 64 letters, digits \
+                         and signs without blanks, such as mx1"
+            );
+            reader.error(value, message);
+        }
+        name.clone_into(&mut agent.server_name);
+    }),
+    ("users", |reader, value, agent| {
+        let id = |name: &str| {
+            users::id_of(OsStr::new(name))
+                .ok_or_else(|| format!("there is no user {name:?} on this machine"))
+        };
+        let ids = reader.each(value, "[\"root\", \"Debian-exim\"]", id);
+        agent.peers.users = ids.unwrap_or_default().into_iter().collect();
+    }),
+    ("groups", |reader, value, agent| {
+        let id = |name: &str| {
+            users::group_id_of(OsStr::new(name))
+                .ok_or_else(|| format!("there is no group {name:?} on this machine"))
+        };
+        let ids = (!keys::is_empty(value)).then(|| reader.each(value, "[\"Debian-exim\"]", id));
+        let ids = ids.flatten();
+        agent.peers.groups = ids.unwrap_or_default().into_iter().collect();
+    }),
+    ("socket_group", |reader, value, agent| {
+        agent.socket_group = mail::group(reader, value, "Debian-exim");
+    }),
+    ("max_in_flight", |reader, value, agent| {
+        agent.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
+    }),
+    ("max_connections", |reader, value, agent| {
+        agent.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
+    }),
+];
+
 /// `[agent]`
 fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
-    const KEYS: &[&str] = &[
-        "servers",
-        "server_name",
-        "users",
-        "groups",
-        "socket_group",
-        "max_in_flight",
-        "max_connections",
-    ];
     let mut agent = Agent {
         max_in_flight: 1000,
         max_connections: 4000,
@@ -257,47 +293,7 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
         socket_group: None,
     };
     let table = reader.table(value, "[agent]")?;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "servers" => agent.servers = reader.integer(value, 1..=SERVERS_MAX).unwrap_or(1),
-            "server_name" => {
-                let Some(name) = reader.string(value, "\"mx1\"") else { continue };
-                let fits = (1..=64).contains(&name.len());
-                if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
-                    let message = format!(
-                        "{name:?} is not a name of a server; expected up to 64 letters, digits \
-                         and signs without blanks, such as mx1"
-                    );
-                    reader.error(value, message);
-                }
-                name.clone_into(&mut agent.server_name);
-            }
-            "users" => {
-                let id = |name: &str| {
-                    users::id_of(OsStr::new(name))
-                        .ok_or_else(|| format!("there is no user {name:?} on this machine"))
-                };
-                let ids = reader.each(value, "[\"root\", \"Debian-exim\"]", id);
-                agent.peers.users = ids.unwrap_or_default().into_iter().collect();
-            }
-            "groups" => {
-                let id = |name: &str| {
-                    users::group_id_of(OsStr::new(name))
-                        .ok_or_else(|| format!("there is no group {name:?} on this machine"))
-                };
-                let ids = reader.each(value, "[\"Debian-exim\"]", id);
-                agent.peers.groups = ids.unwrap_or_default().into_iter().collect();
-            }
-            "socket_group" => agent.socket_group = mail::group(reader, value, "Debian-exim"),
-            "max_in_flight" => {
-                agent.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
-            }
-            "max_connections" => {
-                agent.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
-            }
-            _ => reader.unknown_key(key, "in [agent]", KEYS),
-        }
-    }
+    keys::read(reader, table, "[agent]", KEYS, &mut agent);
     if !table.contains_key("servers") {
         let message = "servers is missing: how many mail servers share the limits, such as \
                        servers = 4";

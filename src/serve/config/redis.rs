@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::duration::duration;
+use super::keys::{self, Key};
 use super::server::{REDIS_PORT, SENTINEL_PORT, in_clear_text, parse};
 use crate::redis::{Secret, Server, Servers, Settings, Transport};
 use crate::sys::files::{self, FileInfo, REGULAR};
@@ -23,60 +24,78 @@ const DEADLINE_MAX: Duration = Duration::from_secs(10);
 /// The ways to name the servers, of which one is chosen.
 const FORMS: [&str; 3] = ["server", "sentinel", "cluster"];
 
-pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Settings> {
-    const KEYS: &[&str] =
-        &["server", "sentinel", "cluster", "user", "password_file", "ca_file", "deadline"];
-    let table = reader.table(value, "[redis]")?;
-    let (mut servers, mut user, mut password, mut ca) = (None, None, None, None);
-    let mut limit = DEADLINE;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "server" => {
-                let single = one(reader, value, REDIS_PORT);
-                servers = single.map(Servers::Single);
-            }
-            "sentinel" => servers = sentinel(reader, value),
-            "cluster" => {
-                let nodes = several(reader, value, REDIS_PORT);
-                servers = Some(nodes).filter(|nodes| !nodes.is_empty()).map(Servers::Cluster);
-            }
-            "user" => {
-                let name = reader.string(value, "\"exirate\"");
-                if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
-                    reader.error(value, "not the name of a user; expected such as exirate");
-                }
-                user = name.map(str::to_owned);
-            }
-            "password_file" => {
-                let example = "\"/etc/exirate/redis.password\"";
-                let Some(file) = reader.string(value, example) else { continue };
-                match secret(credential(&beside(path, file))) {
-                    Ok(secret) => password = Some(secret),
-                    Err(message) => reader.error(value, message),
-                }
-            }
-            "ca_file" => {
-                let example = "\"/etc/ssl/certs/ca-certificates.crt\"";
-                let Some(file) = reader.string(value, example) else { continue };
-                match certificates(&beside(path, file)) {
-                    Ok(pem) => ca = Some(pem),
-                    Err(message) => reader.error(value, message),
-                }
-            }
-            "deadline" => {
-                let read = duration(reader, value, "100ms", DEADLINE_MAX);
-                limit = read.unwrap_or(limit);
-            }
-            _ => reader.unknown_key(key, "in [redis]", KEYS),
+/// What is read of `[redis]`.
+pub(super) struct Draft {
+    /// The file that it is in.
+    path: PathBuf,
+    servers: Option<Servers>,
+    user: Option<String>,
+    password: Option<Secret>,
+    ca: Option<Vec<u8>>,
+    deadline: Duration,
+}
+
+/// The keys of `[redis]`.
+pub(super) const KEYS: &[Key<Draft>] = &[
+    ("server", |reader, value, redis| {
+        let single = one(reader, value, REDIS_PORT);
+        redis.servers = single.map(Servers::Single);
+    }),
+    ("sentinel", |reader, value, redis| {
+        redis.servers = sentinel(reader, value);
+    }),
+    ("cluster", |reader, value, redis| {
+        let nodes = several(reader, value, REDIS_PORT);
+        redis.servers = Some(nodes).filter(|nodes| !nodes.is_empty()).map(Servers::Cluster);
+    }),
+    ("user", |reader, value, redis| {
+        let name = reader.string(value, "\"exirate\"");
+        if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+            reader.error(value, "not the name of a user; expected such as exirate");
         }
-    }
+        redis.user = name.map(str::to_owned);
+    }),
+    ("password_file", |reader, value, redis| {
+        let example = "\"/etc/exirate/redis.password\"";
+        let Some(file) = reader.string(value, example) else { return };
+        match secret(credential(&beside(&redis.path, file))) {
+            Ok(secret) => redis.password = Some(secret),
+            Err(message) => reader.error(value, message),
+        }
+    }),
+    ("ca_file", |reader, value, redis| {
+        let example = "\"/etc/ssl/certs/ca-certificates.crt\"";
+        let Some(file) = reader.string(value, example) else { return };
+        match certificates(&beside(&redis.path, file)) {
+            Ok(pem) => redis.ca = Some(pem),
+            Err(message) => reader.error(value, message),
+        }
+    }),
+    ("deadline", |reader, value, redis| {
+        let read = duration(reader, value, "100ms", DEADLINE_MAX);
+        redis.deadline = read.unwrap_or(redis.deadline);
+    }),
+];
+
+pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Settings> {
+    let table = reader.table(value, "[redis]")?;
+    let mut draft = Draft {
+        path: path.to_owned(),
+        servers: None,
+        user: None,
+        password: None,
+        ca: None,
+        deadline: DEADLINE,
+    };
+    keys::read(reader, table, "[redis]", KEYS, &mut draft);
     one_form(reader, value, table);
+    let Draft { servers, user, password, ca, deadline, .. } = draft;
     if user.is_some() && !table.contains_key("password_file") {
         reader.error(value, "the user has no password; add password_file = \"…\"");
     }
     let servers = servers?;
     warn(reader, value, &servers, password.is_some(), ca.is_some());
-    Some(Settings { servers, user, password, ca, deadline: limit })
+    Some(Settings { servers, user, password, ca, deadline })
 }
 
 /// Reports that no form, or more than one, is chosen.

@@ -272,3 +272,79 @@ fn what_is_probably_not_meant_is_a_warning() {
         sound(&format!("[redis]\nserver = \"{local}\"\npassword_file = \"password\"\n{AGENT}"));
     }
 }
+
+/// The line of `key` in a section of the example, which may be a comment: its value.
+fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
+    let (_, own) = example.split_once(&format!("[{section}]\n"))?;
+    let own = own.split("\n[").next()?;
+    let value = |line: &'e str| {
+        line.strip_prefix("# ").unwrap_or(line).strip_prefix(key)?.strip_prefix(" = ")
+    };
+    own.lines().find_map(value)
+}
+
+/// What depends on the machine, or has no default.
+const NO_DEFAULT: [&str; 14] = [
+    "spool",
+    "socket_group",
+    "workers",
+    "servers",
+    "server_name",
+    "users",
+    "groups",
+    "server",
+    "sentinel",
+    "cluster",
+    "user",
+    "password_file",
+    "ca_file",
+    "agent",
+];
+
+#[test]
+fn documents_and_the_example_have_each_key_and_its_default() {
+    let read =
+        |path| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let shown = read("scripts/maintenance/exirate.toml");
+    let (mail, cluster) = (read("docs/mail.md"), read("docs/cluster.md"));
+    let plain = |text: &str| text.replace(['`', '"'], "").trim().to_owned();
+    fn names<C>(keys: &[super::keys::Key<C>]) -> Vec<&'static str> {
+        keys.iter().map(|(name, _)| *name).collect()
+    }
+    let agent = |line: &str, section: &str| {
+        let mut text = [("redis", "server = \"redis://127.0.0.1\""), ("agent", "servers = 2")]
+            .map(|(name, own)| format!("[{name}]\n{own}\n"));
+        let at = usize::from(section == "agent");
+        text[at] += line;
+        let checked = check(Path::new("/f"), &text.concat());
+        checked.config.unwrap_or_else(|| panic!("{:?}", checked.diagnostics))
+    };
+    let front_ends = |line: &str| {
+        let text = format!("[listen]\npolicy = \"unix:/run/a\"\n[mail]\n{line}");
+        super::check_mail(Path::new("/f"), &text).config.unwrap()
+    };
+    for (section, document, names) in [
+        ("mail", &mail, names(super::mail::KEYS)),
+        ("agent", &cluster, names(super::KEYS)),
+        ("redis", &cluster, names(super::redis::KEYS)),
+    ] {
+        for name in names {
+            let code = format!("`{section}.{name}`");
+            let row = document.lines().find(|line| line.starts_with('|') && line.contains(&code));
+            let row = row.unwrap_or_else(|| panic!("no row has {code}"));
+            let value = example(&shown, section, name);
+            let value = value.unwrap_or_else(|| panic!("the example has no {section}.{name}"));
+            if NO_DEFAULT.contains(&name) {
+                continue;
+            }
+            let default = row.split('|').nth(2).unwrap();
+            let default = default.split(", ").next().unwrap();
+            assert_eq!(plain(default), plain(value), "{code}");
+            let line = format!("{name} = {value}\n");
+            match section {
+                "mail" => assert_eq!(front_ends(&line), front_ends(""), "{code}"),
+                _ => assert_eq!(agent(&line, section), agent("", section), "{code}"),
+            }
+        }
+    }
+}

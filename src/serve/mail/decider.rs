@@ -50,7 +50,7 @@ impl Settings {
     fn of(mail: &Mail) -> Arc<Self> {
         let Mail { policies, on_error, max_in_flight, .. } = mail;
         let names = policies.as_ref().map_or_else(|| "*".to_owned(), |names| names.join(","));
-        Arc::new(Self { names, on_error: (*on_error).into(), max_in_flight: *max_in_flight })
+        Arc::new(Self { names, on_error: *on_error, max_in_flight: *max_in_flight })
     }
 
     /// The verdict without a decision; `bypassed`: nothing may be refused now.

@@ -105,7 +105,7 @@ fn a_late_decision_shortens_its_delay() {
 
 #[test]
 fn a_panic_ends_nothing_but_the_step() {
-    with(TWO, "workers = 1\non_error = \"tempfail\"", async |_, _, log, decider| {
+    with(TWO, "workers = 1\non_error = \"fail-closed\"", async |_, _, log, decider| {
         for round in 1..3 {
             let mut event = rcpt("a");
             event.event.helo = Some("panic".to_owned());

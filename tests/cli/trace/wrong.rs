@@ -66,7 +66,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
         (&["record", &at("no.mbox"), "--client", "laptop"], &["invalid IP address"]),
         (
             &["record", &at("no.mbox"), "--gram", "99"],
-            &["the nearest are --scheme winnow --gram 32 "],
+            &["hashed together: 4 to 32"],
         ),
         (&["record", &at("no.mbox"), "--block", "64"], &["--block belongs to the scheme hbf"]),
         (&["record", &at("no.mbox"), "--scheme", "bloom"], &["winnow, hbf"]),
