@@ -78,7 +78,7 @@ pub(super) const BUCKETS: u8 = 2;
 pub(super) const UNITS: usize = Unit::ALL.len();
 
 /// The code of a unit.
-#[cfg(feature = "cli")]
+#[cfg(any(test, feature = "cli"))]
 pub(super) const fn unit_code(unit: Unit) -> u8 {
     unit as u8
 }

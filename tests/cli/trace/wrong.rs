@@ -64,10 +64,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
         (&["record", "-", "-"], &["- is given twice"]),
         (&["record", &at("no.mbox"), "--time", "soon"], &["expected a time"]),
         (&["record", &at("no.mbox"), "--client", "laptop"], &["invalid IP address"]),
-        (
-            &["record", &at("no.mbox"), "--gram", "99"],
-            &["hashed together: 4 to 32"],
-        ),
+        (&["record", &at("no.mbox"), "--gram", "99"], &["hashed together: 4 to 32"]),
         (&["record", &at("no.mbox"), "--block", "64"], &["--block belongs to the scheme hbf"]),
         (&["record", &at("no.mbox"), "--scheme", "bloom"], &["winnow, hbf"]),
         (&["export", "--json", "--format", "csv"], &["contradict"]),
