@@ -20,14 +20,14 @@
 //! - [`store`]: the interface for front ends; the memory store
 //! - [`engine`]: computes decisions and changes from checks, remembered state
 //!   and time
-//! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`trace`]: message → digests → segments → query
 //! - [`bypass`]: the file that lifts all limits for a while
+//! - `text`: numbers, durations, sizes and times as people read and type them
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
+//! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `hash`: fast hashes for maps
 //! - `csv`: comma-separated values, read and written
-//! - `counted`: a number of things, in words
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
@@ -35,7 +35,6 @@ pub mod bypass;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cluster;
-mod counted;
 #[cfg(feature = "cli")]
 mod csv;
 pub mod engine;
@@ -61,6 +60,7 @@ pub mod spec;
 pub mod spool;
 pub mod store;
 pub mod sys;
+mod text;
 #[cfg(feature = "rates")]
 pub mod toml_file;
 #[cfg(feature = "trace")]

@@ -26,12 +26,12 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::counted::counted;
 use crate::engine::{self, Algorithm, Authority, Check, Decision, Forced, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{EventDetails, Store};
 use crate::sys::clock;
+use crate::text::counted;
 
 pub use breaker::{ClusterCounts, STATE, read_counts};
 pub use settings::{

@@ -11,7 +11,8 @@ use super::model::{
     Amount, Buckets, ByUnit, Limits, Match, Member, MemberKind, Members, Policies, Policy,
 };
 use super::settings::Group;
-use super::value::{list, seconds};
+use super::value::list;
+use crate::text::period;
 
 /// The name of each setting and its value. Where something is written, and how it
 /// is spelled (`60m` apart from `1h`), is not in it; what is default is.
@@ -263,7 +264,7 @@ fn limits(set: &mut impl FnMut(String, String), name: &str, limits: &Limits) {
 pub fn windows(amount: &Amount) -> String {
     match &amount.windows[..] {
         [] => "unlimited".to_owned(),
-        all => list(all.iter().map(|w| format!("{} / {}", w.limit, seconds(w.period)))),
+        all => list(all.iter().map(|w| format!("{} / {}", w.limit, period(w.period)))),
     }
 }
 

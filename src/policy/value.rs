@@ -1,7 +1,7 @@
 //! The values that settings of a policy file have: as data, as text, and as an image keeps
 //! them.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 #[cfg(feature = "cli")]
 use super::image::fields::Row;
@@ -213,32 +213,4 @@ impl Stored for Grade {
 #[must_use]
 pub fn list(texts: impl IntoIterator<Item = impl fmt::Display>) -> String {
     texts.into_iter().map(|text| text.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// A period as it is written: `1d`, `1h30m`.
-#[must_use]
-pub fn seconds(period: f64) -> String {
-    let mut left = period as u64; // whole, and at most 68 years
-    let mut text = String::new();
-    for (unit, length) in [("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)] {
-        if left >= length {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{}{unit}", left / length);
-            left %= length;
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn periods_are_written_back() {
-        for text in ["1s", "90s", "1h", "1d12h", "1w2d3h4m5s"] {
-            let period = crate::spec::period(text.as_bytes()).unwrap();
-            assert_eq!(crate::spec::period(seconds(period).as_bytes()), Ok(period), "{text}");
-        }
-    }
 }

@@ -28,7 +28,6 @@ pub use error::{Fault, SpecError, Variable};
 pub use lint::Lint;
 pub use list::MAX_LEN;
 pub use literal::split_key;
-pub use number::byte_size;
 pub use option::{NamedOption, options};
 pub use request::{Mode, Request};
 pub use stored_key::StoredKey;

@@ -24,27 +24,6 @@ pub(super) fn count(text: &[u8]) -> Option<f64> {
     whole(number, rest)
 }
 
-/// A size in bytes: a decimal number and its unit, `B`, `k`, `M`, `G` or `T` in
-/// either case (1024-based), as in `512M`, `1.5G` or `2GiB`. The unit is required:
-/// `5` is more often meant as 5 GiB than as 5 bytes.
-#[must_use]
-pub fn byte_size(text: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let (number, unit) = text.split_at_checked(end)?;
-    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "b" => 1,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return None,
-    };
-    let bytes = number.parse::<f64>().ok()? * factor as f64;
-    // Up to where an f64 represents every whole number.
-    (bytes <= (1_u64 << 53) as f64).then_some(bytes as u64)
-}
-
 /// `number`, if it is not negative and nothing follows it.
 fn whole(number: f64, rest: &[u8]) -> Option<f64> {
     // Adding 0 turns -0 into 0; -0 would be printed as "-0.0".

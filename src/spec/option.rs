@@ -4,6 +4,7 @@
 use super::error::Printable;
 use super::list::Items;
 use super::{MAX_LEN, interval, number};
+use crate::text::byte_size;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -52,10 +53,10 @@ impl NamedOption<'_> {
         interval::seconds(self.value()?).ok().map(|seconds| seconds as u64)
     }
 
-    /// Its value as a [`number::byte_size`].
+    /// Its value as a size in bytes, such as `512M`.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
-        number::byte_size(self.value()?)
+        byte_size(self.value()?)
     }
 
     /// Its value as a number that is not negative.

@@ -63,11 +63,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use crate::counted::counted;
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::sys::fork;
 use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::text::counted;
 
 pub use copy::Copied;
 pub use database::{FILE_MODE, Options, open_directory};

@@ -10,9 +10,9 @@ use serde::Serialize;
 use crate::cli::shared::exim_config::{Form, Rule, Rules as Found};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text::printable;
 use crate::cli::system::doctor::{ConfigurationError, read_rules};
 use crate::cli::{Failure, Outcome};
+use crate::text::printable;
 
 /// List what Exim's configuration limits, and where
 #[derive(Debug, Args)]

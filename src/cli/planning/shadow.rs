@@ -6,16 +6,16 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::policy::many;
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
-use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::shadow::{self, Seen};
 use crate::spool::SpoolError;
+use crate::text;
+use crate::text::counted_or_no;
+use crate::text::time::now;
 
 /// Compare exirate with Exim's own ratelimit before you switch
 #[derive(Debug, Args)]
@@ -169,7 +169,7 @@ fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
             Safe::No,
             format!(
                 "{} by more than one event; Exim's main log has them",
-                many(as_count(differ), "answer differs", "answers differ")
+                counted_or_no(as_count(differ), "answer differs", "answers differ")
             ),
         );
     }
@@ -257,7 +257,7 @@ impl Report {
             screen.flush()?;
             note(format_args!(
                 "{} failed, or could not be counted; Exim's main log says why",
-                many(as_count(failed), "check", "checks")
+                counted_or_no(as_count(failed), "check", "checks")
             ));
         }
         let safe =
@@ -310,7 +310,11 @@ impl Reset {
         if self.common.json {
             screen.json(&serde_json::json!({ "forgotten": forgotten }))?;
         } else {
-            writeln!(screen, "forgot the comparison of {}", many(forgotten, "limit", "limits"))?;
+            writeln!(
+                screen,
+                "forgot the comparison of {}",
+                counted_or_no(forgotten, "limit", "limits")
+            )?;
         }
         Ok(Outcome::Fine)
     }

@@ -16,13 +16,14 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{text, time};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Forced;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
 use crate::store::{FOREVER, Inspect, Override, Target};
+use crate::text;
+use crate::text::time;
+use crate::text::time::now;
 
 /// How long an override lasts unless it says so itself.
 const UNTIL: &str = "1d";

@@ -16,9 +16,9 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
+use crate::text;
 
 /// List keys with their current rates
 #[derive(Debug, Args)]

@@ -13,11 +13,11 @@ use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
-use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::store::{Override, Target};
+use crate::text;
+use crate::text::time::now;
 
 /// List the keys that are allowed or denied, or remove such overrides
 #[derive(Debug, Args)]

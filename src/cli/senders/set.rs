@@ -15,14 +15,16 @@ use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::{KeyState, KeyStateJson};
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{range, text, time};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
 use crate::store::{Edit, Edited, Inspect, OwnedKey};
+use crate::text;
+use crate::text::time;
+use crate::text::time::now;
 
 /// Set the rate, limit or time of a key, or create it
 #[derive(Debug, Args)]

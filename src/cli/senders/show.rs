@@ -18,11 +18,11 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::OverrideJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::text;
 use crate::cli::{Failure, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
 use crate::store::{Inspect, OwnedKey};
+use crate::text;
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
@@ -133,7 +133,7 @@ impl Show {
         screen.flush()?;
         let dropped = keys.len() - records.len();
         if dropped > 0 {
-            let records = text::counted_items(dropped, "record was", "records were");
+            let records = text::counted(dropped, "record was", "records were");
             note(format_args!("{records} dropped while this ran"));
         }
         let missing = selection.report_missing(&mut *store)?;

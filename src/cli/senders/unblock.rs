@@ -18,12 +18,12 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::text;
-use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Forced;
 use crate::identity::fold::Folding;
 use crate::store::{Inspect, Override, OwnedKey, Target};
+use crate::text;
+use crate::text::time::now;
 
 /// Up to this many records are logged one by one; of more, only the arguments
 /// are, or they would push everything else out of the log.

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use super::screen::note;
-use super::text;
-use super::time::now;
 use crate::store::Inspect;
+use crate::text;
+use crate::text::time::now;
 
 /// Where syslog listens.
 const SYSLOG: &str = "/dev/log";

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Once;
 
 use super::screen::complain;
-use super::text;
-use super::time::now;
 use crate::bypass::Bypass;
 use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
+use crate::text;
+use crate::text::time::now;
 
 /// The bypass for people.
 pub(in crate::cli) fn sentence(bypass: &Bypass, now: Timestamp) -> String {

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use super::text::counted_items;
 use crate::cli::Failure;
+use crate::text::counted;
 
 /// How many of the things to be changed are named in the question.
 const NAMED: usize = 20;
@@ -14,7 +14,7 @@ const NAMED: usize = 20;
 /// There is no terminal to ask at.
 pub(in crate::cli) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bool, Failure> {
     let count = things.len();
-    let records = counted_items(count, "record", "records");
+    let records = counted(count, "record", "records");
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
             "this would {verb} {records}, and there is no terminal to ask at: use --yes, \
@@ -36,7 +36,7 @@ pub(in crate::cli) fn glob(
     yes: bool,
 ) -> Result<bool, Failure> {
     if !yes && !is_terminal() {
-        let records = counted_items(now.len(), "record", "records");
+        let records = counted(now.len(), "record", "records");
         return Err(Failure::new(format!(
             "this would {verb} every key that {glob} matches, now {records}, and there is no \
              terminal to ask at: use --yes",

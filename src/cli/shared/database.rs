@@ -8,13 +8,14 @@ use clap::Args;
 use indicatif::ProgressBar;
 
 use super::screen::{Tally, complain, note, progress};
-use super::{spool_dir, text};
+use super::spool_dir;
 use crate::cli::Failure;
 use crate::identity::fold::Folding;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
 use crate::sys::files;
+use crate::text;
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
 /// The options of every command that uses a store.
@@ -56,12 +57,12 @@ impl Common {
 
     /// Opens the database for reading only; it must exist.
     pub(in crate::cli) fn spool(&self) -> Result<Spool, Failure> {
-        Ok(existing(&self.directory()?, trace::Access::Read)?)
+        Ok(Spool::open_existing(&self.directory()?, Options::default())?)
     }
 
     /// As [`Common::spool`]; `None` if there is no database yet.
     pub(in crate::cli) fn spool_if_any(&self) -> Result<Option<Spool>, Failure> {
-        match existing(&self.directory()?, trace::Access::Read) {
+        match Spool::open_existing(&self.directory()?, Options::default()) {
             Ok(spool) => Ok(Some(spool)),
             Err(SpoolError::Absent { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -71,7 +72,7 @@ impl Common {
     /// Opens the database for changing it; it must exist. Prints what opening it
     /// has repaired.
     pub(in crate::cli) fn spool_to_change(&self) -> Result<Spool, Failure> {
-        let mut spool = existing(&self.directory()?, trace::Access::Write)?;
+        let mut spool = open_to_change(&self.directory()?)?;
         print_incidents(&mut spool);
         Ok(spool)
     }
@@ -82,16 +83,11 @@ impl Common {
     }
 }
 
-/// Opens the rate database if it exists: a command that shows or changes records
+/// Opens the rate database for changing it, if it exists: a command that changes records
 /// creates none.
-fn existing(directory: &Path, access: trace::Access) -> Result<Spool, SpoolError> {
-    match access {
-        trace::Access::Read => Spool::open_existing(directory, Options::default()),
-        trace::Access::Write => {
-            Spool::require(directory)?;
-            Spool::open(directory, Options::default())
-        }
-    }
+fn open_to_change(directory: &Path) -> Result<Spool, SpoolError> {
+    Spool::require(directory)?;
+    Spool::open(directory, Options::default())
 }
 
 /// Refuses a user who would leave files that Exim cannot write to.
@@ -136,7 +132,11 @@ impl Both {
 
     fn open_for(directory: &Path, access: trace::Access) -> Result<Self, Failure> {
         let traces = open_traces(directory, access)?;
-        let rates = match existing(directory, access) {
+        let opened = match access {
+            trace::Access::Read => Spool::open_existing(directory, Options::default()),
+            trace::Access::Write => open_to_change(directory),
+        };
+        let rates = match opened {
             Ok(spool) => Some(spool),
             Err(error @ SpoolError::Absent { .. }) if traces.is_some() => {
                 note(error);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anstyle::{AnsiColor, Style};
 
 use super::screen::Screen;
-use super::text::printable;
 use crate::cli::Failure;
+use crate::text::printable;
 use crate::toml_file::diagnostic::{Diagnostic, Severity, place};
 
 /// Prints a line for each.

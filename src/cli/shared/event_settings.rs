@@ -3,14 +3,15 @@
 
 use serde::Serialize;
 
-use super::size::{bytes, parse_bytes};
-use super::time::now;
-use super::{keys, text};
+use super::keys;
 use crate::cli::Failure;
 use crate::spool::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, EventReader,
     LogLimits, Spool,
 };
+use crate::text;
+use crate::text::time::now;
+use crate::text::{bytes, parse_bytes};
 
 /// The name of a log, as in its settings.
 fn log_name(kind: EventKind) -> &'static str {

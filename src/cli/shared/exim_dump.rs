@@ -12,9 +12,9 @@ use jiff::civil;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
 use super::key_state::entry;
-use super::time;
 use crate::rate::{Average, Timestamp};
 use crate::store::Entry;
+use crate::text::time;
 
 /// Whether `line` is one that exim_dumpdb may have printed: it begins as a date
 /// does.

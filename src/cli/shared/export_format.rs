@@ -33,7 +33,7 @@ pub(in crate::cli) struct Header {
 
 impl Header {
     pub(in crate::cli) fn new(key: Option<[u8; 16]>) -> Self {
-        let key = key.map(|key| super::text::hex(&key));
+        let key = key.map(|key| crate::text::hex(&key));
         Self { exirate_export: VERSION, key }
     }
 

@@ -7,8 +7,6 @@ use std::path::Path;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::sentence;
 use super::screen::note;
-use super::text;
-use super::time::now as clock;
 use crate::engine::Forced;
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
 use crate::policy::image::{ImageError, PolicyFile};
@@ -16,6 +14,8 @@ use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
 use crate::store::{FOREVER, Inspect, Override, deciding};
+use crate::text;
+use crate::text::time::now as clock;
 
 /// The overrides of a store and the policies in use.
 #[derive(Debug, Default)]

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::key_text::{self, PolicyKey};
-use super::text;
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::{self, Average, Bucket, Timestamp, Wait, bloom, remaining, retry_after};
 use crate::spec::StoredKey;
 use crate::store::Entry;
+use crate::text;
 
 /// More periods than any finite rate needs to decay to nothing: the smallest
 /// `e^-x` above zero is at x = 745.1.

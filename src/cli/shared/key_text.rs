@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::text;
 use crate::engine::{Kind, RecordKey};
 use crate::spec::StoredKey;
 use crate::sys::users;
+use crate::text;
 
 /// The modes in stored keys.
 pub(in crate::cli) const MODES: [&str; 5] =

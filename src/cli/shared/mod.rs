@@ -1,5 +1,5 @@
 //! What commands share: [`database`] opens and reads, [`keys`] finds the records an argument
-//! means, [`screen`], [`table`] and [`text`] show things to people.
+//! means, [`screen`] and [`table`] show things to people.
 
 pub(super) mod audit_log;
 pub(super) mod bypass_state;
@@ -24,8 +24,5 @@ pub(super) mod range;
 pub(super) mod rates;
 pub(super) mod screen;
 pub(super) mod servers;
-pub(super) mod size;
 pub(super) mod spool_dir;
 pub(super) mod table;
-pub(super) mod text;
-pub(super) mod time;

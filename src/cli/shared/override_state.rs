@@ -5,11 +5,11 @@ use std::ffi::OsStr;
 use serde::Serialize;
 
 use super::keys;
-use super::text;
 use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
 use crate::identity::fold::{Folding, split_field};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
+use crate::text;
 
 /// An override, in JSON.
 #[derive(Serialize)]
@@ -27,14 +27,14 @@ pub(in crate::cli) struct OverrideJson {
 
 impl OverrideJson {
     pub(in crate::cli) fn of(one: &Override) -> Self {
-        let until = (one.until != FOREVER).then(|| text::iso(second(one.until)));
+        let until = (one.until != FOREVER).then(|| text::iso_second(one.until));
         Self {
             forced: one.forced.word(),
             key: one.argument.clone(),
             glob: matches!(one.target, Target::Glob { .. }),
             exact: is_exact(one),
             until,
-            since: text::iso(second(one.since)),
+            since: text::iso_second(one.since),
             reason: one.reason.clone(),
             who: one.who.clone(),
         }
@@ -58,7 +58,7 @@ pub(in crate::cli) fn key(one: &Override) -> String {
 
 /// When it ends: a time, for logs.
 pub(in crate::cli) fn until(one: &Override) -> String {
-    if one.until == FOREVER { "forever".to_owned() } else { text::iso(second(one.until)) }
+    if one.until == FOREVER { "forever".to_owned() } else { text::iso_second(one.until) }
 }
 
 /// When it ends, for people.

@@ -8,13 +8,13 @@ use clap::Args;
 
 use super::database::Common;
 use super::servers;
-use super::text;
 use crate::cli::Failure;
 use crate::cli::system::cluster;
 use crate::cluster::ClusterSettings;
 use crate::redis::SharedRates;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Inspect, Memory, Override, Target};
+use crate::text;
 
 /// The options of a command that shows or changes rates.
 #[derive(Debug, Args)]

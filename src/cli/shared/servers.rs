@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::screen::Screen;
 use super::table::{Column, Layout};
-use super::text;
 use crate::cli::Failure;
 use crate::cluster::ClusterSettings;
 use crate::policy::changes::digest;
@@ -17,6 +16,7 @@ use crate::rate::Timestamp;
 use crate::redis::{KnownServer, KnownServers, PolicyState, Register, read_servers, servers_file};
 use crate::serve::config::{self, Config};
 use crate::sys::clock;
+use crate::text;
 
 /// So many digits of a digest are shown.
 const DIGITS: usize = 12;
@@ -206,7 +206,7 @@ pub(in crate::cli) fn print(screen: &mut Screen<'_>, seen: &Seen) -> Result<(), 
 
 /// What is in the hash and cannot be read, in words.
 pub(in crate::cli) fn unreadable(count: usize) -> String {
-    let fields = crate::cli::planning::policy::many(count, "field", "fields");
+    let fields = crate::text::counted_or_no(count, "field", "fields");
     format!(
         "{fields} of exirate:servers in Redis cannot be read: a later release or another program \
          has written there"

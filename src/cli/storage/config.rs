@@ -11,13 +11,14 @@ use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, print_incidents, require_owner};
 use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
 use crate::cli::shared::screen::{Screen, note, progress};
-use crate::cli::shared::size::{bytes, parse_bytes};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{confirm, keys, text};
+use crate::cli::shared::{confirm, keys};
 use crate::cli::trace::scheme_options;
 use crate::cli::{Failure, Outcome};
 use crate::spool::{self, EventKind, EventLimits, MAX_BYTES_MIN, Spool};
 use crate::sys::users;
+use crate::text;
+use crate::text::time::now;
+use crate::text::{bytes, parse_bytes};
 use crate::trace::{self, Access, KEEP_MIN, Query, TRACE_BYTES_MIN, TraceStore, trace_directory};
 
 /// The names of the settings.

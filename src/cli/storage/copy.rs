@@ -8,16 +8,17 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::cli::planning::policy::many;
 use crate::cli::shared::database::{self, Both, Common};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, progress};
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::{output_file, text};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
+use crate::text;
+use crate::text::bytes;
+use crate::text::counted_or_no;
 
 /// Copy the rate database and the trace store while they are in use
 #[derive(Debug, Args)]
@@ -172,7 +173,7 @@ fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Resu
         )?;
     }
     if let Some(policies) = report.policies {
-        let policies = many(policies, "policy", "policies");
+        let policies = counted_or_no(policies, "policy", "policies");
         writeln!(screen, "copied {policies} to {}/policy.image", report.path)?;
     }
     if let Some(trace) = &report.trace {

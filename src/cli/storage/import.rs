@@ -16,11 +16,12 @@ use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, Tally, complain};
-use crate::cli::shared::{exim_dump, range, text};
+use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect, InspectError, Restored};
+use crate::text;
 
 /// How many invalid lines are printed one by one.
 const REPORTED: u64 = 20;

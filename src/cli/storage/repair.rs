@@ -9,12 +9,13 @@ use serde::Serialize;
 use super::verify::Findings;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
+use crate::cli::shared::keys;
 use crate::cli::shared::screen::{Screen, complain, note, progress};
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::time::now;
-use crate::cli::shared::{keys, text};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Options, Spool, SpoolError};
+use crate::text;
+use crate::text::bytes;
+use crate::text::time::now;
 use crate::trace::{Access, TraceStore};
 
 /// Repair the rate database and the trace store, and drop what has expired
@@ -188,7 +189,7 @@ impl Repair {
             screen.flush()?;
             return Err(Failure::new(format!(
                 "{} could not be repaired",
-                text::counted_items(left, "problem", "problems")
+                text::counted(left, "problem", "problems")
             )));
         }
         Ok(Outcome::found_if(found))

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use crate::cli::shared::database::{Both, Common, bar};
 use crate::cli::shared::screen::{Screen, progress};
-use crate::cli::shared::text;
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Report, Spool};
+use crate::text;
 use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
 
 /// Check the rate database and the trace store for damage

@@ -10,11 +10,11 @@ use crate::bypass::{Bypass, LONGEST};
 use crate::cli::shared::audit_log::{self, AuditLog};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{bypass_state, keys, text};
+use crate::cli::shared::{bypass_state, keys};
 use crate::cli::{Failure, Outcome};
-use crate::rate::Timestamp;
 use crate::spool::{Options, Spool};
+use crate::text;
+use crate::text::time::now;
 
 /// Refuse nothing for an hour, whatever limits and databases say
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ impl BypassCommand {
         };
         bypass.begin(&spool)?;
         let Bypass { since, until, who, reason } = &bypass;
-        let [since, until_text] = [*since, *until].map(iso);
+        let [since, until_text] = [*since, *until].map(text::iso_second);
         let why = if reason.is_empty() { String::new() } else { format!(" reason={reason}") };
         log(&spool, &format!("bypass until={until_text}{why}"));
         if self.common.json {
@@ -133,10 +133,6 @@ fn log(spool: &Path, what: &str) {
             complain(format_args!("note: this is not in audit.log: {error}"));
         }
     }
-}
-
-fn iso(seconds: i64) -> String {
-    text::iso(Timestamp { seconds, micros: 0 })
 }
 
 /// How long it lasts, in seconds.

@@ -277,7 +277,7 @@ struct Forget {
 
 impl Forget {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let name = crate::cli::shared::text::printable(self.name.as_bytes());
+        let name = crate::text::printable(self.name.as_bytes());
         if !is_server_name(&self.name) {
             return Err(Failure::new(format!("{name} is not a name of a server")));
         }
@@ -385,7 +385,7 @@ fn report(
         if let Some(since) = away_since {
             let since = i64::try_from(since).unwrap_or(i64::MAX);
             let since = crate::rate::Timestamp { seconds: since, micros: 0 };
-            writeln!(screen, "  since    {}", crate::cli::shared::text::iso(since))?;
+            writeln!(screen, "  since    {}", crate::text::iso(since))?;
         }
         writeln!(screen, "decided    {shared} by the shared store")?;
         writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;

@@ -96,10 +96,9 @@ impl Agent {
         let list = checked.diagnostics.sorted();
         diagnostics::print(screen, &files, &list)?;
         if let Some(config) = checked.config {
-            let file =
-                crate::cli::shared::text::printable(self.config.display().to_string().as_bytes());
+            let file = crate::text::printable(self.config.display().to_string().as_bytes());
             let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
-            let warnings = crate::cli::planning::policy::many(warnings, "warning", "warnings");
+            let warnings = crate::text::counted_or_no(warnings, "warning", "warnings");
             let (servers, redis) = (config.agent.servers, config.redis.servers);
             writeln!(screen, "{file}: 1 of {servers} servers, {redis}; no error, {warnings}")?;
         }
@@ -158,17 +157,11 @@ impl Mail {
         let list = checked.diagnostics.sorted();
         diagnostics::print(screen, &files, &list)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
-        let printable = |path: &Path| {
-            crate::cli::shared::text::printable(path.display().to_string().as_bytes())
-        };
+        let printable = |path: &Path| crate::text::printable(path.display().to_string().as_bytes());
         let (file, spool) = (printable(&self.config), printable(&config.spool));
         let faults = faults(&config, &self.user());
         for fault in &faults {
-            writeln!(
-                screen,
-                "{file}: error: {}",
-                crate::cli::shared::text::printable(fault.as_bytes())
-            )?;
+            writeln!(screen, "{file}: error: {}", crate::text::printable(fault.as_bytes()))?;
         }
         let sockets = [
             ("policy", FrontEnd::PolicyProtocol, &config.policy),
@@ -178,8 +171,8 @@ impl Mail {
             .iter()
             .filter_map(|(name, _, address)| Some(format!("{name} {}, ", address.as_ref()?)))
             .collect();
-        let errors = crate::cli::planning::policy::many(faults.len(), "error", "errors");
-        let warnings = crate::cli::planning::policy::many(list.len(), "warning", "warnings");
+        let errors = crate::text::counted_or_no(faults.len(), "error", "errors");
+        let warnings = crate::text::counted_or_no(list.len(), "warning", "warnings");
         writeln!(screen, "{file}: {listen}database in {spool}; {errors}, {warnings}")?;
         let used = |end: &&(_, FrontEnd, &Option<_>)| end.2.is_some();
         let front_ends: Vec<FrontEnd> = sockets.iter().filter(used).map(|end| end.1).collect();

@@ -12,8 +12,8 @@ use super::envelope::{EnvelopeJson, moment};
 use super::probability::one_in;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
 use crate::csv;
+use crate::text;
 use crate::trace::{Match, MessagePart, MessageParts, Part, Passage, QueryResult};
 
 /// How many recipients of one message a table shows.

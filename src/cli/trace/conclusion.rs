@@ -9,7 +9,7 @@ use super::answers::{self, AnswerJson};
 use super::envelope::{self, CSV_HEAD, Format};
 use super::{length, probability};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::text;
+use crate::text;
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
 /// The result.

@@ -3,9 +3,9 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::shared::text;
 use crate::csv;
 use crate::rate::Timestamp;
+use crate::text;
 use crate::trace::Envelope;
 
 /// An envelope, in JSON.

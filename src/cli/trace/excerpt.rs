@@ -7,7 +7,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::super::Failure;
 use super::mailbox::{self, MESSAGE_MAX};
-use crate::cli::shared::{input, text};
+use crate::cli::shared::input;
+use crate::text;
 use crate::trace::decode::{self, Charset, Limits};
 use crate::trace::{FileHash, Fragment, Part};
 

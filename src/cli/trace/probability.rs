@@ -3,7 +3,7 @@
 /// A chance: `1 in 25 million`, or `12%` where it is not small.
 pub(super) fn one_in(chance: f64) -> String {
     if chance >= 0.1 {
-        return crate::cli::shared::text::percent(chance.min(1.0));
+        return crate::text::percent(chance.min(1.0));
     }
     let times = 1.0 / chance;
     const UNITS: [(f64, &str); 4] =

@@ -18,7 +18,7 @@ use super::group::group;
 use super::id;
 use crate::cli::shared::database::{Common, bar, traces_incomplete};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::text;
+use crate::text;
 use crate::trace::{
     self, Accepts, ContentQuery, Part, Problem, QueryResult, QuerySummary, TooShort, TraceError,
     TraceStore,

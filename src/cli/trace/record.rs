@@ -10,8 +10,8 @@ use super::recording::{Counts, Recording, Sources};
 use super::scheme::{self, Scheme};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::text;
+use crate::text;
+use crate::text::bytes;
 use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
 
 /// Record messages from files, mboxes and maildirs

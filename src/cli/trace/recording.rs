@@ -15,9 +15,11 @@ use super::id;
 use super::mailbox::maildir::{self, Maildir};
 use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
+use crate::cli::shared::input;
 use crate::cli::shared::screen::{complain, progress};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{input, text, time};
+use crate::text;
+use crate::text::time;
+use crate::text::time::now;
 use crate::trace::{Envelope, TraceError, TraceStore};
 
 /// How many messages that cannot be recorded are reported one by one.

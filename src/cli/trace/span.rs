@@ -1,7 +1,8 @@
 //! Times as arguments of --since and --until.
 
-use crate::cli::shared::time::now;
-use crate::cli::shared::{keys, time};
+use crate::cli::shared::keys;
+use crate::text::time;
+use crate::text::time::now;
 
 /// A time, in seconds since 1970: as other commands take it, or an age such as
 /// `7d`.

@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rule;
-use crate::counted::counted;
 use crate::policy::network::Cidr;
 use crate::spec::StoredKey;
 use crate::spool::{EventWindow, LoggedEvent};
+use crate::text::counted;
 use crate::trace::{
     Accepts, Address, Envelope, Query, QueryResult, Sample, TraceError, TraceStore,
 };
@@ -236,13 +236,13 @@ impl Crossing {
         if sample.other_key > 0 {
             unknown.push(format!(
                 "{} of the trace store not searched: written with another key",
-                many(sample.other_key, "file")
+                counted(sample.other_key, "file", "files")
             ));
         }
         if !sample.damaged.is_empty() {
             unknown.push(format!(
                 "{} in the trace store: see `exirate verify`",
-                many(sample.damaged.len() as u64, "damaged file")
+                counted(sample.damaged.len(), "damaged file", "damaged files")
             ));
         }
         let different: BTreeSet<&str> =
@@ -281,32 +281,35 @@ impl Crossing {
             Pattern::Nothing => return "no message is recorded in this time".to_owned(),
             Pattern::OneMessage => "one message".to_owned(),
             Pattern::SameText => {
-                format!("one text, sent again and again: {}", many(self.messages, "message"))
+                format!(
+                    "one text, sent again and again: {}",
+                    counted(self.messages, "message", "messages")
+                )
             }
             Pattern::Variants => format!(
                 "one text with changes: {}, {} alike",
-                many(self.messages, "message"),
+                counted(self.messages, "message", "messages"),
                 percent(alike.within)
             ),
             Pattern::SeveralTexts => format!(
                 "several texts: {}, {} alike, in {} groups, the largest with {} of them",
-                many(self.messages, "message"),
+                counted(self.messages, "message", "messages"),
                 percent(alike.likeness),
                 alike.texts,
                 percent(alike.largest)
             ),
             Pattern::DifferentTexts => format!(
                 "different texts: {}, {} alike",
-                many(self.messages, "message"),
+                counted(self.messages, "message", "messages"),
                 percent(alike.likeness)
             ),
-            Pattern::NotCompared => many(self.messages, "message"),
+            Pattern::NotCompared => counted(self.messages, "message", "messages"),
         };
         format!(
             "{what}, to {} in {}, from {}",
-            many(self.different_recipients as u64, "recipient"),
-            many(self.recipient_domains as u64, "domain"),
-            many(self.client_networks as u64, "client network")
+            counted(self.different_recipients, "recipient", "recipients"),
+            counted(self.recipient_domains, "domain", "domains"),
+            counted(self.client_networks, "client network", "client networks")
         )
     }
 }
@@ -483,11 +486,6 @@ pub fn network_of(client: IpAddr) -> Cidr {
 /// `192.0.2.0/24`.
 fn network_text(network: Cidr) -> String {
     format!("{}/{}", network.address(), network.bits())
-}
-
-/// `1 message`, `1234 messages`.
-fn many(count: u64, one: &str) -> String {
-    counted(count, one, &format!("{one}s"))
 }
 
 #[cfg(test)]

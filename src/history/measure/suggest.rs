@@ -7,7 +7,7 @@ use super::events::Count;
 use super::rates::{Histogram, MessageRate, replay};
 use super::runs::Runs;
 use super::{MeasureError, Period};
-use crate::counted::counted_items;
+use crate::text::counted;
 
 /// The shares of the keys for which the highest peak is shown.
 const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -213,7 +213,7 @@ fn suggest(peaks: &[f64]) -> (f64, String) {
             let reason = format!(
                 "{} of {of} {stand} out, with a peak of {above:.1} or more; the highest of the \
                  others is {below:.1}",
-                counted_items(out, "key", "keys")
+                counted(out, "key", "keys")
             );
             (round_up(below * ROOM), reason)
         }
@@ -223,7 +223,7 @@ fn suggest(peaks: &[f64]) -> (f64, String) {
                 few @ ..KEYS_MIN => format!(
                     "there are only {}: this is above the highest peak, {highest:.1}, so it would \
                      have hit nobody",
-                    counted_items(few, "key", "keys")
+                    counted(few, "key", "keys")
                 ),
                 _ => format!(
                     "no key stands out: this is above the highest peak, {highest:.1}, so it would \

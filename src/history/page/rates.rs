@@ -72,7 +72,7 @@ impl RatesOfLog {
         if lines.messages_lacking > 0 {
             notes.push(format!(
                 "Not among them: {} without a {} or without what is counted.",
-                crate::counted::counted(lines.messages_lacking, "message", "messages"),
+                crate::text::counted(lines.messages_lacking, "message", "messages"),
                 one.to_lowercase()
             ));
         }

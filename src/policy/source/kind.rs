@@ -5,8 +5,9 @@ use toml::de::DeValue;
 
 use super::amount;
 use crate::policy::network::Cidr;
-use crate::policy::value::{DomainPattern, Grade, Template, When, list, seconds};
+use crate::policy::value::{DomainPattern, Grade, Template, When, list};
 use crate::policy::word::{Field, State, Verdict, Word};
+use crate::text;
 use crate::toml_file::diagnostic::{allowed_instead, similar};
 use crate::toml_file::reader::{Reader, Value};
 
@@ -115,7 +116,7 @@ pub(in crate::policy) struct Period {
 impl Kind<f64> for Period {
     #[cfg(test)]
     fn takes(&self) -> String {
-        let most = self.most.map(|most| format!(" up to {}", seconds(most)));
+        let most = self.most.map(|most| format!(" up to {}", text::period(most)));
         format!("a time{}, such as `\"30s\"`", most.unwrap_or_default())
     }
 
@@ -123,7 +124,7 @@ impl Kind<f64> for Period {
         let text = reader.string(value, "\"30s\"")?;
         let period = amount::period(text).and_then(|period| match self.most {
             Some(most) if period > most => {
-                Err(format!("{text:?} is too long: the longest is {:?}", seconds(most)))
+                Err(format!("{text:?} is too long: the longest is {:?}", text::period(most)))
             }
             _ => Ok(period),
         });
@@ -131,7 +132,7 @@ impl Kind<f64> for Period {
     }
 
     fn show(&self, value: &f64) -> Shown {
-        one(seconds(*value))
+        one(text::period(*value))
     }
 }
 

@@ -11,8 +11,8 @@ use super::duration::duration;
 use super::keys::{self, Key};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
-use crate::spec::byte_size;
 use crate::sys::users;
+use crate::text::byte_size;
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::{Location, Word};
 

@@ -3,8 +3,8 @@
 use mail_parser::parsers::MessageStream;
 use mail_parser::{Address, ContentType, HeaderValue};
 
+use super::encoded_words;
 use super::transfer::Encoding;
-use super::words;
 
 /// The number of bytes of a field parsed at once; of fields that describe a
 /// body, only this many are read.
@@ -64,7 +64,9 @@ impl<'a> BodyFields<'a> {
                     (&mut media.boundary, "boundary"),
                     (&mut media.named, "name"),
                 ] {
-                    *to = content.attribute(name).map(|value| value.replace(words::APART, ""));
+                    *to = content
+                        .attribute(name)
+                        .map(|value| value.replace(encoded_words::APART, ""));
                 }
                 let joined = content.attribute("delsp");
                 media.is_joined = joined.is_some_and(|value| value.eq_ignore_ascii_case("yes"));
@@ -104,7 +106,7 @@ pub(super) struct Media {
 
 /// Parses a field like `Content-Type`.
 fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
-    let value = words::prepare(value);
+    let value = encoded_words::prepare(value);
     if let HeaderValue::ContentType(content) =
         MessageStream::new(value.as_bytes()).parse_content_type()
     {
@@ -132,7 +134,7 @@ impl Visible<'_> {
         };
         while !people.is_empty() {
             let (chunk, rest) = people.split_at(chunk_end(people));
-            let chunk = words::prepare(chunk);
+            let chunk = encoded_words::prepare(chunk);
             let mut stream = MessageStream::new(chunk.as_bytes());
             if let HeaderValue::Address(people) = stream.parse_address() {
                 each_name(&people, give);
@@ -144,9 +146,9 @@ impl Visible<'_> {
 
 /// The whole subject as one text, so that excerpts across chunks are found.
 fn subject(value: &[u8]) -> String {
-    let value = words::prepare(value);
+    let value = encoded_words::prepare(value);
     let mut subject = String::new();
-    for (chunk, continues) in words::chunks(&value, CHUNK) {
+    for (chunk, continues) in encoded_words::chunks(&value, CHUNK) {
         let chunk = format!("{}\n", chunk.trim_ascii());
         let mut stream = MessageStream::new(chunk.as_bytes());
         if let HeaderValue::Text(text) = stream.parse_unstructured() {

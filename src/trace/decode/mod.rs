@@ -11,6 +11,7 @@
 
 mod chars;
 mod charset;
+mod encoded_words;
 mod entities;
 #[cfg(test)]
 mod excerpt_tests;
@@ -31,7 +32,6 @@ mod tags;
 mod tests;
 mod transfer;
 mod walk;
-mod words;
 
 pub use charset::Charset;
 pub use normal::{excerpt, normalise};

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::counted::counted_items;
 use crate::sys::files::Access;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::SecureDir;
+use crate::text::counted;
 
 use super::codec::{checksum_fits, decode};
 use super::error::Problem;
@@ -37,8 +37,8 @@ impl TraceStore {
             what: format!(
                 "it is missing: without it, only damage in {} can be found, and not whether they \
                  were changed on purpose; {} not checked",
-                counted_items(segments.len(), "segment", "segments"),
-                counted_items(logs, "log was", "logs were")
+                counted(segments.len(), "segment", "segments"),
+                counted(logs, "log was", "logs were")
             ),
         }];
         let mut verified = Verified { files: segments.len() as u64, ..Verified::default() };

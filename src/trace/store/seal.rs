@@ -7,11 +7,11 @@
 use std::ffi::CStr;
 use std::time::Duration;
 
-use crate::counted::counted;
 use crate::sys::clock;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::Kind as LockKind;
 use crate::sys::secure_dir::DirError;
+use crate::text::counted;
 
 use super::log::{Fault, Log, MESSAGES_MAX};
 use super::merge::{Merging, NEWEST};

@@ -7,7 +7,7 @@ use siphasher::sip128::{Hash128, Hasher128, SipHasher13 as SipHasher128, SipHash
 
 use crate::trace::{DigestKey, FileHash, MessagePart};
 
-use super::words;
+use super::integers;
 
 /// The number of elements of a whole attachment.
 pub(super) const FILE_ELEMENTS: u64 = 40;
@@ -84,14 +84,14 @@ impl Grams {
     pub(super) fn hash(&self, gram: &[u8]) -> u64 {
         let [a, b, c, d, last] = &self.0;
         let mixed = match gram.len() {
-            8 => folded(words::u64_at(gram, 0), a),
-            ..8 => folded(words::short(gram), a),
+            8 => folded(integers::u64_at(gram, 0), a),
+            ..8 => folded(integers::short(gram), a),
             9..=16 => {
-                let [one, two] = words::medium(gram);
+                let [one, two] = integers::medium(gram);
                 folded(one, a) ^ folded(two, b)
             }
             _ => {
-                let [one, two, three, four] = words::long(gram);
+                let [one, two, three, four] = integers::long(gram);
                 folded(one, a) ^ folded(two, b) ^ folded(three, c) ^ folded(four, d)
             }
         };

@@ -18,6 +18,7 @@ mod digest;
 mod expected;
 mod grams;
 mod hashing;
+mod integers;
 mod located;
 #[cfg(test)]
 mod located_tests;
@@ -30,7 +31,6 @@ mod passage_hits;
 mod sampling;
 mod sealed;
 mod search;
-mod words;
 
 use super::likeness::{Bits, Sketch};
 use super::{Body, ContentQuery, Damage, Digester, Scheme, Sealed, Search, TooShort};

@@ -13,9 +13,6 @@ use crate::cli::shared::database::Common;
 use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text::{self, printable};
-use crate::cli::shared::time;
-use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
 use crate::policy::image::{Image, PolicyFile, build};
@@ -24,6 +21,9 @@ use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Preview, Spool, SpoolError};
 use crate::store::{Memory, Override, deciding};
+use crate::text::time;
+use crate::text::time::now;
+use crate::text::{self, printable};
 
 /// The options of a check by policies.
 #[derive(Debug, Args)]

@@ -11,13 +11,14 @@ use serde::Serialize;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::exim_config::SpecReport;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{range, spool_dir, text};
+use crate::cli::shared::{range, spool_dir};
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Decision, Forced};
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
+use crate::text;
+use crate::text::time::now;
 
 /// The options of a check by a spec.
 #[derive(Debug, Args)]

@@ -11,16 +11,16 @@ use regex::Regex;
 use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
-use super::policy::many;
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{
     By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Runs, Suggestion, replay,
 };
 use crate::logs::files::{LogFiles, Skipped};
 use crate::rate::Timestamp;
+use crate::text;
+use crate::text::counted_or_no;
 
 /// Measure the rates in Exim's log, to choose a limit
 #[derive(Debug, Args)]
@@ -208,7 +208,7 @@ impl Measure {
 
     /// Says which lines and messages could not be used.
     fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], skipped: &Skipped) {
-        let of = many(skipped.of, "line", "lines");
+        let of = counted_or_no(skipped.of, "line", "lines");
         let places = [
             ("without a time at the start", skipped.lines as u64, &skipped.first),
             (
@@ -221,16 +221,16 @@ impl Measure {
             if let Some((place, line)) = first {
                 note(format_args!(
                     "{} {what}, of {of}, skipped; the first is {place}: {}",
-                    many(count as usize, "line", "lines"),
+                    counted_or_no(count as usize, "line", "lines"),
                     text::printable(line.as_bytes())
                 ));
             }
         }
         if lines.of_other_programs > 0 {
-            let count = many(lines.of_other_programs as usize, "line", "lines");
+            let count = counted_or_no(lines.of_other_programs as usize, "line", "lines");
             note(format_args!("{count} of other programs, of {of}, skipped"));
         }
-        let messages = |count: u64| many(count as usize, "message", "messages");
+        let messages = |count: u64| counted_or_no(count as usize, "message", "messages");
         for CountedEvents { count, lacking, .. } in counted.iter().filter(|one| one.lacking > 0) {
             let what =
                 if counted.len() > 1 { format!(" as {}", count.word()) } else { String::new() };

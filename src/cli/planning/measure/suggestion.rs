@@ -4,17 +4,17 @@ use std::io::{self, Write as _};
 
 use anstyle::Style;
 
-use crate::cli::planning::policy::many;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text;
 use crate::history::measure::Suggestion;
+use crate::text;
+use crate::text::counted_or_no;
 
 /// Shows what is suggested for a count and a period.
 pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Result<()> {
     let period = &suggestion.period_text;
-    let keys = many(suggestion.keys, "key", "keys");
-    let events = many(suggestion.events as usize, "event", "events");
+    let keys = counted_or_no(suggestion.keys, "key", "keys");
+    let events = counted_or_no(suggestion.events as usize, "event", "events");
     let count = suggestion.count.map(|count| format!("{}, ", count.word())).unwrap_or_default();
     writeln!(screen, "{count}period {period}: {keys}, {events}")?;
     let peaks: Vec<String> = suggestion
@@ -31,7 +31,7 @@ pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Res
         .iter()
         .map(|of| format!("{} % at most {:.1}", text::number(of.share * 100.0), of.rate))
         .collect();
-    let messages = many(suggestion.messages as usize, "message", "messages");
+    let messages = counted_or_no(suggestion.messages as usize, "message", "messages");
     writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
     let columns = [
         Column::numbers("LIMIT"),

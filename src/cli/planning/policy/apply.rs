@@ -9,15 +9,13 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, many, now, sound};
+use super::file::{FILE, sound};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::override_state;
 use crate::cli::shared::rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::servers;
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::text::printable;
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
 use crate::policy::changes::{Changes, changes, digest};
@@ -27,6 +25,10 @@ use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::spool::{Options, Spool};
 use crate::store::{Inspect, Memory};
+use crate::text::bytes;
+use crate::text::counted_or_no;
+use crate::text::printable;
+use crate::text::time::now;
 use crate::toml_file::diagnostic::{Diagnostics, place};
 
 /// Put a policy file in use
@@ -132,8 +134,8 @@ impl Apply {
         if changed.is_empty() {
             writeln!(screen, "nothing changes")?;
         }
-        let (count, users) = (policies.policies.len(), many(users, "user", "users"));
-        let policies = many(count, "policy", "policies");
+        let (count, users) = (policies.policies.len(), counted_or_no(users, "user", "users"));
+        let policies = counted_or_no(count, "policy", "policies");
         let state = if self.dry_run { "would be in use" } else { "in use" };
         let (path, size) =
             (printable(path.as_os_str().as_encoded_bytes()), bytes(image.len() as u64));
@@ -152,14 +154,15 @@ fn describe(change: Changes) -> String {
     let Changes { added, removed, changed } = change;
     let parts = [(changed, "changed"), (added, "added"), (removed, "removed")];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
-    let parts = parts.map(|(count, how)| format!("{} {how}", many(*count, "setting", "settings")));
+    let parts =
+        parts.map(|(count, how)| format!("{} {how}", counted_or_no(*count, "setting", "settings")));
     parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Prints the warnings of `exirate policy lint`; how many.
 fn warn(policies: &Policies) -> usize {
     let mut found = Diagnostics::default();
-    lint(policies, now(), &mut found);
+    lint(policies, now().seconds, &mut found);
     let warnings = found.sorted();
     for one in &warnings {
         let line = format!("{}: warning: {}", place(&policies.files, one.at), one.message);

@@ -8,9 +8,9 @@ use clap::Args;
 
 use super::file::sound;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::text::printable;
 use crate::cli::{Failure, Outcome};
 use crate::policy::changes::settings;
+use crate::text::printable;
 
 /// Show what two policy files differ in
 #[derive(Debug, Args)]

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
 use crate::cli::shared::screen::complain;
-use crate::cli::shared::text::{self, printable};
 use crate::policy::model::Policies;
 use crate::policy::source::{Compiled, read};
+use crate::text::printable;
 use crate::toml_file::diagnostic::place;
 
 /// The policy file that is used where none is named.
@@ -31,18 +31,5 @@ pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
             }
             Err(Failure::new(format!("{} cannot be used: see above", path.display())))
         }
-    }
-}
-
-/// Now, in seconds since 1970.
-pub(in crate::cli) fn now() -> i64 {
-    jiff::Timestamp::now().as_second()
-}
-
-/// `no user`, `1 user`, `5 users`.
-pub(in crate::cli) fn many(count: usize, one: &str, several: &str) -> String {
-    match count {
-        0 => format!("no {one}"),
-        _ => text::counted_items(count, one, several),
     }
 }

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, many, now, open};
+use super::file::{FILE, open};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::text::printable;
 use crate::cli::{Failure, Outcome};
 use crate::policy::lint::lint;
 use crate::policy::needs::{FrontEnd, unseen};
+use crate::text::counted_or_no;
+use crate::text::printable;
+use crate::text::time::now;
 use crate::toml_file::diagnostic::{Diagnostic, Severity};
 
 /// Check a policy file
@@ -70,7 +72,7 @@ impl Lint {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut compiled = open(&self.file)?;
         if let Some(policies) = &compiled.policies {
-            lint(policies, now(), &mut compiled.diagnostics);
+            lint(policies, now().seconds, &mut compiled.diagnostics);
         }
         let files = compiled.diagnostics.files.clone();
         let list = compiled.diagnostics.sorted();
@@ -92,9 +94,12 @@ impl Lint {
             if let Some(all) = policies {
                 let (file, count) = (self.file.display().to_string(), all.policies.len());
                 let file = printable(file.as_bytes());
-                let (policies, users) = (many(count, "policy", "policies"), users.unwrap_or(0));
-                let (users, found) =
-                    (many(users, "user", "users"), many(warnings, "warning", "warnings"));
+                let (policies, users) =
+                    (counted_or_no(count, "policy", "policies"), users.unwrap_or(0));
+                let (users, found) = (
+                    counted_or_no(users, "user", "users"),
+                    counted_or_no(warnings, "warning", "warnings"),
+                );
                 writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
                 for what in unseen(&all.policies, &FrontEnd::ALL) {
                     note(what);

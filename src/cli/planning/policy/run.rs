@@ -10,11 +10,11 @@ use super::decided::DecisionsJson;
 use super::file::{FILE, sound};
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::screen::{Screen, Tally, complain};
-use crate::cli::shared::text::{iso_exact, printable};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Image, build};
 use crate::policy::replay::{Replay, ReplayEvent};
 use crate::store::Memory;
+use crate::text::{iso_exact, printable};
 
 /// How many invalid lines are printed one by one.
 const REPORTED: u64 = 20;

@@ -8,11 +8,10 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, now, sound};
+use super::file::{FILE, sound};
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text::printable;
-use crate::cli::shared::{spool_dir, time};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Algorithm;
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
@@ -20,6 +19,9 @@ use crate::policy::limit::{Exemption, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
+use crate::text::time;
+use crate::text::time::now;
+use crate::text::{iso_second, printable};
 use crate::toml_file::diagnostic::{place, similar};
 
 /// Show the limits that apply to a user
@@ -203,7 +205,7 @@ impl Show {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let source = self.source()?;
         let (image, files) = (source.image()?, source.files());
-        let at = self.at.map_or_else(now, |at| at.seconds);
+        let at = self.at.map_or_else(|| now().seconds, |at| at.seconds);
         if let Some(name) = self.policy.as_deref().filter(|name| image.names().all(|n| n != *name))
         {
             let instead = match similar(name, image.names()) {
@@ -429,8 +431,9 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
             writeln!(screen, "{}: no limit", one.name)?;
         }
         if let Some((entry, at)) = one.exempt {
-            let until =
-                entry.until.map_or_else(|| "for ever".to_owned(), |u| format!("until {}", iso(u)));
+            let until = entry
+                .until
+                .map_or_else(|| "for ever".to_owned(), |u| format!("until {}", iso_second(u)));
             let reason = entry.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             let at = place(files, at);
             let line = format!("{}: exempt {until}{reason} ({at})", one.name);
@@ -444,15 +447,11 @@ fn when(policy: &PolicyImage<'_>) -> String {
     policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
-fn iso(seconds: i64) -> String {
-    crate::cli::shared::text::iso(Timestamp { seconds, micros: 0 })
-}
-
 fn json<'a>(files: &[PathBuf], one: &'a Shown<'_>) -> JsonPolicy<'a> {
     let exempt = one.exempt.map(|(entry, at)| JsonExempt {
         file: files.get(usize::from(at.file)).map(|f| f.display().to_string()).unwrap_or_default(),
         line: line(at),
-        until: entry.until.map(iso),
+        until: entry.until.map(iso_second),
         reason: entry.reason,
     });
     JsonPolicy {

@@ -7,11 +7,11 @@ use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{complain, note};
-use crate::cli::shared::text;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::page::{Live, LiveCrossing, LiveKey, LiveRefusal, LiveTrace};
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
+use crate::text;
 use crate::trace::{Access, TraceStore};
 
 /// From which share of its limit on a key is close to it.

@@ -12,16 +12,17 @@ use clap::Args;
 use super::measure::Periods;
 use super::policy::{FILE, sound};
 use super::simulate::Input;
+use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::text::counted;
-use crate::cli::shared::time::now;
-use crate::cli::shared::{output_file, size, text};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{By, Count, Period};
 use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
 use crate::logs::files::LogFiles;
 use crate::policy::image::{Image, build};
+use crate::text;
+use crate::text::time::now;
+use crate::text::{bytes, counted};
 
 /// The page has addresses of people: it is readable by its owner only.
 const PRIVATE: u32 = 0o600;
@@ -204,7 +205,7 @@ impl Report {
         output_file::replace(&self.output, PRIVATE, |output| {
             output.write_all(text.as_bytes()).map_err(Failure::from)
         })?;
-        writeln!(screen, "{}: {}", self.output.display(), size::bytes(text.len() as u64))?;
+        writeln!(screen, "{}: {}", self.output.display(), bytes(text.len() as u64))?;
         Ok(())
     }
 }

@@ -6,14 +6,13 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::words::{number, time};
-use crate::cli::planning::policy::many;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text::{iso_exact, printable};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Attempt, Decided, SimulateError, Simulation};
 use crate::rate::Timestamp;
+use crate::text::{counted_or_no, utc};
+use crate::text::{iso_exact, printable};
 
 /// So many keys are remembered; the refusals of further ones are only counted.
 const KEYS_MAX: usize = 500_000;
@@ -139,8 +138,8 @@ impl<'a> Comparison<'a> {
             0 => "nothing".to_owned(),
             _ => format!(
                 "{} of {}",
-                number(attempts, "attempt", "attempts"),
-                many(keys, "key", "keys")
+                counted_or_no(attempts, "attempt", "attempts"),
+                counted_or_no(keys, "key", "keys")
             ),
         };
         let [of_policy, of_against] = keys_of;
@@ -156,7 +155,7 @@ impl<'a> Comparison<'a> {
         writeln!(
             screen,
             "Both refuse {both} of {}; of this log, {verdict}.",
-            number(attempts, "attempt", "attempts")
+            counted_or_no(attempts, "attempt", "attempts")
         )?;
         Ok(outcome)
     }
@@ -233,7 +232,7 @@ fn table(screen: &mut Screen<'_>, rows: &[Row]) -> Result<(), Failure> {
                 row.counts.only_policy.to_string(),
                 row.counts.only_against.to_string(),
                 row.counts.both.to_string(),
-                row.first.map_or_else(String::new, time),
+                row.first.map_or_else(String::new, utc),
                 limit_of(limit),
                 limit_of(other),
                 words(&row.key),

@@ -4,9 +4,7 @@ use std::io::{self, Write as _};
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
-use super::words::time;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::text::{iso_exact, printable};
 use crate::cli::{Failure, Outcome};
 use crate::event::Event;
 use crate::event::fields::{EventField, FieldValue};
@@ -14,6 +12,8 @@ use crate::history::simulate::{Decided, Part};
 use crate::logs::item::Text;
 use crate::policy::outcome::Reason;
 use crate::policy::word::Word as _;
+use crate::text::utc;
+use crate::text::{iso_exact, printable};
 
 /// Prints refused attempts as they come.
 pub(super) struct Events {
@@ -119,7 +119,7 @@ fn line(decided: &Decided<'_>) -> String {
     let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
     let event = &attempt.event;
     let mut parts = vec![
-        time(attempt.at),
+        utc(attempt.at),
         match decided.would_be_refused() {
             true => format!("({})", outcome.measured.word()),
             false => outcome.verdict.word().to_owned(),

@@ -1,13 +1,13 @@
 //! Reads logs, as attempts.
 
 use crate::cli::Failure;
-use crate::cli::planning::policy::many;
 use crate::cli::shared::screen::{note, progress};
-use crate::cli::shared::text::printable;
 use crate::history::simulate::{Attempt, Converter, SimulateError, Unshown};
 use crate::logs::files::{LogFiles, Stamped};
 use crate::logs::item::Item;
 use crate::logs::messages::{JoinCounts, JoinSettings, Joiner};
+use crate::text::counted_or_no;
+use crate::text::printable;
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ impl Input {
         if let Some((place, line)) = &skipped.first {
             note(format_args!(
                 "{} without a time at the start, of {}, skipped; the first is {place}: {}",
-                many(skipped.lines, "line", "lines"),
-                many(skipped.of, "line", "lines"),
+                counted_or_no(skipped.lines, "line", "lines"),
+                counted_or_no(skipped.of, "line", "lines"),
                 printable(line.as_bytes())
             ));
         }

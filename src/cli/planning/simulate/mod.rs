@@ -6,7 +6,6 @@ mod input;
 mod notes;
 mod settings;
 mod totals;
-mod words;
 
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! What a log does not show of what policies need to know.
 
 use super::input::Input;
-use super::words::number;
-use crate::cli::shared::text::printable;
 use crate::event::AclStage;
 use crate::history::simulate::Totals;
 use crate::policy::model::{Identity, Limits, Policies, Policy};
 use crate::policy::word::{Field, Unit};
+use crate::text::counted_or_no;
+use crate::text::printable;
 
 /// What the selected policies of a file use.
 struct Used<'p> {
@@ -39,29 +39,29 @@ pub(super) fn of(
     if let Some((place, line)) = &lines.first_not_understood {
         notes.push(format!(
             "{} of another form than is known, of {}; the first is {place}: {}",
-            number(lines.not_understood, "line", "lines"),
-            number(lines.not_understood + lines.used + lines.known, "line", "lines"),
+            counted_or_no(lines.not_understood, "line", "lines"),
+            counted_or_no(lines.not_understood + lines.used + lines.known, "line", "lines"),
             printable(line.as_bytes())
         ));
     }
     if lines.of_others > 0 {
         notes.push(format!(
             "{} of other programs than a mail server",
-            number(lines.of_others, "line", "lines")
+            counted_or_no(lines.of_others, "line", "lines")
         ));
     }
     if lines.given_up > 0 {
         notes.push(format!(
             "of {} not all recipients may be known: too much would have waited for their \
              deliveries; log_selector = +received_recipients shows them at once",
-            number(lines.given_up, "message", "messages")
+            counted_or_no(lines.given_up, "message", "messages")
         ));
     }
     if totals.back > 0 {
         notes.push(format!(
             "the log is not in the order of time: {} more than 10 minutes earlier than what comes \
              before, counted as if no time had passed",
-            number(totals.back, "attempt is", "attempts are")
+            counted_or_no(totals.back, "attempt is", "attempts are")
         ));
     }
     let in_sessions = [Unit::Connections, Unit::RejectedRecipients, Unit::AuthFailures];
@@ -81,7 +81,7 @@ pub(super) fn of(
         notes.push(format!(
             "of {} the log does not show the recipients: each counts as one; log_selector = \
              +received_recipients shows them",
-            number(unshown.without_recipients, "message", "messages")
+            counted_or_no(unshown.without_recipients, "message", "messages")
         ));
     }
     let of_either = used.units(&[Unit::Recipients, Unit::UniqueRecipients, Unit::Bytes]);
@@ -89,13 +89,13 @@ pub(super) fn of(
         notes.push(format!(
             "of {} refused after DATA no log shows recipients and size: each counts as one \
              recipient and no bytes",
-            number(unshown.refused_after_data, "message", "messages")
+            counted_or_no(unshown.refused_after_data, "message", "messages")
         ));
     }
     if unshown.without_size > 0 && !used.units(&[Unit::Bytes]).is_empty() {
         notes.push(format!(
             "of {} the log does not show the size: they count no bytes",
-            number(unshown.without_size, "message", "messages")
+            counted_or_no(unshown.without_size, "message", "messages")
         ));
     }
     if !used.units(&[Unit::Bytes]).is_empty() {
@@ -136,7 +136,7 @@ pub(super) fn omitted(attempts: u64) -> Option<String> {
         format!(
             "{} refused by limits and keys that are not listed, as there are too many; they are in \
              the totals",
-            number(attempts, "more attempt is", "more attempts are")
+            counted_or_no(attempts, "more attempt is", "more attempts are")
         )
     })
 }

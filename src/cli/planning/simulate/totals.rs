@@ -6,14 +6,14 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::settings::Retry;
-use super::words::{number, time};
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::text::{duration, iso_exact, printable};
 use crate::history::simulate::{Refusals, Refused, Totals};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
+use crate::text::{counted_or_no, utc};
+use crate::text::{duration, iso_exact, printable};
 
 /// What a simulation comes to.
 pub(super) struct Summary<'a> {
@@ -80,9 +80,9 @@ impl<'a> Summary<'a> {
         writeln!(
             screen,
             "The log shows: {}, {}, {}; {} refused by limits then",
-            number(totals.messages, "message", "messages"),
-            number(totals.recipients, "recipient", "recipients"),
-            number(totals.logins, "login", "logins"),
+            counted_or_no(totals.messages, "message", "messages"),
+            counted_or_no(totals.recipients, "recipient", "recipients"),
+            counted_or_no(totals.logins, "login", "logins"),
             attempts(totals.limited)
         )?;
         let retries = &totals.retries;
@@ -91,8 +91,8 @@ impl<'a> Summary<'a> {
                 screen,
                 "Retries of other mail servers: {}, {}; {} accepted (after {} at most), {} given \
                  up, {} waiting at the end",
-                number(retries.messages, "message", "messages"),
-                number(retries.tries, "retry", "retries"),
+                counted_or_no(retries.messages, "message", "messages"),
+                counted_or_no(retries.tries, "retry", "retries"),
                 retries.accepted,
                 duration(retries.longest),
                 retries.given_up + retries.forgotten,
@@ -133,7 +133,7 @@ impl<'a> Summary<'a> {
                     one.crossings.to_string(),
                     duration(one.over),
                     format!("{:.1}", one.highest),
-                    one.refused.map_or_else(String::new, |(first, _)| time(first)),
+                    one.refused.map_or_else(String::new, |(first, _)| utc(first)),
                     words(&format!("{} {}", one.of.unit.word(), one.of.window)),
                     if one.observed { format!("({policy})") } else { policy },
                     words(&one.of.rule),
@@ -186,14 +186,14 @@ impl<'a> Summary<'a> {
 }
 
 fn attempts(count: u64) -> String {
-    number(count, "attempt", "attempts")
+    counted_or_no(count, "attempt", "attempts")
 }
 
 /// The times of a simulation, in words.
 fn period(totals: &Totals) -> String {
     totals.span.map_or_else(String::new, |(first, last)| {
         let long = duration(last.as_seconds() - first.as_seconds());
-        format!("{long} from {} to {}", time(first), time(last))
+        format!("{long} from {} to {}", utc(first), utc(last))
     })
 }
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::person::Person;
-use crate::cli::planning::policy::many;
 use crate::store::{Override, Target};
+use crate::text::counted_or_no;
 
 /// What names the person.
 #[derive(Debug, Default, Serialize)]
@@ -34,7 +34,7 @@ impl TracesOfPerson {
             (self.messages, "recorded message", "recorded messages"),
         ];
         let all = all.into_iter().filter(|(count, ..)| *count > 0);
-        all.map(|(count, one, several)| many(count as usize, one, several)).collect()
+        all.map(|(count, one, several)| counted_or_no(count as usize, one, several)).collect()
     }
 
     pub(super) fn is_any(&self) -> bool {

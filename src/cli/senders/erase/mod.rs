@@ -12,18 +12,18 @@ use clap::Args;
 use self::found::{TracesOfPerson, concerns};
 use self::person::Person;
 use self::shared::Shared;
-use crate::cli::planning::policy::many;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
 use crate::cli::shared::screen::{Screen, note, progress};
-use crate::cli::shared::text::printable;
-use crate::cli::shared::time::now;
 use crate::cli::{Failure, Outcome};
 use crate::policy::changes::settings;
 use crate::policy::image::PolicyFile;
 use crate::spool::Spool;
 use crate::store::OwnedKey;
+use crate::text::counted_or_no;
+use crate::text::printable;
+use crate::text::time::now;
 use crate::trace::TraceStore;
 
 /// Remove a person from all that exirate stores
@@ -232,7 +232,7 @@ fn left(person: &Person, directory: &Path, both: &Both) -> Result<Vec<String>, F
         });
         let named = named.count();
         if named > 0 {
-            let settings = many(named, "setting", "settings");
+            let settings = counted_or_no(named, "setting", "settings");
             left.push(format!(
                 "{settings} of the policies in use: remove them from the policy file, and run \
                  `exirate policy apply`"

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::found::{TracesOfPerson, concerns};
 use super::person::Person;
-use crate::cli::planning::policy::many;
 use crate::cli::shared::servers;
 use crate::cluster::ClusterSettings;
 use crate::redis::{SharedEvent, SharedEvents, SharedRates};
 use crate::spool::{LoggedEvent, open_directory};
 use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
+use crate::text::counted_or_no;
 
 /// What several servers share.
 pub(super) struct Shared {
@@ -64,7 +64,8 @@ impl Shared {
         found.rates += keys.len() as u64;
         let name = self.rates.location();
         if unread.damaged > 0 {
-            let damaged = many(unread.damaged as usize, "damaged record", "damaged records");
+            let damaged =
+                counted_or_no(unread.damaged as usize, "damaged record", "damaged records");
             found.left.push(format!("{damaged} in {name}"));
         }
         let mut unknown = 0;
@@ -75,7 +76,7 @@ impl Shared {
             is_named == Some(true)
         });
         if unknown > 0 {
-            let crossings = many(unknown, "crossing", "crossings");
+            let crossings = counted_or_no(unknown, "crossing", "crossings");
             found.left.push(format!("{crossings} in {name} that this exirate cannot read"));
         }
         found.crossings += events.len() as u64;

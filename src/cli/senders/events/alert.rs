@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::event::{EventJson, decisive, key, period};
-use crate::cli::shared::{key_text, text};
+use crate::cli::shared::key_text;
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::text;
 
 /// What the texts of an event are called in the line and in mail.
 const TEXTS: [&str; 8] =

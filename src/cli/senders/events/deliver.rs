@@ -15,14 +15,14 @@ use super::program::Account;
 use super::receiver::{NAMES, Receiver, Stream};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::text;
-use crate::cli::shared::time::now;
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::OnCrossing;
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::sys::files;
+use crate::text;
+use crate::text::time::now;
 
 /// How long a run goes on with one receiver. The others get what is new in the next run.
 const RUN_TIME: Duration = Duration::from_secs(60);
@@ -269,7 +269,7 @@ fn deliver(
     let report = delivery.report;
     if report.remaining > 0 && !report.failed {
         let Report { receiver, remaining, .. } = report;
-        let events = text::counted_items(remaining, "more event", "more events");
+        let events = text::counted(remaining, "more event", "more events");
         note(format_args!("{receiver}: no time for {events} in this run"));
     }
     Ok(report)

@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use crate::cli::shared::{key_text, keys, text};
+use crate::cli::shared::{key_text, keys};
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, EventWindow, LoggedEvent};
+use crate::text;
 
 /// The first limit that was over.
 pub(in crate::cli) fn decisive(event: &LoggedEvent) -> EventWindow {
@@ -22,7 +23,7 @@ pub(in crate::cli) fn period(event: &LoggedEvent, window: &EventWindow) -> Strin
     let key = event.record_key();
     match key_text::period(&key) {
         Some(text) if keys::period_of(&key) == Some(window.period) => text::printable(text),
-        _ => keys::written(window.period),
+        _ => text::period(window.period),
     }
 }
 

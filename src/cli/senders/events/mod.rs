@@ -20,14 +20,16 @@ pub(in crate::cli) use self::event::{EventJson, decisive, key, mark, period};
 pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(in crate::cli) use self::source::{Event, Source};
 use crate::cli::shared::complete;
+use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{key_text, text, time};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
+use crate::text;
+use crate::text::time;
+use crate::text::time::now;
 
 /// How often --follow looks for new events.
 const POLL: Duration = Duration::from_millis(300);

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::cli::shared::text;
 use crate::sys::child;
+use crate::text;
 
 /// How long a program may take for an alert.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,10 +6,10 @@ use crate::cli::Failure;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::note;
 use crate::cli::shared::servers;
-use crate::cli::shared::text::counted;
-use crate::cli::shared::time::now;
 use crate::redis::SharedEvents;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
+use crate::text::counted;
+use crate::text::time::now;
 
 /// An event, and the server on which it has happened; empty where that is this one.
 pub(in crate::cli) type Event = (LoggedEvent, String);

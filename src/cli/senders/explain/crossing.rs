@@ -9,11 +9,12 @@ use crate::cli::Failure;
 use crate::cli::senders::events::{EventJson, decisive, key};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::database::open_traces;
+use crate::cli::shared::key_text;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::{key_text, text};
 use crate::history::explain::crossing::{Crossing, Sender, Tally, span};
 use crate::rate::Timestamp;
 use crate::spool::LoggedEvent;
+use crate::text;
 use crate::trace::Access;
 
 use super::event::limit_text;

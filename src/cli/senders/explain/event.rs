@@ -9,14 +9,15 @@ use crate::cli::Failure;
 use crate::cli::senders::events::{decisive, key, period};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::key_state::later;
+use crate::cli::shared::key_text;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::time::now;
-use crate::cli::shared::{key_text, text};
 use crate::history::explain::past::{PastWindow, longest_wait};
 use crate::history::explain::rule;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, EventWindow, LoggedEvent};
+use crate::text;
+use crate::text::time::now;
 
 /// An event that was logged, explained, as JSON has it.
 #[derive(Serialize)]

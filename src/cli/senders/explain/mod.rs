@@ -15,16 +15,18 @@ use serde::Serialize;
 use self::event::{EventExplanation, WasRefused};
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
-use crate::cli::planning::policy::many;
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::{complete, database, key_text, text, time};
+use crate::cli::shared::{complete, database, key_text};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, LoggedEvent};
 use crate::store::OwnedKey;
+use crate::text;
+use crate::text::counted_or_no;
+use crate::text::time;
 
 /// How far from --at an event may be, in seconds.
 const NEAR: i64 = 3600;
@@ -277,7 +279,7 @@ impl Explain {
                 true => ("more event", "more events"),
                 false => ("more key", "more keys"),
             };
-            note(format_args!("left out {}: see --limit", many(left_out, one, several)));
+            note(format_args!("left out {}: see --limit", counted_or_no(left_out, one, several)));
             found.drain(..left_out);
         }
     }

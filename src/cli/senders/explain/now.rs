@@ -13,13 +13,14 @@ use crate::cli::shared::key_state::{KeyState, KeyStateJson, later};
 use crate::cli::shared::override_state::{OverrideJson, sentence};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::time::now;
-use crate::cli::shared::{key_text, keys, text};
+use crate::cli::shared::{key_text, keys};
 use crate::engine::AlgorithmKind;
 use crate::identity::fold::Folding;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::store::{Inspect, OwnedKey};
+use crate::text;
+use crate::text::time::now;
 
 /// What would happen to the next event of a record, as JSON has it.
 #[derive(Serialize)]
@@ -60,7 +61,7 @@ impl NowExplanation {
         let (next, now) = (in_force.next(record), in_force.now);
         let bucket = record.algorithm == AlgorithmKind::Bucket;
         let as_written = record.period_text().filter(|_| !bucket);
-        let period = as_written.or_else(|| record.period().map(keys::written));
+        let period = as_written.or_else(|| record.period().map(text::period));
         let window = window_text(record.limit, period.as_deref().unwrap_or("?"), bucket);
         let measured = Measured {
             window: &window,

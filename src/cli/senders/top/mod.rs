@@ -11,15 +11,16 @@ use anstyle::Style;
 use clap::Args;
 
 use super::list::{COLUMNS, OVER, Sort, cells};
+use crate::cli::shared::bypass_state;
 use crate::cli::shared::complete;
 use crate::cli::shared::key_state;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::Layout;
-use crate::cli::shared::{bypass_state, text};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
+use crate::text;
 use snapshot::{Snapshot, View};
 use terminal::{Input, Terminal};
 
@@ -143,7 +144,7 @@ impl Top {
             sort: self.sort,
             over: self.over,
             limit: self.limit.unwrap_or(LIMIT),
-            last: before(crate::cli::shared::time::now(), self.interval),
+            last: before(crate::text::time::now(), self.interval),
         };
         let snapshot = Snapshot::take(&self.common, selection, view)?;
         if self.common.json {
@@ -158,7 +159,7 @@ impl Top {
         let terminal = Terminal::take()?;
         let (mut sort, mut over) = (self.sort, self.over);
         let spool = self.common.directory()?;
-        let mut last = before(crate::cli::shared::time::now(), self.interval);
+        let mut last = before(crate::text::time::now(), self.interval);
         loop {
             let started = Instant::now();
             let (width, height) = terminal.size()?;

@@ -8,8 +8,8 @@ use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::keys::Selection;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::text;
 use crate::rate::Timestamp;
+use crate::text;
 
 /// The keys at one moment.
 pub(super) struct Snapshot {

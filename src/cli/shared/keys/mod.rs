@@ -12,12 +12,12 @@ use clap::Args;
 use super::complete;
 use super::key_text::{self, MODES};
 use super::screen::{Tally, complain};
-use super::text;
 use crate::cli::Failure;
 use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
 use crate::spec::StoredKey;
 use crate::store::{Inspect, OwnedKey, Target};
+use crate::text;
 use pattern::{Pattern, Syntax};
 use similar::Similar;
 
@@ -95,7 +95,7 @@ impl Narrow {
     /// As arguments, for messages and logs.
     pub(in crate::cli) fn arguments(&self) -> impl Iterator<Item = String> {
         let mode = self.mode.map(|mode| format!("--mode {mode}"));
-        let period = self.period.map(|period| format!("--period {}", written(period)));
+        let period = self.period.map(|period| format!("--period {}", text::period(period)));
         let exact = self.exact.then(|| "--exact".to_owned());
         mode.into_iter().chain(period).chain(exact)
     }
@@ -125,20 +125,6 @@ pub(in crate::cli) fn override_target(
     let bytes = argument.as_bytes();
     let pattern = Pattern::parse(bytes, syntax).and_then(|pattern| pattern.override_target());
     pattern.map_err(Failure::new)
-}
-
-/// A period as an argument has it, in the largest units: `1w`, `1d12h`.
-pub(in crate::cli) fn written(seconds: f64) -> String {
-    const WEEK: f64 = 604_800.0;
-    if !seconds.is_finite() {
-        return text::duration(seconds);
-    }
-    if seconds >= WEEK && seconds % WEEK == 0.0 {
-        return format!("{}w", seconds / WEEK);
-    }
-    let short = text::duration(seconds).replace(" min", "m").replace(' ', "");
-    // A duration is rounded to its two largest units.
-    if period(&short) == Ok(seconds) { short } else { seconds.to_string() }
 }
 
 /// The mode in stored keys for mode `text`.
@@ -334,27 +320,5 @@ impl Search<'_> {
             format!("similar: {}", similar.join(", "))
         };
         format!("no key matches {shown}; {advice}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_period_is_written_in_the_largest_units() {
-        for (seconds, text) in [
-            (604_800.0, "1w"),
-            (1_814_400.0, "3w"),
-            (691_200.0, "8d"),
-            (129_600.0, "1d12h"),
-            (3_600.0, "1h"),
-            (90.0, "1m30s"),
-            (93_784.0, "93784"),
-        ] {
-            assert_eq!(written(seconds), text);
-            assert_eq!(period(text), Ok(seconds), "{text}");
-        }
-        assert_eq!(written(f64::INFINITY), "for ever");
     }
 }

@@ -10,10 +10,10 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::cli::shared::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
-use crate::cli::shared::text;
 use crate::engine::{Kind, RecordKey};
 use crate::identity::fold::Folding;
 use crate::store::{Target, compile_glob, names};
+use crate::text;
 
 /// How arguments are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

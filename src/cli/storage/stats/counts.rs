@@ -14,7 +14,6 @@ use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::rates;
 use crate::cli::shared::screen::note;
 use crate::cli::shared::servers::{self, JsonServer};
-use crate::cli::shared::text;
 use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
@@ -22,6 +21,7 @@ use crate::rate::Timestamp;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
+use crate::text;
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A

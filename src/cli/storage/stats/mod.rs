@@ -9,13 +9,14 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::cli::shared::database::{self, Both, Common};
+use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::size::bytes;
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::shared::time::now;
-use crate::cli::shared::{output_file, text};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
+use crate::text;
+use crate::text::bytes;
+use crate::text::time::now;
 use counts::{Cluster, Counts, Policies, Rates, SharedKeys, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.

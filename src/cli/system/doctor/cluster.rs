@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::finding::{Findings, quoted};
 use super::units;
-use crate::cli::planning::policy::many;
 use crate::cli::shared::servers::look as look_at_servers;
 use crate::cluster::{ClusterSettings, probe};
 use crate::redis::{ServerState, examine};
 use crate::serve::config::{Config, read};
 use crate::spool::open_directory;
+use crate::text::counted_or_no;
 
 /// A clock that differs by more than this many seconds is reported: the agent's log and
 /// Exim's are then hard to compare.
@@ -132,7 +132,7 @@ fn servers(config: &Config, findings: &mut Findings) -> bool {
         sound += usize::from(is_sound(state, &shown.to_string(), findings));
     }
     if sound > 0 {
-        let servers = many(sound, "server", "servers");
+        let servers = counted_or_no(sound, "server", "servers");
         let versions: std::collections::BTreeSet<&str> =
             states.iter().map(|state| state.version.as_str()).collect();
         let versions = versions.into_iter().collect::<Vec<_>>().join(", ");

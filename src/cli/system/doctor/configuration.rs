@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::command::Exim;
-use super::finding::{Findings, counted, quoted};
+use super::finding::{Findings, quoted};
 use super::installation::{Installation, Setup};
 use super::users;
 use crate::cli::shared::exim_config::{Absent, Rule, Rules};
+use crate::text::counted;
 
 /// Why the configuration could not be read.
 #[derive(Debug)]
@@ -254,7 +255,7 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
     if !surely.is_empty() {
         findings.ok(format!(
             "{} in use, from {}: see `exirate rules`",
-            counted(surely.len(), "limit"),
+            counted(surely.len(), "limit", "limits"),
             options(|rule| &rule.used_by)
         ));
     }
@@ -265,7 +266,7 @@ fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
             first.position,
             first.acl.as_deref().unwrap_or_default(),
             options(|rule| &rule.perhaps_used_by),
-            counted(perhaps.len(), "limit")
+            counted(perhaps.len(), "limit", "limits")
         ));
     }
 }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use super::finding::{Findings, Level, counted, quoted};
-use crate::cli::shared::size::bytes;
+use super::finding::{Findings, Level, quoted};
 use crate::spec::{Context, Spec};
 use crate::spool::{Options, Spool, SpoolError, Stats};
 use crate::sys::secure_dir::DirError;
+use crate::text::bytes;
+use crate::text::counted;
 
 /// How many of its problems are listed; `exirate verify` lists all.
 const PROBLEMS_MAX: usize = 5;
@@ -51,7 +52,7 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) -> Option<Contents> {
     if problems.is_empty() {
         findings.ok(format!(
             "the database is sound: {} in {}",
-            counted(usize::try_from(report.records()).unwrap_or(usize::MAX), "key"),
+            counted(report.records(), "key", "keys"),
             bytes(stats.disk)
         ));
     }
@@ -122,7 +123,7 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
         (evicted, _) => {
             findings.note(format!(
                 "{used}; so far {} that still counted had to be evicted",
-                counted(usize::try_from(evicted).unwrap_or(usize::MAX), "key")
+                counted(evicted, "key", "keys")
             ));
             findings.fix(raise);
         }
@@ -130,7 +131,7 @@ fn history(stats: &Stats, spool: &Path, findings: &mut Findings) {
     if stats.dropped > 0 {
         findings.note(format!(
             "{} dropped so far: if that continues, check the disk",
-            counted(usize::try_from(stats.dropped).unwrap_or(usize::MAX), "damaged record")
+            counted(stats.dropped, "damaged record", "damaged records")
         ));
     }
 }

@@ -5,10 +5,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::finding::{Findings, counted, quoted};
+use super::finding::{Findings, quoted};
 use super::users::{self, Account};
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::text;
+use crate::text;
+use crate::text::bytes;
+use crate::text::counted;
 
 /// A file that is being written is not older than this.
 const UNFINISHED_AFTER: Duration = Duration::from_secs(600);
@@ -121,7 +122,7 @@ impl Files {
         if !self.odd.is_empty() {
             findings.problem(format!(
                 "{} not regular, so Exim cannot use them: {}",
-                counted(self.odd.len(), "file"),
+                counted(self.odd.len(), "file", "files"),
                 some(&self.odd)
             ));
             for path in &self.odd {
@@ -131,7 +132,7 @@ impl Files {
         if !self.wrong_owner.is_empty() {
             findings.problem(format!(
                 "{} in {} should belong to {}: {}",
-                counted(self.wrong_owner.len(), "file"),
+                counted(self.wrong_owner.len(), "file", "files"),
                 directory.display(),
                 who.both(),
                 owners(&self.wrong_owner)
@@ -142,7 +143,7 @@ impl Files {
             findings.problem(format!(
                 "{} in {} should have mode 0640, so that Exim can read and write them and other \
                  users cannot: {}",
-                counted(self.wrong_mode.len(), "file"),
+                counted(self.wrong_mode.len(), "file", "files"),
                 directory.display(),
                 some(&self.wrong_mode)
             ));
@@ -158,7 +159,7 @@ impl Files {
         if !self.unfinished.is_empty() {
             findings.note(format!(
                 "{} left unfinished by a killed process: {}; a later one will overwrite it",
-                counted(self.unfinished.len(), "file"),
+                counted(self.unfinished.len(), "file", "files"),
                 some(&self.unfinished)
             ));
             findings.fix(remove(&self.unfinished));
@@ -167,7 +168,7 @@ impl Files {
             let age = self.quarantined_oldest.and_then(|oldest| oldest.elapsed().ok());
             findings.note(format!(
                 "{} quarantined ({}, the oldest for {}): {}",
-                counted(self.quarantined.len(), "damaged file"),
+                counted(self.quarantined.len(), "damaged file", "damaged files"),
                 bytes(self.quarantined_bytes),
                 text::duration(age.map_or(0.0, |age| age.as_secs_f64())),
                 some(&self.quarantined)

@@ -10,11 +10,11 @@ use std::path::Path;
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 
 use super::finding::Findings;
-use crate::cli::shared::size::bytes;
 use crate::spool::{MAX_BYTES_MIN, Stats};
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Kind};
 use crate::sys::mapping::Mapping;
+use crate::text::bytes;
 
 /// Bytes of the file that locking and mapping are tested with.
 const TRIAL_BYTES: u64 = 4096;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::command;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::text;
+use crate::text::counted;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -157,9 +157,9 @@ impl Findings {
             }
         }
         let counts = [
-            counted(self.count(Level::Problem), "problem"),
-            counted(self.count(Level::Warning), "warning"),
-            counted(self.count(Level::Note), "note"),
+            counted(self.count(Level::Problem), "problem", "problems"),
+            counted(self.count(Level::Warning), "warning", "warnings"),
+            counted(self.count(Level::Note), "note", "notes"),
         ];
         let mut words: Vec<&str> = counts.iter().map(String::as_str).collect();
         words.retain(|count| !count.starts_with("0 "));
@@ -172,11 +172,6 @@ impl Findings {
         writeln!(screen, "{}.", words.join(", "))?;
         Ok(())
     }
-}
-
-/// `1 note`, `2 notes`.
-pub(super) fn counted(count: usize, what: &str) -> String {
-    text::counted_items(count, what, &format!("{what}s"))
 }
 
 /// `text` without terminal control characters. Backslashes and quotes stay,

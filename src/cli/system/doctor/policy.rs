@@ -5,7 +5,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
-use crate::cli::planning::policy::{many, now};
 use crate::cli::shared::exim_config::{Ending, Rules};
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
@@ -18,6 +17,8 @@ use crate::policy::source::read;
 use crate::policy::word::{Field, State, Unit};
 use crate::serve::config::Mail;
 use crate::sys::secure_dir::DirError;
+use crate::text::counted_or_no;
+use crate::text::time::now;
 use crate::toml_file::diagnostic::{Diagnostics, place, similar};
 
 /// The policy file that is shipped.
@@ -106,7 +107,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
         Ok(Err(error)) => return cannot_read(&error, &apply(), findings),
         Err(error) => return cannot_read(error, &apply(), findings),
     };
-    let count = many(policies.policies.len(), "policy", "policies");
+    let count = counted_or_no(policies.policies.len(), "policy", "policies");
     let mut lints = None;
     let mut written = None;
     match read(file) {
@@ -115,7 +116,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
             match compiled.policies {
                 Some(same) if settings(&same) == settings(&policies) => {
                     findings.ok(format!("{count} in use, as {shown} says"));
-                    lint(&same, now(), &mut compiled.diagnostics);
+                    lint(&same, now().seconds, &mut compiled.diagnostics);
                     lints = Some(compiled.diagnostics);
                 }
                 Some(other) => {
@@ -137,7 +138,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
     }
     let lints = lints.unwrap_or_else(|| {
         let mut lints = Diagnostics::of(file);
-        lint(&policies, now(), &mut lints);
+        lint(&policies, now().seconds, &mut lints);
         lints
     });
     let files = lints.files.clone();

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use super::finding::{Findings, quoted};
 use super::units;
-use crate::cli::planning::policy::many;
 use crate::cli::shared::servers::{Seen, short, unreadable};
-use crate::cli::shared::text;
 use crate::cli::system::cluster::AGENT_USER;
 use crate::cluster::{Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, SOCKET_DEFAULT};
 use crate::redis::{KnownServer, KnownServers};
 use crate::sys::users;
+use crate::text;
+use crate::text::counted_or_no;
 
 /// Checks what the servers have published. `settings` are those of this one.
 pub(super) fn look(
@@ -166,7 +166,7 @@ fn names<'a>(all: impl Iterator<Item = &'a str> + Clone) -> String {
     let first = all.clone().take(MOST).collect::<Vec<_>>().join(", ");
     match all.count().saturating_sub(MOST) {
         0 => first,
-        more => format!("{first} and {}", many(more, "other", "others")),
+        more => format!("{first} and {}", counted_or_no(more, "other", "others")),
     }
 }
 

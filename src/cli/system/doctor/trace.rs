@@ -6,13 +6,14 @@ use std::path::Path;
 
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, kind, move_away};
-use super::finding::{Findings, counted};
+use super::finding::Findings;
 use super::users::Account;
-use crate::cli::shared::size::bytes;
-use crate::cli::shared::text;
-use crate::cli::shared::time::now;
 use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
+use crate::text;
+use crate::text::bytes;
+use crate::text::counted;
+use crate::text::time::now;
 use crate::trace::{Access, Query, TraceError, TraceStore, trace_directory};
 
 /// How many of its problems are listed; `exirate verify` lists all.
@@ -117,7 +118,7 @@ fn contents(directory: &Path, record: bool, findings: &mut Findings) -> Result<(
     if problems.is_empty() {
         findings.ok(format!(
             "the trace store is sound: {} in {}",
-            counted(usize::try_from(stats.messages).unwrap_or(usize::MAX), "message"),
+            counted(stats.messages, "message", "messages"),
             bytes(stats.bytes)
         ));
     }

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 
 use super::super::query::Address;
+use super::dictionary::local_part;
 use super::lookup::Words;
-use super::words::local_part;
 
 /// The authenticated ids that a query is about.
 #[derive(Debug)]

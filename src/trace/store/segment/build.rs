@@ -10,12 +10,12 @@ use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
 use super::body;
 use super::codes::{Counts, MESSAGES, Sizes, WORDS};
+use super::dictionary::Words;
 use super::head::{HEAD_BYTES, SECTIONS, SegmentHead};
 use super::ids::{self, Form};
 use super::many::Many;
 use super::messages::{Messages, NameColumn, Senders};
 use super::positions::Positions;
-use super::words::Words;
 
 /// All of a segment except its head, unencrypted.
 #[derive(Debug)]

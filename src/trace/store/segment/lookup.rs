@@ -10,7 +10,7 @@ use super::Segment;
 use super::bits::BitReader;
 use super::blocks::{Cache, Table};
 use super::codes::{Decoders, Reader, WORDS, What};
-use super::words::{EACH, SENDER, SHORTCUTS, TEXT, join, local_part, split};
+use super::dictionary::{EACH, SENDER, SHORTCUTS, TEXT, join, local_part, split};
 
 /// The sections, in order.
 const DOMAINS: usize = 0;

@@ -14,9 +14,9 @@ use super::SealedBlock;
 use super::bits::BitReader;
 use super::blocks::{BlockItems, Section};
 use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
+use super::dictionary::Words;
 use super::ids::{self, Form, Id};
 use super::many::ManyCodes;
-use super::words::Words;
 
 /// The number of messages in a block.
 pub(super) const EACH: usize = 128;

@@ -12,6 +12,7 @@ mod blocks;
 mod body;
 mod build;
 mod codes;
+mod dictionary;
 mod head;
 mod huffman;
 mod ids;
@@ -25,7 +26,6 @@ mod rows;
 mod sound;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::ffi::CStr;
 use std::fs::File;

@@ -8,10 +8,10 @@ use super::authenticated::Authenticated;
 use super::bits::BitReader;
 use super::blocks::Table;
 use super::codes::{Decoders, MESSAGES, What};
+use super::dictionary::{LOCAL_PART, SENDER};
 use super::many::{self, ManyCodes};
 use super::messages::{EACH, EACH_SENDER};
 use super::positions;
-use super::words::{LOCAL_PART, SENDER};
 use super::{SealedBlock, Segment};
 
 /// The numbers of the sections of envelopes, senders, authenticated ids, and positions.

@@ -8,12 +8,12 @@ use super::SealedBlock;
 use super::authenticated::Authenticated;
 use super::blocks::Table;
 use super::codes::What;
+use super::dictionary::{LOCAL_PART, SENDER};
 use super::ids::{self, Form, Id};
 use super::lookup::Words;
 use super::many::ManyCodes;
 use super::messages::{Block, Column, EACH, EACH_SENDER, Recipients, Rest};
 use super::read::{ENVELOPES, Messages, NAMES, SENDERS};
-use super::words::{LOCAL_PART, SENDER};
 
 /// Selects messages. A condition that is `None` matches all.
 #[derive(Clone, Copy, Debug, Default)]

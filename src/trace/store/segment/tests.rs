@@ -61,7 +61,7 @@ impl Arbitrary for Any {
         let authenticated = match u8::arbitrary(any) % 4 {
             0 => String::new(),
             1 => sender.clone(),
-            2 => words::local_part(&sender).to_owned(),
+            2 => dictionary::local_part(&sender).to_owned(),
             _ => text(any),
         };
         let recipients = (0..u8::arbitrary(any) % 4).map(|_| address(any)).collect();
@@ -202,7 +202,7 @@ fn selected_messages_are_read() {
     };
     let exact = [
         sent_as(&|one| one.authenticated == one.sender),
-        sent_as(&|one| one.authenticated == words::local_part(&one.sender)),
+        sent_as(&|one| one.authenticated == dictionary::local_part(&one.sender)),
         "A".to_owned(),
         "PostMaster@example.org".to_owned(),
     ];
@@ -432,7 +432,7 @@ fn codes_are_worth_their_tables() {
     let all: Vec<_> = (0..16_384).map(|_| site.envelope()).collect();
     let world = World::new();
     let segment = world.open(&world.build(&all)).unwrap();
-    let words = super::words::Words::of(&all);
+    let words = super::dictionary::Words::of(&all);
     let oldest = all[0].time;
     let rows = super::messages::Messages { envelopes: &all, words: &words, oldest };
     let mut simple = Simple { sizes: segment.head.sizes(), bits: 0, numbers: Default::default() };

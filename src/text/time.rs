@@ -1,4 +1,4 @@
-//! Moments as people write them.
+//! Times of the calendar, as they are shown and as people write them.
 
 use jiff::civil;
 use jiff::tz::TimeZone;
@@ -7,13 +7,57 @@ use crate::rate::Timestamp;
 use crate::sys::clock;
 
 /// The time.
-pub(in crate::cli) fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     clock::now().into()
+}
+
+/// `at` as ISO 8601 in UTC, to the second: `2026-11-20T10:50:37Z`. Beyond the
+/// calendar, after the year 9999, as seconds since 1970: `@1795171837000`.
+pub(crate) fn iso(at: Timestamp) -> String {
+    match jiff::Timestamp::from_second(at.seconds) {
+        Ok(time) => time.to_string(),
+        Err(_) => format!("@{}", at.seconds),
+    }
+}
+
+/// As [`iso`], of a whole second since 1970.
+pub(crate) fn iso_second(seconds: i64) -> String {
+    iso(Timestamp { seconds, micros: 0 })
+}
+
+/// As [`iso`], to the microsecond.
+pub(crate) fn iso_exact(at: Timestamp) -> String {
+    let micros = i32::try_from(at.micros).unwrap_or(0);
+    let time = jiff::Timestamp::new(at.seconds, micros * 1000);
+    time.map_or_else(|_| format!("@{}", at.seconds), |time| time.to_string())
+}
+
+/// `at` in UTC, as logs have it: `2026-11-20 10:50:37`.
+pub(crate) fn utc(at: Timestamp) -> String {
+    iso(at).replace('T', " ").replace('Z', "")
+}
+
+/// `at` in this machine's time zone: `2026-11-20 11:50:37 +01:00`.
+pub(crate) fn local(at: Timestamp) -> String {
+    zoned(at, "%Y-%m-%d %H:%M:%S %:z")
+}
+
+/// `at` as a clock on the wall here shows it: `11:50:37`.
+pub(crate) fn clock(at: Timestamp) -> String {
+    zoned(at, "%H:%M:%S")
+}
+
+/// `at` in this machine's time zone, in the form of strftime.
+fn zoned(at: Timestamp, form: &str) -> String {
+    match jiff::Timestamp::from_second(at.seconds) {
+        Ok(time) => time.to_zoned(jiff::tz::TimeZone::system()).strftime(form).to_string(),
+        Err(_) => format!("@{}", at.seconds),
+    }
 }
 
 /// The moment that `text` says: `now`, `2026-11-20T11:50:37Z`, `2026-11-20
 /// 11:50:37` on the clock here, or seconds since 1970 as `@1795175437.5`.
-pub(in crate::cli) fn parse(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse(text: &str) -> Result<Timestamp, String> {
     let time = if text == "now" {
         Some(jiff::Timestamp::now())
     } else if let Some(seconds) = text.strip_prefix('@') {
@@ -35,7 +79,7 @@ pub(in crate::cli) fn parse(text: &str) -> Result<Timestamp, String> {
 
 /// A moment of the past, and for how many seconds it is meant: besides what [`parse`] reads,
 /// `14:05`, `14:05:12`, `Tue 14:05` and `yesterday 14:05`, the latest such time.
-pub(in crate::cli) fn past(text: &str, now: jiff::Zoned) -> Result<(Timestamp, i64), String> {
+pub(crate) fn past(text: &str, now: jiff::Zoned) -> Result<(Timestamp, i64), String> {
     if let Some(found) = on_a_day(text.trim(), &now) {
         return Ok(found);
     }
@@ -82,7 +126,7 @@ fn on_a_day(text: &str, now: &jiff::Zoned) -> Option<(Timestamp, i64)> {
 }
 
 /// A moment of jiff's as one of ours, rounded down to microseconds.
-pub(in crate::cli) fn timestamp(time: jiff::Timestamp) -> Timestamp {
+pub(crate) fn timestamp(time: jiff::Timestamp) -> Timestamp {
     let micros = time.as_microsecond();
     Timestamp {
         seconds: micros.div_euclid(1_000_000),
@@ -144,5 +188,16 @@ mod tests {
         {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let iso = |seconds| iso(Timestamp { seconds, micros: 999_999 });
+        assert_eq!(iso(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(iso(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(iso(1_795_171_837), "2026-11-20T10:50:37Z");
+        assert_eq!(iso(-1), "1969-12-31T23:59:59Z");
+        assert_eq!(iso(i64::MAX), "@9223372036854775807");
     }
 }

@@ -1,9 +1,8 @@
 //! Sizes in bytes, printed and parsed. Units are 1024-based.
 
-use crate::spec::byte_size;
-
 /// Bytes for people: `1.5 MiB`.
-pub(in crate::cli) fn bytes(bytes: u64) -> String {
+#[cfg(feature = "cli")]
+pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -20,10 +19,32 @@ pub(in crate::cli) fn bytes(bytes: u64) -> String {
 }
 
 /// A size as an argument: see [`byte_size`].
-pub(in crate::cli) fn parse_bytes(text: &str) -> Result<u64, String> {
+#[cfg(feature = "cli")]
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     byte_size(text.as_bytes()).ok_or_else(|| {
         "expected a number and its unit, such as 512M or 2G (1024-based; B for bytes)".to_owned()
     })
+}
+
+/// A size in bytes: a decimal number and its unit, `B`, `k`, `M`, `G` or `T` in
+/// either case (1024-based), as in `512M`, `1.5G` or `2GiB`. The unit is required:
+/// `5` is more often meant as 5 GiB than as 5 bytes.
+#[must_use]
+pub(crate) fn byte_size(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (number, unit) = text.split_at_checked(end)?;
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "b" => 1,
+        "k" | "kb" | "kib" => 1 << 10,
+        "m" | "mb" | "mib" => 1 << 20,
+        "g" | "gb" | "gib" => 1 << 30,
+        "t" | "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * factor as f64;
+    // Up to where an f64 represents every whole number.
+    (bytes <= (1_u64 << 53) as f64).then_some(bytes as u64)
 }
 
 #[cfg(test)]

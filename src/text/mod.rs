@@ -1,0 +1,26 @@
+//! Text for people: numbers of things, durations, sizes, times, and bytes that a terminal
+//! must not see as they are.
+//!
+//! What an administrator can type is written as it can be typed.
+
+mod count;
+#[cfg(feature = "cli")]
+mod duration;
+#[cfg(feature = "cli")]
+mod escape;
+mod size;
+#[cfg(feature = "cli")]
+pub(crate) mod time;
+
+pub(crate) use count::counted;
+#[cfg(feature = "cli")]
+pub(crate) use count::{counted_or_no, number, percent};
+#[cfg(feature = "cli")]
+pub(crate) use duration::{age, duration, kept, period, rough_age, rough_wait, wait};
+#[cfg(feature = "cli")]
+pub(crate) use escape::{escape, hex, printable, shell};
+pub(crate) use size::byte_size;
+#[cfg(feature = "cli")]
+pub(crate) use size::{bytes, parse_bytes};
+#[cfg(feature = "cli")]
+pub(crate) use time::{clock, iso, iso_exact, iso_second, local, utc};
