@@ -14,9 +14,8 @@ pub mod session;
 mod stage;
 mod unit;
 
-pub use circumstances::{Circumstances, HandedOver, is_system_account};
+pub use circumstances::{Circumstances, HandedOver};
 pub use fields::Event;
 pub use origin::{Local, Origin};
-
 pub use stage::{AclStage, Context, ContextSource, Scope};
 pub use unit::Unit;

@@ -204,12 +204,8 @@ impl Joiner {
                 item(of_client(login.host), login.host, ItemKind::FailedLogin(failed))
             }
             What::Incomplete(found) => {
-                let event = Event {
-                    sender: Some(found.sender),
-                    auth: found.auth,
-                    local_account: found.user,
-                    ..of_client(found.host)
-                };
+                let sender = Some(found.sender);
+                let event = Event { sender, ..by(found.host, found.auth, found.user) };
                 let recipients = exim::recipients(found.recipients.unwrap_or_default());
                 let recipients = recipients.map(Text::from).collect();
                 item(event, found.host, ItemKind::Incomplete { recipients })
@@ -249,10 +245,8 @@ impl Joiner {
         };
         let event = Event {
             sender: Some(bare(arrival.sender)),
-            auth: arrival.auth,
-            local_account: arrival.user,
             message_id: Some(id),
-            ..of_client(arrival.host)
+            ..by(arrival.host, arrival.auth, arrival.user)
         };
         let mut message = Message {
             size: arrival.size,
@@ -424,11 +418,16 @@ fn address(host: Host<'_>) -> Option<std::net::IpAddr> {
 
 /// What is known of an event of this client; without one, it is of a program.
 fn of_client(host: Host<'_>) -> Event<&str> {
+    by(host, None, None)
+}
+
+/// What is known of an event of this client, by this login or local user.
+fn by<'a>(host: Host<'a>, auth: Option<&'a str>, user: Option<&'a str>) -> Event<&'a str> {
     let client = match host.address {
         None => Origin::Program,
         Some(_) => Origin::of_client(address(host)),
     };
-    Event { client, helo: host.helo, ..Event::default() }
+    Event { auth, local_account: user, client, helo: host.helo, ..Event::default() }
 }
 
 /// Without the brackets of a bounce's sender.
@@ -441,11 +440,9 @@ fn refused<'a>(found: &exim::Refusal<'a>, id: Option<&'a str>) -> (Event<&'a str
     let (stage, command) = stage(found.what);
     let mut event = Event {
         sender: found.sender,
-        auth: found.auth,
-        local_account: found.user,
         message_id: id,
         recipient: found.recipient,
-        ..of_client(found.host)
+        ..by(found.host, found.auth, found.user)
     };
     let reason = match (stage, command.strip_prefix('<')) {
         (Stage::Rcpt | Stage::Mail, Some(after)) => {

@@ -7,6 +7,7 @@
 mod byte_reader;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod details;
 mod inspect;
 mod memory;
 mod overrides;
@@ -15,6 +16,7 @@ use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
 
 pub(crate) use byte_reader::ByteReader;
+pub use details::{DETAILS, DETAILS_MAX, DetailTexts, Enforcement, EventDetails};
 pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
 };
@@ -23,65 +25,6 @@ pub use overrides::{
     ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, LIST_HEADER_BYTES, ListFault,
     OVERRIDES_MAX, Override, Overrides, Sort, TEXT_MAX, Target, compile_glob, deciding, names,
 };
-
-/// Whether an event that is over is held against whoever sent it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Enforcement {
-    /// It is.
-    #[default]
-    Enforced,
-    /// The policy only observes.
-    Observed,
-    /// The policy exempts it.
-    Exempt,
-}
-
-impl Enforcement {
-    const ALL: [Self; 3] = [Self::Enforced, Self::Observed, Self::Exempt];
-
-    /// Its word in the output.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforced",
-            Self::Observed => "observed",
-            Self::Exempt => "exempt",
-        }
-    }
-
-    pub(crate) fn byte(self) -> u8 {
-        self as u8
-    }
-
-    /// What is unknown is taken for enforced: it is to be seen.
-    pub(crate) fn of(byte: u8) -> Self {
-        Self::ALL.get(usize::from(byte)).copied().unwrap_or_default()
-    }
-}
-
-/// What the front end knows of an event. Texts are bytes as clients sent them; longer
-/// ones are cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventDetails<'a> {
-    /// The policy; empty for a spec.
-    pub policy: &'a [u8],
-    /// The rule of the policy; empty for a spec.
-    pub rule: &'a [u8],
-    /// What the policy counts; empty for a spec.
-    pub unit: &'a [u8],
-    /// The authenticated user.
-    pub login: &'a [u8],
-    /// The client's address.
-    pub client: &'a [u8],
-    /// The envelope sender.
-    pub sender: &'a [u8],
-    /// The recipient.
-    pub recipient: &'a [u8],
-    /// The message id.
-    pub message_id: &'a [u8],
-    /// Whether the policy enforces what it has decided.
-    pub enforcement: Enforcement,
-}
 
 /// A store of rates.
 pub trait Store {

@@ -248,8 +248,9 @@ impl Setting {
             let source = Source::open(&self.common, kind);
             let events = source.and_then(|mut source| source.next(true)).unwrap_or_default();
             events.iter().any(|(event, _)| {
-                let [_, _, _, login, client, ..] = &event.texts;
-                let seen = [login, client].into_iter().filter(|name| !name.is_empty());
+                let seen = [&event.texts.login, &event.texts.client]
+                    .into_iter()
+                    .filter(|name| !name.is_empty());
                 target.applies_to(&event.record_key())
                     || seen.into_iter().any(|name| target.applies_to(&name.into()))
             })

@@ -9,9 +9,12 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use super::rule;
+use crate::identity::Field;
+use crate::identity::fold::DOMAIN;
 use crate::policy::network::Cidr;
 use crate::spec::StoredKey;
 use crate::spool::{EventWindow, LoggedEvent};
+use crate::store::DetailTexts;
 use crate::text::counted;
 use crate::trace::{
     Accepts, Address, Envelope, Query, QueryResult, Sample, TraceError, TraceStore,
@@ -325,8 +328,7 @@ impl Sender {
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_lowercase();
         let key = text(StoredKey::parse(key.name).map_or(key.name, |parts| parts.key));
-        let [_, _, _, login, client, sender, _, _] =
-            event.texts.each_ref().map(|bytes| text(bytes));
+        let DetailTexts { login, client, sender, .. } = event.texts.map(|bytes| text(bytes));
         let is_in_key = |text: &str| !text.is_empty() && key.contains(text);
         match () {
             () if is_in_key(&login) => Some(Self::Login(login)),
@@ -339,14 +341,16 @@ impl Sender {
     /// The sender that a field of a policy's key names.
     fn of_field(field: &str, value: &str) -> Option<Self> {
         let value = value.to_owned();
-        match field {
-            "auth" => Some(Self::Login(value)),
-            "client" => Cidr::parse(&value).ok().map(Self::Client),
-            "local_account" => Some(Self::Name(value)),
-            "sender" => Some(Self::Address(value)),
-            "sender_domain" | "domain" => Some(Self::Domain(value)),
-            "recipient" => Some(Self::Recipient(value)),
-            _ => None,
+        match Field::of(field.as_bytes()) {
+            Some(Field::Auth) => Some(Self::Login(value)),
+            Some(Field::Client) => Cidr::parse(&value).ok().map(Self::Client),
+            Some(Field::LocalAccount) => Some(Self::Name(value)),
+            Some(Field::Sender) => Some(Self::Address(value)),
+            Some(Field::SenderDomain) => Some(Self::Domain(value)),
+            Some(Field::Recipient) => Some(Self::Recipient(value)),
+            Some(Field::Script | Field::RecipientDomain | Field::Helo) => None,
+            // The key that all users of a domain share.
+            None => (field == DOMAIN).then_some(Self::Domain(value)),
         }
     }
 

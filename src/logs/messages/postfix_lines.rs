@@ -6,10 +6,10 @@
 
 use super::super::postfix::{self, Begin, What};
 use super::{
-    Begun, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Text, Visit, Waiting, add,
-    size,
+    Begun, Host, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Text, Visit, Waiting,
+    add, by, of_client, size,
 };
-use crate::event::{Event, Origin};
+use crate::event::Event;
 use crate::logs::files::Stamped;
 use crate::logs::item::FailedLogin;
 use crate::logs::limited;
@@ -74,10 +74,10 @@ impl Joiner {
             }
             What::FailedLogin { client, user } => {
                 let login = FailedLogin { user: user.map(Text::from), temporary: false };
-                (of_client(Some(client)), ItemKind::FailedLogin(login))
+                (of_client(of_host(Some(client))), ItemKind::FailedLogin(login))
             }
-            What::Connect { client } => (of_client(Some(client)), ItemKind::Connect),
-            What::Close { client } => (of_client(Some(client)), ItemKind::Close),
+            What::Connect { client } => (of_client(of_host(Some(client))), ItemKind::Connect),
+            What::Close { client } => (of_client(of_host(Some(client))), ItemKind::Close),
             What::Known => return,
         };
         self.push(Item { at: line.at, session, event: event.map(Text::from), what }, visit);
@@ -92,15 +92,7 @@ impl Joiner {
         if self.begun.len() >= BEGUN_MAX {
             self.begun.clear();
         }
-        let event = Event {
-            client: match begin.client {
-                None => Origin::Program,
-                client => of_client(client).client,
-            },
-            auth: begin.auth.map(Text::from),
-            local_account: begin.uid.map(Text::from),
-            ..Event::default()
-        };
+        let event = by(of_host(begin.client), begin.auth, begin.uid).map(Text::from);
         let begun = Begun { session: session.filter(|_| begin.client.is_some()), event };
         self.begun.insert(id, begun);
     }
@@ -132,10 +124,9 @@ impl Joiner {
     }
 }
 
-/// What is known of an event of this client.
-fn of_client(address: Option<&str>) -> Event<&str> {
-    let client = Origin::of_client(address.and_then(|address| address.parse().ok()));
-    Event { client, ..Event::default() }
+/// A client, of which lines of messages have no name.
+fn of_host(address: Option<&str>) -> Host<'_> {
+    Host { address, ..Host::default() }
 }
 
 fn refused<'a>(found: &postfix::Refusal<'a>) -> (Event<&'a str>, Refusal) {
@@ -151,10 +142,8 @@ fn refused<'a>(found: &postfix::Refusal<'a>) -> (Event<&'a str>, Refusal) {
     let event = Event {
         recipient: found.recipient,
         sender: found.sender,
-        helo: found.helo,
-        auth: found.auth,
         message_id: found.id,
-        ..of_client(found.client)
+        ..by(Host { helo: found.helo, ..of_host(found.client) }, found.auth, None)
     };
     let limited = found.limited || limited::mentions(found.reason);
     let reason = found.reason.to_owned();

@@ -2,7 +2,7 @@
 //! `FORMAT.md` describes the same layout.
 
 use crate::rate::Timestamp;
-use crate::store::{ByteReader, Enforcement, EventDetails};
+use crate::store::{ByteReader, DETAILS, DETAILS_MAX, Enforcement, EventDetails};
 
 /// The first bytes of an entry.
 pub(in crate::spool) const MAGIC: [u8; 4] = *b"EXEV";
@@ -19,9 +19,14 @@ pub(in crate::spool) const WINDOW_BYTES: usize = 40;
 /// The most windows of an entry; a check may have more, which are left out.
 pub const EVENT_WINDOWS_MAX: usize = 8;
 /// How many texts an entry has.
-pub(in crate::spool) const TEXTS: usize = 9;
+pub(in crate::spool) const TEXTS: usize = 1 + DETAILS.len();
 /// The longest texts, in bytes, in their order; a longer one is cut.
-pub(in crate::spool) const TEXTS_MAX: [usize; TEXTS] = [512, 128, 128, 128, 320, 64, 320, 320, 64];
+pub(in crate::spool) const TEXTS_MAX: [usize; TEXTS] = {
+    let mut all = [512; TEXTS];
+    let (_, details) = all.split_at_mut(1);
+    details.copy_from_slice(&DETAILS_MAX);
+    all
+};
 /// The largest entry.
 pub(in crate::spool) const ENTRY_BYTES_MAX: usize = {
     let mut bytes = HEAD_BYTES + EVENT_WINDOWS_MAX * WINDOW_BYTES;
@@ -113,7 +118,7 @@ pub(in crate::spool) struct Entry {
     pub(in crate::spool) identity_start: u16,
     pub(in crate::spool) enforcement: Enforcement,
     pub(in crate::spool) windows: Vec<EventWindow>,
-    /// The record's name, then the fields of [`EventDetails`] in order.
+    /// The record's name, then the texts of [`EventDetails`] in order.
     pub(in crate::spool) texts: [Vec<u8>; TEXTS],
 }
 
@@ -126,11 +131,11 @@ pub(in crate::spool) struct PendingEvent {
 
 /// The texts of an entry.
 pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u8>; TEXTS] {
-    let EventDetails { policy, rule, unit, login, client, sender, recipient, message_id, .. } =
-        details;
-    let mut texts = [name, policy, rule, unit, login, client, sender, recipient, message_id]
-        .map(<[u8]>::to_vec);
-    texts.iter_mut().zip(TEXTS_MAX).for_each(|(text, most)| text.truncate(most));
+    let mut texts: [Vec<u8>; TEXTS] = Default::default();
+    let all = [name].into_iter().chain(details.texts());
+    for ((text, whole), most) in texts.iter_mut().zip(all).zip(TEXTS_MAX) {
+        text.extend_from_slice(whole.get(..most).unwrap_or(whole));
+    }
     texts
 }
 

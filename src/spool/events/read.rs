@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::Timestamp;
-use crate::store::Enforcement;
+use crate::store::{DetailTexts, Enforcement};
 use crate::sys::files::{self, Access};
 
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, What, has_another, next_magic,
+    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, TEXTS, What, has_another, next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;
@@ -40,9 +40,8 @@ pub struct LoggedEvent {
     pub strict: bool,
     /// The limits that the event was compared with, at most eight.
     pub windows: Vec<EventWindow>,
-    /// The policy, its rule and its unit; the login, the client's address, the sender,
-    /// the recipient and the message id: see [`super::EventDetails`].
-    pub texts: [Vec<u8>; 8],
+    /// What the front end knew of it.
+    pub texts: DetailTexts<Vec<u8>>,
     /// Whether the event is held against whoever sent it; a crossing without details is taken
     /// for one that is.
     pub enforcement: Enforcement,
@@ -68,7 +67,7 @@ impl LoggedEvent {
             number: if kind == EventKind::Crossings { entry.number } else { 0 },
             strict: entry.update == 2,
             windows: entry.windows,
-            texts,
+            texts: texts.into(),
             enforcement: entry.enforcement,
             has_details: kind == EventKind::Refusals,
             record: entry.record,
@@ -79,7 +78,9 @@ impl LoggedEvent {
     /// The event as bytes, for other servers.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let [policy, rule, unit, login, client, sender, recipient, message] = self.texts.clone();
+        let mut texts: [Vec<u8>; TEXTS] = Default::default();
+        let all = [&self.stored].into_iter().chain(self.texts.values().map(|(_, text)| text));
+        texts.iter_mut().zip(all).for_each(|(text, whole)| text.clone_from(whole));
         let what = match self.kind {
             EventKind::Crossings => What::Crossing,
             EventKind::Refusals => What::Refusal,
@@ -94,17 +95,7 @@ impl LoggedEvent {
             identity_start: u16::try_from(self.identity_start).unwrap_or(u16::MAX),
             enforcement: self.enforcement,
             windows: self.windows.clone(),
-            texts: [
-                self.stored.clone(),
-                policy,
-                rule,
-                unit,
-                login,
-                client,
-                sender,
-                recipient,
-                message,
-            ],
+            texts,
         };
         entry.encode(0)
     }
@@ -239,7 +230,7 @@ impl EventReader {
                 let event = known.and_then(|known| self.waiting.get_mut(known.at?));
                 if let Some(event) = event.filter(|event| !event.has_details) {
                     let [_, texts @ ..] = entry.texts;
-                    (event.texts, event.has_details) = (texts, true);
+                    (event.texts, event.has_details) = (texts.into(), true);
                     event.enforcement = entry.enforcement;
                 }
             }

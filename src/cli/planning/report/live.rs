@@ -141,19 +141,18 @@ fn of_crossing(event: &LoggedEvent, traces: Option<&TraceStore>) -> Result<LiveC
 
 fn of_refusal(event: &LoggedEvent) -> LiveRefusal {
     let window = decisive(event);
-    let [policy, rule, _, login, client, sender, recipient, message_id] =
-        event.texts.each_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+    let texts = event.texts.map(|text| String::from_utf8_lossy(text).into_owned());
     LiveRefusal {
         when: text::local(event.at),
         key: String::from_utf8_lossy(key(event)).into_owned(),
         limit: format!("{} in {}", text::number(window.limit), period(event, &window)),
         rate: window.after,
-        policy,
-        rule,
-        login,
-        client,
-        sender,
-        recipient,
-        message_id,
+        policy: texts.policy,
+        rule: texts.rule,
+        login: texts.login,
+        client: texts.client,
+        sender: texts.sender,
+        recipient: texts.recipient,
+        message_id: texts.message_id,
     }
 }

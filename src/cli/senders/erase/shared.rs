@@ -94,5 +94,5 @@ impl Shared {
 /// release, and is left alone.
 fn names(person: &Person, event: &SharedEvent) -> Option<bool> {
     let event = LoggedEvent::decode(&event.bytes)?;
-    Some(person.is_in(&event.stored) || event.texts.iter().any(|text| person.is_in(text)))
+    Some(person.is_in(&event.stored) || event.texts.values().any(|(_, text)| person.is_in(text)))
 }

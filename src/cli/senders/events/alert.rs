@@ -9,10 +9,6 @@ use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
 use crate::text;
 
-/// What the texts of an event are called in the line and in mail.
-const TEXTS: [&str; 8] =
-    ["policy", "rule", "unit", "login", "client", "sender", "recipient", "message"];
-
 /// An event that is sent.
 #[derive(Serialize)]
 pub(super) struct Alert<'a> {
@@ -59,12 +55,11 @@ impl<'a> Alert<'a> {
         )
     }
 
-    /// The texts that are not empty, with their names.
+    /// The texts that are not empty, with their names: that of the id is what it is of.
     fn details(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let texts = TEXTS.into_iter().zip(&self.event.texts);
+        let texts = self.event.texts.values().filter(|(_, value)| !value.is_empty());
         texts
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(name, value)| (name, text::printable(value)))
+            .map(|(name, value)| (name.strip_suffix("_id").unwrap_or(name), text::printable(value)))
     }
 
     /// A line for people and logs.
@@ -95,24 +90,23 @@ impl<'a> Alert<'a> {
 
     fn value(&self, placeholder: Placeholder) -> String {
         let (event, window) = (self.event, decisive(self.event));
-        let [policy, rule, unit, login, client, sender, recipient, message] =
-            event.texts.each_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+        let texts = event.texts.map(|text| String::from_utf8_lossy(text).into_owned());
         match placeholder {
-            Placeholder::Policy => policy,
+            Placeholder::Policy => texts.policy,
             Placeholder::Key => String::from_utf8_lossy(key(event)).into_owned(),
-            Placeholder::Rule => rule,
-            Placeholder::Unit => unit,
+            Placeholder::Rule => texts.rule,
+            Placeholder::Unit => texts.unit,
             Placeholder::Rate => format!("{:.1}", window.after),
             Placeholder::Limit => text::number(window.limit),
             Placeholder::Period => period(event, &window),
             // Nothing remains, and later events decide how long that lasts.
             Placeholder::Remaining => "0".to_owned(),
             Placeholder::RetryAfter => String::new(),
-            Placeholder::Auth => login,
-            Placeholder::Client => client,
-            Placeholder::Sender => sender,
-            Placeholder::Recipient => recipient,
-            Placeholder::MessageId => message,
+            Placeholder::Auth => texts.login,
+            Placeholder::Client => texts.client,
+            Placeholder::Sender => texts.sender,
+            Placeholder::Recipient => texts.recipient,
+            Placeholder::MessageId => texts.message_id,
             Placeholder::Time => event.at.seconds.to_string(),
         }
     }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::cli::shared::{key_text, keys};
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, EventWindow, LoggedEvent};
+use crate::store::DetailTexts;
 use crate::text;
 
 /// The first limit that was over.
@@ -52,14 +53,8 @@ pub(in crate::cli) struct EventJson {
     period: f64,
     rate: f64,
     windows: Vec<WindowJson>,
-    policy: Option<String>,
-    rule: Option<String>,
-    unit: Option<String>,
-    login: Option<String>,
-    client: Option<String>,
-    sender: Option<String>,
-    recipient: Option<String>,
-    message_id: Option<String>,
+    #[serde(flatten)]
+    texts: DetailTexts<Option<String>>,
 }
 
 /// One limit in JSON.
@@ -82,8 +77,6 @@ impl EventJson {
     pub(super) fn of(event: &LoggedEvent) -> Self {
         let window = decisive(event);
         let key = key(event);
-        let [policy, rule, unit, login, client, sender, recipient, message_id] =
-            event.texts.each_ref().map(|text| optional(text));
         let windows = event.windows.iter().map(|window| WindowJson {
             limit: window.limit,
             period: window.period,
@@ -109,14 +102,7 @@ impl EventJson {
             period: window.period,
             rate: window.after,
             windows: windows.collect(),
-            policy,
-            rule,
-            unit,
-            login,
-            client,
-            sender,
-            recipient,
-            message_id,
+            texts: event.texts.map(|text| optional(text)),
         }
     }
 }

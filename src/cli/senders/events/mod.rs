@@ -234,8 +234,7 @@ const COLUMNS: [Column; 12] = [
 
 fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
     let window = decisive(event);
-    let [_, _, _, login, client, sender, recipient, message] =
-        event.texts.each_ref().map(|text| text::printable(text));
+    let texts = event.texts.map(|text| text::printable(text));
     let before = match event.kind {
         EventKind::Refusals => format!("{:.1}", window.before),
         EventKind::Crossings => String::new(),
@@ -247,11 +246,11 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         format!("{:.1}", window.after),
         text::number(window.limit),
         period(event, &window),
-        login,
-        client,
-        sender,
-        recipient,
-        message,
+        texts.login,
+        texts.client,
+        texts.sender,
+        texts.recipient,
+        texts.message_id,
         key_text::shown(key(event)) + &mark(event),
     ]
 }

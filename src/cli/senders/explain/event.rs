@@ -16,6 +16,7 @@ use crate::history::explain::rule;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, EventWindow, LoggedEvent};
+use crate::store::DetailTexts;
 use crate::text;
 use crate::text::time::now;
 
@@ -104,14 +105,13 @@ impl EventExplanation {
         writeln!(screen, "{}", screen.paint(OVER.bold(), line))?;
         let mut line = |name: &str, value: &str| writeln!(screen, "  {name:<8}  {value}");
         line("by", &by(event))?;
-        let [_, _, _, login, client, sender, recipient, id] =
-            event.texts.each_ref().map(|text| text::printable(text));
+        let texts = event.texts.map(|text| text::printable(text));
         let parts = [
-            ("message", id),
-            ("login", login),
-            ("client", client),
-            ("from", sender),
-            ("to", recipient),
+            ("message", texts.message_id),
+            ("login", texts.login),
+            ("client", texts.client),
+            ("from", texts.sender),
+            ("to", texts.recipient),
             ("server", text::printable(server.as_bytes())),
         ];
         let facts: Vec<String> = parts
@@ -156,7 +156,7 @@ impl EventExplanation {
 
 /// `policy outbound, recipients, by the rule default`.
 fn by(event: &LoggedEvent) -> String {
-    let [policy, rule, unit, ..] = event.texts.each_ref().map(|text| text::printable(text));
+    let DetailTexts { policy, rule, unit, .. } = event.texts.map(|text| text::printable(text));
     let record = event.record_key();
     if let Some([name, what, ..]) = rule::parts(&record) {
         let policy = if policy.is_empty() { text::printable(name.as_bytes()) } else { policy };

@@ -228,7 +228,7 @@ impl Explain {
             found.extend(refusals);
         }
         found.retain(|(event, _)| match &self.id {
-            Some(id) => event.texts.last().is_some_and(|text| text == id.trim().as_bytes()),
+            Some(id) => event.texts.message_id == id.trim().as_bytes(),
             None => selection.contains(&event.record_key()),
         });
         // A refusal may be a crossing as well, and says more.
