@@ -6,6 +6,7 @@
 use std::error::Error as _;
 
 use arbitrary::Arbitrary;
+use exirate::event::AclStage;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::{MailEvent, MailVerdict};
 use exirate::serve::mail::milter::dialogue::{Dialogue, Fault, Limits, Step};
@@ -13,7 +14,6 @@ use exirate::serve::mail::milter::negotiate::Wants;
 use exirate::serve::mail::milter::packet::{self, Packets, Piece, write};
 use exirate::serve::mail::milter::reply::Reply;
 use exirate::serve::mail::milter::room::Room;
-use exirate::event::AclStage;
 use libfuzzer_sys::fuzz_target;
 
 /// The largest room, and the most of a message.

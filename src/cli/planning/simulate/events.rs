@@ -195,3 +195,23 @@ impl<'a> Line<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::fields::FIELDS;
+
+    #[test]
+    fn the_documentation_lists_the_fields_in_their_order() {
+        let words: Vec<&str> =
+            include_str!("../../../../docs/simulate.md").split_whitespace().collect();
+        let logged = FIELDS.iter().filter(|field| is_logged(field));
+        let names: Vec<String> = logged.map(|field| format!("`{}`,", field.name)).collect();
+        let listed = format!("`session` (a number), {} `recipients`", names.join(" "));
+        assert!(words.join(" ").contains(&listed), "docs/simulate.md does not have {listed}");
+        let event = Event { client: crate::event::Origin::Unknown, ..Event::default() };
+        let json = serde_json::to_value(EventJson(&event)).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), names.len());
+        assert!(json.as_object().unwrap().values().all(serde_json::Value::is_null));
+    }
+}
