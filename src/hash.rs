@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 
 /// A map from short names or numbers.
+#[cfg(feature = "rates")]
 pub(crate) type FastMap<K, V> = std::collections::HashMap<K, V, FastHash>;
 
 /// Hashes by multiplications of 64 by 64 bits whose halves are added, as wyhash does. Nobody
