@@ -52,35 +52,42 @@ impl<'a> Chosen<'a> {
 
     /// Appends them all to `limits`. An error has the position of the row.
     pub(super) fn append_to(&self, limits: &mut Vec<Limit<'a>>) -> Result<(), (u32, What)> {
-        for (unit, per, amount) in self.amounts() {
-            append(unit, per, amount, limits)?;
-        }
-        Ok(())
+        self.each(|unit, per, amount| append(unit, per, amount, limits))
     }
 
-    /// The windows of each unit, for whom they count; then the buckets, which have a unit each.
-    fn amounts(&self) -> impl Iterator<Item = (Option<Unit>, Per, &(Rule<'a>, &'a [u8], u32))> {
-        let windows = [(Per::Key, &self.each), (Per::Domain, &self.total)];
-        let windows = windows.into_iter().flat_map(|(per, amounts)| {
-            Unit::ALL.iter().zip(amounts).map(move |(unit, amount)| (Some(*unit), per, amount))
-        });
-        let all = windows.chain([(None, Per::Key, &self.buckets)]);
-        all.filter_map(|(unit, per, amount)| Some((unit, per, amount.as_ref()?)))
+    /// Visits the windows of each unit, and for whom they count; then the buckets, which have a
+    /// unit each. A loop, as each evaluation of a policy runs through it.
+    #[inline]
+    fn each<E>(
+        &self,
+        mut visit: impl FnMut(Option<Unit>, Per, &(Rule<'a>, &'a [u8], u32)) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (per, amounts) in [(Per::Key, &self.each), (Per::Domain, &self.total)] {
+            for (unit, amount) in Unit::ALL.iter().zip(amounts) {
+                if let Some(amount) = amount {
+                    visit(Some(*unit), per, amount)?;
+                }
+            }
+        }
+        self.buckets.as_ref().map_or(Ok(()), |amount| visit(None, Per::Key, amount))
     }
 
     /// The same, with the limits of each; none: unlimited.
     #[cfg(feature = "cli")]
     pub(super) fn applied(&self) -> Result<Vec<Applied<'a>>, (u32, What)> {
-        let applied = self.amounts().map(|(unit, per, amount)| {
+        let mut applied = Vec::new();
+        self.each(|unit, per, amount| {
             let mut limits = Vec::new();
             append(unit, per, amount, &mut limits)?;
-            Ok(Applied { unit, per, rule: amount.0, limits })
-        });
-        applied.collect()
+            applied.push(Applied { unit, per, rule: amount.0, limits });
+            Ok(())
+        })?;
+        Ok(applied)
     }
 }
 
 /// Appends the windows of a unit, or buckets.
+#[inline]
 fn append<'a>(
     unit: Option<Unit>,
     per: Per,
