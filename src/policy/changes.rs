@@ -8,11 +8,10 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, Limits, Match, Member, MemberKind, Members, Policies, Policy,
+    Amount, Buckets, ByUnit, Limits, Match, Member, MemberKind, Members, Policies, Policy, Window,
 };
 use super::settings::Group;
 use super::value::list;
-use crate::text::period;
 
 /// The name of each setting and its value. Where something is written, and how it
 /// is spelled (`60m` apart from `1h`), is not in it; what is default is.
@@ -264,7 +263,7 @@ fn limits(set: &mut impl FnMut(String, String), name: &str, limits: &Limits) {
 pub fn windows(amount: &Amount) -> String {
     match &amount.windows[..] {
         [] => "unlimited".to_owned(),
-        all => list(all.iter().map(|w| format!("{} / {}", w.limit, period(w.period)))),
+        all => list(all.iter().map(Window::to_string)),
     }
 }
 

@@ -108,6 +108,13 @@ pub struct Limit<'a> {
     pub rule: Rule<'a>,
 }
 
+impl Limit<'_> {
+    /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds.
+    pub(super) fn algorithm(_unit: Unit, limit: f64, period: f64) -> Algorithm {
+        Algorithm::MovingAverage { limit, period }
+    }
+}
+
 /// The entry of `exempt` that lifts the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exemption<'a> {

@@ -1,6 +1,8 @@
 //! A policy file as data: checked, folded, and with the place each limit is from.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "cli")]
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use super::network::Cidr;
 pub use super::settings::{Identity, OnCrossing, PolicySettings};
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, When};
 use super::word::Unit;
+#[cfg(feature = "cli")]
+use crate::text::period;
 
 /// All that a policy file and the files it names say.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -351,6 +355,14 @@ pub struct Window {
     pub limit: f64,
     /// The period in seconds.
     pub period: f64,
+}
+
+/// With its numbers, however they are written: `100 / 1h`.
+#[cfg(feature = "cli")]
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} / {}", self.limit, period(self.period))
+    }
 }
 
 /// Leaky buckets of a rule; none: unlimited.

@@ -47,7 +47,7 @@ impl<'p> Effective<'p> {
             applied.what.windows.iter().map(move |window| Limit {
                 unit,
                 per,
-                algorithm: Algorithm::MovingAverage { limit: window.limit, period: window.period },
+                algorithm: Limit::algorithm(unit, window.limit, window.period),
                 text: &window.text,
                 rule: applied.rule,
             })

@@ -99,7 +99,7 @@ fn append<'a>(
         let Numbers { unit: own, first, second, text } =
             numbers(&mut fields).map_err(|what| (*row, what))?;
         let algorithm = match unit {
-            Some(_) => Algorithm::MovingAverage { limit: first, period: second },
+            Some(unit) => Limit::algorithm(unit, first, second),
             None => Algorithm::Bucket { burst: first, rate: second },
         };
         limits.push(Limit { unit: unit.unwrap_or(own), per, algorithm, text, rule: *rule });

@@ -4,7 +4,7 @@ use super::super::fold::lower;
 use super::super::model::Window;
 use super::super::network::{Cidr, NoCidr};
 use super::super::value::{DomainPattern, Piece, Template};
-use super::super::word::{Placeholder, Word as _};
+use super::super::word::{Placeholder, Unit, Word as _};
 use crate::spec;
 use crate::toml_file::diagnostic::allowed_instead;
 
@@ -61,11 +61,11 @@ fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
     Ok((format!("{limit}/{time}"), most, period(time)?))
 }
 
-/// A window, as in `100/1h`.
+/// A limit of `unit`: a window, as in `100/1h`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn window(text: &str) -> Result<Window, String> {
+pub(super) fn limit(_unit: Unit, text: &str) -> Result<Window, String> {
     if text.trim() == UNLIMITED {
         return Err("\"unlimited\" stands alone, not among windows".to_owned());
     }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn windows_are_limits_and_periods() {
-        let sound = |text| window(text).map(|w| (w.text, w.limit, w.period));
+        let sound = |text| limit(Unit::Messages, text).map(|w| (w.text, w.limit, w.period));
         assert_eq!(sound("100/1h"), Ok(("100/1h".into(), 100.0, 3600.0)));
         assert_eq!(sound(" 500M / 1d "), Ok(("500M/1d".into(), 500.0 * 1048576.0, 86400.0)));
         assert_eq!(sound("0/1h"), Ok(("0/1h".into(), 0.0, 3600.0)));
@@ -216,9 +216,9 @@ mod tests {
             ("1/99999w", "the period \"99999w\" is longer than 68 years"),
             ("unlimited", "\"unlimited\" stands alone, not among windows"),
         ] {
-            assert_eq!(window(text), Err(error.to_owned()), "{text}");
+            assert_eq!(limit(Unit::Messages, text), Err(error.to_owned()), "{text}");
         }
-        let endless = window(&format!("{}/1h", "9".repeat(400)));
+        let endless = limit(Unit::Messages, &format!("{}/1h", "9".repeat(400)));
         assert!(endless.is_err_and(|error| error.ends_with("the largest is 1e18")));
     }
 

@@ -104,7 +104,7 @@ fn limit(
     limits: &mut Limits,
 ) -> bool {
     if let Some(unit) = Unit::of(key) {
-        if let Some(amount) = amount(reader, value) {
+        if let Some(amount) = amount(reader, unit, value) {
             limits.each.insert(unit, amount);
         }
     } else if key == "bucket" {
@@ -134,14 +134,14 @@ pub(super) fn limits(
     limits
 }
 
-/// The windows of a unit.
-pub(super) fn amount(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Amount> {
+/// The limits of a unit.
+pub(super) fn amount(reader: &mut Reader<'_>, unit: Unit, value: Value<'_>) -> Option<Amount> {
     let mut amount = Amount { at: reader.at(value), windows: Box::default() };
     if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
         return Some(amount);
     }
     let example = "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"";
-    amount.windows = reader.each(value, example, amount::window)?.into();
+    amount.windows = reader.each(value, example, |text| amount::limit(unit, text))?.into();
     Some(amount)
 }
 
@@ -151,7 +151,7 @@ fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> ByUnit {
     for (key, value) in table {
         match Unit::of(key.get_ref()) {
             Some(unit) => {
-                if let Some(amount) = amount(reader, value) {
+                if let Some(amount) = amount(reader, unit, value) {
                     total.insert(unit, amount);
                 }
             }

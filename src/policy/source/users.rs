@@ -146,7 +146,7 @@ impl Table<'_, '_> {
                     member.package = Some(self.packages.add(&text, at));
                 }
                 Column::Unit(unit) => {
-                    let amount = self.amount(offset, at, &text);
+                    let amount = self.amount(*unit, offset, at, &text);
                     member.limits.each.insert(*unit, amount);
                 }
             }
@@ -165,13 +165,13 @@ impl Table<'_, '_> {
         }
     }
 
-    fn amount(&mut self, offset: usize, at: Location, text: &str) -> Amount {
+    fn amount(&mut self, unit: Unit, offset: usize, at: Location, text: &str) -> Amount {
         let mut windows = Vec::new();
         if text != UNLIMITED {
             let mut any = false;
             for one in text.split([' ', ';']).filter(|one| !one.is_empty()) {
                 any = true;
-                match amount::window(one) {
+                match amount::limit(unit, one) {
                     Ok(window) => windows.push(window),
                     Err(message) => self.error(offset, message),
                 }
