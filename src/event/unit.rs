@@ -48,6 +48,12 @@ units! {
 }
 
 impl Unit {
+    /// Whether it counts accepted recipients.
+    #[must_use]
+    pub fn is_of_recipients(self) -> bool {
+        matches!(self, Self::Recipients | Self::UniqueRecipients)
+    }
+
     /// Whether it counts what a command came to, which nobody knows before the next one.
     #[must_use]
     pub fn is_outcome(self) -> bool {

@@ -109,9 +109,26 @@ pub struct Limit<'a> {
 }
 
 impl Limit<'_> {
+    /// What the limits of a unit are called, or those of buckets.
+    #[cfg(feature = "cli")]
+    #[must_use]
+    pub fn kind(unit: Option<Unit>) -> &'static str {
+        if unit.is_some() { "window" } else { "bucket" }
+    }
+
     /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds.
     pub(super) fn algorithm(_unit: Unit, limit: f64, period: f64) -> Algorithm {
         Algorithm::MovingAverage { limit, period }
+    }
+}
+
+/// As it is written, and all of a bucket: `burst 5, leak 1/1h`.
+impl fmt::Display for Limit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.algorithm {
+            Algorithm::MovingAverage { .. } => f.write_str(self.text),
+            Algorithm::Bucket { burst, .. } => write!(f, "burst {burst}, leak {}", self.text),
+        }
     }
 }
 

@@ -13,9 +13,8 @@ use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Algorithm;
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
-use crate::policy::limit::{Exemption, Per, Rule, Subject};
+use crate::policy::limit::{Exemption, Limit, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
@@ -374,7 +373,7 @@ fn add_lines(
                 domain.map(|domain| format!("all of {domain}")).unwrap_or_default()
             }
         },
-        kind: if applied.unit.is_some() { "window" } else { "bucket" },
+        kind: Limit::kind(applied.unit),
         limit: None,
         period: None,
         text: "unlimited".to_owned(),
@@ -384,16 +383,10 @@ fn add_lines(
         place: place(files, at),
     };
     let limited = applied.limits.iter().map(|limit| {
-        let (most, period, text) = match limit.algorithm {
-            Algorithm::MovingAverage { limit: most, period } => {
-                (most, period, limit.text.to_owned())
-            }
-            Algorithm::Bucket { burst, rate } => {
-                (burst, burst / rate, format!("burst {burst}, leak {}", limit.text))
-            }
-        };
-        let (limit, period, unit) = (Some(most), Some(period), limit.unit.word());
-        Line { unit, limit, period, text, ..line.clone() }
+        let (most, period) = (limit.algorithm.limit(), limit.algorithm.period());
+        let (unit, text) = (limit.unit.word(), limit.to_string());
+        let period = Some(period).filter(|period| period.is_finite());
+        Line { unit, limit: Some(most), period, text, ..line.clone() }
     });
     lines.extend(limited);
     if applied.limits.is_empty() {

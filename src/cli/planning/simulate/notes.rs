@@ -64,8 +64,7 @@ pub(super) fn of(
             counted_or_no(totals.back, "attempt is", "attempts are")
         ));
     }
-    let in_sessions = [Unit::Connections, Unit::RejectedRecipients, Unit::AuthFailures];
-    let in_sessions: Vec<&str> = used.units(&in_sessions);
+    let in_sessions = used.units(|unit| unit == Unit::Connections || unit.is_outcome());
     if unshown.without_session > 0 && !in_sessions.is_empty() {
         notes.push(format!(
             "{} of {} events are not assigned to a session by the log; sessions are guessed from \
@@ -76,7 +75,7 @@ pub(super) fn of(
             in_sessions.join(", ")
         ));
     }
-    let of_recipients = used.units(&[Unit::Recipients, Unit::UniqueRecipients]);
+    let of_recipients = used.units(Unit::is_of_recipients);
     if unshown.without_recipients > 0 && !of_recipients.is_empty() {
         notes.push(format!(
             "of {} the log does not show the recipients: each counts as one; log_selector = \
@@ -84,7 +83,7 @@ pub(super) fn of(
             counted_or_no(unshown.without_recipients, "message", "messages")
         ));
     }
-    let of_either = used.units(&[Unit::Recipients, Unit::UniqueRecipients, Unit::Bytes]);
+    let of_either = used.units(|unit| unit == Unit::Bytes || unit.is_of_recipients());
     if unshown.refused_after_data > 0 && !of_either.is_empty() {
         notes.push(format!(
             "of {} refused after DATA no log shows recipients and size: each counts as one \
@@ -92,13 +91,13 @@ pub(super) fn of(
             counted_or_no(unshown.refused_after_data, "message", "messages")
         ));
     }
-    if unshown.without_size > 0 && !used.units(&[Unit::Bytes]).is_empty() {
+    if unshown.without_size > 0 && !used.units(|unit| unit == Unit::Bytes).is_empty() {
         notes.push(format!(
             "of {} the log does not show the size: they count no bytes",
             counted_or_no(unshown.without_size, "message", "messages")
         ));
     }
-    if !used.units(&[Unit::Bytes]).is_empty() {
+    if !used.units(|unit| unit == Unit::Bytes).is_empty() {
         notes.push(
             "bytes are those of S=, about 200 more a message than Exim knows at DATA".to_owned(),
         );
@@ -143,13 +142,13 @@ pub(super) fn omitted(attempts: u64) -> Option<String> {
 
 impl Used<'_> {
     /// Those of these units that a policy counts.
-    fn units(&self, units: &[Unit]) -> Vec<&'static str> {
+    fn units(&self, is: impl Fn(Unit) -> bool) -> Vec<&'static str> {
         let is_used = |unit: &&Unit| {
             self.policies
                 .iter()
                 .any(|(_, policy)| tables(policy).any(|limits| counts(limits, **unit)))
         };
-        units.iter().filter(is_used).map(|unit| unit.word()).collect()
+        Unit::ALL.iter().filter(|unit| is(**unit)).filter(is_used).map(|unit| unit.word()).collect()
     }
 
     /// The names of the policies of which this is true.
