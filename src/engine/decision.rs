@@ -56,6 +56,28 @@ pub struct Details {
 }
 
 impl Decision {
+    /// The decision on `number` of something in one message, of which `cap` are allowed: that
+    /// of a bucket which was empty before. Nothing is remembered of it.
+    #[must_use]
+    pub fn of_cap(cap: f64, number: f64, at: Timestamp) -> Self {
+        Self {
+            rate: number,
+            over: number > cap,
+            forced: None,
+            algorithm: AlgorithmKind::Bucket,
+            limit: cap,
+            period: f64::INFINITY,
+            leak: 0.0,
+            count: 1.0,
+            next_count: 1.0,
+            at,
+            kept: Some(Average { at, rate: number }),
+            crossed: false,
+            crossings: 0,
+            details: Details { written: true, ..Details::default() },
+        }
+    }
+
     /// Compares the same rate with another limit.
     ///
     /// A decision that is reused from memory is compared with the limit of the

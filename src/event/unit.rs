@@ -45,13 +45,21 @@ units! {
     RejectedRecipients = "rejected_recipients",
     /// Failed authentications.
     AuthFailures = "auth_failures",
+    /// Recipients of one message: a cap, without a period.
+    RecipientsPerMessage = "recipients_per_message",
 }
 
 impl Unit {
     /// Whether it counts accepted recipients.
     #[must_use]
     pub fn is_of_recipients(self) -> bool {
-        matches!(self, Self::Recipients | Self::UniqueRecipients)
+        self.is_cap() || matches!(self, Self::Recipients | Self::UniqueRecipients)
+    }
+
+    /// Whether its limit is a number of one message: nothing is remembered for the next one.
+    #[must_use]
+    pub fn is_cap(self) -> bool {
+        self == Self::RecipientsPerMessage
     }
 
     /// Whether it counts what a command came to, which nobody knows before the next one.

@@ -373,6 +373,11 @@ fn decide_new<S: Store>(
         total: is_total(&one.limit),
         forced: None,
     };
+    // A cap needs no record.
+    for one in planned.iter_mut().filter(|one| one.limit.unit.is_cap()) {
+        let cap = one.limit.algorithm.limit();
+        one.decision = Some(Decision::of_cap(cap, one.count, clock()));
+    }
     // One that refused it before in this command, message or connection still does, and
     // the event then counts nowhere; under strict, against no total.
     let leaky = mode.update == Update::Leaky;

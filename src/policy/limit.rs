@@ -113,12 +113,20 @@ impl Limit<'_> {
     #[cfg(feature = "cli")]
     #[must_use]
     pub fn kind(unit: Option<Unit>) -> &'static str {
-        if unit.is_some() { "window" } else { "bucket" }
+        match unit {
+            Some(unit) if unit.is_cap() => "cap",
+            Some(_) => "window",
+            None => "bucket",
+        }
     }
 
-    /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds.
-    pub(super) fn algorithm(_unit: Unit, limit: f64, period: f64) -> Algorithm {
-        Algorithm::MovingAverage { limit, period }
+    /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds. A cap
+    /// is a bucket that is empty before each message and from which nothing leaks.
+    pub(super) fn algorithm(unit: Unit, limit: f64, period: f64) -> Algorithm {
+        match unit.is_cap() {
+            true => Algorithm::Bucket { burst: limit, rate: 0.0 },
+            false => Algorithm::MovingAverage { limit, period },
+        }
     }
 }
 
@@ -126,6 +134,7 @@ impl Limit<'_> {
 impl fmt::Display for Limit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {
+            _ if self.unit.is_cap() => f.write_str(self.text),
             Algorithm::MovingAverage { .. } => f.write_str(self.text),
             Algorithm::Bucket { burst, .. } => write!(f, "burst {burst}, leak {}", self.text),
         }

@@ -353,15 +353,23 @@ pub struct Window {
     pub text: Box<str>,
     /// The most events.
     pub limit: f64,
-    /// The period in seconds.
+    /// The period in seconds; [`Window::NO_PERIOD`] for a cap.
     pub period: f64,
+}
+
+impl Window {
+    /// Instead of the period of a cap.
+    pub const NO_PERIOD: f64 = f64::MAX;
 }
 
 /// With its numbers, however they are written: `100 / 1h`.
 #[cfg(feature = "cli")]
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} / {}", self.limit, period(self.period))
+        match self.period {
+            Self::NO_PERIOD => write!(f, "{}", self.limit),
+            seconds => write!(f, "{} / {}", self.limit, period(seconds)),
+        }
     }
 }
 

@@ -84,6 +84,8 @@ impl AlreadyCounted {
     /// | MAIL to DATA, not SMTP | messages, unique_senders: the message |
     /// | RCPT | recipients, unique_recipients: the command |
     /// | DATA, not SMTP | recipients, if none was counted at RCPT: the message |
+    /// | RCPT | recipients_per_message: those before, and this one |
+    /// | DATA, not SMTP | recipients_per_message: all of them |
     /// | MIME, DATA, PRDR, not SMTP | bytes: the message |
     /// | outside ACLs | one message with one recipient, each evaluation |
     ///
@@ -125,6 +127,15 @@ impl AlreadyCounted {
                 occurrences.push(Occurrence { unit, count, scope });
             }
             _ => {}
+        }
+        let in_message = match stage {
+            S::Rcpt => facts.recipients.saturating_add(1),
+            _ if stage.has_all_recipients() => facts.recipients,
+            _ => 0,
+        };
+        if in_message > 0 {
+            let (unit, count) = (Unit::RecipientsPerMessage, f64::from(in_message));
+            occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
         }
         let is_complete = matches!(stage, S::Mime | S::Dkim | S::Data | S::Prdr | S::NotSmtp)
             || stage == S::Outside && facts.has_message;
@@ -199,6 +210,25 @@ mod tests {
             of(&mut AlreadyCounted::default(), AclStage::NotSmtp, Unit::Recipients),
             Some(3.0)
         );
+    }
+
+    #[test]
+    fn a_cap_sees_all_recipients_of_its_message() {
+        let five = SessionFacts { recipients: 5, ..NOTHING };
+        let mut counted = AlreadyCounted::default();
+        for _ in 0..2 {
+            for (stage, count) in [
+                (AclStage::Mail, None),
+                (AclStage::Rcpt, Some(6.0)),
+                (AclStage::Data, Some(5.0)),
+                (AclStage::NotSmtp, Some(5.0)),
+                (AclStage::Outside, None),
+            ] {
+                let all = counts(&mut counted, stage, five);
+                let cap = all.iter().find(|(unit, _)| unit.is_cap());
+                assert_eq!(cap.map(|(_, count)| *count), count, "{stage:?}");
+            }
+        }
     }
 
     #[test]

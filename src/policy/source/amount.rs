@@ -61,11 +61,18 @@ fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
     Ok((format!("{limit}/{time}"), most, period(time)?))
 }
 
-/// A limit of `unit`: a window, as in `100/1h`.
+/// A limit of `unit`: a window, as in `100/1h`, or a cap, as in `100`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn limit(_unit: Unit, text: &str) -> Result<Window, String> {
+pub(super) fn limit(unit: Unit, text: &str) -> Result<Window, String> {
+    if unit.is_cap() {
+        let limit = number(text.trim()).filter(|limit| *limit >= 1.0);
+        let limit = limit.ok_or_else(|| {
+            format!("{text:?} is not a cap; expected a number from 1 on, such as 100")
+        })?;
+        return Ok(Window { text: text.trim().into(), limit, period: Window::NO_PERIOD });
+    }
     if text.trim() == UNLIMITED {
         return Err("\"unlimited\" stands alone, not among windows".to_owned());
     }

@@ -140,6 +140,14 @@ pub(super) fn amount(reader: &mut Reader<'_>, unit: Unit, value: Value<'_>) -> O
     if value.get_ref().as_str().is_some_and(|text| text.trim() == UNLIMITED) {
         return Some(amount);
     }
+    if unit.is_cap() {
+        let text = number_text(reader, value, "100")?;
+        match amount::limit(unit, &text) {
+            Ok(cap) => amount.windows = [cap].into(),
+            Err(message) => reader.error(value, message),
+        }
+        return Some(amount);
+    }
     let example = "\"100/1h\", [\"100/1h\", \"500/1d\"] or \"unlimited\"";
     amount.windows = reader.each(value, example, |text| amount::limit(unit, text))?.into();
     Some(amount)
@@ -150,6 +158,10 @@ fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> ByUnit {
     let Some(table) = reader.table(value, "{ recipients = \"3000/1h\" }") else { return total };
     for (key, value) in table {
         match Unit::of(key.get_ref()) {
+            Some(cap) if cap.is_cap() => {
+                let text = format!("{} is a number of one message: no total counts it", cap.word());
+                reader.error(value, text);
+            }
             Some(unit) => {
                 if let Some(amount) = amount(reader, unit, value) {
                     total.insert(unit, amount);
@@ -194,6 +206,11 @@ fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Opt
                 .map(|text| amount::leak(&text).map(|r| rate = Some(r))),
             "unit" => {
                 unit = reader.word(value, "unit");
+                if let Some(cap) = unit.filter(|unit| unit.is_cap()) {
+                    let text =
+                        format!("{} is a number of one message: no bucket counts it", cap.word());
+                    reader.error(value, text);
+                }
                 None
             }
             _ => {

@@ -32,7 +32,7 @@ use crate::sys::clock;
 /// What else these front ends decide alike: Exim's test has messages of one size, and rules that
 /// only defer.
 const MORE: &str = r#"
-[policy.g]
+[policy.k]
 when = "authenticated"
 text = "{policy} {unit} {limit} {key}"
 default.bytes = "8000.5/2h"

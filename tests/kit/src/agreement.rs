@@ -43,6 +43,10 @@ when = "local"
 key = ["client", "sender"]
 text = "local {unit}"
 default.messages = "2.5/2h"
+[policy.g]
+when = "authenticated"
+text = "{unit} {limit} {key} {remaining}"
+default.recipients_per_message = 2
 [[policy.a.exempt]]
 recipients = ["u1@private.test", "u2@private.test"]
 [[policy.a.exempt]]
