@@ -65,7 +65,7 @@ need_rust() {
 # exirate-trace.so, in release form and where the tests look for it. Each has a
 # target directory of its own, as Cargo gives both the same file name.
 build_library() {
-  cargo build --config .cargo/library.toml --locked --release --lib --no-default-features --features "$1" \
+  cargo rustc --config .cargo/library.toml --locked --release --lib --crate-type cdylib --no-default-features --features "$1" \
     --target-dir "target/exim-$1"
 }
 

@@ -59,7 +59,7 @@ pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     }
     let status = command
         .current_dir(crate::repository())
-        .args(["build", "--config", ".cargo/library.toml"])
+        .args(["rustc", "--config", ".cargo/library.toml", "--crate-type", "cdylib"])
         .args(["--quiet", "--release", "--lib", "--no-default-features"])
         .args(["--features", feature])
         .arg("--target-dir")
