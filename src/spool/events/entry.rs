@@ -245,6 +245,10 @@ impl Entry {
             entry.windows.push(EventWindow { limit, period, before, after, count, bucket, over });
         }
         for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
+            // An entry without the texts that were added later.
+            if reader.rest.is_empty() {
+                break;
+            }
             *text = reader.text().filter(|text| text.len() <= most)?.to_vec();
         }
         reader.rest.iter().all(|&byte| byte == 0).then_some(entry)
@@ -285,7 +289,7 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// The checksum of everything but the checksum.
-fn checksum(all: &[u8], seed: u32) -> u32 {
+pub(in crate::spool) fn checksum(all: &[u8], seed: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(all.get(..CRC).unwrap_or_default());
     hasher.update(all.get(CRC + 4..).unwrap_or_default());

@@ -11,7 +11,7 @@ use crate::sys::files::Access;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::super::tests::open;
-use super::entry::{ENTRY_BYTES_MAX, Fault, MAGIC, TEXTS_MAX};
+use super::entry::{BYTES, CRC, ENTRY_BYTES_MAX, Fault, MAGIC, TEXTS_MAX, checksum};
 use super::*;
 
 fn at(seconds: i64) -> Timestamp {
@@ -87,6 +87,19 @@ fn an_entry_is_read_as_it_was_written() {
     }
     let [name, .., message_id] = texts(&long, &details);
     assert_eq!((name.len(), message_id.len()), (TEXTS_MAX[0], TEXTS_MAX[8]));
+}
+
+/// Texts are added at the end: an entry that was written before has none of them.
+#[test]
+fn an_entry_without_the_last_texts_is_read() {
+    let one = Entry { texts: Default::default(), ..entry() };
+    let mut bytes = one.encode(9);
+    bytes.truncate(bytes.len() - 2);
+    let size = (bytes.len() as u16).to_le_bytes();
+    bytes[BYTES..][..2].copy_from_slice(&size);
+    let crc = checksum(&bytes, 9).to_le_bytes();
+    bytes[CRC..][..4].copy_from_slice(&crc);
+    assert_eq!(Entry::decode(&bytes, 9), Ok((one, bytes.len())));
 }
 
 #[test]
