@@ -157,6 +157,7 @@ event_fields! {
     script: Text<T>, "script", "SCRIPT", "the script of a web host that hands over the message";
     client: Origin, "client", "ADDRESS", "the client's address";
     helo: Text<T>, "helo", "HOST", "the name in HELO";
+    protocol: Text<T>, "protocol", "PROTOCOL", "the protocol that it came by, as Exim calls it: smtp, esmtpsa, local";
     sender: Text<T>, "sender", "ADDRESS", "the envelope sender; empty for a bounce";
     recipient: Text<T>, "recipient", "ADDRESS", "the recipient";
     package: Text<T>, "package", "PACKAGE", "the package that the front end hands over";

@@ -109,6 +109,8 @@ pub struct Arrival<'a> {
     pub host: Host<'a>,
     /// `U=`: the login of a local user, or what the client's host says of itself.
     pub user: Option<&'a str>,
+    /// `P=`: the protocol.
+    pub protocol: Option<&'a str>,
     /// `A=`: the authenticated user.
     pub auth: Option<&'a str>,
     /// `S=`: the size in bytes.
@@ -346,6 +348,7 @@ fn arrival(text: &str) -> Arrival<'_> {
         }
         match split(field, "=") {
             Some(("U", user)) => arrival.user = arrival.user.or(Some(user)),
+            Some(("P", protocol)) => arrival.protocol = arrival.protocol.or(Some(protocol)),
             Some(("A", _)) if arrival.auth.is_none() => arrival.auth = authenticated(rest),
             Some(("S", size)) if arrival.size.is_none() => arrival.size = size.parse().ok(),
             _ => {}

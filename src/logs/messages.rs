@@ -246,6 +246,7 @@ impl Joiner {
         let event = Event {
             sender: Some(bare(arrival.sender)),
             message_id: Some(id),
+            protocol: arrival.protocol,
             ..by(arrival.host, arrival.auth, arrival.user)
         };
         let mut message = Message {

@@ -415,6 +415,7 @@ fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<&str>) 
         sender: &bytes(event.sender),
         recipient: &bytes(event.recipient),
         message_id: &bytes(event.message_id),
+        protocol: &bytes(event.protocol),
         enforcement: evaluated.outcome.enforcement(),
     });
 }

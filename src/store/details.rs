@@ -97,4 +97,5 @@ event_details! {
     sender, 320, "The envelope sender.";
     recipient, 320, "The recipient.";
     message_id, 64, "The message id.";
+    protocol, 32, "The protocol, as Exim calls it.";
 }

@@ -136,6 +136,7 @@ impl<'v> PolicyFacts<'v> {
             script: attribute(&attributes.script),
             client,
             helo: text(&more.sender_helo_name),
+            protocol: text(&variables.received_protocol),
             sender: match sender {
                 None if variables.sender_address.is_set() => Some(Cow::Borrowed("")),
                 sender => sender,

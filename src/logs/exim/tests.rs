@@ -21,6 +21,7 @@ fn all_fields_of_an_arrival_are_read() {
         sender: "alice@example.org",
         host: Host { helo: Some("laptop"), address: Some("192.0.2.7"), port: Some(4711) },
         user: Some("al"),
+        protocol: Some("esmtpsa"),
         auth: Some("alice"),
         size: Some(1234),
         recipients: Some("bob@x.test \"c d\"@x.test"),

@@ -115,8 +115,8 @@ those of `exirate list`. `number` counts the crossings of the record (null: a re
 `enforcement` is enforced, observed or exempt.
 `limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
 `windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
-bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient` and
-`message_id` are null where there is none, and escaped where they are not UTF-8. What is
+bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id` and
+`protocol` are null where there is none, and escaped where they are not UTF-8. What is
 infinite is null. `server` is there for the crossings of all servers.",
         keys::HELP
     )

@@ -42,6 +42,10 @@ pub struct PolicyRequest {
     pub sasl_username: String,
     /// `queue_id`
     pub queue_id: String,
+    /// `protocol_name`
+    pub protocol_name: String,
+    /// `encryption_protocol`
+    pub encryption_protocol: String,
 }
 
 impl PolicyRequest {
@@ -60,6 +64,8 @@ impl PolicyRequest {
             b"size" => &mut self.size,
             b"sasl_username" => &mut self.sasl_username,
             b"queue_id" => &mut self.queue_id,
+            b"protocol_name" => &mut self.protocol_name,
+            b"encryption_protocol" => &mut self.encryption_protocol,
             _ => return None,
         })
     }
@@ -76,6 +82,14 @@ impl PolicyRequest {
             "END-OF-MESSAGE" => AclStage::Data,
             _ => return None,
         })
+    }
+
+    /// The protocol, as Exim calls it: `esmtpsa` is ESMTP by TLS with a login.
+    fn protocol(&self) -> Option<String> {
+        let mut protocol = self.protocol_name.to_ascii_lowercase();
+        protocol.push_str(if self.encryption_protocol.is_empty() { "" } else { "s" });
+        protocol.push_str(if self.sasl_username.is_empty() { "" } else { "a" });
+        Some(protocol).filter(|_| !self.protocol_name.is_empty())
     }
 
     /// The step that is to be decided; `None` if there is nothing to decide.
@@ -95,6 +109,7 @@ impl PolicyRequest {
             auth: known(&self.sasl_username),
             client: Origin::of_client(address(&self.client_address)),
             helo: known(&self.helo_name),
+            protocol: self.protocol(),
             sender: has_sender.then(|| self.sender.clone()),
             recipient: recipient.filter(|_| stage == AclStage::Rcpt),
             message_id: known(&self.queue_id),
