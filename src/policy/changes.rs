@@ -361,6 +361,38 @@ mod tests {
     }
 
     #[test]
+    fn each_part_of_a_value_makes_a_difference() {
+        for (one, other) in [
+            ("on.crossing.run = [\"/bin/a\", \"{key}\"]", "on.crossing.run = [\"/bin/a\"]"),
+            ("identity.relay = \"192.0.2.0/24\"", "identity.relay = \"192.0.2.0/25\""),
+            ("identity.chain = [\"auth\", \"client\"]", "identity.chain = [\"auth\", \"helo\"]"),
+            ("policy.a.key = [\"sender\", \"client\"]", "policy.a.key = [\"sender\", \"helo\"]"),
+            ("policy.a.when = \"local\"", "policy.a.when = \"!local\""),
+            ("policy.a.when = [\"local\", \"system\"]", "policy.a.when = [\"local\"]"),
+            (
+                "policy.a.verdicts = { \"90%\" = \"log\" }",
+                "policy.a.verdicts = { \"90%\" = \"hold\" }",
+            ),
+            (
+                "policy.a.default.messages = [\"1/1h\", \"9/1d\"]",
+                "policy.a.default.messages = \"1/1h\"",
+            ),
+            ("policy.a.domain.x.messages = \"1/1h\"", "policy.a.domain.x.messages = \"2/1h\""),
+            (
+                "policy.a.domain.x.total.bytes = \"1/1h\"",
+                "policy.a.domain.x.total.bytes = \"2/1h\"",
+            ),
+            ("policy.a.user.x.messages = \"1/1h\"", "policy.a.user.x.messages = \"1/2h\""),
+        ] {
+            let [old, new] = [one, other]
+                .map(|more| read(&format!("version = 1\npolicy.a.action = \"observe\"\n{more}\n")));
+            assert_ne!(settings(&old), settings(&new), "{one}");
+            assert_ne!(digest(&old), digest(&new), "{one}");
+            assert_eq!(differ(&old, &new).len(), 1, "{one}");
+        }
+    }
+
+    #[test]
     fn changes_are_counted_by_part() {
         let old = read(
             "version = 1\n[policy.a]\ndefault.messages = \"1/1h\"\nuser.\"x.y\" = {}\n\

@@ -89,6 +89,12 @@ impl<'a> Attributes<'a> {
         }
         Ok(attributes)
     }
+
+    /// The recipients that have been refused at `stage`, of which Exim has counted so many.
+    fn rejected(&self, counted: i64, stage: AclStage) -> u32 {
+        let is_refused = self.refused == Some(true) && stage == AclStage::Rcpt;
+        u32::try_from(counted).unwrap_or(0).saturating_add(is_refused.into())
+    }
 }
 
 fn unknown(argument: &[u8]) -> String {
@@ -155,12 +161,10 @@ impl<'v> PolicyFacts<'v> {
             }),
             in_router: stage == AclStage::Outside,
         };
-        let rejected = u32::try_from(number(&more.rcpt_fail_count)).unwrap_or(0);
-        let is_refused = attributes.refused == Some(true) && stage == AclStage::Rcpt;
         let session = SessionFacts {
             recipients: u32::try_from(number(&variables.recipients_count)).unwrap_or(0),
             message_size: u64::try_from(number(&variables.message_size)).unwrap_or(0),
-            rejected_recipients: rejected.saturating_add(is_refused.into()),
+            rejected_recipients: attributes.rejected(number(&more.rcpt_fail_count), stage),
             auth_failed: number(&more.authentication_failed) != 0,
             has_message,
         };
@@ -216,6 +220,20 @@ mod tests {
         assert_eq!(all.script.as_deref(), Some("/a=b, c"));
         assert_eq!(Attributes::read(&[]).unwrap(), Attributes::default());
         assert_eq!(Attributes::read(&[b"package="]).unwrap().package.as_deref(), Some(""));
+    }
+
+    #[test]
+    fn a_recipient_is_refused_where_there_is_one() {
+        for (argument, stage, rejected) in [
+            (&b"refused=yes"[..], AclStage::Rcpt, 3),
+            (b"refused=no", AclStage::Rcpt, 2),
+            (b"refused=yes", AclStage::Data, 2),
+            (b"refused=yes", AclStage::Quit, 2),
+            (b"package=gold", AclStage::Rcpt, 2),
+        ] {
+            let attributes = Attributes::read(&[argument]).unwrap();
+            assert_eq!(attributes.rejected(2, stage), rejected, "{stage:?}");
+        }
     }
 
     #[test]

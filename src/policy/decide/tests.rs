@@ -387,6 +387,22 @@ fn verdicts_are_graded() {
     assert!((slow[3].reason.as_ref().unwrap().decision.rate - 4.0).abs() < 1e-6);
 }
 
+/// Where `leaky`, the first grade that refuses keeps the rate from a stricter one.
+#[test]
+fn what_the_first_refusal_refuses_does_not_count() {
+    let all = policies(
+        "[policy.p]\ndefault.recipients = \"10/1h\"\n\
+         verdicts = { \"80%\" = \"log\", \"100%\" = \"defer\", \"300%\" = \"reject\" }\n",
+    );
+    let mut session = Session::new(&all);
+    for n in 1..=40 {
+        let outcome = session.at(AclStage::Rcpt, "p", &to(alice(), "b@x.test"));
+        assert_eq!(outcome.verdict == Verdict::Defer, n >= 10, "{n}");
+        assert!(outcome.verdict <= Verdict::Defer && outcome.reason.unwrap().decision.rate < 10.5);
+    }
+    assert!(counted(&mut session, "p/recipients/1h/auth:alice@example.org") < 10.0);
+}
+
 #[test]
 fn the_text_has_the_values() {
     let all = policies(
@@ -559,6 +575,23 @@ fn outcomes_count_against_a_total_although_they_are_refused() {
     assert_eq!(of_domain("rejected_recipients"), 4.0);
     assert_eq!(of_domain("connections"), 1.0);
     assert_eq!(of_domain("recipients"), 2.0);
+}
+
+/// A connection has been made, although it is refused.
+#[test]
+fn connections_count_against_a_total_although_they_are_refused() {
+    let all = policies(
+        "[policy.p]\nupdate = \"strict\"\ndefault.connections = \"1.5/1h\"\n\
+         default.total.connections = \"9/1h\"\n",
+    );
+    let mut session = Session::new(&all);
+    for n in 1..=3 {
+        session.cache.new_connection();
+        let verdict = session.at(AclStage::Connect, "p", &alice()).verdict;
+        assert_eq!(verdict == Verdict::Defer, n > 1);
+        let counted = counted(&mut session, "p/connections/1h/domain:example.org");
+        assert_eq!(counted, f64::from(n));
+    }
 }
 
 /// A memory store whose overrides deny all checks of one identity.

@@ -309,6 +309,101 @@ fn a_cap_is_held_by_each_message_alone() {
     }
 }
 
+/// A recipient that is refused for now is none of the message, which is then for exempt ones
+/// only.
+#[test]
+fn a_refused_recipient_makes_no_message_count() {
+    use AclStage as S;
+    let text = format!(
+        "[policy.p]\nkey = \"helo\"\ndefault.recipients = \"0.5/1h\"\n\
+         default.bytes = \"1M/1h\"\n{TO}\n"
+    );
+    let image = Image::from_bytes(bytes(&text)).unwrap();
+    let (evaluator, store) = (Evaluator::of_image(&image), Memory::new());
+    let stages = &[S::Rcpt, S::Data];
+    let mut server = Server { evaluator, store, stages, lists: false, messages: 0 };
+    let sent = server.send(&["ok@x.test", "a@x.test"]);
+    assert_eq!(sent.refused, Some(S::Rcpt));
+    // The 1000 bytes are not counted.
+    assert!(sent.rate < 10.0, "{sent:?}");
+}
+
+/// Recipients that are counted when all are known are decided at the first stage that knows
+/// them.
+#[test]
+fn all_recipients_are_decided_at_one_stage() {
+    #[derive(Default)]
+    struct Decisions(usize);
+    impl Observer for Decisions {
+        fn decided(&mut self, decided: &Decided<'_>) {
+            self.0 += usize::from(decided.limit.unit == Unit::UniqueRecipients);
+        }
+    }
+    let text = "[policy.p]\nkey = \"helo\"\ndefault.unique_recipients = \"9/1h\"\n";
+    let image = Image::from_bytes(bytes(text)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let mut session = PolicySession::default();
+    let mut decisions = Decisions::default();
+    for message in 1..=2 {
+        session.new_message();
+        for stage in [AclStage::Predata, AclStage::Mime, AclStage::Data] {
+            session.new_command();
+            let step = Step {
+                event: Event { helo: Some("h.test"), ..Event::default() },
+                facts: SessionFacts { recipients: 2, ..SessionFacts::default() },
+                recipients: &|| vec!["a@x.test".into(), "b@x.test".into()],
+                ..a_step(stage)
+            };
+            let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
+            let store = Ok(&mut store);
+            evaluator.evaluate(&mut session, "p", &step, store, now, &mut decisions);
+            assert_eq!(decisions.0, 2 * message, "{stage:?}");
+        }
+    }
+}
+
+/// A step of which little is known.
+fn a_step(stage: AclStage) -> Step<'static> {
+    Step {
+        stage,
+        event: Event { client: Origin::Client([192, 0, 2, 1].into()), ..Event::default() },
+        facts: SessionFacts::default(),
+        recipients: &Vec::new,
+        is_one_of: None,
+        only_looks: false,
+        bypassed: false,
+        on_error: OnErrors::default(),
+    }
+}
+
+#[test]
+fn counters_tell_what_could_refuse_from_what_could_not() {
+    let spool = tempfile::tempdir().unwrap();
+    install(spool.path(), &bytes("[policy.p]\ndefault.recipients = \"1.5/1h\"\n")).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::open(spool.path()), Memory::new());
+    let mut counted = |bypassed, only_looks| {
+        let step = Step { bypassed, only_looks, ..a_step(AclStage::Rcpt) };
+        let mut session = PolicySession::default();
+        let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let (store, mut seen) = (Ok(&mut store), Seen::default());
+        evaluator.evaluate(&mut session, "p", &step, store, now, &mut seen);
+        let counts = crate::policy::counters::read(spool.path()).unwrap().unwrap_or_default();
+        let of = |counters: &[u64]| {
+            let all = Verdict::ALL.iter().zip(counters);
+            let counted = all.filter(|(_, count)| **count > 0);
+            counted.map(|(verdict, count)| (*verdict, *count)).collect::<Vec<_>>()
+        };
+        counts.rules.first().map(|rule| (of(&rule.enforced), of(&rule.observed)))
+    };
+    use Verdict::{Accept, Defer};
+    assert_eq!(counted(false, true), None);
+    assert_eq!(counted(false, false), Some((vec![(Accept, 1)], vec![])));
+    assert_eq!(counted(true, false), Some((vec![(Accept, 1)], vec![(Defer, 1)])));
+    let enforced = vec![(Accept, 1), (Defer, 1)];
+    assert_eq!(counted(false, false), Some((enforced.clone(), vec![(Defer, 1)])));
+    assert_eq!(counted(true, true), Some((enforced, vec![(Defer, 1)])));
+}
+
 #[test]
 fn one_rule_says_what_an_error_means() {
     let spool = tempfile::tempdir().unwrap();
@@ -318,22 +413,13 @@ fn one_rule_says_what_an_error_means() {
     install(spool.path(), &bytes(&text)).unwrap();
     let errors =
         || crate::policy::counters::read(spool.path()).unwrap().map_or(0, |all| all.errors);
-    let step = |on_error| Step {
-        stage: AclStage::Rcpt,
-        event: Event { client: Origin::Client([192, 0, 2, 1].into()), ..Event::default() },
-        facts: SessionFacts::default(),
-        recipients: &Vec::new,
-        is_one_of: None,
-        only_looks: false,
-        bypassed: false,
-        on_error,
-    };
     let (open, closed) = (OnError::FailOpen, OnError::FailClosed);
     let evaluate = |names: &str, of_call, of_front_end, store: Result<&mut Memory, &str>| {
         let mut evaluator = Evaluator::open(spool.path());
         let mut session = PolicySession::default();
         let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
-        let step = step(OnErrors { of_call, of_front_end });
+        let on_error = OnErrors { of_call, of_front_end };
+        let step = Step { on_error, ..a_step(AclStage::Rcpt) };
         let (before, mut seen) = (errors(), Seen::default());
         let evaluated = evaluator.evaluate(&mut session, names, &step, store, now, &mut seen);
         assert_eq!(errors() - before, seen.failures, "{names}");

@@ -387,6 +387,28 @@ fn a_message_is_refused_recipient_by_recipient() {
     assert_eq!((again.refused_recipients, again.crossed), (5, false));
 }
 
+/// A recipient that was refused for another reason is none of the message.
+#[test]
+fn a_cap_counts_no_recipient_that_was_rejected() {
+    let image = image("[policy.out]\ndefault.recipients_per_message = 2\n");
+    let (mut replay, mut store) = (Replay::new(&image, "*").unwrap(), Memory::new());
+    let mut verdict = |stage, to: &[&str], outcome| {
+        let session = Some("1".to_owned());
+        let event = ReplayEvent { stage, session, outcome, ..message(to) };
+        replay.decide(&event, &mut store).unwrap().outcome.verdict
+    };
+    let rejected = Some(ReplayOutcome::Rejected);
+    verdict(Stage::Mail, &[], None);
+    for (to, outcome, expected) in [
+        ("a@x.test", None, Verdict::Accept),
+        ("d@x.test", rejected, Verdict::Accept),
+        ("b@x.test", None, Verdict::Accept),
+        ("c@x.test", None, Verdict::Defer),
+    ] {
+        assert_eq!(verdict(Stage::Rcpt, &[to], outcome), expected, "{to}");
+    }
+}
+
 #[test]
 fn a_router_counts_a_message_once_although_it_is_retried() {
     let image = image("[policy.out]\ndefault.messages = \"9/1h\"\ndefault.recipients = \"9/1h\"\n");

@@ -147,6 +147,14 @@ const WRONG: &[(&str, &str)] = &[
          dir/p.toml:6:10: \"soon\" is not a period; expected such as 30s, 15m, 1h, 1d or 1d12h\n",
     ),
     (
+        "version = 1\n[on.crossing]\nmail = \"post master@example.org\"\n",
+        "dir/p.toml:3:8: not one mail address; expected such as postmaster@example.org\n",
+    ),
+    (
+        "version = 1\n[policy.out]\nlongest_delay = \"301s\"\n[policy.in]\nlongest_delay = \"5m\"\n",
+        "dir/p.toml:3:17: \"301s\" is too long: the longest is \"5m\"\n",
+    ),
+    (
         "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
         "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message\n",
     ),
