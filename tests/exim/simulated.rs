@@ -84,6 +84,8 @@ struct Seen {
     shown: Vec<Event>,
     /// Events that a log does not show.
     hidden: usize,
+    /// Messages of carol, of which some are large.
+    of_carol: usize,
 }
 
 /// A session, and what the log has shown of it.
@@ -102,13 +104,22 @@ fn is_limited(reply: &Reply) -> bool {
     reply.text.contains("LIMIT of ")
 }
 
-fn begin(exim: &PrivateExim, random: &mut Random, name: String, seen: &mut Seen) -> Session {
+/// Begins the session at one of three places. Those that are open have clients of their own: a log
+/// shows a login only later, so that of two of one client it does not say which was first.
+fn begin(
+    exim: &PrivateExim,
+    random: &mut Random,
+    place: usize,
+    name: String,
+    seen: &mut Seen,
+) -> Session {
+    let client = Ipv4Addr::new(127, 0, 0, (10 + 3 * random.below(5) + place) as u8);
     let login = (random.below(3) > 0).then(|| random.pick(&LOGINS));
     let is_piped = login.is_none() && random.below(4) == 0;
     let (mut smtp, name) = match is_piped {
         // SMTP by standard input: its log has no HELO name.
         true => (exim.pipe(&["-bs"]).0, format!("{name}@local.test")),
-        false => (exim.connect(Ipv4Addr::new(127, 0, 0, 10 + random.below(14) as u8)), name),
+        false => (exim.connect(client), name),
     };
     assert_eq!(smtp.expect().code, 220);
     assert!(smtp.command(format!("EHLO {}", name.replace('@', "."))).is_ok());
@@ -140,7 +151,8 @@ fn message(session: &mut Session, random: &mut Random, seen: &mut Seen) {
         _ if is_carol => "carol@a.test",
         sender => sender,
     };
-    assert!(session.smtp.command(format!("MAIL FROM:<{sender}>")).is_ok());
+    let reply = session.smtp.command(format!("MAIL FROM:<{sender}>"));
+    assert!(reply.is_ok(), "{reply:?}");
     // The session's last message shows its login, if nothing has before.
     let is_needed = session.login.is_some() && !session.is_shown && session.messages == 0;
     let with_data = is_needed || random.below(6) > 0;
@@ -181,7 +193,8 @@ fn message(session: &mut Session, random: &mut Random, seen: &mut Seen) {
         session.smtp.command("RSET");
         return;
     }
-    let is_large = is_carol && random.below(8) == 0;
+    seen.of_carol += usize::from(is_carol);
+    let is_large = is_carol && seen.of_carol.is_multiple_of(5);
     let lines = if is_large { 4096 } else { 1 + random.below(20) };
     let text = format!("Subject: x\n\n{}", "0123456789abcd\n".repeat(lines));
     let reply = session.smtp.data(&text);
@@ -225,7 +238,7 @@ fn sessions(exim: &PrivateExim, random: &mut Random) -> Seen {
                 if random.below(6) == 0 {
                     submit(exim, random, &name, &mut seen);
                 } else {
-                    open[place] = Some(begin(exim, random, name, &mut seen));
+                    open[place] = Some(begin(exim, random, place, name, &mut seen));
                 }
             }
             None => {}
