@@ -103,7 +103,7 @@ fn refused(store: &mut Memory, message: &Message, eighths: i64) -> bool {
 
 fn check<'a>((name, burst, rate): &'a (String, f64, f64), message: &Message) -> Check<'a> {
     Check {
-        cost: message.recipients.len() as f64,
+        count: message.recipients.len() as f64,
         update: Update::Leaky,
         ..Check::new(
             RecordKey { kind: Kind::Policy, ..name.into() },

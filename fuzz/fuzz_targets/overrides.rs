@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use exirate::engine::{Forced, Kind, RecordKey};
+use exirate::engine::{Kind, Overridden, RecordKey};
 use exirate::identity::fold::Folding;
 use exirate::store::{FOREVER, Override, Overrides, Target, compile_glob, deciding};
 use libfuzzer_sys::fuzz_target;
@@ -71,7 +71,7 @@ fn decode(bytes: Vec<u8>, input: &Input<'_>) -> Option<Vec<Override>> {
     assert!(list.len() * ENTRY + HEADER <= size, "{} overrides are in {size} bytes", list.len());
     for identity in input.identities {
         let key = key_of(identity, input.policy);
-        let naive = deciding(&list, &key, input.second).map(|one| one.forced);
+        let naive = deciding(&list, &key, input.second).map(|one| one.overridden);
         let candidates = found.find(&key, &mut String::new());
         assert_eq!(candidates.at(input.second), naive, "{identity:?} {list:?}");
     }
@@ -123,7 +123,7 @@ fn to_override(one: &One<'_>, input: &Input<'_>) -> Option<Override> {
         }
     };
     Some(Override {
-        forced: if one.deny { Forced::Deny } else { Forced::Allow },
+        overridden: if one.deny { Overridden::Deny } else { Overridden::Allow },
         target,
         argument: one.key.to_owned(),
         until: one.until.unwrap_or(FOREVER),

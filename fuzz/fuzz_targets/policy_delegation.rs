@@ -134,6 +134,8 @@ fn plain(bytes: &[u8]) -> Read {
             size: of("size"),
             sasl_username: of("sasl_username"),
             queue_id: of("queue_id"),
+            protocol_name: of("protocol_name"),
+            encryption_protocol: of("encryption_protocol"),
         };
         (known, lines, total) = (HashMap::new(), 0, 0);
         if request.request != "smtpd_access_policy" {

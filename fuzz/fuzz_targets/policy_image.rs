@@ -51,7 +51,10 @@ fn compare(image: &Image, policies: &Policies, texts: &[&str], sound: bool) {
                 continue;
             }
         };
-        assert_eq!(format!("{:?}", compiled.settings().when), format!("{:?}", policy.settings.when));
+        assert_eq!(
+            format!("{:?}", compiled.settings().when),
+            format!("{:?}", policy.settings.when)
+        );
         let mut limits = Vec::new();
         for at in 0..texts.len() {
             let client = text(at + 3).and_then(|text| text.parse::<IpAddr>().ok());

@@ -26,7 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::engine::{self, Algorithm, Authority, Check, Decision, Forced, Update};
+use crate::engine::{self, Algorithm, Authority, Check, Decision, Overridden, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{EventDetails, Store};
@@ -255,7 +255,7 @@ impl Cluster {
 
 /// The check, which refuses nothing unless an override denies it.
 fn allowed<'a>(check: &Check<'a>) -> Check<'a> {
-    Check { forced: check.forced.or(Some(Forced::Allow)), ..*check }
+    Check { overridden: check.overridden.or(Some(Overridden::Allow)), ..*check }
 }
 
 /// The check, which refuses nothing, and so counts all.
@@ -281,7 +281,7 @@ fn redate(decision: &mut Decision, now: Timestamp) {
 /// There is no agent, or it cannot reach the shared store: why.
 pub fn probe(settings: &ClusterSettings) -> Result<Duration, String> {
     let check = Check {
-        cost: 0.0,
+        count: 0.0,
         update: Update::ReadOnly,
         refuses: None,
         ..Check::new(

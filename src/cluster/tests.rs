@@ -401,7 +401,7 @@ fn while_away_open_refuses_nothing_and_closed_decides_nothing() {
     let mut store = host.open();
     for _ in 0..10 {
         let decision = decide(&mut store, &check(2.0)).unwrap();
-        assert!(!decision.over && decision.forced == Some(Forced::Allow));
+        assert!(!decision.over && decision.overridden == Some(Overridden::Allow));
     }
     let host = Host::new("servers 2\naway closed\n");
     let error = decide(&mut host.open(), &check(2.0)).unwrap_err();
@@ -488,7 +488,7 @@ fn overrides_of_this_server_hold() {
     let mut store = host.open();
     assert!(!decide(&mut store, &check(100.0)).unwrap().over);
     let deny = Override {
-        forced: Forced::Deny,
+        overridden: Overridden::Deny,
         target: Target::literal(KEY),
         argument: "alice".to_owned(),
         until: FOREVER,
@@ -498,7 +498,7 @@ fn overrides_of_this_server_hold() {
     };
     store.spool_mut().change_overrides(|list| list.push(deny)).unwrap();
     let decision = decide(&mut store, &check(100.0)).unwrap();
-    assert!(decision.over && decision.forced == Some(Forced::Deny), "{decision:?}");
+    assert!(decision.over && decision.overridden == Some(Overridden::Deny), "{decision:?}");
     assert_eq!(agent.asked(), 2, "the shared store has counted it");
 }
 

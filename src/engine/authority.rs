@@ -130,7 +130,7 @@ fn decide_share<'r>(
         decision.rate = merged(number, check) + servers * decision.rate;
         let count = servers * decision.count;
         let over = decision.algorithm.over(decision.rate, decision.limit, count);
-        decision.over = decide_over(over, decision.forced);
+        decision.over = decide_over(over, decision.overridden);
         change.state.over_since = over_since(over, *before, now);
     };
     decide_adjusted(checks, read_apart, adjust, now, pending);

@@ -155,14 +155,14 @@ impl Update {
 /// What an administrator has decided for all checks of an identity, whatever
 /// its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Forced {
+pub enum Overridden {
     /// Never over: the check is counted and measured as usual.
     Allow,
     /// Always over.
     Deny,
 }
 
-impl Forced {
+impl Overridden {
     /// The command that sets it, and its name in output.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -183,7 +183,7 @@ pub struct Check<'a> {
     pub algorithm: Algorithm,
     /// The size of this event; 0 in [`Update::ReadOnly`]. Not negative, not
     /// NaN.
-    pub cost: f64,
+    pub count: f64,
     /// The text of a unique event, which is counted at most once a period.
     pub event: Option<&'a [u8]>,
     /// When the event is counted.
@@ -198,7 +198,7 @@ pub struct Check<'a> {
     pub total: bool,
     /// The override in force, if any. The spool database sets it from its list of
     /// overrides; front ends leave it empty.
-    pub forced: Option<Forced>,
+    pub overridden: Option<Overridden>,
 }
 
 impl<'a> Check<'a> {
@@ -209,12 +209,12 @@ impl<'a> Check<'a> {
         Self {
             key: key.into(),
             algorithm,
-            cost: 1.0,
+            count: 1.0,
             event: None,
             update: Update::Strict,
             refuses: Some(1.0),
             total: false,
-            forced: None,
+            overridden: None,
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> Check<'a> {
     #[must_use]
     pub(crate) fn of_refused(&self) -> Self {
         match self.total {
-            true => Self { cost: 0.0, update: Update::ReadOnly, ..*self },
+            true => Self { count: 0.0, update: Update::ReadOnly, ..*self },
             false => *self,
         }
     }

@@ -170,7 +170,7 @@ fn compute(
     let average = before.and_then(|state| state.average);
     let mut details = Details { found: average.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
-    let mut count = check.cost;
+    let mut count = check.count;
     if let Some(event) = event {
         let filter = remembered.and_then(|r| r.filter);
         let unique = UniqueEvent::find(filter, event, limit, period, now);
@@ -200,8 +200,8 @@ fn compute(
     Pending {
         decision: Decision {
             rate: next.rate,
-            over: decide_over(measured, check.forced),
-            forced: check.forced,
+            over: decide_over(measured, check.overridden),
+            overridden: check.overridden,
             algorithm,
             limit,
             period,
@@ -238,7 +238,7 @@ fn compute(
 /// limit of this check.
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = Decision {
-        forced: check.forced,
+        overridden: check.overridden,
         period: check.algorithm.period(),
         leak: check.algorithm.leak(),
         ..first.decision
@@ -297,7 +297,7 @@ impl Pending {
     /// Whether this is an over decision of a leaky or strict check: one that the
     /// rate has made. An override is not, so it never crosses.
     pub(super) fn is_over_decision(&self) -> bool {
-        self.decision.over && self.update != Update::ReadOnly && self.decision.forced.is_none()
+        self.decision.over && self.update != Update::ReadOnly && self.decision.overridden.is_none()
     }
 
     /// Completes the change to the record. `refused`: a check of this call keeps leaky
@@ -347,7 +347,7 @@ pub(super) fn second(at: Timestamp) -> u32 {
 
 /// The size of one more event; for a read-only check, 1.
 fn next_count(check: &Check<'_>) -> f64 {
-    if check.update == Update::ReadOnly { 1.0 } else { check.cost }
+    if check.update == Update::ReadOnly { 1.0 } else { check.count }
 }
 
 /// The second since which the key has been over its limit; 0 if it is not over.

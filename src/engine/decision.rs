@@ -2,7 +2,7 @@
 
 use crate::rate::{Average, Bucket, Timestamp, Wait, remaining, retry_after};
 
-use super::check::{AlgorithmKind, Forced};
+use super::check::{AlgorithmKind, Overridden};
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Decision {
     /// an override says instead.
     pub over: bool,
     /// The override that decided instead of the rate, if any.
-    pub forced: Option<Forced>,
+    pub overridden: Option<Overridden>,
     /// How the event was counted.
     pub algorithm: AlgorithmKind,
     /// The limit that the rate was compared with; of a bucket, the burst.
@@ -63,7 +63,7 @@ impl Decision {
         Self {
             rate: number,
             over: number > cap,
-            forced: None,
+            overridden: None,
             algorithm: AlgorithmKind::Bucket,
             limit: cap,
             period: f64::INFINITY,
@@ -84,7 +84,7 @@ impl Decision {
     /// later line. It is not a crossing: only the first decision can be one.
     #[must_use]
     pub fn against(self, limit: f64) -> Self {
-        let over = decide_over(self.algorithm.over(self.rate, limit, self.count), self.forced);
+        let over = decide_over(self.algorithm.over(self.rate, limit, self.count), self.overridden);
         Self { limit, over, crossed: false, ..self }
     }
 
@@ -110,9 +110,9 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn refuses(&self, from: Option<f64>) -> bool {
-        from.is_some_and(|from| match self.forced {
+        from.is_some_and(|from| match self.overridden {
             None => self.reaches(from),
-            Some(forced) => forced == Forced::Deny,
+            Some(overridden) => overridden == Overridden::Deny,
         })
     }
 
@@ -120,9 +120,9 @@ impl Decision {
     #[must_use]
     pub fn remaining(&self, now: Timestamp) -> f64 {
         let Self { kept, limit, next_count, .. } = *self;
-        match (self.forced, self.algorithm) {
-            (Some(Forced::Allow), _) => f64::INFINITY,
-            (Some(Forced::Deny), _) => 0.0,
+        match (self.overridden, self.algorithm) {
+            (Some(Overridden::Allow), _) => f64::INFINITY,
+            (Some(Overridden::Deny), _) => 0.0,
             (None, AlgorithmKind::MovingAverage) => {
                 remaining(kept, now, self.period, limit, next_count)
             }
@@ -137,9 +137,9 @@ impl Decision {
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Wait {
         let Self { kept, limit, next_count, .. } = *self;
-        match (self.forced, self.algorithm) {
-            (Some(Forced::Allow), _) => Wait::Seconds(0.0),
-            (Some(Forced::Deny), _) => Wait::Never,
+        match (self.overridden, self.algorithm) {
+            (Some(Overridden::Allow), _) => Wait::Seconds(0.0),
+            (Some(Overridden::Deny), _) => Wait::Never,
             (None, AlgorithmKind::MovingAverage) => {
                 retry_after(kept, now, self.period, limit, next_count)
             }
@@ -152,10 +152,10 @@ impl Decision {
 
 /// Whether a check is over its limit: as measured, unless an override decides.
 #[inline]
-pub(super) fn decide_over(measured: bool, forced: Option<Forced>) -> bool {
-    match forced {
+pub(super) fn decide_over(measured: bool, overridden: Option<Overridden>) -> bool {
+    match overridden {
         None => measured,
-        Some(forced) => forced == Forced::Deny,
+        Some(overridden) => overridden == Overridden::Deny,
     }
 }
 

@@ -21,7 +21,7 @@
 //! Where several servers share the limits, [`Authority`] says whether the checks are decided
 //! here, or have been decided by the cluster's store, or cannot be decided there now.
 //!
-//! An override (`Check::forced`) says whether a check is over, whatever its rate;
+//! An override (`Check::overridden`) says whether a check is over, whatever its rate;
 //! otherwise the check is one like any other. It is never a crossing.
 
 mod authority;
@@ -34,7 +34,7 @@ mod unique;
 pub use authority::Authority;
 #[cfg(feature = "cli")]
 pub(crate) use authority::refused_by_own;
-pub use check::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
+pub use check::{Algorithm, AlgorithmKind, Check, Kind, Overridden, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};
 pub use decision::{Decision, Details};

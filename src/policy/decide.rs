@@ -366,12 +366,12 @@ fn decide_new<S: Store>(
     let check = |one: &Planned<'_>, update| Check {
         key: one.key(texts),
         algorithm: one.limit.algorithm,
-        cost: if update == Update::ReadOnly { 0.0 } else { one.count },
+        count: if update == Update::ReadOnly { 0.0 } else { one.count },
         event: one.event.as_ref().map(text),
         update,
         refuses: mode.refuses,
         total: is_total(&one.limit),
-        forced: None,
+        overridden: None,
     };
     // A cap needs no record.
     for one in planned.iter_mut().filter(|one| one.limit.unit.is_cap()) {

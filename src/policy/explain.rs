@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::outcome::duration;
-use crate::engine::{AlgorithmKind, Decision, Forced};
+use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::rate::{Bucket, Timestamp, Wait};
 
 /// One limit, and what an event makes of its rate.
@@ -86,9 +86,9 @@ impl fmt::Display for Measured<'_> {
 #[must_use]
 pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) -> String {
     let measured = Measured::of(decision, window);
-    let next = match (decision.forced, decision.retry_after(now)) {
-        (Some(Forced::Allow), _) => "an override allows it".to_owned(),
-        (Some(Forced::Deny), _) => "an override denies it".to_owned(),
+    let next = match (decision.overridden, decision.retry_after(now)) {
+        (Some(Overridden::Allow), _) => "an override allows it".to_owned(),
+        (Some(Overridden::Deny), _) => "an override denies it".to_owned(),
         (None, Wait::Seconds(seconds)) if seconds > 0.0 => {
             format!("one more would pass in {}", duration(seconds))
         }
@@ -156,7 +156,7 @@ mod tests {
         let decision = Decision {
             rate: 3.5,
             over: true,
-            forced: None,
+            overridden: None,
             algorithm: AlgorithmKind::MovingAverage,
             limit: 3.0,
             period: 3600.0,
@@ -173,7 +173,7 @@ mod tests {
         let start = "recipients of alice, 3/1h: rate 2.5 before, 3.5 with this event, which counts \
                      1: over the limit; ";
         assert_eq!(line(decision), format!("{start}one more would pass in 11m"));
-        let deny = Decision { forced: Some(Forced::Deny), ..decision };
+        let deny = Decision { overridden: Some(Overridden::Deny), ..decision };
         assert_eq!(line(deny), format!("{start}an override denies it"));
         let written = crate::engine::Details { written: true, ..decision.details };
         let passed = Decision { rate: 1.0, over: false, details: written, ..decision };

@@ -8,7 +8,7 @@ use super::counters::Checked;
 use super::limit::{Limit, Per, Rule};
 use super::model::{Piece, PolicySettings, Template};
 use super::word::{Action, Placeholder, Unit, Verdict};
-use crate::engine::{AlgorithmKind, Decision, Forced};
+use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
 use crate::spool::Enforcement;
@@ -100,11 +100,11 @@ impl<'a> Decided<'a> {
     }
 
     fn verdict(&self, settings: &PolicySettings) -> Verdict {
-        match self.decision.forced {
+        match self.decision.overridden {
             None => strictest(settings, |from| self.decision.reaches(from)),
-            Some(Forced::Allow) => Verdict::Accept,
+            Some(Overridden::Allow) => Verdict::Accept,
             // The strictest there is, and a refusal.
-            Some(Forced::Deny) => strictest(settings, |_| true).max(Verdict::Defer),
+            Some(Overridden::Deny) => strictest(settings, |_| true).max(Verdict::Defer),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Decided<'a> {
     #[must_use]
     #[inline]
     pub fn checked(&self, settings: &PolicySettings) -> Checked<'a> {
-        let denied = self.decision.forced == Some(Forced::Deny);
+        let denied = self.decision.overridden == Some(Overridden::Deny);
         let observed = self.exempt && !denied || settings.action == Action::Observe;
         Checked::new(self.policy, &self.limit, observed, self.verdict(settings))
     }
@@ -192,7 +192,7 @@ impl Outcome {
             }
         }
         let Some((one, measured, _)) = best else { return Self { exempt, ..Self::default() } };
-        let denied = one.decision.forced == Some(Forced::Deny);
+        let denied = one.decision.overridden == Some(Overridden::Deny);
         let observed = exempt && !denied || settings.action == Action::Observe;
         let verdict = match measured {
             // An override is above an exemption.

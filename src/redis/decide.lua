@@ -5,8 +5,8 @@
 -- ARGV[1]: 8 bytes, the number of the event.
 -- ARGV[n + 1]: check n, in this layout:
 --   u8 algorithm (1 = moving average, 2 = bucket), u8 update (1 = leaky, 2 = strict,
---   3 = read-only), u8 total, u8 forced (0, 1 = allow, 2 = deny),
---   f64 limit, f64 period, f64 leak, f64 cost, f64 the part of the limit from which it
+--   3 = read-only), u8 total, u8 overridden (0, 1 = allow, 2 = deny),
+--   f64 limit, f64 period, f64 leak, f64 count, f64 the part of the limit from which it
 --   refuses the event (NaN: it only observes), u32 size of a new filter (0: the check has
 --   no unique event), 8 * 8 bytes: the hashes of the probes.
 -- Returns one string for each check: see `reply`.
@@ -79,16 +79,16 @@ local function is_over(check, rate, count)
   return not (rate <= check.limit) and not (rate <= count)
 end
 
-local function decide_over(measured, forced)
-  if forced == 0 then return measured end
-  return forced == DENY
+local function decide_over(measured, overridden)
+  if overridden == 0 then return measured end
+  return overridden == DENY
 end
 
 -- Whether the check refuses the event, as Decision::refuses of src/engine.
 local function refuses(one)
   local from = one.check.refuses
   if from ~= from then return false end
-  if one.forced ~= 0 then return one.forced == DENY end
+  if one.overridden ~= 0 then return one.overridden == DENY end
   local part = math.huge
   if one.limit > 0 then part = one.rate / one.limit end
   if part ~= part or one.over and part < 1 then part = 1 end
@@ -117,15 +117,15 @@ end
 
 -- A leaky event that was counted was accepted.
 local function accepted(one)
-  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.forced) end
-  one.refuses = refuses(one) and not (one.counted and one.update == LEAKY and one.forced == 0)
+  if one.counted and one.update == LEAKY then one.over = decide_over(false, one.overridden) end
+  one.refuses = refuses(one) and not (one.counted and one.update == LEAKY and one.overridden == 0)
   return one
 end
 
 local function compute(check, key, record)
   local one = {
     key = key, record = record, update = check.update, limit = check.limit,
-    period = check.period, forced = check.forced, check = check, filter = 'keep', count = check.cost,
+    period = check.period, overridden = check.overridden, check = check, filter = 'keep', count = check.count,
     crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
   }
   if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
@@ -153,7 +153,7 @@ local function compute(check, key, record)
     one.rate = level + one.count
   end
   one.measured = is_over(check, one.rate, one.count)
-  one.over = decide_over(one.measured, one.forced)
+  one.over = decide_over(one.measured, one.overridden)
   return accepted(one)
 end
 
@@ -161,14 +161,14 @@ end
 local function again(check, first, number)
   local one = {}
   for name, value in pairs(first) do one[name] = value end
-  one.check, one.same_as, one.update, one.limit, one.forced = check, number, check.update, check.limit, check.forced
+  one.check, one.same_as, one.update, one.limit, one.overridden = check, number, check.update, check.limit, check.overridden
   if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
-  one.over = decide_over(is_over(check, one.rate, one.count), one.forced)
+  one.over = decide_over(is_over(check, one.rate, one.count), one.overridden)
   return accepted(one)
 end
 
 local function is_over_decision(one)
-  return one.over and one.update ~= READ_ONLY and one.forced == 0
+  return one.over and one.update ~= READ_ONLY and one.overridden == 0
 end
 
 -- Completes a check, and writes its record. `refused`: a check of this event keeps leaky ones
@@ -233,8 +233,8 @@ local function reply(one)
   local function add(set, bit) if set then outcome = outcome + bit end end
   add(one.over, 1)
   add(one.crossed, 2)
-  add(one.forced == ALLOW, 4)
-  add(one.forced == DENY, 8)
+  add(one.overridden == ALLOW, 4)
+  add(one.overridden == DENY, 8)
   add(one.found, 16)
   add(one.expired, 32)
   add(one.seen == false, 64)
@@ -251,10 +251,10 @@ local function compute_all(refused)
   for number, key in ipairs(KEYS) do
     local argument = ARGV[number + 1]
     local check = {}
-    check.algorithm, check.update, check.total, check.forced, check.limit, check.period, check.leak,
-      check.cost, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
+    check.algorithm, check.update, check.total, check.overridden, check.limit, check.period, check.leak,
+      check.count, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
     check.probes = string.sub(argument, 49)
-    if refused and check.total == 1 then check.update, check.cost = READ_ONLY, 0 end
+    if refused and check.total == 1 then check.update, check.count = READ_ONLY, 0 end
     local first
     for earlier = 1, number - 1 do
       local one = all[earlier]

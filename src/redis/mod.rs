@@ -44,7 +44,9 @@ use redis::{Cmd, Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::cluster::wire::read_decision;
-use crate::engine::{Algorithm, AlgorithmKind, Check, Decision, Forced, Update, refused_by_own};
+use crate::engine::{
+    Algorithm, AlgorithmKind, Check, Decision, Overridden, Update, refused_by_own,
+};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
 use crate::sys::clock;
@@ -161,12 +163,12 @@ impl RedisStore {
     ) -> Result<(), RedisError> {
         decisions.clear();
         self.overrides.refresh(&self.connection).await;
-        let forced;
+        let overridden;
         let checks = match self.overrides.is_empty() {
             true => checks,
             false => {
-                forced = self.overrides.apply(checks, self.now());
-                &forced
+                overridden = self.overrides.apply(checks, self.now());
+                &overridden
             }
         };
         let mut all: Vec<Option<Decision>> = vec![None; checks.len()];
@@ -281,16 +283,16 @@ impl RedisStore {
             Update::Strict => 2,
             Update::ReadOnly => 3,
         };
-        let forced = match check.forced {
+        let overridden = match check.overridden {
             None => 0,
-            Some(Forced::Allow) => 1,
-            Some(Forced::Deny) => 2,
+            Some(Overridden::Allow) => 1,
+            Some(Overridden::Deny) => 2,
         };
-        let mut argument = vec![algorithm, update, check.total.into(), forced];
+        let mut argument = vec![algorithm, update, check.total.into(), overridden];
         let numbers = [check.algorithm.limit(), check.algorithm.period(), check.algorithm.leak()];
         // No rate reaches a part that is not a number.
         let refuses = check.refuses.unwrap_or(f64::NAN);
-        for number in numbers.into_iter().chain([check.cost, refuses]) {
+        for number in numbers.into_iter().chain([check.count, refuses]) {
             argument.extend_from_slice(&number.to_le_bytes());
         }
         let event = check.counted_event().map(|text| self.event(text));

@@ -96,8 +96,8 @@ impl SharedOverrides {
         let mut scratch = String::new();
         let decided = |check: &Check<'a>| {
             let found = |scratch: &mut String| list.find(&check.key, scratch).at(now.seconds);
-            let forced = check.forced.or_else(|| found(&mut scratch));
-            Check { forced, ..*check }
+            let overridden = check.overridden.or_else(|| found(&mut scratch));
+            Check { overridden, ..*check }
         };
         checks.iter().map(decided).collect()
     }

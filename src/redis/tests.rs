@@ -131,10 +131,10 @@ struct RandomCheck {
     bucket: bool,
     refuses: u8,
     total: bool,
-    forced: u8,
+    overridden: u8,
     limit: f64,
     period: f64,
-    cost: f64,
+    count: f64,
     unique: Option<u8>,
 }
 
@@ -147,10 +147,10 @@ impl Arbitrary for RandomCheck {
             bucket: u8::arbitrary(g).is_multiple_of(3),
             refuses: u8::arbitrary(g),
             total: u8::arbitrary(g).is_multiple_of(3),
-            forced: u8::arbitrary(g) % 12,
+            overridden: u8::arbitrary(g) % 12,
             limit: [0.5, 3.0, 10.0, 100.0, 3000.0][usize::from(u8::arbitrary(g) % 5)],
             period: [1.0, 60.0, 3600.0][usize::from(u8::arbitrary(g) % 3)],
-            cost: if update == 3 { 0.0 } else { f64::from(u8::arbitrary(g) % 9) / 4.0 },
+            count: if update == 3 { 0.0 } else { f64::from(u8::arbitrary(g) % 9) / 4.0 },
             unique: Option::<u8>::arbitrary(g).map(|event| event % 16),
         }
     }
@@ -167,14 +167,14 @@ impl RandomCheck {
                 false => Algorithm::MovingAverage { limit: self.limit, period: self.period },
                 true => Algorithm::Bucket { burst: self.limit, rate: self.limit / self.period },
             },
-            cost: self.cost,
+            count: self.count,
             event: unique.map(|number| &EVENTS[number..=number]),
             update: [Update::Leaky, Update::Strict, Update::Leaky, Update::ReadOnly]
                 [usize::from(self.update)],
             refuses: conformance::refuses(self.refuses),
             total: self.total,
-            forced: [Some(Forced::Allow), Some(Forced::Deny)]
-                .get(usize::from(self.forced))
+            overridden: [Some(Overridden::Allow), Some(Overridden::Deny)]
+                .get(usize::from(self.overridden))
                 .copied()
                 .flatten(),
         }
@@ -189,7 +189,7 @@ fn close(a: &Decision, b: &Decision) -> bool {
     near(a.rate, b.rate)
         && (tie || (a.over, a.crossed, a.crossings) == (b.over, b.crossed, b.crossings))
         && near(a.count, b.count)
-        && (a.forced, a.at, a.details) == (b.forced, b.at, b.details)
+        && (a.overridden, a.at, a.details) == (b.overridden, b.at, b.details)
         && match (a.kept, b.kept) {
             (Some(a), Some(b)) => near(a.rate, b.rate) && a.at == b.at,
             (a, b) => a == b,
@@ -383,9 +383,9 @@ fn the_state_of_a_server_is_known() {
     assert_eq!(examine(&limited).unwrap_err().code(), Some("NOPERM"));
 }
 
-fn an_override(key: &[u8], forced: Forced) -> Override {
+fn an_override(key: &[u8], overridden: Overridden) -> Override {
     Override {
-        forced,
+        overridden,
         target: Target::literal(key),
         argument: String::from_utf8_lossy(key).into(),
         until: NOW.seconds + 100,
@@ -408,16 +408,16 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     let mut calls = 0;
     Inspect::change_overrides(&mut a, &mut |list| {
         calls += 1;
-        list.push(an_override(b"alice", Forced::Allow));
-        list.push(an_override(b"bob", Forced::Deny));
+        list.push(an_override(b"alice", Overridden::Allow));
+        list.push(an_override(b"bob", Overridden::Deny));
     })
     .unwrap();
     assert_eq!((calls, Inspect::overrides(&mut a).unwrap().len()), (1, 2));
     until("it is allowed", || !decide(0.5, 0).over);
-    assert_eq!(decide(0.5, 0).forced, Some(Forced::Allow));
+    assert_eq!(decide(0.5, 0).overridden, Some(Overridden::Allow));
     assert!(decide(0.5, 100).over, "it has ended");
     // What this server has decided stays so.
-    let denied = Check { forced: Some(Forced::Deny), ..strict(100.0) };
+    let denied = Check { overridden: Some(Overridden::Deny), ..strict(100.0) };
     assert!(b.decide_event(77, &[denied], NOW)[0].over);
     // A list that is damaged changes nothing but the message.
     a.ask(cmd("SET").arg("exirate:overrides").arg("x"));
@@ -442,7 +442,7 @@ fn no_change_of_the_overrides_is_lost() {
             scope.spawn(move || {
                 let mut rates = server.store();
                 for number in 0..10_u8 {
-                    let one = an_override(&[b'a' + thread, b'0' + number], Forced::Deny);
+                    let one = an_override(&[b'a' + thread, b'0' + number], Overridden::Deny);
                     Inspect::change_overrides(&mut rates, &mut |list| list.push(one.clone()))
                         .unwrap();
                 }

@@ -61,12 +61,12 @@ impl Request {
                 algorithm: AlgorithmKind::MovingAverage,
             },
             algorithm: Algorithm::MovingAverage { limit: self.limit, period: self.period },
-            cost: self.count,
+            count: self.count,
             event: self.unique.as_deref(),
             update: self.update,
             refuses: (self.update != Update::ReadOnly).then_some(1.0),
             total: false,
-            forced: None,
+            overridden: None,
         }
     }
 

@@ -16,7 +16,7 @@ use super::events::{Decided, count_lost, journal};
 use super::hashing::{Hashing, KeySlot};
 use super::index::Lookup;
 use super::locked::{Locked, check_length, due};
-use super::overrides::{all_forced, forced};
+use super::overrides::{all_overridden, overridden};
 use super::shard::{Body, Condition};
 use super::{CHECKS_MAX, Spool, SpoolError};
 
@@ -68,7 +68,7 @@ impl Store for Spool {
         let mut events = Vec::new();
         let decided = self.locked(check.record_key(), event.is_some(), |locked| {
             let (now, mut place) = (clock(), None);
-            let check = forced(check, candidates, now, &mut place);
+            let check = overridden(check, candidates, now, &mut place);
             let one = engine::decide_one(check, locked.remembered(), event, now);
             if one.is_first_over() {
                 journal_one(locked, check, &one, &mut events);
@@ -121,7 +121,7 @@ impl Spool {
         let candidates = self.candidates(&check.key);
         self.peek(check.record_key(), check.counted_event(), |remembered, event| {
             let (now, mut place) = (clock(), None);
-            let check = forced(check, candidates, now, &mut place);
+            let check = overridden(check, candidates, now, &mut place);
             engine::decide_one(check, remembered, event, now).decision()
         })
     }
@@ -197,7 +197,7 @@ impl Spool {
                 (lookup.and_then(|lookup| lookup.remembered(body)), one.and_then(|one| one.event))
             };
             let now = clock();
-            let checks = all_forced(checks, candidates, now);
+            let checks = all_overridden(checks, candidates, now);
             authority.decide(&checks, read, now, pending);
             if pending.iter().any(Pending::is_first_over) {
                 let all = decided(&checks, hashed, &lookups, pending);
@@ -282,7 +282,7 @@ impl Spool {
                 (remembered, hashed.get(number).and_then(|one| one.event))
             };
             let now = clock();
-            let checks = all_forced(checks, candidates, now);
+            let checks = all_overridden(checks, candidates, now);
             authority.decide(&checks, read, now, pending);
             if pending.iter().any(Pending::is_first_over) {
                 let all = decided(&checks, hashed, &lookups, pending);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::io::ErrorKind;
 
-use crate::engine::{Check, Forced, RecordKey};
+use crate::engine::{Check, Overridden, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{Candidates, LIST_BYTES_MAX, ListFault, Override, Overrides};
 use crate::sys::clock;
@@ -62,7 +62,7 @@ impl Spool {
         now: Timestamp,
     ) -> Cow<'c, [Check<'a>]> {
         let candidates = self.all_candidates(checks);
-        all_forced(checks, &candidates, now)
+        all_overridden(checks, &candidates, now)
     }
 
     /// Whether there are overrides. Reads them again if they have changed.
@@ -199,7 +199,7 @@ impl Spool {
 
 /// The check with the override in force, if there is one, in `place`.
 #[inline]
-pub(super) fn forced<'c, 'a>(
+pub(super) fn overridden<'c, 'a>(
     check: &'c Check<'a>,
     candidates: Option<Candidates>,
     now: Timestamp,
@@ -207,13 +207,13 @@ pub(super) fn forced<'c, 'a>(
 ) -> &'c Check<'a> {
     match candidates.and_then(|candidates| candidates.at(now.seconds)) {
         None => check,
-        Some(forced) => place.insert(with(check, forced)),
+        Some(overridden) => place.insert(with(check, overridden)),
     }
 }
 
 /// The checks with the overrides in force; `candidates` are theirs, or none.
 #[inline]
-pub(super) fn all_forced<'c, 'a>(
+pub(super) fn all_overridden<'c, 'a>(
     checks: &'c [Check<'a>],
     candidates: &[Candidates],
     now: Timestamp,
@@ -224,15 +224,15 @@ pub(super) fn all_forced<'c, 'a>(
     let at = |candidates: &Candidates| candidates.at(now.seconds);
     let with = |(check, candidates): (&Check<'a>, &Candidates)| match at(candidates) {
         None => *check,
-        Some(forced) => with(check, forced),
+        Some(overridden) => with(check, overridden),
     };
     Cow::Owned(checks.iter().zip(candidates).map(with).collect())
 }
 
 /// The check with this override, unless the caller has set one.
 #[cold]
-fn with<'a>(check: &Check<'a>, forced: Forced) -> Check<'a> {
-    Check { forced: check.forced.or(Some(forced)), ..*check }
+fn with<'a>(check: &Check<'a>, overridden: Overridden) -> Check<'a> {
+    Check { overridden: check.overridden.or(Some(overridden)), ..*check }
 }
 
 impl Database {

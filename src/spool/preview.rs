@@ -7,7 +7,7 @@ use crate::rate::Timestamp;
 use crate::store::{Memory, OwnedKey, Store};
 
 use super::locked::check_length;
-use super::overrides::all_forced;
+use super::overrides::all_overridden;
 use super::{Spool, SpoolError};
 
 /// The records and overrides of a spool database as a [`Store`] of its own: the events
@@ -61,7 +61,8 @@ impl Store for Preview<'_> {
         checks.iter().try_for_each(|check| self.copy(check))?;
         let candidates = self.spool.all_candidates(checks);
         let now = clock();
-        let Ok(()) = self.memory.decide(&all_forced(checks, &candidates, now), || now, decisions);
+        let Ok(()) =
+            self.memory.decide(&all_overridden(checks, &candidates, now), || now, decisions);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use quickcheck::{Arbitrary, Gen, quickcheck};
 
-use crate::engine::{Algorithm, AlgorithmKind, Check, Forced, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, Overridden, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Override, Store as _, Target};
 
@@ -15,7 +15,7 @@ use super::{Preview, Spool};
 struct Step {
     identity: u8,
     windows: u8,
-    cost: u8,
+    count: u8,
     unique: Option<u8>,
     update: Update,
     refuses: u8,
@@ -29,7 +29,7 @@ impl Arbitrary for Step {
         Self {
             identity: u8::arbitrary(g) % 3,
             windows: u8::arbitrary(g) % 4 + 1,
-            cost: u8::arbitrary(g) % 5,
+            count: u8::arbitrary(g) % 5,
             unique: Option::<u8>::arbitrary(g).map(|event| event % 6),
             update: *g.choose(&updates).unwrap_or(&Update::Strict),
             refuses: u8::arbitrary(g),
@@ -56,19 +56,19 @@ fn checks<'a>(step: &Step, names: &'a [String], unique: Option<&'a str>) -> Vec<
             algorithm: AlgorithmKind::MovingAverage,
         },
         algorithm,
-        cost: if step.update == Update::ReadOnly { 0.0 } else { f64::from(step.cost) },
+        count: if step.update == Update::ReadOnly { 0.0 } else { f64::from(step.count) },
         event: unique.map(str::as_bytes),
         update: step.update,
         refuses: crate::store::conformance::refuses(step.refuses),
         total: step.total,
-        forced: None,
+        overridden: None,
     })
     .collect()
 }
 
 fn deny(spool: &mut Spool, identity: &str) {
     let one = Override {
-        forced: Forced::Deny,
+        overridden: Overridden::Deny,
         target: Target::literal(identity.as_bytes()),
         argument: identity.to_owned(),
         until: FOREVER,
@@ -115,7 +115,7 @@ fn a_preview_counts_its_own_events_and_no_other_sees_them() {
     let step = Step {
         identity: 0,
         windows: 1,
-        cost: 3,
+        count: 3,
         unique: None,
         update: Update::Strict,
         refuses: 4,

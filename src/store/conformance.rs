@@ -2,7 +2,7 @@
 
 use quickcheck::{Arbitrary, Gen};
 
-use crate::engine::{Algorithm, Check, Decision, Forced, Update};
+use crate::engine::{Algorithm, Check, Decision, Overridden, Update};
 use crate::rate::{Average, Timestamp, Wait};
 
 use super::{Memory, Store};
@@ -66,7 +66,7 @@ fn decide<S: Store>(store: &mut S, checks: &[Check<'_>], now: Timestamp) -> Vec<
 
 /// The remembered rate; 0 if there is none.
 fn rate<S: Store>(store: &mut S, name: &str, now: Timestamp) -> f64 {
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check(name) };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..check(name) };
     store.decide_one(&read, || now).unwrap().kept.map_or(0.0, |kept| kept.rate)
 }
 
@@ -74,12 +74,12 @@ fn counts_every_event<S: Store>(store: &mut S) {
     let mut average: Option<Average> = None;
     for n in 0..200 {
         let now = at(n * 37 % 1000);
-        let cost = (n % 4) as f64;
+        let count = (n % 4) as f64;
         let expected = match average {
-            None => Average::first(now, cost),
-            Some(average) => average.next(now, 3600.0, cost),
+            None => Average::first(now, count),
+            Some(average) => average.next(now, 3600.0, count),
         };
-        let one = Check { cost, ..check("key") };
+        let one = Check { count, ..check("key") };
         // Single checks and slices of one give the same result.
         let decision = match n % 2 {
             0 => store.decide_one(&one, || now).unwrap(),
@@ -87,7 +87,7 @@ fn counts_every_event<S: Store>(store: &mut S) {
         };
         assert_eq!((decision.rate, decision.at), (expected.rate, now));
         assert_eq!(decision.over, expected.rate >= 5.0);
-        assert_eq!((decision.kept, decision.count), (Some(expected), cost));
+        assert_eq!((decision.kept, decision.count), (Some(expected), count));
         assert_eq!(decision.details.found, average.is_some());
         average = Some(expected);
     }
@@ -102,9 +102,9 @@ fn keeps_records_apart<S: Store>(store: &mut S) {
     };
     for n in 0..3000 {
         let name = name(n);
-        decide(store, &[Check { cost: f64::from(n), ..check(&name) }], at(0));
+        decide(store, &[Check { count: f64::from(n), ..check(&name) }], at(0));
     }
-    decide(store, &[Check { cost: 7.0, ..check("") }], at(0));
+    decide(store, &[Check { count: 7.0, ..check("") }], at(0));
     for n in 0..3000 {
         assert_eq!(rate(store, &name(n), at(0)), f64::from(n), "{n}");
     }
@@ -127,7 +127,8 @@ fn leaky_counts_what_is_accepted<S: Store>(store: &mut S) {
 
 fn readonly_changes_nothing<S: Store>(store: &mut S) {
     decide(store, &[check("key")], at(0));
-    let read = Check { update: Update::ReadOnly, cost: 0.0, event: Some(b"event"), ..check("key") };
+    let read =
+        Check { update: Update::ReadOnly, count: 0.0, event: Some(b"event"), ..check("key") };
     for name in ["key", "none"] {
         let decision = decide(store, &[Check { key: name.into(), ..read }], at(9))[0];
         assert!(!decision.details.written);
@@ -142,7 +143,7 @@ fn an_enforced_leaky_check_over_its_limit_keeps_all_leaky_ones_from_counting<S: 
     let (narrow, wide) = (with_limit(1.5, leaky("narrow")), with_limit(100.0, leaky("wide")));
     // Of the same identity, and of another.
     let other = with_limit(100.0, leaky("other"));
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check("wide read") };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..check("wide read") };
     let checks = [wide, narrow, with_limit(4.5, check("strict")), other, read];
     for n in 0..5 {
         let decisions = decide(store, &checks, at(n));
@@ -177,8 +178,8 @@ fn what_another_refuses_counts_against_no_total<S: Store>(fresh: &mut impl FnMut
         let one = Check { update, ..with_limit(100.0, check("domain")) };
         Check { total: true, event: Some(b"x"), ..one }
     };
-    let read = |name| Check { update: Update::ReadOnly, cost: 0.0, ..check(name) };
-    let denied = |one| Check { forced: Some(Forced::Deny), ..with_limit(100.0, one) };
+    let read = |name| Check { update: Update::ReadOnly, count: 0.0, ..check(name) };
+    let denied = |one| Check { overridden: Some(Overridden::Deny), ..with_limit(100.0, one) };
     let grade = |from, one| Check { refuses: Some(from), ..with_limit(4.0, one) };
     for (own, refused) in [
         (with_limit(1.0, check("own")), true),
@@ -188,12 +189,12 @@ fn what_another_refuses_counts_against_no_total<S: Store>(fresh: &mut impl FnMut
         (denied(read("own")), true),
         (grade(0.25, leaky("own")), true),
         (grade(0.26, check("own")), false),
-        (grade(1.5, Check { cost: 5.0, ..check("own") }), false),
-        (grade(1.25, Check { cost: 5.0, ..check("own") }), true),
+        (grade(1.5, Check { count: 5.0, ..check("own") }), false),
+        (grade(1.25, Check { count: 5.0, ..check("own") }), true),
         (Check { refuses: Some(f64::INFINITY), ..denied(check("own")) }, true),
         (Check { refuses: None, ..denied(check("own")) }, false),
         (Check { refuses: None, ..with_limit(1.0, leaky("own")) }, false),
-        (Check { forced: Some(Forced::Allow), ..with_limit(1.0, leaky("own")) }, false),
+        (Check { overridden: Some(Overridden::Allow), ..with_limit(1.0, leaky("own")) }, false),
         (check("own"), false),
     ] {
         for update in [Update::Leaky, Update::Strict] {
@@ -246,7 +247,7 @@ fn a_check_refuses_from_its_part_of_the_limit<S: Store>(store: &mut S) {
         assert_eq!(rate(store, name, at(0)).round(), most, "{name}");
     }
     let never = graded(f64::INFINITY, "never");
-    let denied = Check { forced: Some(Forced::Deny), ..never };
+    let denied = Check { overridden: Some(Overridden::Deny), ..never };
     for check in [never, never, never, never, never, denied, denied] {
         decide(store, &[check], at(0));
     }
@@ -254,7 +255,7 @@ fn a_check_refuses_from_its_part_of_the_limit<S: Store>(store: &mut S) {
 }
 
 fn one_record_counts_one_event_once<S: Store>(store: &mut S) {
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..check("key") };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..check("key") };
     let lower = with_limit(2.0, check("key"));
     let decisions = decide(store, &[read, check("key"), lower, read], at(0));
     let rates: Vec<_> = decisions.iter().map(|decision| decision.rate).collect();
@@ -343,7 +344,7 @@ fn a_crossing_is_the_first_over_decision_for_a_period<S: Store>(store: &mut S) {
 }
 
 fn a_crossing_without_a_rate_changes_no_decision<S: Store>(store: &mut S) {
-    let large = Check { cost: 9.0, event: Some(b"event"), ..leaky("key") };
+    let large = Check { count: 9.0, event: Some(b"event"), ..leaky("key") };
     let first = decide(store, &[large], at(0))[0];
     assert_eq!((first.crossed, first.crossings, first.kept), (true, 1, None));
     let second = decide(store, &[large], at(1))[0];
@@ -356,7 +357,7 @@ fn a_crossing_without_a_rate_changes_no_decision<S: Store>(store: &mut S) {
 }
 
 fn readonly_checks_do_not_cross<S: Store>(store: &mut S) {
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..with_limit(0.0, check("key")) };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..with_limit(0.0, check("key")) };
     let decision = decide(store, &[read], at(0))[0];
     assert!(decision.over && !decision.crossed);
     assert_eq!(crossing(store, with_limit(0.0, check("key")), 1), (true, 1));
@@ -406,13 +407,14 @@ fn survives_a_panic_of_the_clock<S: Store>(store: &mut S) {
 }
 
 fn an_allowed_check_counts_and_is_never_over<S: Store>(store: &mut S) {
-    let allowed = |update, name| Check { update, forced: Some(Forced::Allow), ..check(name) };
+    let allowed =
+        |update, name| Check { update, overridden: Some(Overridden::Allow), ..check(name) };
     for n in 1..=20 {
         for update in [Update::Leaky, Update::Strict] {
             let decision = decide(store, &[allowed(update, update.word())], at(0))[0];
             assert!(!decision.over && decision.details.written && !decision.crossed, "{n}");
             assert!((decision.rate - f64::from(n)).abs() < 1e-3, "{n}: {}", decision.rate);
-            assert_eq!(decision.forced, Some(Forced::Allow));
+            assert_eq!(decision.overridden, Some(Overridden::Allow));
             assert_eq!(decision.remaining(at(0)), f64::INFINITY);
             assert_eq!(decision.retry_after(at(0)), Wait::Seconds(0.0));
             assert!(!decision.against(0.0).over, "against any limit");
@@ -427,7 +429,7 @@ fn an_allowed_check_counts_and_is_never_over<S: Store>(store: &mut S) {
 }
 
 fn a_denied_check_is_over_and_keeps_leaky_ones_from_counting<S: Store>(store: &mut S) {
-    let denied = |update, name| Check { update, forced: Some(Forced::Deny), ..check(name) };
+    let denied = |update, name| Check { update, overridden: Some(Overridden::Deny), ..check(name) };
     decide(store, &[leaky("leaky")], at(0));
     let all = [denied(Update::Leaky, "leaky"), leaky("other"), check("strict")];
     let all = decide(store, &all, at(0));
@@ -439,7 +441,7 @@ fn a_denied_check_is_over_and_keeps_leaky_ones_from_counting<S: Store>(store: &m
     assert!((strict.rate - 2.0).abs() < 1e-6 && strict.remaining(at(0)) == 0.0);
     assert_eq!(strict.retry_after(at(0)), Wait::Never);
     assert!(strict.against(f64::INFINITY).over, "against any limit");
-    let looked = Check { cost: 0.0, ..denied(Update::ReadOnly, "leaky") };
+    let looked = Check { count: 0.0, ..denied(Update::ReadOnly, "leaky") };
     assert!(decide(store, &[looked], at(0))[0].over);
     // Without the override, nothing of it is left.
     let after = decide(store, &[leaky("leaky")], at(0))[0];
@@ -469,12 +471,12 @@ struct Random {
     name: u8,
     limit: u8,
     bucket: bool,
-    cost: u8,
+    count: u8,
     event: Option<u8>,
     update: u8,
     refuses: u8,
     total: bool,
-    forced: u8,
+    overridden: u8,
 }
 
 impl Arbitrary for Random {
@@ -483,12 +485,12 @@ impl Arbitrary for Random {
             name: u8::arbitrary(g) % 8,
             limit: u8::arbitrary(g),
             bucket: bool::arbitrary(g),
-            cost: u8::arbitrary(g) % 4,
+            count: u8::arbitrary(g) % 4,
             event: Option::<u8>::arbitrary(g).map(|event| event % 4),
             update: u8::arbitrary(g),
             refuses: u8::arbitrary(g),
             total: bool::arbitrary(g),
-            forced: u8::arbitrary(g),
+            overridden: u8::arbitrary(g),
         }
     }
 }
@@ -520,14 +522,14 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                             }
                             (false, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
                         },
-                        cost: if readonly { 0.0 } else { one.cost.into() },
+                        count: if readonly { 0.0 } else { one.count.into() },
                         event: one.event.map(|event| EVENTS[usize::from(event)]),
                         update,
                         refuses: refuses(one.refuses),
                         total: one.total,
-                        forced: match one.forced % 6 {
-                            0 => Some(Forced::Allow),
-                            1 => Some(Forced::Deny),
+                        overridden: match one.overridden % 6 {
+                            0 => Some(Overridden::Allow),
+                            1 => Some(Overridden::Deny),
                             _ => None,
                         },
                     }

@@ -31,8 +31,8 @@ pub(crate) fn settings(servers: Servers) -> Settings {
 pub(crate) fn level(identity: &str) -> Check<'_> {
     let algorithm = Algorithm::Bucket { burst: 1e6, rate: 0.0 };
     let key = RecordKey { algorithm: algorithm.kind(), ..identity.into() };
-    let (cost, update) = (1.0, Update::Strict);
-    Check { cost, update, ..Check::new(key, algorithm) }
+    let (count, update) = (1.0, Update::Strict);
+    Check { count, update, ..Check::new(key, algorithm) }
 }
 
 /// A check of a moving average, of which hardly anything decays while a test runs.

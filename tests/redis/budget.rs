@@ -34,7 +34,7 @@ fn names_that_clients_choose_displace_no_rate_that_matters() {
         let mut decisions = Vec::new();
         for user in &users {
             // As 50 recipients at once.
-            let check = Check { cost: 50.0, ..hourly(user) };
+            let check = Check { count: 50.0, ..hourly(user) };
             store.decide(fresh(), &[check], &mut decisions).await.unwrap();
         }
         // There is room for about a thousand keys more.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use exirate::engine::{Algorithm, Check, Forced, RecordKey};
+use exirate::engine::{Algorithm, Check, Overridden, RecordKey};
 use exirate::rate::Timestamp;
 use exirate::redis::{Secret, Servers, Settings};
 use exirate::spool::{EventDetails, Options, Spool};
@@ -84,7 +84,7 @@ impl Site {
     }
 
     /// Counts an event of `alice` or the like; the rate, and what an override has decided.
-    fn count(&mut self, key: &str, event: Option<&str>) -> (f64, Option<Forced>) {
+    fn count(&mut self, key: &str, event: Option<&str>) -> (f64, Option<Overridden>) {
         let name = format!("1d/per_rcpt{}/{key}", if event.is_some() { "/unique" } else { "" });
         let check = Check {
             event: event.map(str::as_bytes),
@@ -94,7 +94,7 @@ impl Site {
             )
         };
         let decision = self.runtime.block_on(self.asker.ask(&[check])).unwrap()[0];
-        (decision.rate.round(), decision.forced)
+        (decision.rate.round(), decision.overridden)
     }
 }
 
@@ -261,9 +261,9 @@ fn overrides_are_shared(site: &mut Site) {
     // An agent looks at them once a second.
     // What is set last is seen last.
     site.output("mx2", &["deny", "zed"]);
-    until("zed is denied", || site.count("zed", None).1 == Some(Forced::Deny));
-    assert_eq!(site.count("alice", None).1, Some(Forced::Allow));
-    assert_eq!(site.count("bob", None).1, Some(Forced::Deny));
+    until("zed is denied", || site.count("zed", None).1 == Some(Overridden::Deny));
+    assert_eq!(site.count("alice", None).1, Some(Overridden::Allow));
+    assert_eq!(site.count("bob", None).1, Some(Overridden::Deny));
     let unblocked = site.output("mx1", &["unblock", "bob"]);
     assert!(unblocked.contains("removed: bob is denied"), "{unblocked}");
     site.output("mx2", &["overrides", "--remove", "alice"]);

@@ -16,8 +16,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) fn check(key: &str) -> Check<'_> {
     let algorithm = Algorithm::Bucket { burst: 1e5, rate: 1e-3 };
     let key = RecordKey { algorithm: algorithm.kind(), ..key.into() };
-    let (cost, update) = (1.0, Update::Strict);
-    Check { cost, update, ..Check::new(key, algorithm) }
+    let (count, update) = (1.0, Update::Strict);
+    Check { count, update, ..Check::new(key, algorithm) }
 }
 
 pub(crate) fn request(event: u128, key: &str) -> Vec<u8> {

@@ -22,7 +22,7 @@ const KILLS: std::ops::Range<usize> = 100..100_000;
 
 fn check(key: &str) -> Check<'_> {
     Check {
-        cost: 30.0,
+        count: 30.0,
         update: if key.starts_with("leaky") { Update::Leaky } else { Update::Strict },
         ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: PERIOD })
     }

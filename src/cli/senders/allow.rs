@@ -17,7 +17,7 @@ use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Forced;
+use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
 use crate::store::{FOREVER, Inspect, Override, Target};
@@ -30,7 +30,7 @@ const UNTIL: &str = "1d";
 
 /// Allow a key for a time, whatever its rate
 #[derive(Debug, Args)]
-#[command(after_help = help(Forced::Allow))]
+#[command(after_help = help(Overridden::Allow))]
 pub(in crate::cli) struct Allow {
     #[command(flatten)]
     setting: Setting,
@@ -38,7 +38,7 @@ pub(in crate::cli) struct Allow {
 
 /// Deny a key for a time, whatever its rate
 #[derive(Debug, Args)]
-#[command(after_help = help(Forced::Deny))]
+#[command(after_help = help(Overridden::Deny))]
 pub(in crate::cli) struct Deny {
     #[command(flatten)]
     setting: Setting,
@@ -72,9 +72,9 @@ struct Setting {
 }
 
 /// What the help says besides the options.
-fn help(forced: Forced) -> String {
-    let (examples, effect) = match forced {
-        Forced::Allow => (
+fn help(overridden: Overridden) -> String {
+    let (examples, effect) = match overridden {
+        Overridden::Allow => (
             "  Exempt alice from all limits for a day:
     exirate allow alice@example.org --reason 'year-end letter'
   Exempt a domain until a given time:
@@ -84,7 +84,7 @@ no, and $sender_rate shows the rate. When the override ends, the rate is what it
 be without it, so a key may be over its limits then: `exirate unblock` deletes its
 records.",
         ),
-        Forced::Deny => (
+        Overridden::Deny => (
             "  Stop all mail of a stolen account until further notice:
     exirate deny alice@example.org --until forever --reason 'password stolen'
   Stop a client for an hour:
@@ -146,29 +146,31 @@ struct Report {
 
 impl Allow {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        self.setting.run(screen, Forced::Allow)
+        self.setting.run(screen, Overridden::Allow)
     }
 }
 
 impl Deny {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        self.setting.run(screen, Forced::Deny)
+        self.setting.run(screen, Overridden::Deny)
     }
 }
 
 impl Setting {
-    fn run(&self, screen: &mut Screen<'_>, forced: Forced) -> Result<Outcome, Failure> {
+    fn run(&self, screen: &mut Screen<'_>, overridden: Overridden) -> Result<Outcome, Failure> {
         let folding = self.common.folding()?;
         let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
-        if matches!(target, Target::Glob { .. }) && !self.is_meant(&mut *store, &folding, forced)? {
+        if matches!(target, Target::Glob { .. })
+            && !self.is_meant(&mut *store, &folding, overridden)?
+        {
             note("nothing was changed");
             return Ok(Outcome::Found);
         }
         let now = now();
         let set = Override {
-            forced,
+            overridden,
             target,
             argument,
             until: self.until,
@@ -188,7 +190,7 @@ impl Setting {
             "" => String::new(),
             reason => format!(" reason={}", text::printable(reason.as_bytes())),
         };
-        let word = forced.word();
+        let word = overridden.word();
         AuditLog::new().add(&mut *store, format_args!("{word} until={until} key={key}{why}"));
         print_incidents(&mut *store);
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
@@ -262,7 +264,7 @@ impl Setting {
         &self,
         store: &mut dyn Inspect,
         folding: &Folding,
-        forced: Forced,
+        overridden: Overridden,
     ) -> Result<bool, Failure> {
         let narrow = Narrow::unselective(false);
         let key = std::slice::from_ref(&self.key);
@@ -270,7 +272,7 @@ impl Setting {
         let records: Vec<String> =
             records.iter().map(|record| key_text::stored(&record.name)).collect();
         let glob = text::printable(self.key.as_encoded_bytes());
-        confirm::glob(forced.word(), &glob, &records, self.yes)
+        confirm::glob(overridden.word(), &glob, &records, self.yes)
     }
 }
 

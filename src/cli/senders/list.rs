@@ -212,14 +212,14 @@ pub(in crate::cli) struct Listed {
     #[serde(flatten)]
     facts: KeyStateJson,
     #[serde(rename = "override")]
-    forced: Option<&'static str>,
+    overridden: Option<&'static str>,
 }
 
 impl Listed {
     pub(in crate::cli) fn of(record: &KeyState, in_force: &InForce) -> Self {
         let next = in_force.next(record);
-        let forced = next.forced().map(|one| one.forced.word());
-        Self { facts: in_force.json(record), forced }
+        let overridden = next.overridden().map(|one| one.overridden.word());
+        Self { facts: in_force.json(record), overridden }
     }
 }
 

@@ -107,7 +107,7 @@ impl Overrides {
         })?;
         let mut log = AuditLog::new();
         for one in &removed {
-            let (word, key) = (one.forced.word(), override_state::key(one));
+            let (word, key) = (one.overridden.word(), override_state::key(one));
             log.add(&mut *store, format_args!("overrides removed={word} key={key}"));
         }
         print_incidents(&mut *store);
@@ -149,7 +149,7 @@ const COLUMNS: [Column; 6] = [
 fn cells(one: &Override, now: Timestamp) -> [String; 6] {
     let since = Timestamp { seconds: one.since, micros: 0 };
     [
-        one.forced.word().to_owned(),
+        one.overridden.word().to_owned(),
         override_state::local_until(one),
         text::rough_age(since, now),
         text::printable(one.who.as_bytes()),

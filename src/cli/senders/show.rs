@@ -88,7 +88,7 @@ struct Shown {
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
     #[serde(rename = "override")]
-    forced: Option<OverrideJson>,
+    overridden: Option<OverrideJson>,
 }
 
 /// The result of the next event, in JSON.
@@ -170,7 +170,7 @@ impl Show {
         writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}")))?;
         let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
         if let Some(why) = next.why() {
-            line(if next.forced().is_some() { "override" } else { "policy" }, why)?;
+            line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
         }
         let bucket = record.algorithm == AlgorithmKind::Bucket;
         let (at, last) = (record.average.at, record.average.rate);
@@ -359,7 +359,7 @@ fn shown(record: &KeyState, in_force: &InForce, event_seen: Option<bool>) -> Sho
         remaining: next.remaining(record, now),
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
-        forced: next.forced().map(OverrideJson::of),
+        overridden: next.overridden().map(OverrideJson::of),
     }
 }
 

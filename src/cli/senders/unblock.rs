@@ -19,7 +19,7 @@ use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Forced;
+use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
@@ -278,7 +278,7 @@ impl Unblock {
         let mut denied = false;
         for (_, target, argument) in targets {
             let deciding = override_state::of_target(&left, target, now().seconds);
-            if let Some(denial) = deciding.filter(|one| one.forced == Forced::Deny) {
+            if let Some(denial) = deciding.filter(|one| one.overridden == Overridden::Deny) {
                 denied = true;
                 complain(format_args!(
                     "{argument} is still denied by {}; `{}` ends that, or `{}`",
@@ -301,7 +301,7 @@ impl Unblock {
 
 /// Whether this override denies what one of the targets means.
 fn is_denial(one: &Override, targets: &[(usize, Target, String)]) -> bool {
-    one.forced == Forced::Deny
+    one.overridden == Overridden::Deny
         && one.is_active(now().seconds)
         && targets.iter().any(|(_, target, _)| override_state::covers(target, one))
 }
@@ -317,7 +317,7 @@ fn over(
         let entry = store.get(key.key())?;
         let Some(record) = entry.map(KeyState::from) else { continue };
         let next = in_force.next(&record);
-        if next.is_refused() && next.forced().is_none() {
+        if next.is_refused() && next.overridden().is_none() {
             over.push(key);
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::sentence;
 use super::screen::note;
-use crate::engine::Forced;
+use crate::engine::Overridden;
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::outcome::strictest;
@@ -97,14 +97,14 @@ impl InForce {
     }
 
     fn decides(&self, record: &KeyState, over: bool) -> By<'_> {
-        let forced = deciding(&self.overrides, &record.record_key(), self.now.seconds);
-        let denied = forced.is_some_and(|one| one.forced == Forced::Deny);
+        let overridden = deciding(&self.overrides, &record.record_key(), self.now.seconds);
+        let denied = overridden.is_some_and(|one| one.overridden == Overridden::Deny);
         let said = self.said(record);
         let name = || {
             let counted = record.mode().unwrap_or_default();
             counted.split('/').next().unwrap_or_default().to_owned()
         };
-        match (forced, said) {
+        match (overridden, said) {
             // Denials are observed as well.
             (_, Some(said)) if denied && said.settings.action == Action::Observe => {
                 By::Observed(name())
@@ -143,13 +143,13 @@ impl NextEvent<'_> {
     pub(in crate::cli) fn is_refused(&self) -> bool {
         match &self.by {
             By::Rate => self.over,
-            By::Override(one) => one.forced == Forced::Deny,
+            By::Override(one) => one.overridden == Overridden::Deny,
             By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
         }
     }
 
     /// The override that decides.
-    pub(in crate::cli) fn forced(&self) -> Option<&Override> {
+    pub(in crate::cli) fn overridden(&self) -> Option<&Override> {
         match self.by {
             By::Override(one) => Some(one),
             _ => None,
@@ -160,7 +160,7 @@ impl NextEvent<'_> {
     pub(in crate::cli) fn decided_by(&self) -> &'static str {
         match &self.by {
             By::Rate => "rate",
-            By::Override(one) => one.forced.word(),
+            By::Override(one) => one.overridden.word(),
             By::Exempt(..) => "exempt",
             By::Observed(_) => Action::Observe.word(),
             By::Accepted(_, verdict) => verdict.word(),
@@ -171,7 +171,9 @@ impl NextEvent<'_> {
     pub(in crate::cli) fn mark(&self) -> String {
         match &self.by {
             By::Rate => String::new(),
-            By::Override(one) => format!(" ({})", super::override_state::participle(one.forced)),
+            By::Override(one) => {
+                format!(" ({})", super::override_state::participle(one.overridden))
+            }
             By::Observed(_) => " (observed)".to_owned(),
             By::Exempt(..) | By::Accepted(..) => format!(" ({})", self.decided_by()),
         }
@@ -203,7 +205,7 @@ impl NextEvent<'_> {
     pub(in crate::cli) fn wait(&self, record: &KeyState, now: Timestamp) -> Option<Wait> {
         match &self.by {
             By::Rate => record.wait(now),
-            By::Override(Override { forced: Forced::Deny, until, .. }) => {
+            By::Override(Override { overridden: Overridden::Deny, until, .. }) => {
                 let left = until.saturating_sub(now.seconds) as f64;
                 let left = if *until == FOREVER { Wait::Never } else { Wait::Seconds(left) };
                 match (left, record.wait(now)) {

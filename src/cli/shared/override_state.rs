@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use serde::Serialize;
 
 use super::keys;
-use crate::engine::{AlgorithmKind, Forced, Kind, RecordKey};
+use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::fold::{Folding, split_field};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
@@ -15,7 +15,7 @@ use crate::text;
 #[derive(Serialize)]
 pub(in crate::cli) struct OverrideJson {
     #[serde(rename = "override")]
-    forced: &'static str,
+    overridden: &'static str,
     key: String,
     glob: bool,
     exact: bool,
@@ -29,7 +29,7 @@ impl OverrideJson {
     pub(in crate::cli) fn of(one: &Override) -> Self {
         let until = (one.until != FOREVER).then(|| text::iso_second(one.until));
         Self {
-            forced: one.forced.word(),
+            overridden: one.overridden.word(),
             key: one.argument.clone(),
             glob: matches!(one.target, Target::Glob { .. }),
             exact: is_exact(one),
@@ -99,10 +99,10 @@ pub(in crate::cli) fn refold(
 }
 
 /// `allowed` or `denied`.
-pub(in crate::cli) fn participle(forced: Forced) -> &'static str {
-    match forced {
-        Forced::Allow => "allowed",
-        Forced::Deny => "denied",
+pub(in crate::cli) fn participle(overridden: Overridden) -> &'static str {
+    match overridden {
+        Overridden::Allow => "allowed",
+        Overridden::Deny => "denied",
     }
 }
 
@@ -118,7 +118,7 @@ pub(in crate::cli) fn stronger<'a>(
     set: &Override,
     second: i64,
 ) -> Option<&'a Override> {
-    of_target(list, &set.target, second).filter(|one| one.forced != set.forced)
+    of_target(list, &set.target, second).filter(|one| one.overridden != set.overridden)
 }
 
 /// The override that decides in this second for the one identity of `target`.
@@ -157,5 +157,5 @@ pub(in crate::cli) fn end(one: &Override) -> String {
         "" => String::new(),
         reason => format!(" ({})", text::printable(reason.as_bytes())),
     };
-    format!("{} {until}{why}", participle(one.forced))
+    format!("{} {until}{why}", participle(one.overridden))
 }

@@ -87,7 +87,7 @@ impl Shared {
             .iter()
             .zip(&known)
             .map(|(check, known)| match known {
-                true => Check { cost: 0.0, update: Update::ReadOnly, refuses: None, ..*check },
+                true => Check { count: 0.0, update: Update::ReadOnly, refuses: None, ..*check },
                 false => *check,
             })
             .collect();

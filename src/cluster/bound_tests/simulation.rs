@@ -272,7 +272,7 @@ impl Simulation {
         let check = |part: &Part| {
             let algorithm = self.limits[part.key].algorithm;
             Check {
-                cost: part.size,
+                count: part.size,
                 update: part.update,
                 refuses: (part.update != Update::ReadOnly).then_some(1.0),
                 ..Check::new(

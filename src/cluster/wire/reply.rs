@@ -1,6 +1,6 @@
 //! The reply to a request.
 
-use crate::engine::{Check, Decision, Details, Forced, Update};
+use crate::engine::{Check, Decision, Details, Overridden, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
@@ -92,14 +92,14 @@ pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: Status, reason: &st
 }
 
 fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
-    let Decision { rate, over, forced, count, at, kept, crossed, crossings, details, .. } =
+    let Decision { rate, over, overridden, count, at, kept, crossed, crossings, details, .. } =
         *decision;
     let Details { found, filter_expired, seen, written } = details;
     let flags = [
         (over, outcome::OVER),
         (crossed, outcome::CROSSED),
-        (forced == Some(Forced::Allow), outcome::ALLOWED),
-        (forced == Some(Forced::Deny), outcome::DENIED),
+        (overridden == Some(Overridden::Allow), outcome::ALLOWED),
+        (overridden == Some(Overridden::Deny), outcome::DENIED),
         (found, outcome::FOUND),
         (filter_expired, outcome::FILTER_EXPIRED),
         (seen == Some(false), outcome::NEW),
@@ -177,9 +177,9 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
     Ok(Decision {
         rate,
         over: has(outcome::OVER),
-        forced: match (has(outcome::ALLOWED), has(outcome::DENIED)) {
-            (true, _) => Some(Forced::Allow),
-            (_, true) => Some(Forced::Deny),
+        overridden: match (has(outcome::ALLOWED), has(outcome::DENIED)) {
+            (true, _) => Some(Overridden::Allow),
+            (_, true) => Some(Overridden::Deny),
             _ => None,
         },
         algorithm: check.algorithm.kind(),
@@ -187,7 +187,7 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
         period: check.algorithm.period(),
         leak: check.algorithm.leak(),
         count,
-        next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
+        next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },
         at: Timestamp::from_micros(at),
         kept: has(outcome::KEPT).then_some(kept),
         crossed: has(outcome::CROSSED),

@@ -1,6 +1,6 @@
 //! The request to decide the checks of one event.
 
-use crate::engine::{Algorithm, Check, Forced, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, Check, Kind, Overridden, RecordKey, Update};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
@@ -65,7 +65,7 @@ pub fn write_request(
 }
 
 fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
-    let Check { key, algorithm, cost, event, update, refuses, total, forced } = *check;
+    let Check { key, algorithm, count, event, update, refuses, total, overridden } = *check;
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| Fault::Field(field));
     let unique = event.unwrap_or_default();
@@ -85,14 +85,14 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
     let flags = flag(refuses.is_none(), OBSERVED)
         | flag(total, TOTAL)
         | flag(event.is_some(), HAS_UNIQUE)
-        | flag(forced == Some(Forced::Allow), ALLOWED)
-        | flag(forced == Some(Forced::Deny), DENIED);
+        | flag(overridden == Some(Overridden::Allow), ALLOWED)
+        | flag(overridden == Some(Overridden::Deny), DENIED);
     out.extend_from_slice(&[kind, algorithm, update, flags]);
     out.extend_from_slice(&short(key.name.len(), "name_bytes")?.to_le_bytes());
     out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
     out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
     out.extend_from_slice(&[0; 6]);
-    for number in [limit, period, cost, refuses.unwrap_or_default()] {
+    for number in [limit, period, count, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(key.name);
@@ -133,7 +133,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     };
     fixed.take(6).ok_or(short)?;
     let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
-    let (limit, period, cost, from) = (number()?, number()?, number()?, number()?);
+    let (limit, period, count, from) = (number()?, number()?, number()?, number()?);
     let name = rest.take(name_bytes).ok_or(Fault::Field("name_bytes"))?;
     let unique = rest.take(unique_bytes).ok_or(Fault::Field("unique_bytes"))?;
     if identity_start > name_bytes {
@@ -158,13 +158,13 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         1 | 2 => return Err(Fault::Field("limit")),
         _ => return Err(Fault::Field("algorithm")),
     };
-    if !(cost >= 0.0 && (update != Update::ReadOnly || cost == 0.0)) {
-        return Err(Fault::Field("cost"));
+    if !(count >= 0.0 && (update != Update::ReadOnly || count == 0.0)) {
+        return Err(Fault::Field("count"));
     }
-    let forced = match flags & (ALLOWED | DENIED) {
+    let overridden = match flags & (ALLOWED | DENIED) {
         0 => None,
-        ALLOWED => Some(Forced::Allow),
-        DENIED => Some(Forced::Deny),
+        ALLOWED => Some(Overridden::Allow),
+        DENIED => Some(Overridden::Deny),
         _ => return Err(Fault::Field("flags")),
     };
     let event = match flags & HAS_UNIQUE {
@@ -180,5 +180,5 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         _ => None,
     };
     let total = flags & TOTAL != 0;
-    Ok(Check { key, algorithm, cost, event, update, refuses, total, forced })
+    Ok(Check { key, algorithm, count, event, update, refuses, total, overridden })
 }

@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen, quickcheck};
 
 use super::*;
 use crate::engine::{
-    Algorithm, AlgorithmKind, Check, Decision, Details, Forced, Kind, RecordKey, Update,
+    Algorithm, AlgorithmKind, Check, Decision, Details, Kind, Overridden, RecordKey, Update,
 };
 use crate::rate::{Average, Timestamp};
 use crate::spool::CHECKS_MAX;
@@ -48,7 +48,7 @@ impl Arbitrary for Item {
 
 impl Item {
     fn check(&self) -> Check<'_> {
-        let [limit, period, cost] = self.numbers;
+        let [limit, period, count] = self.numbers;
         let algorithm = match self.choice & 1 {
             0 => Algorithm::MovingAverage { limit, period },
             _ => Algorithm::Bucket { burst: limit, rate: period },
@@ -64,13 +64,13 @@ impl Item {
                 algorithm: algorithm.kind(),
             },
             algorithm,
-            cost: if update == Update::ReadOnly { 0.0 } else { cost },
+            count: if update == Update::ReadOnly { 0.0 } else { count },
             event: self.unique.as_deref(),
             update,
             refuses: [None, Some(0.01), Some(1.0), Some(f64::INFINITY)]
                 [usize::from(self.choice >> 4 & 3)],
             total: self.choice & 64 != 0,
-            forced: [None, Some(Forced::Allow), Some(Forced::Deny), None]
+            overridden: [None, Some(Overridden::Allow), Some(Overridden::Deny), None]
                 [usize::from(self.choice >> 5 & 3)],
         }
     }
@@ -81,13 +81,13 @@ impl Item {
         Decision {
             rate: self.numbers[2],
             over,
-            forced: check.forced,
+            overridden: check.overridden,
             algorithm: check.algorithm.kind(),
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),
             leak: check.algorithm.leak(),
-            count: if seen == Some(true) { 0.0 } else { check.cost },
-            next_count: if check.update == Update::ReadOnly { 1.0 } else { check.cost },
+            count: if seen == Some(true) { 0.0 } else { check.count },
+            next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },
             at,
             kept: kept.map(|(rate, at)| Average { at, rate }),
             crossed: over && self.choice & 128 != 0,
@@ -238,7 +238,7 @@ fn impossible_values_are_refused_by_name() {
         (0, &[3][..], "record_kind"),
         (1, &[0], "algorithm"),
         (2, &[4], "update"),
-        (2, &[3], "cost"),
+        (2, &[3], "count"),
         (3, &[12], "flags"),
         (3, &[0], "unique_bytes"),
         (4, &[255, 255], "name_bytes"),
@@ -249,8 +249,8 @@ fn impossible_values_are_refused_by_name() {
         (16, &minus, "limit"),
         (24, &nan, "period"),
         (24, &[0; 8], "period"),
-        (32, &nan, "cost"),
-        (32, &minus, "cost"),
+        (32, &nan, "count"),
+        (32, &minus, "count"),
         (40, &nan, "refuses"),
         (40, &minus, "refuses"),
     ] {

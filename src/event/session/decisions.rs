@@ -180,7 +180,7 @@ mod tests {
             at: Timestamp::default(),
             kept: None,
             crossed: false,
-            forced: None,
+            overridden: None,
             crossings: 0,
             details: Details::default(),
         }

@@ -1,6 +1,6 @@
 //! What `exim -d+acl` shows of a check, in the words of Exim's own condition.
 
-use crate::engine::{Decision, Forced};
+use crate::engine::{Decision, Overridden};
 use crate::spec::{Request, Update};
 
 /// The check.
@@ -20,9 +20,9 @@ pub(in crate::exim) fn recalled(decision: &Decision) -> impl Iterator<Item = Str
 
 /// The override that decided, if any.
 fn overridden(decision: &Decision) -> Option<&'static str> {
-    decision.forced.map(|forced| match forced {
-        Forced::Allow => "ratelimit override: allow, so not over the limit",
-        Forced::Deny => "ratelimit override: deny, so over the limit",
+    decision.overridden.map(|overridden| match overridden {
+        Overridden::Allow => "ratelimit override: allow, so not over the limit",
+        Overridden::Deny => "ratelimit override: deny, so over the limit",
     })
 }
 

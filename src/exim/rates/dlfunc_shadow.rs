@@ -58,9 +58,9 @@ impl Session {
     /// Compares `native` with the latest decision.
     fn compare(&mut self, native: Answer, spec: &[u8]) {
         let Some(latest) = &self.latest else { return };
-        let Decision { over, rate, next_count, period, forced, .. } = latest.decision;
+        let Decision { over, rate, next_count, period, overridden, .. } = latest.decision;
         // Ours is no answer then.
-        if forced.is_some() || self.stop.is_active(&self.host, &self.variables) {
+        if overridden.is_some() || self.stop.is_active(&self.host, &self.variables) {
             return;
         }
         let now = u64::try_from(clock::now().0).unwrap_or(0);

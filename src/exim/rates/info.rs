@@ -50,7 +50,7 @@ pub(in crate::exim) fn field<'a>(
         b"mode" => Field::Checked(latest.mode.word().as_bytes()),
         b"over" => Field::Checked(if decision.over { b"yes" } else { b"no" }),
         b"crossed" => Field::Checked(if decision.crossed { b"yes" } else { b"no" }),
-        b"override" => Field::Checked(decision.forced.map_or(b"", |one| one.word().as_bytes())),
+        b"override" => Field::Checked(decision.overridden.map_or(b"", |one| one.word().as_bytes())),
         b"count" => Field::Size(decision.count),
         b"explain" => Field::Made(explanation(latest, now)),
         b"remaining" if decision.remaining(now).is_infinite() => Field::Checked(b"unlimited"),
@@ -85,7 +85,7 @@ fn unknown(name: &[u8]) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Decision, Details, Forced, Update};
+    use crate::engine::{Decision, Details, Overridden, Update};
     use crate::rate::Average;
     use crate::spec::Mode;
 
@@ -106,7 +106,7 @@ mod tests {
             at,
             kept: Some(Average { at, rate: 3.0 }),
             crossed: false,
-            forced: None,
+            overridden: None,
             crossings: 0,
             details: Details::default(),
         };
@@ -151,8 +151,9 @@ mod tests {
     #[test]
     fn an_override_is_shown() {
         let mut latest = latest();
-        for (forced, word) in [(Forced::Allow, &b"allow"[..]), (Forced::Deny, b"deny")] {
-            latest.decision.forced = Some(forced);
+        for (overridden, word) in [(Overridden::Allow, &b"allow"[..]), (Overridden::Deny, b"deny")]
+        {
+            latest.decision.overridden = Some(overridden);
             assert_eq!(field(Some(&latest), b"override", NOW).unwrap(), Field::Checked(word));
         }
     }

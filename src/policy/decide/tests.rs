@@ -262,11 +262,11 @@ fn an_override_denies_what_is_exempt() {
     let limit = |decision| Decided { policy: "p", limit, key, record, decision, exempt: true };
     let settings = &all.policies["p"].settings;
     let of = |decision| Outcome::of(settings, [limit(decision)].into_iter(), true, &alice());
-    decision.forced = Some(crate::engine::Forced::Deny);
+    decision.overridden = Some(crate::engine::Overridden::Deny);
     let denied = of(decision);
     assert_eq!((denied.verdict, denied.observed), (Verdict::Defer, false));
     assert_eq!(denied.text, "Blocked by the administrator");
-    decision.forced = Some(crate::engine::Forced::Allow);
+    decision.overridden = Some(crate::engine::Overridden::Allow);
     assert_eq!(of(decision).verdict, Verdict::Accept);
 }
 
@@ -606,12 +606,12 @@ impl Store for Denying {
         clock: impl FnOnce() -> Timestamp,
         decisions: &mut Vec<Decision>,
     ) -> Result<(), Self::Error> {
-        let forced = |check: &Check<'_>| {
+        let overridden = |check: &Check<'_>| {
             let denies = check.key.identity() == self.1;
-            denies.then_some(crate::engine::Forced::Deny)
+            denies.then_some(crate::engine::Overridden::Deny)
         };
         let checks: Vec<_> =
-            checks.iter().map(|check| Check { forced: forced(check), ..*check }).collect();
+            checks.iter().map(|check| Check { overridden: overridden(check), ..*check }).collect();
         self.0.decide(&checks, clock, decisions)
     }
 

@@ -201,8 +201,8 @@ enum Answer {
 fn check(name: &[u8]) -> Check<'_> {
     let algorithm = Algorithm::MovingAverage { limit: 10.0, period: 3600.0 };
     let key = RecordKey::from(name);
-    let (cost, update) = (1.0, Update::Strict);
-    Check { cost, update, ..Check::new(key, algorithm) }
+    let (count, update) = (1.0, Update::Strict);
+    Check { count, update, ..Check::new(key, algorithm) }
 }
 
 fn request(event: u128, deadline: Duration, name: &[u8]) -> Vec<u8> {

@@ -32,7 +32,7 @@ fn theirs(text: &[u8]) -> bool {
 /// An event that is over its limit, with these details.
 fn over(spool: &mut Spool, key: &str, second: i64, details: EventDetails<'_>) {
     let check = Check {
-        cost: 30.0,
+        count: 30.0,
         ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     };
     spool.decide_one(&check, || at(second)).unwrap();

@@ -17,7 +17,7 @@ fn at(seconds: i64) -> Timestamp {
 /// A check that is over its limit.
 fn over(spool: &mut Spool, key: &str, second: i64) -> Decision {
     let check = Check {
-        cost: 30.0,
+        count: 30.0,
         ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     };
     let decision = spool.decide_one(&check, || at(second)).unwrap();

@@ -18,9 +18,9 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, micros: 0 }
 }
 
-fn check(key: &str, update: Update, cost: f64) -> Check<'_> {
+fn check(key: &str, update: Update, count: f64) -> Check<'_> {
     Check {
-        cost,
+        count,
         update,
         ..Check::new(key, Algorithm::MovingAverage { limit: 10.0, period: 60.0 })
     }
@@ -161,7 +161,7 @@ fn a_refusal_is_logged_once_a_second_for_each_record() {
             }
         }
         decide(&mut spool, &Check { refuses: None, ..check("c", Update::Leaky, 30.0) }, second);
-        decide(&mut spool, &Check { cost: 0.0, ..check("c", Update::ReadOnly, 0.0) }, second);
+        decide(&mut spool, &Check { count: 0.0, ..check("c", Update::ReadOnly, 0.0) }, second);
         spool.describe(&EventDetails::default());
     }
     let (refusals, damaged) = all(&mut spool, EventKind::Refusals);

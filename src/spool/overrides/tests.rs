@@ -17,10 +17,10 @@ use super::*;
 
 const NOW: i64 = 1_700_000_000;
 
-fn exact(forced: Forced, key: &str, until: i64) -> Override {
+fn exact(overridden: Overridden, key: &str, until: i64) -> Override {
     let target = Target::literal(key.as_bytes());
     Override {
-        forced,
+        overridden,
         target,
         argument: key.to_owned(),
         until,
@@ -30,13 +30,13 @@ fn exact(forced: Forced, key: &str, until: i64) -> Override {
     }
 }
 
-fn glob(forced: Forced, glob: &str) -> Override {
+fn glob(overridden: Overridden, glob: &str) -> Override {
     let alternatives = compile_glob(glob, false).unwrap();
     let target = Target::Glob {
         alternatives,
         folding: crate::identity::fold::Folding::default().without_masks(),
     };
-    Override { target, ..exact(forced, glob, FOREVER) }
+    Override { target, ..exact(overridden, glob, FOREVER) }
 }
 
 fn check(name: &[u8], start: usize) -> Check<'_> {
@@ -54,8 +54,8 @@ fn decide_at(spool: &mut Spool, name: &str, second: i64) -> Decision {
     spool.decide_one(&check, || Timestamp { seconds: second, micros: 0 }).unwrap()
 }
 
-fn decide(spool: &mut Spool, name: &str) -> Option<Forced> {
-    decide_at(spool, name, NOW).forced
+fn decide(spool: &mut Spool, name: &str) -> Option<Overridden> {
+    decide_at(spool, name, NOW).overridden
 }
 
 fn set(spool: &mut Spool, list: &[Override]) {
@@ -74,18 +74,18 @@ fn running_processes_apply_a_change_at_their_next_check() {
         decide_at(&mut running, "1h/per_mail/alice", NOW);
     }
     assert!(decide_at(&mut running, "1h/per_mail/alice", NOW).over);
-    for (list, forced) in [
-        (vec![exact(Forced::Allow, "alice", NOW + 9)], Some(Forced::Allow)),
-        (vec![exact(Forced::Deny, "alice", NOW + 9)], Some(Forced::Deny)),
-        (vec![glob(Forced::Allow, "a*")], Some(Forced::Allow)),
+    for (list, overridden) in [
+        (vec![exact(Overridden::Allow, "alice", NOW + 9)], Some(Overridden::Allow)),
+        (vec![exact(Overridden::Deny, "alice", NOW + 9)], Some(Overridden::Deny)),
+        (vec![glob(Overridden::Allow, "a*")], Some(Overridden::Allow)),
         (vec![], None),
-        (vec![exact(Forced::Allow, "1h/per_mail/alice", FOREVER)], None),
+        (vec![exact(Overridden::Allow, "1h/per_mail/alice", FOREVER)], None),
     ] {
         set(&mut command, &list);
         for spool in [&mut running, &mut command, &mut open(folder.path())] {
             // Every record of the identity, whatever its period and mode.
             for name in ["1h/per_mail/alice", "1d/per_rcpt/alice"] {
-                assert_eq!(decide(spool, name), forced, "{list:?}");
+                assert_eq!(decide(spool, name), overridden, "{list:?}");
             }
             assert_eq!(decide(spool, "1h/per_mail/bob"), None);
         }
@@ -98,11 +98,11 @@ fn running_processes_apply_a_change_at_their_next_check() {
 fn an_override_ends_by_itself_and_tidy_drops_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    set(&mut spool, &[exact(Forced::Deny, "a", NOW), glob(Forced::Allow, "*")]);
-    assert_eq!(decide_at(&mut spool, "a", NOW - 1).forced, Some(Forced::Deny));
-    assert_eq!(decide_at(&mut spool, "a", NOW).forced, Some(Forced::Allow));
+    set(&mut spool, &[exact(Overridden::Deny, "a", NOW), glob(Overridden::Allow, "*")]);
+    assert_eq!(decide_at(&mut spool, "a", NOW - 1).overridden, Some(Overridden::Deny));
+    assert_eq!(decide_at(&mut spool, "a", NOW).overridden, Some(Overridden::Allow));
     spool.tidy(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
-    assert_eq!(spool.overrides().unwrap(), [glob(Forced::Allow, "*")]);
+    assert_eq!(spool.overrides().unwrap(), [glob(Overridden::Allow, "*")]);
 }
 
 #[test]
@@ -116,16 +116,16 @@ fn an_override_of_a_value_applies_to_checks_of_policies() {
     };
     let (hour, day) = (of_policy("out/recipients/1h/auth:a"), of_policy("out/bytes/1d/auth:a"));
     for (key, of_policy, of_spec) in [
-        ("a", Some(Forced::Deny), Some(Forced::Deny)),
-        ("auth:a", Some(Forced::Deny), None),
+        ("a", Some(Overridden::Deny), Some(Overridden::Deny)),
+        ("auth:a", Some(Overridden::Deny), None),
         ("sender:a", None, None),
     ] {
-        set(&mut spool, &[exact(Forced::Deny, key, FOREVER)]);
-        assert_eq!(spool.decide_one(&hour, now).unwrap().forced, of_policy, "{key}");
+        set(&mut spool, &[exact(Overridden::Deny, key, FOREVER)]);
+        assert_eq!(spool.decide_one(&hour, now).unwrap().overridden, of_policy, "{key}");
         let mut decisions = Vec::new();
         spool.decide(&[hour, day, check(b"1h/per_mail/a", 12)], now, &mut decisions).unwrap();
-        let forced: Vec<_> = decisions.iter().map(|decision| decision.forced).collect();
-        assert_eq!(forced, [of_policy, of_policy, of_spec], "{key}");
+        let overridden: Vec<_> = decisions.iter().map(|decision| decision.overridden).collect();
+        assert_eq!(overridden, [of_policy, of_policy, of_spec], "{key}");
     }
 }
 
@@ -133,19 +133,22 @@ fn an_override_of_a_value_applies_to_checks_of_policies() {
 fn several_checks_and_previews_are_overridden_too() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    set(&mut spool, &[exact(Forced::Deny, "a", FOREVER), exact(Forced::Allow, "b", FOREVER)]);
+    set(
+        &mut spool,
+        &[exact(Overridden::Deny, "a", FOREVER), exact(Overridden::Allow, "b", FOREVER)],
+    );
     let now = || Timestamp { seconds: NOW, micros: 0 };
     let mut decisions = Vec::new();
     // In one shard, and in several.
     let one = [check(b"1h/a", 3), check(b"1d/a", 3)];
     let several = [check(b"1h/a", 3), check(b"1h/b", 3), check(b"1h/c", 3), check(b"1h/d", 3)];
     for (checks, expected) in [
-        (&one[..], vec![Some(Forced::Deny), Some(Forced::Deny)]),
-        (&several, vec![Some(Forced::Deny), Some(Forced::Allow), None, None]),
+        (&one[..], vec![Some(Overridden::Deny), Some(Overridden::Deny)]),
+        (&several, vec![Some(Overridden::Deny), Some(Overridden::Allow), None, None]),
     ] {
         spool.decide(checks, now, &mut decisions).unwrap();
-        let forced: Vec<_> = decisions.iter().map(|decision| decision.forced).collect();
-        assert_eq!(forced, expected);
+        let overridden: Vec<_> = decisions.iter().map(|decision| decision.overridden).collect();
+        assert_eq!(overridden, expected);
         assert!(decisions.iter().all(|decision| !decision.details.written));
     }
     let mut reader = Spool::open_existing(folder.path(), crate::spool::Options::default()).unwrap();
@@ -160,7 +163,7 @@ fn checks_of_one_call_use_one_version_of_the_list() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..500 {
-                set(&mut command, &[glob(Forced::Deny, "*")]);
+                set(&mut command, &[glob(Overridden::Deny, "*")]);
                 set(&mut command, &[]);
             }
             done.store(true, Ordering::Release);
@@ -170,9 +173,9 @@ fn checks_of_one_call_use_one_version_of_the_list() {
         while !done.load(Ordering::Acquire) {
             let candidates = running.all_candidates(&checks);
             let now = Timestamp { seconds: NOW, micros: 0 };
-            let forced = all_forced(&checks, &candidates, now);
-            assert_eq!(forced.len(), checks.len());
-            assert!(forced.iter().all(|one| one.forced == forced[0].forced));
+            let overridden = all_overridden(&checks, &candidates, now);
+            assert_eq!(overridden.len(), checks.len());
+            assert!(overridden.iter().all(|one| one.overridden == overridden[0].overridden));
         }
     });
 }
@@ -181,17 +184,17 @@ fn checks_of_one_call_use_one_version_of_the_list() {
 fn a_replaced_superblock_does_not_hide_later_overrides() {
     let folder = tempfile::tempdir().unwrap();
     let (mut command, mut running) = (open(folder.path()), open(folder.path()));
-    set(&mut command, &[exact(Forced::Allow, "a", FOREVER)]);
-    assert_eq!(decide(&mut running, "a"), Some(Forced::Allow));
+    set(&mut command, &[exact(Overridden::Allow, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Overridden::Allow));
     command.set_max_bytes(1 << 30).unwrap();
-    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
-    assert_eq!(decide(&mut running, "a"), Some(Forced::Deny));
+    set(&mut command, &[exact(Overridden::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Overridden::Deny));
     set(&mut command, &[]);
     assert_eq!(decide(&mut running, "a"), None);
     // One that was deleted is written again when the database is opened.
-    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
+    set(&mut command, &[exact(Overridden::Deny, "a", FOREVER)]);
     std::fs::remove_file(running.directory().join("database")).unwrap();
-    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Forced::Deny));
+    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Overridden::Deny));
 }
 
 #[test]
@@ -202,8 +205,8 @@ fn a_short_superblock_gets_a_word_with_the_first_override() {
     std::fs::write(&path, &bytes[..44]).unwrap();
     let mut spool = open(folder.path());
     assert_eq!(decide(&mut spool, "a"), None);
-    set(&mut spool, &[exact(Forced::Deny, "a", FOREVER)]);
-    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Forced::Deny));
+    set(&mut spool, &[exact(Overridden::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut open(folder.path()), "a"), Some(Overridden::Deny));
     assert_eq!(std::fs::read(&path).unwrap().len(), DATABASE_FILE_BYTES);
 }
 
@@ -211,7 +214,7 @@ fn a_short_superblock_gets_a_word_with_the_first_override() {
 fn a_damaged_file_denies_nobody_and_is_quarantined_by_the_first_check() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = open(folder.path());
-    set(&mut command, &[glob(Forced::Deny, "*")]);
+    set(&mut command, &[glob(Overridden::Deny, "*")]);
     let path = command.directory().join("overrides");
     let sound = std::fs::read(&path).unwrap();
     for (n, damaged) in
@@ -226,7 +229,7 @@ fn a_damaged_file_denies_nobody_and_is_quarantined_by_the_first_check() {
         assert!(reader.overrides().unwrap_err().to_string().contains("none is in force (`exirate"));
         for _ in 0..2 {
             let now = || Timestamp { seconds: NOW, micros: 0 };
-            assert_eq!(reader.preview(&check(b"a", 0), now).unwrap().forced, None);
+            assert_eq!(reader.preview(&check(b"a", 0), now).unwrap().overridden, None);
         }
         let incidents = reader.take_incidents();
         assert!(
@@ -249,8 +252,8 @@ fn a_damaged_file_denies_nobody_and_is_quarantined_by_the_first_check() {
         assert_eq!(spool.overrides().unwrap(), []);
         let kept = spool.kept_damaged().unwrap();
         assert_eq!(std::fs::read(&kept[n].path).unwrap(), damaged);
-        set(&mut command, &[glob(Forced::Deny, "*")]);
-        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+        set(&mut command, &[glob(Overridden::Deny, "*")]);
+        assert_eq!(decide(&mut spool, "a"), Some(Overridden::Deny));
     }
 }
 
@@ -259,7 +262,7 @@ fn of_many_processes_one_quarantines_a_damaged_file() {
     let folder = memory_folder();
     let mut command = open(folder.path());
     for round in 0..5 {
-        set(&mut command, &[glob(Forced::Deny, "*")]);
+        set(&mut command, &[glob(Overridden::Deny, "*")]);
         std::fs::write(command.directory().join("overrides"), b"x").unwrap();
         let incidents: Vec<String> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
@@ -285,7 +288,7 @@ fn of_many_processes_one_quarantines_a_damaged_file() {
 fn what_is_no_file_is_reported_and_keeps_repair_from_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    set(&mut spool, &[glob(Overridden::Deny, "*")]);
     decide(&mut spool, "a");
     let path = spool.directory().join("overrides");
     std::fs::remove_file(&path).unwrap();
@@ -314,10 +317,10 @@ fn what_is_no_file_is_reported_and_keeps_repair_from_nothing_else() {
 fn a_killed_change_is_completed_by_the_next_check_or_tidy() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    set(&mut spool, &[glob(Overridden::Deny, "*")]);
     decide(&mut spool, "a");
     let now = Timestamp { seconds: NOW, micros: 0 };
-    let by_check = |spool: &mut Spool| assert_eq!(decide(spool, "a"), Some(Forced::Deny));
+    let by_check = |spool: &mut Spool| assert_eq!(decide(spool, "a"), Some(Overridden::Deny));
     let by_tidy = |spool: &mut Spool| assert_eq!(spool.tidy(now, |_| {}).unwrap().rebuilt, 0);
     for complete in [&by_check as &dyn Fn(&mut Spool), &by_tidy] {
         let word = spool.database.word();
@@ -326,12 +329,12 @@ fn a_killed_change_is_completed_by_the_next_check_or_tidy() {
         // Another process is changing them: nobody waits for it.
         let other = open(folder.path());
         let guard = other.database.lock_directory().unwrap();
-        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+        assert_eq!(decide(&mut spool, "a"), Some(Overridden::Deny));
         assert!(spool.has_unsettled_overrides());
         drop(guard);
         complete(&mut spool);
         assert!(!spool.has_unsettled_overrides() && !open(folder.path()).has_unsettled_overrides());
-        assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+        assert_eq!(decide(&mut spool, "a"), Some(Overridden::Deny));
         assert_eq!(spool.take_incidents(), [""; 0]);
     }
 }
@@ -349,9 +352,9 @@ fn a_deleted_superblock_keeps_its_overrides_until_it_is_written_again() {
     let folder = tempfile::tempdir().unwrap();
     let (mut command, mut running) = (open(folder.path()), open(folder.path()));
     let path = running.directory().join("database");
-    set(&mut command, &[exact(Forced::Deny, "a", FOREVER)]);
-    assert_eq!(decide(&mut running, "a"), Some(Forced::Deny));
-    for change in [Forced::Allow, Forced::Deny] {
+    set(&mut command, &[exact(Overridden::Deny, "a", FOREVER)]);
+    assert_eq!(decide(&mut running, "a"), Some(Overridden::Deny));
+    for change in [Overridden::Allow, Overridden::Deny] {
         std::fs::remove_file(&path).unwrap();
         next_second();
         let before = decide(&mut running, "a");
@@ -371,20 +374,20 @@ fn a_deleted_superblock_keeps_its_overrides_until_it_is_written_again() {
     assert_eq!(decide(&mut command, "a"), None);
     assert!(path.exists());
     // One that was put in its place, as from a backup.
-    set(&mut running, &[exact(Forced::Deny, "a", FOREVER)]);
+    set(&mut running, &[exact(Overridden::Deny, "a", FOREVER)]);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, bytes).unwrap();
-    set(&mut open(folder.path()), &[exact(Forced::Allow, "a", FOREVER)]);
+    set(&mut open(folder.path()), &[exact(Overridden::Allow, "a", FOREVER)]);
     next_second();
-    assert_eq!(decide(&mut running, "a"), Some(Forced::Allow));
+    assert_eq!(decide(&mut running, "a"), Some(Overridden::Allow));
 }
 
 #[test]
 fn a_file_that_the_superblock_does_not_name_is_a_problem_that_repair_solves() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    set(&mut spool, &[glob(Forced::Deny, "*")]);
+    set(&mut spool, &[glob(Overridden::Deny, "*")]);
     let kept = std::fs::read(spool.directory().join("overrides")).unwrap();
     set(&mut spool, &[]);
     std::fs::write(spool.directory().join("overrides"), kept).unwrap();
@@ -392,20 +395,20 @@ fn a_file_that_the_superblock_does_not_name_is_a_problem_that_repair_solves() {
     assert!(problems(&mut spool)[0].contains("`database` does not name it"));
     spool.repair(Timestamp { seconds: NOW, micros: 0 }, |_| {}).unwrap();
     assert_eq!(problems(&mut spool), [""; 0]);
-    assert_eq!(decide(&mut spool, "a"), Some(Forced::Deny));
+    assert_eq!(decide(&mut spool, "a"), Some(Overridden::Deny));
 }
 
 #[test]
 fn a_copy_has_the_overrides() {
     let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut spool = open(folder.path());
-    let list = [exact(Forced::Deny, "a", FOREVER), glob(Forced::Allow, "*")];
+    let list = [exact(Overridden::Deny, "a", FOREVER), glob(Overridden::Allow, "*")];
     set(&mut spool, &list);
     decide(&mut spool, "a");
     spool.copy_to(other.path(), |_| {}).unwrap();
     let mut copy = open(other.path());
     assert_eq!(copy.overrides().unwrap(), list);
-    assert_eq!(decide(&mut copy, "a"), Some(Forced::Deny));
+    assert_eq!(decide(&mut copy, "a"), Some(Overridden::Deny));
     // One that is damaged keeps nothing else from being copied.
     let other = tempfile::tempdir().unwrap();
     std::fs::write(spool.directory().join("overrides"), b"x").unwrap();
@@ -422,9 +425,9 @@ fn a_copy_has_the_overrides() {
 fn what_is_too_large_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());
-    let list = [exact(Forced::Deny, "a", FOREVER)];
+    let list = [exact(Overridden::Deny, "a", FOREVER)];
     set(&mut spool, &list);
-    let long = Override { reason: "x".repeat(2000), ..exact(Forced::Allow, "b", FOREVER) };
+    let long = Override { reason: "x".repeat(2000), ..exact(Overridden::Allow, "b", FOREVER) };
     let error = spool.change_overrides(|list| list.push(long)).unwrap_err();
     assert_eq!(error.to_string(), "the reason is longer than 1024 bytes");
     assert_eq!(spool.overrides().unwrap(), list);
@@ -433,7 +436,11 @@ fn what_is_too_large_changes_nothing() {
 
 /// Kills a change at each of its steps: all processes, running or new, then have the old
 /// overrides, or all have the new ones.
-fn dies_everywhere(before: &[Override], change: impl Fn(&mut Spool), after: Option<Forced>) -> u32 {
+fn dies_everywhere(
+    before: &[Override],
+    change: impl Fn(&mut Spool),
+    after: Option<Overridden>,
+) -> u32 {
     let folder = memory_folder();
     let mut spool = open(folder.path());
     set(&mut spool, before);
@@ -458,8 +465,8 @@ fn dies_everywhere(before: &[Override], change: impl Fn(&mut Spool), after: Opti
         }
         is_sound(attempt.path());
         // The next change is seen by all.
-        set(&mut open(attempt.path()), &[exact(Forced::Allow, "a", FOREVER)]);
-        assert_eq!(decide(&mut running, "a"), Some(Forced::Allow), "step {steps}");
+        set(&mut open(attempt.path()), &[exact(Overridden::Allow, "a", FOREVER)]);
+        assert_eq!(decide(&mut running, "a"), Some(Overridden::Allow), "step {steps}");
         set(&mut open(attempt.path()), &[]);
         assert_eq!(decide(&mut running, "a"), None, "step {steps}");
         is_sound(attempt.path());
@@ -473,11 +480,11 @@ fn dies_everywhere(before: &[Override], change: impl Fn(&mut Spool), after: Opti
 
 #[test]
 fn a_killed_change_leaves_old_or_new_for_all_processes() {
-    let deny = [exact(Forced::Deny, "a", FOREVER)];
+    let deny = [exact(Overridden::Deny, "a", FOREVER)];
     let set_deny = |spool: &mut Spool| set(spool, &deny);
-    assert!(dies_everywhere(&[], set_deny, Some(Forced::Deny)) > 5);
-    assert!(dies_everywhere(&[glob(Forced::Allow, "*")], set_deny, Some(Forced::Deny)) > 5);
+    assert!(dies_everywhere(&[], set_deny, Some(Overridden::Deny)) > 5);
+    assert!(dies_everywhere(&[glob(Overridden::Allow, "*")], set_deny, Some(Overridden::Deny)) > 5);
     assert!(dies_everywhere(&deny, |spool| set(spool, &[]), None) > 3);
     let shrink = |spool: &mut Spool| spool.set_max_bytes(1 << 30).unwrap();
-    assert!(dies_everywhere(&deny, shrink, Some(Forced::Deny)) > 5);
+    assert!(dies_everywhere(&deny, shrink, Some(Overridden::Deny)) > 5);
 }

@@ -1,7 +1,7 @@
 //! Tests of leaky buckets that every store must pass.
 
 use super::{at, check, crossing, decide, leaky, with_limit};
-use crate::engine::{Algorithm, AlgorithmKind, Check, Forced, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Overridden, Update};
 use crate::rate::{Average, Timestamp, Wait};
 use crate::store::Store;
 
@@ -35,7 +35,7 @@ fn with_burst(burst: f64, check: Check<'_>) -> Check<'_> {
 
 /// The remembered level and its time.
 fn level<S: Store>(store: &mut S, name: &str) -> Option<(Timestamp, f64)> {
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..bucket(name) };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..bucket(name) };
     // A store whose clock is another one does not report times that are yet to come.
     let decision = store.decide_one(&read, || at(1_000_000)).unwrap();
     assert_eq!(decision.details.found, decision.kept.is_some());
@@ -43,7 +43,7 @@ fn level<S: Store>(store: &mut S, name: &str) -> Option<(Timestamp, f64)> {
 }
 
 fn strict_buckets_add_every_event<S: Store>(store: &mut S) {
-    for (now, cost, rate, over) in [
+    for (now, count, rate, over) in [
         (0, 1.0, 1.0, false),
         (0, 3.0, 4.0, false),
         (8, 2.0, 5.0, true),
@@ -53,18 +53,18 @@ fn strict_buckets_add_every_event<S: Store>(store: &mut S) {
         (12, 1.0, 5.0, true),
         (1000, 1.0, 1.0, false),
     ] {
-        let decision = decide(store, &[Check { cost, ..strict("key") }], at(now))[0];
+        let decision = decide(store, &[Check { count, ..strict("key") }], at(now))[0];
         assert_eq!((decision.rate, decision.over), (rate, over), "{now}");
         assert_eq!(decision.algorithm, AlgorithmKind::Bucket);
         assert_eq!((decision.limit, decision.period, decision.leak), (4.0, 32.0, 0.125));
-        assert!(decision.details.written && decision.count == cost);
+        assert!(decision.details.written && decision.count == count);
         assert_eq!(decision.kept, Some(Average { at: at(now), rate }));
         assert_eq!(level(store, "key"), Some((at(now), rate)));
     }
 }
 
 fn leaky_buckets_add_what_they_have_room_for<S: Store>(store: &mut S) {
-    for (now, cost, rate, over, kept) in [
+    for (now, count, rate, over, kept) in [
         (0, 3.0, 3.0, false, 3.0),
         (0, 2.0, 5.0, true, 3.0),
         // A refused event adds nothing, but the level and its time are stored.
@@ -73,19 +73,19 @@ fn leaky_buckets_add_what_they_have_room_for<S: Store>(store: &mut S) {
         (8, 0.5, 4.5, true, 4.0),
         (12, 0.5, 4.0, false, 4.0),
     ] {
-        let decision = decide(store, &[Check { cost, ..bucket("key") }], at(now))[0];
+        let decision = decide(store, &[Check { count, ..bucket("key") }], at(now))[0];
         assert_eq!((decision.rate, decision.over), (rate, over), "{now}");
         assert_eq!(decision.details.written, !over);
         assert_eq!(decision.kept, Some(Average { at: at(now), rate: kept }), "{now}");
         assert_eq!(level(store, "key"), Some((at(now), kept)), "{now}");
     }
     // What leaked is not lost with a clock that goes back, nor does it leak twice.
-    let refused = decide(store, &[Check { cost: 9.0, ..bucket("key") }], at(10))[0];
+    let refused = decide(store, &[Check { count: 9.0, ..bucket("key") }], at(10))[0];
     assert_eq!(refused.kept, Some(Average { at: at(10), rate: 4.0 }));
 }
 
 fn an_empty_bucket_admits_any_event<S: Store>(store: &mut S) {
-    let large = Check { cost: 9.0, ..bucket("key") };
+    let large = Check { count: 9.0, ..bucket("key") };
     assert!(!decide(store, &[large], at(0))[0].over);
     assert_eq!(level(store, "key"), Some((at(0), 9.0)));
     assert!(decide(store, &[large], at(71))[0].over);
@@ -194,14 +194,14 @@ fn unique_events_count_until_a_full_bucket_is_empty<S: Store>(store: &mut S) {
 
 fn the_period_of_crossings_is_that_of_a_full_bucket<S: Store>(store: &mut S) {
     for one in [with_burst(2.0, bucket("leaky")), with_burst(2.0, strict("strict"))] {
-        let large = Check { cost: 9.0, ..one };
+        let large = Check { count: 9.0, ..one };
         assert_eq!(crossing(store, one, 0), (false, 0));
         assert_eq!(crossing(store, large, 0), (true, 1));
         assert_eq!(crossing(store, large, 7), (false, 1));
     }
     // A full bucket is empty after 16 seconds.
     let one = with_burst(2.0, bucket("leaky"));
-    let pair = [one, Check { cost: 9.0, ..one }];
+    let pair = [one, Check { count: 9.0, ..one }];
     for (now, crossed) in [(100, (true, 2)), (116, (false, 2)), (133, (true, 3))] {
         assert!(!decide(store, &pair[..1], at(now))[0].over);
         assert_eq!(crossing(store, pair[1], now), crossed, "{now}");
@@ -209,10 +209,10 @@ fn the_period_of_crossings_is_that_of_a_full_bucket<S: Store>(store: &mut S) {
 }
 
 fn readonly_buckets_change_nothing<S: Store>(store: &mut S) {
-    let read = Check { update: Update::ReadOnly, cost: 0.0, ..bucket("key") };
+    let read = Check { update: Update::ReadOnly, count: 0.0, ..bucket("key") };
     assert_eq!(decide(store, &[read], at(0))[0].kept, None);
     assert_eq!(level(store, "key"), None);
-    decide(store, &[Check { cost: 5.0, ..bucket("key") }], at(0));
+    decide(store, &[Check { count: 5.0, ..bucket("key") }], at(0));
     for (now, rate, over) in [(0, 5.0, true), (8, 4.0, false), (99, 0.0, false)] {
         let decision = decide(store, &[read], at(now))[0];
         assert_eq!((decision.rate, decision.over), (rate, over), "{now}");
@@ -222,8 +222,8 @@ fn readonly_buckets_change_nothing<S: Store>(store: &mut S) {
 }
 
 fn overrides_decide_instead_of_the_level<S: Store>(store: &mut S) {
-    let allowed = |check| Check { forced: Some(Forced::Allow), ..check };
-    let denied = |check| Check { forced: Some(Forced::Deny), ..check };
+    let allowed = |check| Check { overridden: Some(Overridden::Allow), ..check };
+    let denied = |check| Check { overridden: Some(Overridden::Deny), ..check };
     // An allowed bucket adds every event, and never crosses.
     for n in 1..=6 {
         let decision = decide(store, &[allowed(bucket("key"))], at(0))[0];

@@ -41,7 +41,7 @@ fn lists_the_records_that_checks_write<S: Store + Inspect>(store: &mut S) {
     assert_eq!(list(store), []);
     let over = with_limit(0.5, check("b/over"));
     for (n, key) in keys_of_one_name("a/b").into_iter().enumerate() {
-        decide(store, &[Check { key, cost: n as f64, ..check("") }], at(n as i64));
+        decide(store, &[Check { key, count: n as f64, ..check("") }], at(n as i64));
     }
     decide(store, &[over], at(9));
     // A record that only remembers a crossing has no rate, and is not listed.
@@ -179,7 +179,7 @@ fn restores_what_another_store_lists<S: Store + Inspect>(one: &mut S, other: &mu
 
 fn buckets_are_listed_edited_and_restored<S: Store + Inspect>(one: &mut S, other: &mut S) {
     let algorithm = Algorithm::Bucket { burst: 4.0, rate: 0.125 };
-    let bucket = Check { algorithm, cost: 3.0, event: Some(b"e"), ..check("key") };
+    let bucket = Check { algorithm, count: 3.0, event: Some(b"e"), ..check("key") };
     decide(one, &[check("key"), bucket], at(0));
     let key = bucket.record_key();
     let entry = get(one, key).unwrap();
@@ -202,7 +202,7 @@ fn buckets_are_listed_edited_and_restored<S: Store + Inspect>(one: &mut S, other
     assert_eq!(i64::from(after.over_since), at(8).seconds);
     let full = one.set(key, &Edit { rate: Some(2.0), now: at(8), ..Edit::default() });
     assert_eq!(full.unwrap().unwrap().after.over_since, 0, "it is full, not over");
-    let decision = decide(one, &[Check { cost: 1.0, event: None, ..bucket }], at(16))[0];
+    let decision = decide(one, &[Check { count: 1.0, event: None, ..bucket }], at(16))[0];
     assert_eq!((decision.rate, decision.over), (2.0, false));
     let new = RecordKey { algorithm: AlgorithmKind::Bucket, .."new".into() };
     let edit = Edit { create: true, period: 8.0, rate: Some(1.0), limit: Some(2.0), ..edit };

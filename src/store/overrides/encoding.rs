@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::engine::Forced;
+use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::store::byte_reader::ByteReader;
 
@@ -53,7 +53,7 @@ impl fmt::Display for ListFault {
 /// What matching needs of an entry; the texts are ranges of the encoded list.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) forced: Forced,
+    pub(super) overridden: Overridden,
     pub(super) until: i64,
     pub(super) patterns: Range<usize>,
 }
@@ -73,7 +73,7 @@ impl Entry {
 
 /// One entry, as it is encoded.
 pub(super) struct Encoded<'a> {
-    pub(super) forced: Forced,
+    pub(super) overridden: Overridden,
     kind: u8,
     pub(super) until: i64,
     since: i64,
@@ -90,14 +90,14 @@ pub(super) struct Encoded<'a> {
 
 impl<'a> Encoded<'a> {
     fn read_one(reader: &mut ByteReader<'a>) -> Option<Self> {
-        let [forced, kind] = reader.array()?;
-        let forced = match forced {
-            0 => Forced::Allow,
-            1 => Forced::Deny,
+        let [overridden, kind] = reader.array()?;
+        let overridden = match overridden {
+            0 => Overridden::Allow,
+            1 => Overridden::Deny,
             _ => return None,
         };
         let mut entry = Self {
-            forced,
+            overridden,
             kind,
             until: reader.i64()?,
             since: reader.i64()?,
@@ -154,7 +154,7 @@ impl<'a> Encoded<'a> {
             },
         };
         Override {
-            forced: self.forced,
+            overridden: self.overridden,
             target,
             argument: self.argument.to_owned(),
             until: self.until,
@@ -233,7 +233,7 @@ pub(super) fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
             }
         };
         let folding = one.target.folding();
-        bytes.push(u8::from(one.forced == Forced::Deny));
+        bytes.push(u8::from(one.overridden == Overridden::Deny));
         bytes.push(kind | if folding.is_some() { FOLDED } else { 0 });
         bytes.extend(one.until.to_le_bytes());
         bytes.extend(one.since.to_le_bytes());

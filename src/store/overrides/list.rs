@@ -1,6 +1,6 @@
 //! A list of overrides, ready for matching.
 
-use crate::engine::{Forced, RecordKey};
+use crate::engine::{Overridden, RecordKey};
 use crate::identity::fold::Folding;
 use crate::store::byte_reader::ByteReader;
 
@@ -49,18 +49,18 @@ impl Default for Ends {
 }
 
 impl Ends {
-    fn add(&mut self, forced: Forced, until: i64) {
-        let end = match forced {
-            Forced::Allow => &mut self.allow,
-            Forced::Deny => &mut self.deny,
+    fn add(&mut self, overridden: Overridden, until: i64) {
+        let end = match overridden {
+            Overridden::Allow => &mut self.allow,
+            Overridden::Deny => &mut self.deny,
         };
         *end = until.max(*end);
     }
 
-    fn at(self, second: i64) -> Option<Forced> {
+    fn at(self, second: i64) -> Option<Overridden> {
         match second {
-            _ if second < self.deny => Some(Forced::Deny),
-            _ if second < self.allow => Some(Forced::Allow),
+            _ if second < self.deny => Some(Overridden::Deny),
+            _ if second < self.allow => Some(Overridden::Allow),
             _ => None,
         }
     }
@@ -69,7 +69,7 @@ impl Ends {
 impl Candidates {
     /// The override in force in this second, if any.
     #[must_use]
-    pub fn at(&self, second: i64) -> Option<Forced> {
+    pub fn at(&self, second: i64) -> Option<Overridden> {
         self.exact.at(second).or_else(|| self.globs.at(second))
     }
 }
@@ -104,11 +104,11 @@ impl Group {
         let first = self.exact.partition_point(|entry| entry.key(bytes) < name);
         let exact = self.exact.get(first..).unwrap_or_default();
         for entry in exact.iter().take_while(|entry| entry.key(bytes) == name) {
-            found.exact.add(entry.forced, entry.until);
+            found.exact.add(entry.overridden, entry.until);
         }
         for entry in &self.globs {
             if entry.patterns(bytes).any(|steps| matches(steps, name, sort)) {
-                found.globs.add(entry.forced, entry.until);
+                found.globs.add(entry.overridden, entry.until);
             }
         }
     }
@@ -133,7 +133,7 @@ impl Overrides {
             let kept = |patterns: &[u8], skipped: usize| {
                 let from = from + skipped;
                 let patterns = from..from + patterns.len();
-                Entry { forced: entry.forced, until: entry.until, patterns }
+                Entry { overridden: entry.overridden, until: entry.until, patterns }
             };
             if entry.is_glob() {
                 group.globs.push(kept(entry.patterns, 0));

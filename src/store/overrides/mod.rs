@@ -1,5 +1,5 @@
 //! The administrator's overrides: keys that are allowed or denied for a time,
-//! whatever their rates. A store keeps the list, and sets `Check::forced` from it
+//! whatever their rates. A store keeps the list, and sets `Check::overridden` from it
 //! before it decides.
 //!
 //! An override is about an identity: it applies to all records and policies of a

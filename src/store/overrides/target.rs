@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::engine::{Forced, Kind, RecordKey};
+use crate::engine::{Kind, Overridden, RecordKey};
 use crate::identity::fold::Folding;
 use crate::identity::{Field, first_field};
 
@@ -88,7 +88,7 @@ pub(super) fn matches(steps: &[u8], name: &[u8], sort: Sort) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// What it decides.
-    pub forced: Forced,
+    pub overridden: Overridden,
     /// Which identities it applies to.
     pub target: Target,
     /// KEY, as it can be pasted into a command.
@@ -193,7 +193,7 @@ pub fn deciding<'a>(
 ) -> Option<&'a Override> {
     let rank = |one: &Override| {
         let exact = matches!(one.target, Target::Exact { .. });
-        (exact, one.forced == Forced::Deny, one.until)
+        (exact, one.overridden == Overridden::Deny, one.until)
     };
     list.iter()
         .filter(|one| one.is_active(second) && one.applies_to(key))

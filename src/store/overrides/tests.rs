@@ -3,16 +3,16 @@
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use super::*;
-use crate::engine::{Forced, Kind, RecordKey};
+use crate::engine::{Kind, Overridden, RecordKey};
 use crate::identity::fold::Folding;
 
 const KEYS: [&[u8]; 8] =
     [b"", b"a", b"A", b"ab", b"aB@x.test", b"ab@x.test", b"\xff\0", b"b@y.test"];
 const GLOBS: [&str; 6] = ["*", "a*", "*@x.test", "{a,b}?*", "[!a]*", "A*"];
 
-fn one(forced: Forced, target: Target, until: i64) -> Override {
+fn one(overridden: Overridden, target: Target, until: i64) -> Override {
     Override {
-        forced,
+        overridden,
         target,
         argument: "k".to_owned(),
         until,
@@ -67,8 +67,8 @@ impl Arbitrary for Random {
                 0 => exact(KEYS[pick % KEYS.len()], ignore_case),
                 _ => glob(GLOBS[pick % GLOBS.len()], ignore_case),
             };
-            let forced = if deny { Forced::Deny } else { Forced::Allow };
-            one(forced, target, if until == 0 { FOREVER } else { i64::from(until % 8) })
+            let overridden = if deny { Overridden::Deny } else { Overridden::Allow };
+            one(overridden, target, if until == 0 { FOREVER } else { i64::from(until % 8) })
         };
         Self(list.into_iter().take(30).map(one).collect())
     }
@@ -91,16 +91,19 @@ fn a_list_decides_as_a_naive_evaluator() {
                 };
                 fits && second < one.until
             };
-            let any = |is_exact: bool, forced: Forced| {
+            let any = |is_exact: bool, overridden: Overridden| {
                 list.iter().filter(applies).any(|one| {
-                    matches!(one.target, Target::Exact { .. }) == is_exact && one.forced == forced
+                    matches!(one.target, Target::Exact { .. }) == is_exact
+                        && one.overridden == overridden
                 })
             };
             let expected = [true, false].into_iter().find_map(|is_exact| {
-                [Forced::Deny, Forced::Allow].into_iter().find(|&forced| any(is_exact, forced))
+                [Overridden::Deny, Overridden::Allow]
+                    .into_iter()
+                    .find(|&overridden| any(is_exact, overridden))
             });
             find(&found, &key.into()).at(second) == expected
-                && deciding(&list, &key.into(), second).map(|one| one.forced) == expected
+                && deciding(&list, &key.into(), second).map(|one| one.overridden) == expected
         })
     }
     QuickCheck::new().tests(3000).quickcheck(holds as fn(Random, u8) -> bool);
@@ -118,18 +121,18 @@ fn a_list_survives_encoding() {
 fn an_exact_key_is_stronger_than_a_glob_and_a_denial_than_a_permission() {
     let second = 100;
     let list = [
-        one(Forced::Deny, glob("*@x.test", false), 200),
-        one(Forced::Allow, exact(b"ab@x.test", false), 150),
-        one(Forced::Allow, glob("a*", false), FOREVER),
+        one(Overridden::Deny, glob("*@x.test", false), 200),
+        one(Overridden::Allow, exact(b"ab@x.test", false), 150),
+        one(Overridden::Allow, glob("a*", false), FOREVER),
     ];
     let found = overrides(&list);
-    assert_eq!(find(&found, &b"ab@x.test".into()).at(second), Some(Forced::Allow));
+    assert_eq!(find(&found, &b"ab@x.test".into()).at(second), Some(Overridden::Allow));
     assert_eq!(
         find(&found, &b"ab@x.test".into()).at(150),
-        Some(Forced::Deny),
+        Some(Overridden::Deny),
         "the exact one has ended"
     );
-    assert_eq!(find(&found, &b"ab@x.test".into()).at(200), Some(Forced::Allow));
+    assert_eq!(find(&found, &b"ab@x.test".into()).at(200), Some(Overridden::Allow));
     assert_eq!(find(&found, &b"b@x.test".into()).at(200), None);
 }
 
@@ -167,8 +170,8 @@ fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
         (glob("domain:*", false), &[], &["domain:x.test"]),
         (glob("*@Z.test", true), &["A@z.TEST"], &["auth:a@z.test"]),
     ] {
-        let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
-        let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Forced::Deny);
+        let list = overrides(&[one(Overridden::Deny, list, FOREVER)]);
+        let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Overridden::Deny);
         for key in spec {
             assert!(denied(key.into()), "{key} {:?}", list.list());
         }
@@ -198,7 +201,7 @@ fn a_value_is_the_key_of_specs_and_of_every_field_of_a_policy() {
         (glob("al*", false), "auth:alice".into()),
         (glob("al*", false), policy("auth:bob,client:x")),
     ] {
-        let list = overrides(&[one(Forced::Deny, list, FOREVER)]);
+        let list = overrides(&[one(Overridden::Deny, list, FOREVER)]);
         assert_eq!(find(&list, &key).at(0), None, "{key:?} {:?}", list.list());
     }
 }
@@ -210,8 +213,8 @@ fn an_address_is_also_what_a_policy_counts_it_as() {
         counted_as: Some(b"2001:db8::/64".to_vec()),
         folding: Some(folding(true)),
     };
-    let list = overrides(&[one(Forced::Deny, target, FOREVER)]);
-    let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Forced::Deny);
+    let list = overrides(&[one(Overridden::Deny, target, FOREVER)]);
+    let denied = |key: RecordKey<'_>| find(&list, &key).at(0) == Some(Overridden::Deny);
     assert!(denied("2001:DB8:0::7".into()) && denied("2001:db8::/64".into()));
     assert!(denied(policy("client:2001:db8::/64")) && !denied("2001:db8::8".into()));
     assert!(!denied(policy("sender:2001:db8::7")));
@@ -219,11 +222,11 @@ fn an_address_is_also_what_a_policy_counts_it_as() {
 
 #[test]
 fn keys_are_folded_without_allocating_again() {
-    let list = overrides(&[one(Forced::Deny, exact(b"alice@z.test", true), FOREVER)]);
+    let list = overrides(&[one(Overridden::Deny, exact(b"alice@z.test", true), FOREVER)]);
     let mut scratch = String::with_capacity(300);
     let place = scratch.as_ptr();
     for key in ["ALICE@z.test", "alice@z.test", "2001:DB8::7", " Alice@Z.test. "] {
-        let denied = list.find(&key.into(), &mut scratch).at(0) == Some(Forced::Deny);
+        let denied = list.find(&key.into(), &mut scratch).at(0) == Some(Overridden::Deny);
         assert_eq!((denied, scratch.as_ptr()), (!key.contains(':'), place), "{key}");
     }
 }
@@ -231,8 +234,8 @@ fn keys_are_folded_without_allocating_again() {
 #[test]
 fn damaged_lists_are_refused_whatever_the_damage() {
     let list = [
-        one(Forced::Deny, glob("{a,b}*@x.test", false), 200),
-        one(Forced::Allow, exact(b"ab@x.test", true), FOREVER),
+        one(Overridden::Deny, glob("{a,b}*@x.test", false), 200),
+        one(Overridden::Allow, exact(b"ab@x.test", true), FOREVER),
     ];
     let bytes = Overrides::encode(&list).unwrap();
     for bit in 0..bytes.len() * 8 {
@@ -286,12 +289,14 @@ fn hostile_lists_with_sound_checksums_never_panic() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let long =
-        Override { reason: "x".repeat(TEXT_MAX + 1), ..one(Forced::Deny, exact(b"a", false), 9) };
+    let long = Override {
+        reason: "x".repeat(TEXT_MAX + 1),
+        ..one(Overridden::Deny, exact(b"a", false), 9)
+    };
     assert_eq!(Overrides::encode(&[long]).unwrap_err(), "the reason is longer than 1024 bytes");
-    let key = one(Forced::Deny, exact(&[b'x'; TEXT_MAX + 1], false), 9);
+    let key = one(Overridden::Deny, exact(&[b'x'; TEXT_MAX + 1], false), 9);
     assert_eq!(Overrides::encode(&[key]).unwrap_err(), "KEY is longer than 1024 bytes");
-    let many = vec![one(Forced::Deny, exact(b"a", false), 9); OVERRIDES_MAX + 1];
+    let many = vec![one(Overridden::Deny, exact(b"a", false), 9); OVERRIDES_MAX + 1];
     assert!(Overrides::encode(&many).unwrap_err().contains("at most 4096 overrides"));
     assert!(Overrides::decode(Overrides::encode(&many[1..]).unwrap()).is_ok());
 }

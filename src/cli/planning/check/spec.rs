@@ -13,7 +13,7 @@ use crate::cli::shared::exim_config::SpecReport;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::{range, spool_dir};
 use crate::cli::{Failure, Outcome};
-use crate::engine::{Decision, Forced};
+use crate::engine::{Decision, Overridden};
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
@@ -52,7 +52,7 @@ struct Json<'a> {
     retry_after: Option<u64>,
     counted: bool,
     #[serde(rename = "override")]
-    forced: Option<&'static str>,
+    overridden: Option<&'static str>,
 }
 
 impl SpecOptions {
@@ -129,7 +129,7 @@ impl SpecOptions {
             remaining: decision.remaining(decision.at),
             retry_after: decision.retry_after(decision.at).whole_seconds(),
             counted: self.count,
-            forced: decision.forced.map(Forced::word),
+            overridden: decision.overridden.map(Overridden::word),
         }
     }
 
@@ -139,9 +139,9 @@ impl SpecOptions {
         request: &Request,
         decision: &Decision,
     ) -> Result<(), Failure> {
-        let verdict = match decision.forced {
-            Some(Forced::Allow) => "allowed, whatever the rate",
-            Some(Forced::Deny) => "denied, whatever the rate",
+        let verdict = match decision.overridden {
+            Some(Overridden::Allow) => "allowed, whatever the rate",
+            Some(Overridden::Deny) => "denied, whatever the rate",
             None if decision.over => "over the limit",
             None => "under the limit",
         };
@@ -165,8 +165,8 @@ impl SpecOptions {
         ] {
             writeln!(screen, "  {name:<15}  {value}")?;
         }
-        if let Some(forced) = decision.forced {
-            let value = format!("{}: see `exirate overrides`", forced.word());
+        if let Some(overridden) = decision.overridden {
+            let value = format!("{}: see `exirate overrides`", overridden.word());
             writeln!(screen, "  {:<15}  {value}", "override")?;
         }
         Ok(())
@@ -175,8 +175,8 @@ impl SpecOptions {
 
 /// When one more event would pass.
 fn free_at(decision: &Decision) -> String {
-    match decision.forced {
-        Some(Forced::Deny) => "when the override ends".to_owned(),
+    match decision.overridden {
+        Some(Overridden::Deny) => "when the override ends".to_owned(),
         _ => text::wait(decision.retry_after(decision.at)),
     }
 }

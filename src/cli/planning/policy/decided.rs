@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::Forced;
+use crate::engine::Overridden;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::{Decisions, Window};
 use crate::policy::word::Word as _;
@@ -43,7 +43,7 @@ struct WindowJson<'a> {
     retry_after: Option<u64>,
     crossed: bool,
     #[serde(rename = "override")]
-    forced: Option<&'static str>,
+    overridden: Option<&'static str>,
 }
 
 impl<'a> DecisionsJson<'a> {
@@ -86,7 +86,7 @@ impl<'a> WindowJson<'a> {
             remaining: Some(decision.remaining(decision.at)).filter(|left| left.is_finite()),
             retry_after: decision.retry_after(decision.at).whole_seconds(),
             crossed: decision.crossed,
-            forced: decision.forced.map(Forced::word),
+            overridden: decision.overridden.map(Overridden::word),
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct NowExplanation {
     rule: Option<String>,
     least_limit: f64,
     #[serde(rename = "override")]
-    forced: Option<OverrideJson>,
+    overridden: Option<OverrideJson>,
     exempt: Option<String>,
     text: String,
     remedies: Vec<String>,
@@ -96,7 +96,7 @@ impl NowExplanation {
             title: format!("{}, {by}", key_text::title(record.key())),
             rule: rule.map(|rule| rule.table),
             least_limit: measured.least_limit(),
-            forced: next.forced().map(OverrideJson::of),
+            overridden: next.overridden().map(OverrideJson::of),
             exempt,
             text: format!("{measured}{but}"),
             remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
