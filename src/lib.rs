@@ -1,17 +1,18 @@
 //! exirate: rate limiting for the Exim mail server.
 //!
-//! The map of the source. A module uses only modules below it in this list:
+//! The map of the source; `docs/architecture.md` has it as a drawing. A module uses only modules below it in this list:
 //!
-//! - `cli`: the program, one file for each command
+//! - `cli`: the program: commands in folders by what people want, and what they share
 //! - `serve`: the daemon: the agent between the libraries and Redis
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
-//! - [`logs`]: reads Exim's main logs
-//! - `policy`: the policy file: text → checked model → limits of an identity
+//! - `policy`: the policy file: text → table of settings → image, and the one evaluator that every
+//!   front end calls
 //! - `shadow`: compares our answers with native ones
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
+//! - [`logs`]: lines of Exim and Postfix → messages, refusals, sessions
 //! - [`event`]: one mail event, the ACL stage it belongs to, and what an SMTP session remembers
 //! - [`redis`]: the store of several servers, in Redis: one script, run by the agent
 //! - [`cluster`]: the store of a library in a cluster: asks the agent, else decides
