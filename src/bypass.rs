@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::sys::{clock, fork};
+use crate::text;
 
 /// The file, in the spool directory.
 const FILE: &CStr = c"exirate.bypass";
@@ -186,10 +187,10 @@ impl Watch {
         }
         Some(match (&self.active, &self.fault) {
             (Some(Bypass { until, who, reason, .. }), _) => {
-                let left = until - clock::now().0;
+                let left = text::rough((until - clock::now().0) as f64);
                 let why = if reason.is_empty() { String::new() } else { format!(": {reason}") };
                 format!(
-                    "bypass for another {left} s ({who}{why}): nothing is refused, although {what}"
+                    "bypass for another {left} ({who}{why}): nothing is refused, although {what}"
                 )
             }
             (None, fault) => format!("no bypass: {}", fault.as_deref().unwrap_or_default()),
@@ -334,9 +335,7 @@ mod tests {
         let line = watch.line(&"a check is over").unwrap();
         assert!(line.starts_with("bypass for another "), "{line}");
         assert!(
-            line.ends_with(
-                " s (uid=0: a wrong limit): nothing is refused, although a check is over"
-            )
+            line.ends_with(" (uid=0: a wrong limit): nothing is refused, although a check is over")
         );
         assert_eq!(watch.line(&"deferred"), None, "once");
         clock::shifted::by(61);

@@ -31,7 +31,7 @@ use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{EventDetails, Store};
 use crate::sys::clock;
-use crate::text::counted;
+use crate::text::{counted, rough};
 
 pub use breaker::{ClusterCounts, STATE, read_counts};
 pub use settings::{
@@ -245,8 +245,9 @@ impl Cluster {
                 )
             }
             Changed::Back { seconds, apart, over } => format!(
-                "the shared limits are reached again through the agent at {socket}, after {seconds} s \
+                "the shared limits are reached again through the agent at {socket}, after {} \
                  in which {} decided without them, {over} of them over a limit",
+                rough(seconds as f64),
                 counted(apart, "event was", "events were")
             ),
         }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::outcome::duration;
 use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::rate::{Bucket, Timestamp, Wait};
+use crate::text;
 
 /// One limit, and what an event makes of its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,7 +90,7 @@ pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) ->
         (Some(Overridden::Allow), _) => "an override allows it".to_owned(),
         (Some(Overridden::Deny), _) => "an override denies it".to_owned(),
         (None, Wait::Seconds(seconds)) if seconds > 0.0 => {
-            format!("one more would pass in {}", duration(seconds))
+            format!("one more would pass in {}", text::rough(seconds))
         }
         (None, Wait::Never) => "one more would never pass".to_owned(),
         (None, Wait::Seconds(_)) => format!("{:.0} more would pass", decision.remaining(now)),

@@ -12,6 +12,7 @@ use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
 use crate::spool::Enforcement;
+use crate::text;
 
 /// What the client reads if the policy has no `text`.
 const TEXT: &str = "Over the limit";
@@ -275,13 +276,13 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         },
         Placeholder::Period => match window.split_once('/') {
             Some((_, period)) if average => write!(text, "{period}"),
-            _ => write!(text, "{}", duration(decision.period)),
+            _ => write!(text, "{}", text::whole_period(decision.period)),
         },
         Placeholder::Remaining => match decision.remaining(decision.at) {
             left if left.is_finite() => write!(text, "{left:.0}"),
             _ => write!(text, "unlimited"),
         },
-        Placeholder::RetryAfter => write!(text, "{}", duration(one.wait())),
+        Placeholder::RetryAfter => write!(text, "{}", text::rough(one.wait())),
         Placeholder::Auth => write!(text, "{}", event.auth.unwrap_or_default()),
         Placeholder::Client => match event.client.address() {
             Some(client) => write!(text, "{client}"),
@@ -292,30 +293,6 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         Placeholder::MessageId => write!(text, "{}", event.message_id.unwrap_or_default()),
         Placeholder::Time => write!(text, "{}", time(decision.at)),
     };
-}
-
-/// A duration for people, rounded up to what matters: `45s`, `12m`, `3h20m`, `2d3h`;
-/// `never` if it does not end.
-#[must_use]
-pub fn duration(seconds: f64) -> String {
-    if seconds.is_nan() || seconds >= 1e10 {
-        return "never".to_owned();
-    }
-    // Whole, and small.
-    let up = |unit: f64| (seconds / unit).ceil() as u64;
-    match () {
-        () if up(1.0) < 60 => format!("{}s", up(1.0)),
-        () if up(60.0) < 60 => format!("{}m", up(60.0)),
-        () if up(60.0) < 1440 => pair(up(60.0), 60, "h", "m"),
-        () => pair(up(3600.0), 24, "d", "h"),
-    }
-}
-
-fn pair(number: u64, of: u64, large: &str, small: &str) -> String {
-    match number % of {
-        0 => format!("{}{large}", number / of),
-        rest => format!("{}{large}{rest}{small}", number / of),
-    }
 }
 
 /// Whole seconds since 1970, which every program reads.

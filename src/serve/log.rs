@@ -7,6 +7,8 @@ use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::text::duration;
+
 /// For so long only the first event of a subject is logged; the others are counted.
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -135,8 +137,8 @@ impl Log {
                 return true;
             }
             if one.more > 0 {
-                let (more, seconds) = (one.more, passed.as_secs());
-                self.write(one.level, format_args!("{subject}: {more} more in {seconds} s"));
+                let (more, time) = (one.more, duration(passed.as_secs() as f64));
+                self.write(one.level, format_args!("{subject}: {more} more in {time}"));
                 // The next minute begins as this one ended.
                 let written = if one.written == 1 { 1 } else { 0 };
                 *one = Repeated { written, ..Repeated::new(one.level) };
@@ -177,7 +179,7 @@ mod tests {
         log.summarize();
         assert_eq!(log.lines(), ["bad request 0"]);
         log.summarize_after(Duration::ZERO);
-        assert_eq!(log.lines()[1..], ["bad requests: 4 more in 0 s"]);
+        assert_eq!(log.lines()[1..], ["bad requests: 4 more in 0s"]);
         // After a quiet minute, the next one is logged again.
         log.summarize_after(Duration::ZERO);
         log.write_seldom("bad requests", Level::Warning, "bad request again");
@@ -191,7 +193,7 @@ mod tests {
         (0..5).for_each(write);
         assert_eq!(log.lines(), ["0", "1", "2"]);
         log.summarize_after(Duration::ZERO);
-        assert_eq!(log.lines()[3..], ["refusals: 2 more in 0 s"]);
+        assert_eq!(log.lines()[3..], ["refusals: 2 more in 0s"]);
         (5..10).for_each(write);
         assert_eq!(log.lines()[4..], ["5", "6", "7"]);
     }

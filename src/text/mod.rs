@@ -4,7 +4,6 @@
 //! What an administrator can type is written as it can be typed.
 
 mod count;
-#[cfg(feature = "cli")]
 mod duration;
 #[cfg(feature = "cli")]
 mod escape;
@@ -15,6 +14,9 @@ pub(crate) mod time;
 pub(crate) use count::counted;
 #[cfg(feature = "cli")]
 pub(crate) use count::{counted_or_no, number, percent};
+pub(crate) use duration::rough;
+#[cfg(feature = "rates")]
+pub(crate) use duration::whole_period;
 #[cfg(feature = "cli")]
 pub(crate) use duration::{age, duration, kept, period, rough_age, rough_wait, wait};
 #[cfg(feature = "cli")]

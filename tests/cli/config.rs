@@ -96,7 +96,7 @@ fn wrong_settings_are_refused_with_what_would_be_right() {
         (&["rates.max_size=16383k"], "rates.max_size must be at least 16 MiB"),
         (&["trace.max_size=1M"], "trace.max_size must be at least 32 MiB"),
         (&["trace.keep=long"], "expected a time, such as 90d or 52w, or `forever`"),
-        (&["trace.keep=1h"], "trace.keep must be at least 1 d"),
+        (&["trace.keep=1h"], "trace.keep must be at least 1d"),
         (
             &["size=1G"],
             "expected rates.max_size=SIZE, crossings.max_size=SIZE, crossings.keep=TIME,",
@@ -104,7 +104,7 @@ fn wrong_settings_are_refused_with_what_would_be_right() {
         (&["trace.keep=1d", "trace.keep=2d"], "trace.keep is given twice"),
         (&["refusals.keep=1d", "refusals.keep=2d"], "refusals.keep is given twice"),
         (&["crossings.max_size=65M"], "must be at least 1 MiB, and at most 64 MiB"),
-        (&["crossings.keep=1m"], "crossings.keep must be at least 1 h"),
+        (&["crossings.keep=1m"], "crossings.keep must be at least 1h"),
     ] {
         let output = set(spool.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -203,7 +203,7 @@ fn without_a_terminal_it_looks_once() {
     }
     let text = stdout(&run(spool.path(), &["top", "--interval", "86400"]));
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[0].contains("30 keys, 25 blocked, 30 active in the last 1 d"), "{text}");
+    assert!(lines[0].contains("30 keys, 25 blocked, 30 active in the last 1d"), "{text}");
     assert!(lines[3].ends_with("key29"), "{text}");
     assert_eq!(lines.len(), 3 + 20);
     let look = json(&run(spool.path(), &["top", "key1*", "--over", "--json", "--limit", "3"]));

@@ -112,7 +112,7 @@ fn slow_and_silent_peers_are_closed() {
         thread::sleep(Duration::from_millis(100));
         slow.write_all(b"x").is_err()
     });
-    machine.until_logged("a request was not complete after 10 s: the connection is closed");
+    machine.until_logged("a request was not complete after 10s: the connection is closed");
     machine.until_logged("closed");
     let mut client = Client::connect(&machine);
     assert_eq!(client.rcpt(&Message::new("alice"), "a@example.net"), "DUNNO");

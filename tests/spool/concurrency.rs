@@ -218,7 +218,7 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
     assert_eq!(
         error.to_string(),
         format!(
-            "cannot lock {}: waited 0.05 s for process {process} ({}); if it hangs, end it by \
+            "cannot lock {}: waited 0.05s for process {process} ({}); if it hangs, end it by \
              `kill -KILL {process}`, which damages no data",
             path.display(),
             name.trim_end(),

@@ -349,12 +349,8 @@ mod tests {
             (Seen { rates: 1, ..good() }, Safe::No, "1 answer differs by more"),
             (Seen { only_native: 2, verdicts_close: 1, ..good() }, Safe::No, "1 answer differs"),
             (Seen { only_ours: 2, ..good() }, Safe::No, "2 answers differ"),
-            (Seen { since: NOW - DAY, ..good() }, Safe::NotYet, "compared for 1 d of 7 d"),
-            (
-                Seen { latest: NOW - 2 * DAY, ..good() },
-                Safe::NotYet,
-                "nothing was compared for 2 d",
-            ),
+            (Seen { since: NOW - DAY, ..good() }, Safe::NotYet, "compared for 1d of 7d"),
+            (Seen { latest: NOW - 2 * DAY, ..good() }, Safe::NotYet, "nothing was compared for 2d"),
             (Seen { warming_up: 501, ..good() }, Safe::NotYet, "exirate import"),
         ] {
             let found = judge(&seen, 7, NOW);

@@ -255,7 +255,7 @@ pub(in crate::cli) fn cells(record: &KeyState, in_force: &InForce) -> [String; 1
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),
         text::percent(record.share(now)),
-        or_unknown(record.period_text().or_else(|| record.period().map(text::duration))),
+        or_unknown(record.period_text().or_else(|| record.period().map(text::whole_period))),
         or_unknown(record.mode()),
         text::rough_age(record.average.at, now),
         since.map_or_else(String::new, |since| text::rough_age(since, now)),

@@ -233,7 +233,7 @@ fn rate(record: &KeyState, now: Timestamp) -> String {
     let share = record.share(now);
     let share =
         if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
-    format!("{:.1} of {limit} in {}{share}", record.rate(now), text::duration(period))
+    format!("{:.1} of {limit} in {}{share}", record.rate(now), text::whole_period(period))
 }
 
 /// `4.0 of a burst of 5 (80%)`.
@@ -251,12 +251,16 @@ fn leak(record: &KeyState) -> String {
         None => "unknown".to_owned(),
         Some(bucket) if bucket.rate <= 0.0 => "none".to_owned(),
         Some(bucket) if bucket.rate > 1.0 => {
-            let period = text::duration(bucket.period());
+            let period = text::whole_period(bucket.period());
             format!("{:.1} a second, a full bucket in {period}", bucket.rate)
         }
         Some(bucket) => {
             let (one, all) = (1.0 / bucket.rate, bucket.period());
-            format!("1 in {}, a full bucket in {}", text::duration(one), text::duration(all))
+            format!(
+                "1 in {}, a full bucket in {}",
+                text::whole_period(one),
+                text::whole_period(all)
+            )
         }
     }
 }
@@ -338,7 +342,7 @@ fn forgotten(record: &KeyState, now: Timestamp) -> String {
     }
 }
 
-/// `2026-11-20 11:50:37 +01:00 (5 min ago)`.
+/// `2026-11-20 11:50:37 +01:00 (5m ago)`.
 fn moment(at: Timestamp, now: Timestamp) -> String {
     let age = if at > now {
         let seconds = (at.as_seconds() - now.as_seconds()).ceil();

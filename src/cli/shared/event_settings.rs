@@ -208,7 +208,7 @@ mod tests {
                 "refusals.max_size must be at least 1 MiB, and at most 64 MiB",
             ),
             ("refusals.max_size=", "a number and its unit"),
-            ("crossings.keep=59m", "crossings.keep must be at least 1 h"),
+            ("crossings.keep=59m", "crossings.keep must be at least 1h"),
             ("crossings.keep=soon", "expected a time, such as 12h or 30d, or `forever`"),
             ("crossings.keep=2000000w", "expected a time, such as 12h or 30d, or `forever`"),
         ] {

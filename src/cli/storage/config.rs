@@ -497,7 +497,7 @@ mod tests {
             ("rates.max_size=5", "a number and its unit, such as 512M"),
             ("rates.max_size=15M", "rates.max_size must be at least 16 MiB"),
             ("trace.max_size=31M", "trace.max_size must be at least 32 MiB"),
-            ("trace.keep=23h", "trace.keep must be at least 1 d"),
+            ("trace.keep=23h", "trace.keep must be at least 1d"),
             ("trace.keep=0", "expected a time, such as 90d"),
             ("trace.keep=soon", "expected a time, such as 90d"),
             ("keep=90d", "there is no setting \"keep\": expected rates.max_size=SIZE,"),

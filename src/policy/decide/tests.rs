@@ -419,6 +419,13 @@ fn the_text_has_the_values() {
         texts[2],
         "p auth:alice@example.org default: 2.0 of 2 unique recipients in 1h; again in 31m; {b@x}"
     );
+    let all = policies(
+        "[policy.p]\nbucket = { burst = 3, rate = \"2/1m\" }\ntext = \"in {period}, {retry_after}\"\n",
+    );
+    let mut session = Session::new(&all);
+    let last =
+        (0..4).map(|_| session.at(AclStage::Rcpt, "p", &to(alice(), "a@x.test")).text).last();
+    assert_eq!(last.as_deref(), Some("in 1m30s, 30s"));
 }
 
 #[test]

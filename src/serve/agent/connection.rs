@@ -158,7 +158,7 @@ impl<B: Backend> Input<B> {
         };
         let slow = || {
             let seconds = timeouts.message.as_secs_f64();
-            Err(End::Fault(format!("a request was not complete after {seconds} s")))
+            Err(End::Fault(format!("a request was not complete after {seconds}s")))
         };
         timeout(timeouts.message, whole).await.unwrap_or_else(|_| slow())
     }

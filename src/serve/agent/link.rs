@@ -180,7 +180,7 @@ impl<B: Backend> Link<B> {
             Ok((conflict, servers))
         };
         let done = timeout(limit, both).await;
-        Some(done.unwrap_or_else(|_| Err(format!("no reply within {} s", limit.as_secs()))))
+        Some(done.unwrap_or_else(|_| Err(format!("no reply within {}s", limit.as_secs()))))
     }
 
     /// Waits for a new connection, or until `time` has passed.
@@ -212,7 +212,7 @@ impl<B: Backend> Link<B> {
             let settings = Rc::clone(&self.settings.borrow());
             let attempt = timeout(CONNECT_MAX, B::connect(&settings)).await;
             let attempt = attempt
-                .unwrap_or_else(|_| Err(format!("no reply within {} s", CONNECT_MAX.as_secs())));
+                .unwrap_or_else(|_| Err(format!("no reply within {}s", CONNECT_MAX.as_secs())));
             match attempt {
                 Ok(store) => {
                     self.connected(store, &settings);
@@ -238,7 +238,7 @@ impl<B: Backend> Link<B> {
             State::Away { since, missed, .. } if missed > 0 => {
                 let seconds = since.elapsed().as_secs_f64();
                 let line = format!(
-                    "connected to {settings} after {seconds:.1} s; requests not decided \
+                    "connected to {settings} after {seconds:.1}s; requests not decided \
                      meanwhile: {missed}"
                 );
                 self.log.write(Level::Notice, line);

@@ -442,7 +442,7 @@ fn slow_and_silent_processes_are_disconnected_and_others_are_served() {
         slow.send(&whole[..whole.len() - 1]).await;
         assert_eq!(running.client().await.ask(2, b"alice").await, Answer::Rate(1.0));
         assert_eq!(slow.answer(1).await, Answer::Closed);
-        assert!(running.logged("a request was not complete after 0.2 s: the connection is closed"));
+        assert!(running.logged("a request was not complete after 0.2s: the connection is closed"));
         assert_eq!(silent.answer(0).await, Answer::Closed);
         // One that takes no replies: they fill the socket, and then it is disconnected.
         let mut deaf = running.client().await;

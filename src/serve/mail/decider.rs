@@ -156,7 +156,7 @@ impl Decider {
         }
         let Ok(Ok(Done { session, verdict, notes })) = timeout(DEADLINE, done).await else {
             let seconds = DEADLINE.as_secs();
-            let text = format_args!("there was no decision in {seconds} s");
+            let text = format_args!("there was no decision in {seconds}s");
             self.log.write_seldom("late decisions", Level::Error, text);
             self.unavailable.set(self.unavailable.get() + 1);
             return (PolicySession::default(), settings.unavailable(self.is_bypassed()));

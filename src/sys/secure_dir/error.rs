@@ -91,17 +91,17 @@ impl fmt::Display for DirError {
                 match holder {
                     None => write!(
                         f,
-                        "cannot lock {path}: another process has held it for {waited} s (see \
+                        "cannot lock {path}: another process has held it for {waited}s (see \
                          `fuser -v {path}`)"
                     ),
                     Some(LockHolder { process, name, stopped: false }) => write!(
                         f,
-                        "cannot lock {path}: waited {waited} s for process {process} ({name}); if \
+                        "cannot lock {path}: waited {waited}s for process {process} ({name}); if \
                          it hangs, end it by `kill -KILL {process}`, which damages no data"
                     ),
                     Some(LockHolder { process, name, stopped: true }) => write!(
                         f,
-                        "cannot lock {path}: waited {waited} s for process {process} ({name}), \
+                        "cannot lock {path}: waited {waited}s for process {process} ({name}), \
                          which is stopped: continue it by `kill -CONT {process}`, or end it by \
                          `kill -KILL {process}`, which damages no data"
                     ),

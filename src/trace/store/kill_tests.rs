@@ -193,7 +193,7 @@ fn a_stopped_process_is_named_and_does_not_block_queries() {
             Err(error) => {
                 held += 1;
                 let text = format!(
-                    "cannot lock {}: waited 0.2 s for process {} (",
+                    "cannot lock {}: waited 0.2s for process {} (",
                     trace.directory().display(),
                     child.process()
                 );

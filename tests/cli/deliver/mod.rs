@@ -148,7 +148,7 @@ fn a_failed_attempt_is_repeated_later_and_marked_and_delays_nobody_else() {
     assert_eq!(code(&first), Some(1));
     let said = stderr(&first);
     assert!(said.contains("/over failed (exit status 3): no connection; event "), "{said}");
-    assert!(said.ends_with(" is attempted again in 30 s\n"), "{said}");
+    assert!(said.ends_with(" is attempted again in 30s\n"), "{said}");
     let out = stdout(&first);
     assert!(out.contains("alice is over the limit"), "{out}");
     let report = |receiver: &str, sent: u32, remaining: u32, failed: bool| {
@@ -253,7 +253,7 @@ fn a_receiver_that_does_not_end_is_stopped() {
     machine.cross("alice");
     let output = machine.deliver(&[]);
     assert_eq!(code(&output), Some(1));
-    assert!(stderr(&output).contains("over did not end within 10 s"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("over did not end within 10s"), "{}", stderr(&output));
     // With what it has started.
     let child = machine.lines("child").remove(0);
     let state = || std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();

@@ -54,7 +54,7 @@ fn a_stopped_process_is_named_after_a_bounded_wait() {
     assert_documented(
         &error.to_string(),
         folder.path(),
-        &[("PID", &number), ("(NAME)", &name), ("5 s", "0.25 s")],
+        &[("PID", &number), ("(NAME)", &name), ("5s", "0.25s")],
     );
     // Other shards are not affected.
     let counted = (0..20).filter(|n| count(&mut spool, &n.to_string()).is_ok()).count();

@@ -157,7 +157,7 @@ impl SpecOptions {
             ("key", text::printable(request.written_key())),
             ("rate", format!("{:.1}", decision.rate)),
             ("limit", text::number(decision.limit)),
-            ("period", text::duration(decision.period)),
+            ("period", text::whole_period(decision.period)),
             ("mode", format!("{}, {}", request.mode.word(), request.update.word())),
             ("cost", text::number(decision.count)),
             ("remaining", text::number(decision.remaining(decision.at))),

@@ -67,7 +67,7 @@ pub(super) fn run(
             Ok(None) if begun.elapsed() < TIMEOUT => thread::sleep(POLL),
             Ok(None) => {
                 kill(&mut child);
-                return Err(format!("{program} did not end within {} s", TIMEOUT.as_secs()));
+                return Err(format!("{program} did not end within {}s", TIMEOUT.as_secs()));
             }
             Err(error) => {
                 kill(&mut child);

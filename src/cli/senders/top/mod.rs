@@ -221,7 +221,7 @@ fn draw(page: &mut Screen<'_>, snapshot: &Snapshot, view: View) -> Result<(), Fa
     Ok(table(page, snapshot, view, Some(1))?)
 }
 
-/// `exirate 14:05:12  1024 keys, 3 blocked, 12 active in the last 2 s`.
+/// `exirate 14:05:12  1024 keys, 3 blocked, 12 active in the last 2s`.
 fn summary(snapshot: &Snapshot, view: View) -> String {
     let span = (snapshot.at.as_seconds() - view.last.as_seconds()).max(0.0).round();
     let unread = match snapshot.unread {

@@ -136,7 +136,8 @@ impl Pattern {
                 let mut scratch = String::new();
                 let folding = self.folding.as_ref();
                 let folded = folding.map_or(subject, |f| f.folded_bytes(subject, &mut scratch));
-                self.matches_text(folded) || self.is_literally(subject)
+                // A glob is compared as an override's is.
+                self.matches_text(folded) || (!self.is_loose() && self.is_literally(subject))
             }
             (Kind::Policy, false) => {
                 names(key).any(|(name, _)| self.matches_text(&name)) || self.is_literally(key.name)
@@ -453,6 +454,23 @@ mod tests {
         assert!(target(b"*/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
         assert!(target(b"**").unwrap_err().contains("write `*`"));
         assert!(target(b"a\n*").is_err() && target(b"a\n").is_ok());
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_matched_as_by_an_override() {
+        for case in [false, true] {
+            let folding = Folding { case, ..Folding::default() };
+            for (argument, expected) in
+                [("[!b]", false), ("?", false), ("*", true), ("\u{fffd}*", true)]
+            {
+                let syntax = Syntax { exact: false, folding: folding.clone() };
+                let pattern = Pattern::parse(argument.as_bytes(), syntax).unwrap();
+                let (target, _) = pattern.override_target().unwrap();
+                let found = pattern.matches(&(b"1h/per_mail/\xc8").into());
+                assert_eq!(found, expected, "{argument} {case}");
+                assert_eq!(target.applies_to(&(b"\xc8").into()), expected, "{argument} {case}");
+            }
+        }
     }
 
     quickcheck! {

@@ -10,7 +10,7 @@ use crate::cluster::{ClusterSettings, probe};
 use crate::redis::{ServerState, examine};
 use crate::serve::config::{Config, read};
 use crate::spool::open_directory;
-use crate::text::counted_or_no;
+use crate::text::{counted_or_no, duration};
 
 /// A clock that differs by more than this many seconds is reported: the agent's log and
 /// Exim's are then hard to compare.
@@ -178,9 +178,9 @@ fn is_sound(state: &ServerState, shown: &str, findings: &mut Findings) -> bool {
     let differs = ahead.abs() > CLOCK_TOLERANCE;
     if differs {
         let direction = if *ahead > 0.0 { "ahead of" } else { "behind" };
-        let seconds = ahead.abs();
+        let seconds = duration(ahead.abs().round());
         findings.warning(format!(
-            "{shown}: its clock (port {port}) is {seconds:.0} s {direction} this server's"
+            "{shown}: its clock (port {port}) is {seconds} {direction} this server's"
         ));
     }
     !evicts && !differs
@@ -260,8 +260,8 @@ mod tests {
                 Some((Level::Note, "its memory has no limit")),
             ),
             (state("allkeys-lru", 0.0), Some((Level::Problem, "maxmemory-policy is allkeys-lru"))),
-            (state("volatile-ttl", 9.0), Some((Level::Warning, "is 9 s ahead of this server's"))),
-            (state("volatile-ttl", -9.0), Some((Level::Warning, "is 9 s behind this server's"))),
+            (state("volatile-ttl", 9.0), Some((Level::Warning, "is 9s ahead of this server's"))),
+            (state("volatile-ttl", -9.0), Some((Level::Warning, "is 9s behind this server's"))),
         ] {
             let mut findings = Findings::default();
             let is_note = expected.is_none_or(|(level, _)| level == Level::Note);

@@ -78,7 +78,7 @@ fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
             if let Some(group) = group {
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
-            Err(format!("{name} did not end within {} s and was killed", timeout.as_secs()))
+            Err(format!("{name} did not end within {}s and was killed", timeout.as_secs()))
         }
     }
 }
@@ -262,7 +262,7 @@ mod tests {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", "echo $$ >pid; sleep 1000; true"]).current_dir(folder.path());
             let said = run_for(shell, Duration::from_secs(timeout)).unwrap_err();
-            assert_eq!(said, format!("/bin/sh did not end within {timeout} s and was killed"));
+            assert_eq!(said, format!("/bin/sh did not end within {timeout}s and was killed"));
             std::fs::read_to_string(folder.path().join("pid")).ok().filter(|pid| !pid.is_empty())
         };
         // A busy machine may not come to its first command at once.

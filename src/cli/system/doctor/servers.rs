@@ -253,7 +253,7 @@ mod tests {
             known.servers.insert("mx4".into(), old);
         });
         let [(Level::Ok, ..), (Level::Warning, text, fix)] = &all[..] else { panic!("{all:?}") };
-        assert!(text.starts_with("mx4 was not seen for 2 h: ") && text.contains("more servers"));
+        assert!(text.starts_with("mx4 was not seen for 2h: ") && text.contains("more servers"));
         assert_eq!(*fix, ["exirate cluster forget mx4"]);
     }
 
@@ -268,12 +268,12 @@ mod tests {
             (
                 of_agent(|agent| agent.clock = -3.0),
                 Level::Warning,
-                "the clock of mx2 is 3 s behind that of Redis",
+                "the clock of mx2 is 3s behind that of Redis",
             ),
             (
                 of_agent(|agent| agent.clock = 7200.0),
                 Level::Warning,
-                "the clock of mx2 is 2 h ahead of that of Redis",
+                "the clock of mx2 is 2h ahead of that of Redis",
             ),
             (
                 of_agent(|agent| agent.conflict = true),
@@ -310,7 +310,7 @@ mod tests {
             panic!("{all:?}")
         };
         assert_eq!(count, "2 of 3 servers run: mx1, mx3");
-        assert!(text.starts_with("mx2 was not seen for 1 d: its agent does not run, or"), "{text}");
+        assert!(text.starts_with("mx2 was not seen for 1d: its agent does not run, or"), "{text}");
         assert_eq!(*fix, ["exirate cluster forget mx2"]);
         // Its release does not matter.
         let all = of_agent(|agent| (agent.seen, agent.release) = (1, "0.0.1".into()));

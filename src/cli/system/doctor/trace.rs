@@ -181,7 +181,7 @@ mod tests {
         let age = |newest, record| reported(|findings| report_age(newest, record, now, findings));
         assert_eq!(age(None, true), []);
         let fresh = age(Some(10 * QUIET - 60), true);
-        assert_eq!(fresh, [(Level::Ok, "the latest message was recorded 1 min ago".into())]);
+        assert_eq!(fresh, [(Level::Ok, "the latest message was recorded 1m ago".into())]);
         assert_eq!(age(Some(0), false)[0].0, Level::Ok, "an archive that was recorded by hand");
         assert_eq!(age(Some(0), true)[0].0, Level::Note);
     }

@@ -63,14 +63,12 @@ const clock = (t) => new Date(t * 1000).toISOString().slice(0, 19).replace("T", 
 const time = (t) => `${weekday(t)} ${clock(t)}`;
 // The same in a cell: a line ends after the day, if at all.
 const moment = (t) => element("time", [element("span", `${weekday(t)} ${clock(t).slice(0, 10)}`), " ", element("span", clock(t).slice(11))]);
-// Rounded up, in the two largest units.
+// Rounded up, in the two largest units, without the seconds once it is minutes.
 function duration(seconds) {
-  if (seconds < 60) return Math.ceil(seconds) + "\u00a0s";
-  const minutes = Math.ceil(seconds / 60);
-  if (minutes < 60) return minutes + "\u00a0min";
-  const hours = minutes < 1440 ? Math.floor(minutes / 60) : Math.ceil(minutes / 60);
-  const [large, small, names] = minutes < 1440 ? [hours, minutes % 60, ["h", "min"]] : [Math.floor(hours / 24), hours % 24, ["d", "h"]];
-  return `${large}\u00a0${names[0]}` + (small ? ` ${small}\u00a0${names[1]}` : "");
+  if (seconds <= 59) return Math.ceil(seconds) + "s";
+  const minutes = Math.ceil(seconds / 60), hours = Math.ceil(minutes / 60);
+  const two = (large, one, small, other) => (large ? large + one : "") + (small || !large ? small + other : "");
+  return minutes < 1440 ? two(Math.floor(minutes / 60), "h", minutes % 60, "m") : two(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
 // How many of the sorted values are below.

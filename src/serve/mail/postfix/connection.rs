@@ -197,7 +197,7 @@ impl Connection {
                     Ok(ready) => ready?,
                     Err(_) if parser.has_begun() => {
                         let seconds = REQUEST_TIME.as_secs();
-                        let why = format!("a request was not complete after {seconds} s");
+                        let why = format!("a request was not complete after {seconds}s");
                         return Err(End::Fault(why));
                     }
                     Err(_) => return Err(End::Closed),
