@@ -29,7 +29,7 @@
 //! | 10 | 6 | `unused` | zeros |
 //! | 16 | 8 | `limit` | of a bucket: the burst |
 //! | 24 | 8 | `period` | in seconds; of a bucket: what leaks out in a second |
-//! | 32 | 8 | `count` | the size of the event |
+//! | 32 | 8 | `event_count` | how much the event counts |
 //! | 40 | 8 | `refuses` | the part of the limit from which the event is refused; 0 = all of it |
 //!
 //! The name and the text of the unique event follow each of them. The items of a reply

@@ -46,7 +46,7 @@ default.messages = "2.5/2h"
 [policy.g]
 when = "authenticated"
 text = "{unit} {limit} {key} {remaining}"
-default.recipients_per_message = 2
+default.recipients_per_message = 3
 [[policy.a.exempt]]
 recipients = ["u1@private.test", "u2@private.test"]
 [[policy.a.exempt]]
