@@ -41,20 +41,20 @@ fn run(seed: u64, sides: [Side; 2], sessions: usize, jumps: bool) -> Result<Tall
     Ok(pair.tally)
 }
 
-/// The seeds that are always run, and one that never was; or the one in
-/// `SEED`, to look at a failure again.
-fn seeds(fixed: u64) -> Vec<u64> {
+/// The seeds that are always run, whose sessions reach every stage, and one that never was; or
+/// the one in `SEED`, to look at a failure again.
+fn seeds(first: u64, fixed: u64) -> Vec<u64> {
     if let Ok(seed) = std::env::var("SEED") {
         let seed = u64::from_str_radix(seed.trim_start_matches("0x"), 16);
         return vec![seed.expect("SEED is a hexadecimal number")];
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    (1..=fixed).chain([now.as_nanos() as u64]).collect()
+    (first..first + fixed).chain([now.as_nanos() as u64]).collect()
 }
 
-fn compare_all(name: &str, fixed: u64, sessions: usize, jumps: bool) {
+fn compare_all(name: &str, first: u64, fixed: u64, sessions: usize, jumps: bool) {
     let mut sum = Tally::default();
-    for seed in seeds(fixed) {
+    for seed in seeds(first, fixed) {
         println!("{name}: seed {seed:#x}");
         let tally = run(seed, [Side::Native, OURS], sessions, jumps);
         sum.add(&tally.unwrap_or_else(|e| {
@@ -89,13 +89,13 @@ const OURS: Side = Side::Ours;
 #[test]
 fn random_sessions_get_native_answers() {
     let (seeds, sessions) = if counts::is_long() { (30, 100) } else { (5, 50) };
-    compare_all("as native", seeds, sessions, false);
+    compare_all("as native", 21, seeds, sessions, false);
 }
 
 #[test]
 fn random_sessions_get_native_answers_as_the_clock_jumps() {
     let seeds = if counts::is_long() { 20 } else { 3 };
-    compare_all("as native, with jumps", seeds, 50, true);
+    compare_all("as native, with jumps", 1, seeds, 50, true);
 }
 
 #[test]
