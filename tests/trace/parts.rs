@@ -147,7 +147,7 @@ impl Answers {
 
 #[test]
 fn the_part_that_has_a_text_is_shown() {
-    let (store, mut random) = (Store::new(), Random::new(5));
+    let (store, mut random) = (Store::new(), Random::new(8));
     let mut all: BTreeMap<(&str, usize), Answers> = BTreeMap::new();
     for length in [30, 100, 400, 4000, 40] {
         for message in 0..MESSAGES {
