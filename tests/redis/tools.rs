@@ -157,7 +157,10 @@ fn commands_work(site: &mut Site) {
 
     // What was changed is logged where it was done.
     let log = fs::read_to_string(site.spool("mx1").join("exirate/audit.log")).unwrap();
-    assert!(log.contains(" set ") && log.contains(" unblock ") && log.contains(" import "), "{log}");
+    assert!(
+        log.contains(" set ") && log.contains(" unblock ") && log.contains(" import "),
+        "{log}"
+    );
 
     overrides_are_shared(site);
     crossings_are_shared(site);
