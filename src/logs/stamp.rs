@@ -13,7 +13,7 @@ pub struct Stamps {
     latest: Jiff,
 }
 
-/// The start of a line: when it was written and by whom, and what follows.
+/// The start of a line: when it was written and by which program, and what follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp<'a> {
     /// When.

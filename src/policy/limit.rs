@@ -84,7 +84,7 @@ pub fn package<P>(of_user: Option<P>, handed_over: Option<P>, of_domain: Option<
     of_user.or(handed_over).or(of_domain)
 }
 
-/// Whom a limit counts together.
+/// Who is counted together by a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Per {
     /// Each key of the policy by itself.
@@ -98,7 +98,7 @@ pub enum Per {
 pub struct Limit<'a> {
     /// What is counted.
     pub unit: Unit,
-    /// Whom it counts together.
+    /// Who is counted together.
     pub per: Per,
     /// How it is counted, the limit and the period.
     pub algorithm: Algorithm,

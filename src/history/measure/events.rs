@@ -91,7 +91,7 @@ impl Count {
     }
 }
 
-/// What of which lines counts, and for whom.
+/// What of which lines counts, and for which identity.
 #[derive(Debug)]
 pub enum Measured<'a> {
     /// Messages that came in, counted in each of these ways.

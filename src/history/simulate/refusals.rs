@@ -14,7 +14,7 @@ use crate::rate::{Timestamp, Wait};
 /// So many limits and keys are remembered; the refusals of further ones are only counted.
 const ROWS_MAX: usize = 500_000;
 
-/// A limit, and whom it counted.
+/// A limit, and who was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitKey {
     /// The policy.

@@ -55,7 +55,7 @@ impl<'a> Chosen<'a> {
         self.each(|unit, per, amount| append(unit, per, amount, limits))
     }
 
-    /// Visits the windows of each unit, and for whom they count; then the buckets, which have a
+    /// Visits the windows of each unit, and who is counted by them; then the buckets, which have a
     /// unit each. A loop, as each evaluation of a policy runs through it.
     #[inline]
     fn each<E>(
@@ -113,7 +113,7 @@ fn append<'a>(
 pub struct Applied<'a> {
     /// The unit; `None` for buckets.
     pub unit: Option<Unit>,
-    /// Whom they count together.
+    /// Who is counted together.
     pub per: Per,
     /// The table that they are from.
     pub rule: Rule<'a>,
