@@ -352,6 +352,7 @@ fn a_bypass_refuses_nothing_by_either_protocol() {
     assert_eq!(refused(), (true, true), "over the limit");
     bypass(&["--reason", "a test"]);
     assert_eq!(refused(), (false, false));
+    machine.until_logged("bypass for another ");
     machine.until_logged(" (uid=");
     machine.until_logged(": a test): nothing is refused, although the policy \"out\" says defer");
     bypass(&["--end"]);
