@@ -43,6 +43,7 @@ impl Terminal {
         for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&end))?;
         }
+        std::thread::spawn(end_with_terminal);
         // First, so that it is dropped if what follows fails half-way.
         let terminal = Self { end };
         enter()?;
@@ -78,10 +79,6 @@ impl Terminal {
             if self.end.load(Ordering::Relaxed) {
                 return Ok(Input::Quit);
             }
-            // crossterm reads from a terminal that has hung up for ever: it never sees one.
-            if has_hung_up(Duration::ZERO)? {
-                return Ok(Input::Quit);
-            }
             let left = end.saturating_duration_since(Instant::now());
             match event::poll(Duration::ZERO) {
                 Ok(true) => {
@@ -90,7 +87,7 @@ impl Terminal {
                     }
                 }
                 Ok(false) if left.is_zero() => return Ok(Input::Timeout),
-                Ok(false) => drop(has_hung_up(left.min(TICK))?),
+                Ok(false) => wait_for_input(left.min(TICK))?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -105,16 +102,31 @@ impl Drop for Terminal {
     }
 }
 
-/// Waits for the terminal, at most so long, and returns whether it has hung up.
-fn has_hung_up(most: Duration) -> io::Result<bool> {
+/// Ends the process when its terminal hangs up, as when a connection of ssh
+/// breaks. A thread does it, because crossterm reads from such a terminal in a
+/// loop that never ends. Nothing is left to restore then.
+fn end_with_terminal() {
     let stdin = io::stdin();
-    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-    match poll(&mut fds, Timespec::try_from(most).ok().as_ref()) {
-        // A signal: perhaps the terminal has another size.
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
+    loop {
+        // Without flags it waits for a hangup or an error alone.
+        let mut fds = [PollFd::new(&stdin, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => {}
+            Ok(_) => std::process::exit(0),
+            // Signals and keys still end it.
+            Err(_) => return,
+        }
     }
-    Ok(fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
+}
+
+/// Waits for input, at most so long.
+fn wait_for_input(most: Duration) -> io::Result<()> {
+    let stdin = io::stdin();
+    match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Timespec::try_from(most).ok().as_ref()) {
+        // A signal: perhaps the terminal has another size.
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What an event asks for.
