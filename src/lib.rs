@@ -4,6 +4,7 @@
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
 //! - `serve`: the daemon: the agent between the libraries and Redis
+//! - `mta`: reads the configurations of Exim, Postfix and Sendmail
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
@@ -48,6 +49,8 @@ pub mod history;
 pub mod identity;
 #[cfg(feature = "cli")]
 pub mod logs;
+#[cfg(feature = "cli")]
+mod mta;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;

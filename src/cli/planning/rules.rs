@@ -7,11 +7,11 @@ use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::shared::exim_config::{Form, Rule, Rules as Found};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::system::doctor::{ConfigurationError, read_rules};
 use crate::cli::{Failure, Outcome};
+use crate::mta::exim::{Form, Rule, Rules as Found};
 use crate::text::printable;
 
 /// List what Exim's configuration limits, and where

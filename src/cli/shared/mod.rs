@@ -8,7 +8,6 @@ pub(super) mod confirm;
 pub(super) mod database;
 pub(super) mod diagnostics;
 pub(super) mod event_settings;
-pub(super) mod exim_config;
 pub(super) mod exim_dump;
 pub(super) mod export_format;
 pub(super) mod failure;

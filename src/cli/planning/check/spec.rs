@@ -9,11 +9,11 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::shared::database::Common;
-use crate::cli::shared::exim_config::SpecReport;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::{range, spool_dir};
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Decision, Overridden};
+use crate::mta::exim::SpecReport;
 use crate::spec::{Context, Request, Spec, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};

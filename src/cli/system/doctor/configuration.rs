@@ -7,7 +7,7 @@ use super::command::Exim;
 use super::finding::{Findings, quoted};
 use super::installation::{Installation, Setup};
 use super::users;
-use crate::cli::shared::exim_config::{Absent, Rule, Rules};
+use crate::mta::exim::{Absent, Rule, Rules};
 use crate::text::counted;
 
 /// Why the configuration could not be read.

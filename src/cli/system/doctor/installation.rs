@@ -6,7 +6,7 @@ use super::command::{self, Exim};
 use super::finding::Findings;
 use super::users::{Account, real};
 use crate::cli::Failure;
-use crate::cli::shared::exim_config::{Refused, Source};
+use crate::mta::exim::{Refused, Source};
 
 /// Exim, and what it reports of itself.
 #[derive(Debug)]

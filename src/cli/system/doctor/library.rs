@@ -11,7 +11,7 @@ use super::elf;
 use super::finding::{Findings, Level, quoted};
 use super::installation::{Installation, Setup};
 use super::users::{self, Account};
-use crate::cli::shared::exim_config::{Form, Library, Rule, Rules};
+use crate::mta::exim::{Form, Library, Rule, Rules};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");

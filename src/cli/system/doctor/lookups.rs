@@ -9,7 +9,7 @@ use super::elf;
 use super::finding::{Findings, quoted};
 use super::library::reinstall;
 use super::users;
-use crate::cli::shared::exim_config::{Form, LOOKUPS, Library, Rule, Rules};
+use crate::mta::exim::{Form, LOOKUPS, Library, Rule, Rules};
 
 /// The version of this program.
 const OURS: &str = env!("CARGO_PKG_VERSION");

@@ -38,9 +38,9 @@ use clap::Args;
 
 use crate::cli::planning::policy::FILE;
 use crate::cli::shared::bypass_state::{self, State};
-use crate::cli::shared::exim_config::Rules;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
+use crate::mta::exim::Rules;
 use crate::serve::config;
 use finding::{Findings, Level};
 use policy::Caller;

@@ -5,9 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
-use crate::cli::shared::exim_config::{Ending, Rules};
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
+use crate::mta::exim::{Ending, Rules};
 use crate::policy::changes::settings;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::lint::lint;
@@ -583,7 +583,7 @@ mod tests {
     #[test]
     fn users_who_are_accepted_before_are_a_problem() {
         let spool = applied("[policy.p]\ndefault.recipients = \"9/1h\"\n");
-        let position = || crate::cli::shared::exim_config::Position {
+        let position = || crate::mta::exim::Position {
             file: Path::new("/etc/exim4/conf").into(),
             line: 5,
             piece: None,

@@ -5,19 +5,19 @@ use std::path::PathBuf;
 
 /// A file of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct LookupFile {
-    pub(in crate::cli) path: PathBuf,
+pub(crate) struct LookupFile {
+    pub(crate) path: PathBuf,
     /// Whether it is read line by line.
     by_lines: bool,
 }
 
 /// A line of such a file, with those that continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Row {
-    pub(in crate::cli) key: String,
-    pub(in crate::cli) value: String,
+pub(crate) struct Row {
+    pub(crate) key: String,
+    pub(crate) value: String,
     /// `FILE:LINE`.
-    pub(in crate::cli) position: String,
+    pub(crate) position: String,
 }
 
 impl LookupFile {
@@ -33,7 +33,7 @@ impl LookupFile {
     ///
     /// # Errors
     /// It cannot be read, or is no file of lines.
-    pub(in crate::cli) fn rows(&self) -> io::Result<Vec<Row>> {
+    pub(crate) fn rows(&self) -> io::Result<Vec<Row>> {
         if !self.by_lines {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -57,7 +57,7 @@ impl LookupFile {
     }
 
     /// What is wrong with the file as a whole: lines that no lookup finds.
-    pub(in crate::cli) fn faults(&self) -> Vec<String> {
+    pub(crate) fn faults(&self) -> Vec<String> {
         match self.rows() {
             Ok(rows) => {
                 let mut faults = Vec::new();
@@ -78,7 +78,7 @@ impl LookupFile {
     }
 
     /// Why Exim cannot read it, if it is not there or not readable even here.
-    pub(in crate::cli) fn unreadable(&self) -> Option<io::Error> {
+    pub(crate) fn unreadable(&self) -> Option<io::Error> {
         if self.path.is_absolute() { std::fs::File::open(&self.path).err() } else { None }
     }
 }

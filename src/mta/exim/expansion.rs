@@ -4,7 +4,7 @@
 use super::lookup_file::LookupFile;
 
 /// Stands where only Exim knows what will be there.
-pub(in crate::cli) const UNKNOWN: char = '\u{fffc}';
+pub(crate) const UNKNOWN: char = '\u{fffc}';
 /// Texts that one text may become; more are left out.
 const OUTCOMES_MAX: usize = 20_000;
 
@@ -31,26 +31,26 @@ enum Node {
 
 /// A text that is expanded, taken apart.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Expansion(Vec<Node>);
+pub(crate) struct Expansion(Vec<Node>);
 
 /// What a text may become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::cli) struct Outcome {
+pub(crate) struct Outcome {
     /// With [`UNKNOWN`] for what only Exim knows.
-    pub(in crate::cli) text: String,
+    pub(crate) text: String,
     /// The line of a lookup file that a part of it is from, as `FILE:LINE`.
-    pub(in crate::cli) row: Option<String>,
+    pub(crate) row: Option<String>,
 }
 
 /// A variable in a text, and what is done to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Variable {
+pub(crate) struct Variable {
     /// Without the `$`.
-    pub(in crate::cli) name: String,
+    pub(crate) name: String,
     /// It is folded, as policies do, by our function `identity`.
-    pub(in crate::cli) folded: bool,
+    pub(crate) folded: bool,
     /// Only a digest of it, or what `quote_ratelimit` makes of it, is used.
-    pub(in crate::cli) harmless: bool,
+    pub(crate) harmless: bool,
 }
 
 /// Variables that hold what the client says. A name that ends in `_` stands for
@@ -106,7 +106,7 @@ const DIGESTS: [&str; 8] =
 
 impl Variable {
     /// Whether the client chooses what it holds.
-    pub(in crate::cli) fn is_from_client(&self) -> bool {
+    pub(crate) fn is_from_client(&self) -> bool {
         FROM_CLIENT.iter().any(|name| match name.strip_suffix('_') {
             Some(start) => self.name.strip_prefix(start).is_some_and(|rest| rest.starts_with('_')),
             None => self.name == *name,
@@ -116,7 +116,7 @@ impl Variable {
 
 impl Expansion {
     /// Takes `text` apart. Text that Exim could not expand is kept as it is.
-    pub(in crate::cli) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut parser = Parser { text, at: 0 };
         let mut nodes = parser.nodes(false);
         if let Some(rest) = text.get(parser.at..).filter(|rest| !rest.is_empty()) {
@@ -126,19 +126,19 @@ impl Expansion {
     }
 
     /// All texts that it may become.
-    pub(in crate::cli) fn outcomes(&self) -> Vec<Outcome> {
+    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
         outcomes(&self.0, None)
     }
 
     /// The files that its lookups search line by line.
-    pub(in crate::cli) fn lookup_files(&self) -> Vec<LookupFile> {
+    pub(crate) fn lookup_files(&self) -> Vec<LookupFile> {
         let mut files = Vec::new();
         each_lookup(&self.0, &mut |kind, file| files.extend(lookup_file(kind, file)));
         files
     }
 
     /// The variables whose values get into what it becomes.
-    pub(in crate::cli) fn variables(&self) -> Vec<Variable> {
+    pub(crate) fn variables(&self) -> Vec<Variable> {
         let mut found = Vec::new();
         variables(&self.0, false, false, &mut found);
         found

@@ -12,16 +12,16 @@ use super::source::{Line, Position, Source};
 /// The ACLs in use, each with the options that lead to it, such as
 /// `acl_smtp_rcpt`.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Acls {
+pub(crate) struct Acls {
     used: BTreeMap<Rc<str>, Uses>,
     /// Where each is named: an ACL and its line, or an option, `None`.
     sites: BTreeMap<Rc<str>, Vec<Site>>,
     /// All ACLs that are defined, and where.
-    pub(in crate::cli) defined: BTreeMap<Rc<str>, Position>,
+    pub(crate) defined: BTreeMap<Rc<str>, Position>,
     /// Names that an option or a condition gives and that no ACL has.
-    pub(in crate::cli) unknown: Vec<(Position, String)>,
+    pub(crate) unknown: Vec<(Position, String)>,
     /// The lines of ACLs that stand in files of their own.
-    pub(in crate::cli) from_files: Vec<Line>,
+    pub(crate) from_files: Vec<Line>,
     /// The first line of each such file that Exim does not understand there.
     foreign: Vec<Line>,
 }
@@ -50,7 +50,7 @@ struct Lead {
 
 impl Acls {
     /// Finds those of a configuration.
-    pub(in crate::cli) fn of(source: &Source) -> Self {
+    pub(crate) fn of(source: &Source) -> Self {
         let mut acls = Self::default();
         for line in &source.lines {
             if let Some(acl) = &line.acl {
@@ -122,7 +122,7 @@ impl Acls {
     }
 
     /// The options that lead to the ACL; none where it is not in use.
-    pub(in crate::cli) fn used_by(&self, acl: &str) -> &[String] {
+    pub(crate) fn used_by(&self, acl: &str) -> &[String] {
         self.used.get(acl).map_or(&[], |uses| &uses.surely)
     }
 
@@ -132,7 +132,7 @@ impl Acls {
     }
 
     /// The options that lead to it if a name that only Exim knows is this one.
-    pub(in crate::cli) fn perhaps_used_by(&self, acl: &str) -> &[String] {
+    pub(crate) fn perhaps_used_by(&self, acl: &str) -> &[String] {
         self.used.get(acl).map_or(&[], |uses| &uses.perhaps)
     }
 
@@ -142,7 +142,7 @@ impl Acls {
     }
 
     /// What is wrong with ACLs in files of their own.
-    pub(in crate::cli) fn faults(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn faults(&self) -> impl Iterator<Item = String> {
         self.foreign.iter().map(|Line { position, text, .. }| {
             format!(
                 "{position}: `{text}`: Exim knows no .include, .ifdef or macros in an ACL that is a \

@@ -19,56 +19,56 @@ mod spec;
 use std::path::Path;
 use std::rc::Rc;
 
-pub(in crate::cli) use acls::Acls;
-pub(in crate::cli) use calls::{Call, Form, LOOKUPS, Library};
-pub(in crate::cli) use lookup_file::LookupFile;
-pub(in crate::cli) use order::Ending;
-pub(in crate::cli) use source::{Absent, Position, ReadError, Refused, Source};
-pub(in crate::cli) use spec::{Limit, SpecReport};
+pub(crate) use acls::Acls;
+pub(crate) use calls::{Call, Form, LOOKUPS, Library};
+pub(crate) use lookup_file::LookupFile;
+pub(crate) use order::Ending;
+pub(crate) use source::{Absent, Position, ReadError, Refused, Source};
+pub(crate) use spec::{Limit, SpecReport};
 
 use expansion::{Expansion, UNKNOWN};
 use order::{Mail, ends_before};
 
 /// One call of ours in the configuration, and what is known of it.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Rule {
-    pub(in crate::cli) position: Position,
+pub(crate) struct Rule {
+    pub(crate) position: Position,
     /// The section, such as `acl` or `routers`.
-    pub(in crate::cli) section: Rc<str>,
-    pub(in crate::cli) acl: Option<Rc<str>>,
+    pub(crate) section: Rc<str>,
+    pub(crate) acl: Option<Rc<str>>,
     /// The options that lead to it, such as `acl_smtp_rcpt`; none where nothing
     /// does. Outside of ACLs, the section.
-    pub(in crate::cli) used_by: Vec<String>,
+    pub(crate) used_by: Vec<String>,
     /// The options that lead to it if a name of an ACL is the one that only Exim knows.
-    pub(in crate::cli) perhaps_used_by: Vec<String>,
+    pub(crate) perhaps_used_by: Vec<String>,
     /// The statement above that ends the ACL for all mail that it limits.
-    pub(in crate::cli) ending: Option<Ending>,
+    pub(crate) ending: Option<Ending>,
     /// That which ends it for all mail of authenticated users.
-    pub(in crate::cli) ending_of_users: Option<Ending>,
-    pub(in crate::cli) call: Call,
-    pub(in crate::cli) limits: Vec<Limit>,
-    pub(in crate::cli) errors: Vec<String>,
-    pub(in crate::cli) warnings: Vec<String>,
+    pub(crate) ending_of_users: Option<Ending>,
+    pub(crate) call: Call,
+    pub(crate) limits: Vec<Limit>,
+    pub(crate) errors: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// All that a configuration has to say about limits.
 #[derive(Debug)]
-pub(in crate::cli) struct Rules {
-    pub(in crate::cli) rules: Vec<Rule>,
+pub(crate) struct Rules {
+    pub(crate) rules: Vec<Rule>,
     /// Exim's own `ratelimit` conditions, as written.
-    pub(in crate::cli) native: Vec<(Position, String)>,
-    pub(in crate::cli) acls: Acls,
-    pub(in crate::cli) source: Source,
+    pub(crate) native: Vec<(Position, String)>,
+    pub(crate) acls: Acls,
+    pub(crate) source: Source,
     /// Files that the limits of calls in use are looked up in.
-    pub(in crate::cli) lookup_files: Vec<LookupFile>,
+    pub(crate) lookup_files: Vec<LookupFile>,
     /// Exim reads other lines than were read here: those of Exim are the ones above.
-    pub(in crate::cli) settled: bool,
+    pub(crate) settled: bool,
 }
 
 impl Rules {
     /// Reads the configuration in `file`; `predefined` are Exim's own macros, `printed` is what
     /// `exim -bP config` prints.
-    pub(in crate::cli) fn read(
+    pub(crate) fn read(
         file: &Path,
         predefined: impl IntoIterator<Item = (String, String)>,
         printed: Option<&str>,
@@ -123,7 +123,7 @@ impl Rules {
     }
 
     /// The calls that limit something and that Exim comes to, or may come to.
-    pub(in crate::cli) fn limiting(&self) -> impl Iterator<Item = &Rule> {
+    pub(crate) fn limiting(&self) -> impl Iterator<Item = &Rule> {
         let is_read =
             |rule: &&Rule| !rule.acl.as_deref().is_some_and(|acl| self.acls.is_foreign(acl));
         self.rules.iter().filter(|rule| rule.call.limits() && rule.is_reached()).filter(is_read)
@@ -132,17 +132,17 @@ impl Rules {
 
 impl Rule {
     /// Whether an option leads to it, or may lead to it.
-    pub(in crate::cli) fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         !self.used_by.is_empty() || !self.perhaps_used_by.is_empty()
     }
 
     /// Whether mail that it limits comes to it.
-    pub(in crate::cli) fn is_reached(&self) -> bool {
+    pub(crate) fn is_reached(&self) -> bool {
         self.is_used() && self.ending.is_none()
     }
 
     /// The policies that it calls: `None` for all of them, and where only Exim knows which.
-    pub(in crate::cli) fn policies(&self) -> Option<Vec<String>> {
+    pub(crate) fn policies(&self) -> Option<Vec<String>> {
         let names = self.call.policies()?;
         let outcomes = Expansion::of(names).outcomes();
         let known = outcomes.iter().map(|one| one.text.trim()).filter(|name| *name != "*");
@@ -178,12 +178,12 @@ impl Rule {
     }
 
     /// The key as written, where it is an argument of its own.
-    pub(in crate::cli) fn key(&self) -> Option<&str> {
+    pub(crate) fn key(&self) -> Option<&str> {
         self.call.specs().first().and_then(|(_, key)| *key)
     }
 
     /// The key, wherever it is written; `None` where it is the default one.
-    pub(in crate::cli) fn key_text(&self) -> Option<String> {
+    pub(crate) fn key_text(&self) -> Option<String> {
         let specs = self.call.specs();
         let (spec, key) = specs.first()?;
         let key = key.map_or_else(|| spec::key_of(spec), str::to_owned);

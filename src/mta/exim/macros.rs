@@ -5,20 +5,20 @@ use super::source::Position;
 
 /// A name that stands where a macro was probably meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Misspelt {
-    pub(in crate::cli) position: Position,
-    pub(in crate::cli) name: String,
+pub(crate) struct Misspelt {
+    pub(crate) position: Position,
+    pub(crate) name: String,
     /// The macro that was probably meant, if one is near.
-    pub(in crate::cli) meant: Option<String>,
+    pub(crate) meant: Option<String>,
     /// It is defined, and nothing uses it; else it is used, and nothing defines
     /// it.
-    pub(in crate::cli) defined: bool,
+    pub(crate) defined: bool,
     /// Mail is limited wrongly or deferred; else a text is wrong.
-    pub(in crate::cli) serious: bool,
+    pub(crate) serious: bool,
 }
 
 /// The file that defines our macros.
-const OUR_FILE: &str = include_str!("../../../../exim/exirate.conf");
+const OUR_FILE: &str = include_str!("../../../exim/exirate.conf");
 /// Changes that make one name of another.
 const DISTANCE_MAX: usize = 2;
 /// Shorter words are too alike.
@@ -26,7 +26,7 @@ const LENGTH_MIN: usize = 6;
 
 impl Rules {
     /// Names that are not those of macros, and nearly are.
-    pub(in crate::cli) fn misspelt(&self) -> Vec<Misspelt> {
+    pub(crate) fn misspelt(&self) -> Vec<Misspelt> {
         let mut found = Vec::new();
         let macros = &self.source.macros;
         let ours: Vec<&str> = our_macros().collect();

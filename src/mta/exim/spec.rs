@@ -6,21 +6,21 @@ use crate::spec::{Context, Lint, Spec};
 
 /// What a spec limits, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) struct Limit {
+pub(crate) struct Limit {
     /// `100 / 1h`; `?` for what only Exim knows.
-    pub(in crate::cli) limit: String,
+    pub(crate) limit: String,
     /// The mode and the update mode, defaults included: `per_addr, strict`.
-    pub(in crate::cli) mode: String,
+    pub(crate) mode: String,
 }
 
 /// What was found in a spec.
 #[derive(Clone, Debug, Default)]
-pub(in crate::cli) struct SpecReport {
-    pub(in crate::cli) limits: Vec<Limit>,
+pub(crate) struct SpecReport {
+    pub(crate) limits: Vec<Limit>,
     /// What fails when Exim checks it.
-    pub(in crate::cli) errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
     /// What is probably not meant, or not safe.
-    pub(in crate::cli) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Texts to try where only Exim knows what is there; the first is good as a
@@ -29,7 +29,7 @@ const SAMPLES: [&str; 3] = ["1", "1 / 1h", "x"];
 
 impl SpecReport {
     /// Of the spec `text` with `key` as an argument of its own.
-    pub(in crate::cli) fn of(text: &str, key: Option<&str>) -> Self {
+    pub(crate) fn of(text: &str, key: Option<&str>) -> Self {
         let mut report = Self::default();
         let expansion = Expansion::of(text);
         for outcome in expansion.outcomes() {

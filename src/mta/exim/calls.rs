@@ -4,8 +4,8 @@ use super::spec::key_of;
 
 /// A function that a configuration may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Function {
-    pub(in crate::cli) name: &'static str,
+pub(crate) struct Function {
+    pub(crate) name: &'static str,
     /// Which of its arguments are specs.
     specs: Specs,
     /// Which of its arguments is a key, taken as it is.
@@ -19,7 +19,7 @@ pub(in crate::cli) struct Function {
 
 /// A library that Exim loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Library {
+pub(crate) enum Library {
     /// `exirate.so`
     Rates,
     /// `exirate-trace.so`
@@ -28,7 +28,7 @@ pub(in crate::cli) enum Library {
 
 impl Library {
     /// The name of its file.
-    pub(in crate::cli) fn file_name(self) -> &'static str {
+    pub(crate) fn file_name(self) -> &'static str {
         match self {
             Self::Rates => "exirate.so",
             Self::Trace => "exirate-trace.so",
@@ -44,7 +44,7 @@ impl Library {
     }
 
     /// The library in a file of this name, as it is installed.
-    pub(in crate::cli) fn at(path: &str) -> Option<Self> {
+    pub(crate) fn at(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next();
         [Self::Rates, Self::Trace].into_iter().find(|library| name == Some(library.file_name()))
     }
@@ -63,7 +63,7 @@ enum Specs {
 }
 
 /// The functions of the libraries.
-pub(in crate::cli) const FUNCTIONS: [Function; 12] = [
+pub(crate) const FUNCTIONS: [Function; 12] = [
     Function { key: Some(1), ..Function::of_rates("ratelimit", Specs::First, 1, 3) },
     Function { key: Some(1), ..Function::of_rates("ratelimit_or_no", Specs::First, 1, 3) },
     Function { key: Some(0), ..Function::of_rates("ratelimit_all", Specs::Rest, 2, 8) },
@@ -89,13 +89,13 @@ impl Function {
 }
 
 /// The names of the functions, for messages.
-pub(in crate::cli) fn function_names() -> String {
+pub(crate) fn function_names() -> String {
     FUNCTIONS.map(|function| function.name).join(", ")
 }
 
 /// How our code is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) enum Form {
+pub(crate) enum Form {
     /// `${dlfunc{LIBRARY}{FUNCTION}…}`, with the library as written.
     Dlfunc { library: String },
     /// `${lookup ratelimit {SPEC}…}`, `${lookup policy {NAME}…}`
@@ -104,29 +104,29 @@ pub(in crate::cli) enum Form {
 
 /// A call of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Call {
-    pub(in crate::cli) form: Form,
-    pub(in crate::cli) function: String,
+pub(crate) struct Call {
+    pub(crate) form: Form,
+    pub(crate) function: String,
     /// As written, after macros.
-    pub(in crate::cli) arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// The brace that ends the call is there.
-    pub(in crate::cli) closed: bool,
+    pub(crate) closed: bool,
 }
 
 impl Call {
     /// What the libraries have under this name.
-    pub(in crate::cli) fn known(&self) -> Option<&'static Function> {
+    pub(crate) fn known(&self) -> Option<&'static Function> {
         FUNCTIONS.iter().find(|function| function.name == self.function)
     }
 
     /// Whether it limits something.
-    pub(in crate::cli) fn limits(&self) -> bool {
+    pub(crate) fn limits(&self) -> bool {
         let evaluates = matches!(&*self.function, "policy" | "policy_over");
         evaluates || self.known().is_some_and(|function| function.specs != Specs::None)
     }
 
     /// The names of the policies that it evaluates, as written.
-    pub(in crate::cli) fn policies(&self) -> Option<&str> {
+    pub(crate) fn policies(&self) -> Option<&str> {
         let evaluates = matches!(&*self.function, "policy" | "policy_over");
         let first = self.arguments.first().filter(|_| evaluates)?;
         // A lookup has the attributes behind the names.
@@ -135,7 +135,7 @@ impl Call {
     }
 
     /// Whether it limits authenticated users only.
-    pub(in crate::cli) fn is_of_users(&self) -> bool {
+    pub(crate) fn is_of_users(&self) -> bool {
         let is_login = |key: String| {
             ["authenticated_id", "authenticated_sender"].iter().any(|name| key.contains(name))
         };
@@ -146,7 +146,7 @@ impl Call {
 
     /// The specs among its arguments, each with the key that is an argument of
     /// its own, if there is one.
-    pub(in crate::cli) fn specs(&self) -> Vec<(&str, Option<&str>)> {
+    pub(crate) fn specs(&self) -> Vec<(&str, Option<&str>)> {
         let Some(function) = self.known() else { return Vec::new() };
         let key = function.key.and_then(|at| self.arguments.get(at)).map(String::as_str);
         let specs = match function.specs {
@@ -162,7 +162,7 @@ impl Call {
     }
 
     /// What is wrong with the call as such.
-    pub(in crate::cli) fn fault(&self) -> Option<String> {
+    pub(crate) fn fault(&self) -> Option<String> {
         let Some(function) = self.known() else {
             let near = FUNCTIONS
                 .iter()
@@ -248,7 +248,7 @@ fn split_key(query: &str) -> Option<(&str, &str)> {
 }
 
 /// All calls of ours in `text`.
-pub(in crate::cli) fn calls(text: &str) -> Vec<Call> {
+pub(crate) fn calls(text: &str) -> Vec<Call> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("${") {
         let Some(rest) = text.get(at + 2..).map(str::trim_start) else { continue };
@@ -270,7 +270,7 @@ pub(in crate::cli) fn calls(text: &str) -> Vec<Call> {
 }
 
 /// The functions that are lookups as well.
-pub(in crate::cli) const LOOKUPS: [&str; 2] = ["ratelimit", "policy"];
+pub(crate) const LOOKUPS: [&str; 2] = ["ratelimit", "policy"];
 
 /// The lookup of ours that `text` starts with, and what follows its name.
 fn lookup(text: &str) -> Option<(&'static str, &str)> {
@@ -323,7 +323,7 @@ pub(super) fn braced(text: &str) -> Option<(&str, &str)> {
 }
 
 /// Whether the line of an ACL is Exim's own `ratelimit = …`.
-pub(in crate::cli) fn is_native(line: &str) -> bool {
+pub(crate) fn is_native(line: &str) -> bool {
     let (_, condition) = verb(line);
     let condition = condition.trim_start_matches(['!', ' ', '\t']);
     let value = condition.strip_prefix("ratelimit").map(str::trim_start);

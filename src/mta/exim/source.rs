@@ -18,12 +18,12 @@ const LINES_MAX: usize = 1_000_000;
 
 /// Where something stands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::cli) struct Position {
-    pub(in crate::cli) file: Rc<Path>,
-    pub(in crate::cli) line: usize,
+pub(crate) struct Position {
+    pub(crate) file: Rc<Path>,
+    pub(crate) line: usize,
     /// The piece of Debian's split configuration that the line was copied from,
     /// below `/etc/exim4/conf.d`.
-    pub(in crate::cli) piece: Option<Rc<str>>,
+    pub(crate) piece: Option<Rc<str>>,
 }
 
 impl fmt::Display for Position {
@@ -39,66 +39,66 @@ impl fmt::Display for Position {
 /// A line of the configuration after includes, conditionals, macros and
 /// continuations.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Line {
-    pub(in crate::cli) position: Position,
+pub(crate) struct Line {
+    pub(crate) position: Position,
     /// The section: empty for the main one, else what stands behind `begin`.
-    pub(in crate::cli) section: Rc<str>,
+    pub(crate) section: Rc<str>,
     /// The ACL that the line belongs to, in the section of ACLs.
-    pub(in crate::cli) acl: Option<Rc<str>>,
-    pub(in crate::cli) text: String,
+    pub(crate) acl: Option<Rc<str>>,
+    pub(crate) text: String,
 }
 
 /// A macro of the configuration.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Macro {
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) value: String,
+pub(crate) struct Macro {
+    pub(crate) name: String,
+    pub(crate) value: String,
     /// Where it is defined; `None` for those that Exim has by itself.
-    pub(in crate::cli) position: Option<Position>,
+    pub(crate) position: Option<Position>,
     /// Whether its name was replaced anywhere, or tested by `.ifdef`.
-    pub(in crate::cli) used: bool,
+    pub(crate) used: bool,
 }
 
 /// A file that `.include_if_exists` names and that does not exist.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Absent {
-    pub(in crate::cli) position: Position,
-    pub(in crate::cli) path: PathBuf,
+pub(crate) struct Absent {
+    pub(crate) position: Position,
+    pub(crate) path: PathBuf,
 }
 
 /// A macro that Exim refuses, and its whole configuration with it: its name has that
 /// of an earlier macro in it.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct Refused {
-    pub(in crate::cli) position: Position,
-    pub(in crate::cli) name: String,
-    pub(in crate::cli) earlier: String,
+pub(crate) struct Refused {
+    pub(crate) position: Position,
+    pub(crate) name: String,
+    pub(crate) earlier: String,
     /// Where the earlier one is defined; `None` for those that Exim has by itself.
-    pub(in crate::cli) earlier_position: Option<Position>,
+    pub(crate) earlier_position: Option<Position>,
 }
 
 /// All of a configuration.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Source {
-    pub(in crate::cli) lines: Vec<Line>,
-    pub(in crate::cli) macros: Vec<Macro>,
-    pub(in crate::cli) absent: Vec<Absent>,
-    pub(in crate::cli) refused: Vec<Refused>,
+pub(crate) struct Source {
+    pub(crate) lines: Vec<Line>,
+    pub(crate) macros: Vec<Macro>,
+    pub(crate) absent: Vec<Absent>,
+    pub(crate) refused: Vec<Refused>,
     /// The words that `.ifdef` and its like test.
-    pub(in crate::cli) tested: BTreeSet<String>,
+    pub(crate) tested: BTreeSet<String>,
     /// The files that were read, in this order.
-    pub(in crate::cli) files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     /// All lines as Exim keeps them, definitions of macros and `begin` as well.
     texts: Vec<(Position, String)>,
 }
 
 /// A file of the configuration that could not be read.
 #[derive(Debug)]
-pub(in crate::cli) struct ReadError {
+pub(crate) struct ReadError {
     /// The line that includes it, if it is not the first file.
-    pub(in crate::cli) included: Option<Position>,
-    pub(in crate::cli) path: PathBuf,
-    pub(in crate::cli) error: io::Error,
+    pub(crate) included: Option<Position>,
+    pub(crate) path: PathBuf,
+    pub(crate) error: io::Error,
 }
 
 impl fmt::Display for ReadError {
@@ -112,7 +112,7 @@ impl fmt::Display for ReadError {
 
 impl Source {
     /// Reads `file` and what it includes. `predefined` are Exim's own macros.
-    pub(in crate::cli) fn read(
+    pub(crate) fn read(
         file: &Path,
         predefined: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ReadError> {
@@ -132,7 +132,7 @@ impl Source {
 
     /// Puts the lines that Exim read, as `exim -bP config` prints them in `printed`, in place
     /// of those that were read here. Returns whether they differ.
-    pub(in crate::cli) fn settle(&mut self, printed: &str) -> bool {
+    pub(crate) fn settle(&mut self, printed: &str) -> bool {
         let theirs =
             printed.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
         let theirs: Vec<&str> = theirs.collect();
@@ -166,15 +166,13 @@ impl Source {
     }
 
     /// The value of a macro.
-    pub(in crate::cli) fn macro_named(&self, name: &str) -> Option<&Macro> {
+    pub(crate) fn macro_named(&self, name: &str) -> Option<&Macro> {
         self.macros.iter().find(|known| known.name == name)
     }
 
     /// The value of an option of the main section, such as `acl_smtp_rcpt`, and
     /// where it is set.
-    pub(in crate::cli) fn main_options(
-        &self,
-    ) -> impl Iterator<Item = (&str, Cow<'_, str>, &Position)> {
+    pub(crate) fn main_options(&self) -> impl Iterator<Item = (&str, Cow<'_, str>, &Position)> {
         self.lines.iter().filter(|line| line.section.is_empty()).filter_map(|line| {
             let (name, value) = line.text.split_once('=')?;
             let name = name.split_whitespace().find(|word| *word != "hide")?;

@@ -57,10 +57,10 @@ pub(super) enum Mail {
 
 /// A statement that ends the ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cli) struct Ending {
-    pub(in crate::cli) position: Position,
+pub(crate) struct Ending {
+    pub(crate) position: Position,
     /// Its verb and conditions: `accept authenticated = *`.
-    pub(in crate::cli) text: String,
+    pub(crate) text: String,
 }
 
 /// A condition or modifier.
