@@ -3,8 +3,8 @@
 //! The map of the source; `docs/architecture.md` has it as a drawing. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
+//! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
 //! - `serve`: the daemon: the agent between the libraries and Redis
-//! - `mta`: reads the configurations of Exim, Postfix and Sendmail
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)

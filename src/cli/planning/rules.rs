@@ -9,9 +9,8 @@ use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::system::doctor::{ConfigurationError, read_rules};
 use crate::cli::{Failure, Outcome};
-use crate::mta::exim::{Form, Rule, Rules as Found};
+use crate::mta::exim::{self, Form, Rule, Rules as Found, RulesError};
 use crate::text::printable;
 
 /// List what Exim's configuration limits, and where
@@ -110,12 +109,15 @@ const COLUMNS: [Column; 6] = [
 
 impl Rules {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let found = match read_rules(self.exim.as_deref(), self.config.as_deref()) {
+        let (exim, _) =
+            exim::find(self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)?;
+        let settings = exim.settings().map_err(Failure::new)?;
+        let found = match exim.rules(&settings.config) {
             Ok(found) => found,
-            Err(ConfigurationError::Hidden(text)) => {
+            Err(RulesError::Hidden(text)) => {
                 return Err(Failure::new(format!("{text}; run this as root")));
             }
-            Err(ConfigurationError::Failed(text)) => return Err(Failure::new(text)),
+            Err(RulesError::Failed(text)) => return Err(Failure::new(text)),
         };
         let rules: Vec<&Rule> =
             found.rules.iter().filter(|rule| self.all || rule.call.limits()).collect();

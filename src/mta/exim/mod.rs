@@ -13,6 +13,7 @@ mod expansion;
 mod lookup_file;
 mod macros;
 mod order;
+mod program;
 mod source;
 mod spec;
 
@@ -23,6 +24,7 @@ pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
+pub(crate) use program::{Exim, RulesError, Settings, Version, find, installed};
 pub(crate) use source::{Absent, Position, ReadError, Refused, Source};
 pub(crate) use spec::{Limit, SpecReport};
 

@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::command;
 use super::finding::{Findings, quoted};
 use crate::cli::senders::events::CURL;
+use crate::mta::command;
 use crate::policy::image::PolicyFile;
 use crate::policy::model::{OnCrossing, Piece};
 

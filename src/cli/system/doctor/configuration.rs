@@ -3,60 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::command::Exim;
 use super::finding::{Findings, quoted};
-use super::installation::{Installation, Setup};
+use super::installation::Installation;
 use super::users;
-use crate::mta::exim::{Absent, Rule, Rules};
+use crate::mta::exim::{Absent, Rule, Rules, RulesError, Settings};
 use crate::text::counted;
-
-/// Why the configuration could not be read.
-#[derive(Debug)]
-pub(in crate::cli) enum ConfigurationError {
-    /// Only root may read it.
-    Hidden(String),
-    /// Anything else.
-    Failed(String),
-}
-
-/// Reads the configuration that `exim` reads, which is in `file`.
-pub(super) fn read(exim: &Exim, file: &Path) -> Result<Rules, ConfigurationError> {
-    let output = exim.run(&["-bP", "macros"]).map_err(ConfigurationError::Failed)?;
-    if !output.success || output.stdout.contains("<value not displayable>") {
-        return Err(ConfigurationError::Hidden(format!(
-            "only root may read all of {}: its limits were not checked",
-            file.display()
-        )));
-    }
-    // Those that are built in; the others are read where they are set.
-    let own = output.stdout.lines().filter(|line| line.starts_with('_'));
-    let own = own.filter_map(|line| line.split_once('='));
-    let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    let printed = exim.run(&["-bP", "config"]).map_err(ConfigurationError::Failed)?;
-    let printed = printed.success.then_some(&*printed.stdout);
-    Rules::read(file, own, printed).map_err(|error| {
-        let denied = error.error.kind() == std::io::ErrorKind::PermissionDenied;
-        if denied && !rustix::process::geteuid().is_root() {
-            ConfigurationError::Hidden(format!("the limits were not checked: {error}"))
-        } else {
-            ConfigurationError::Failed(error.to_string())
-        }
-    })
-}
 
 /// Checks what the configuration says about limits.
 pub(super) fn look(
     installation: &Installation,
-    setup: &Setup,
+    settings: &Settings,
     findings: &mut Findings,
 ) -> Option<Rules> {
-    let rules = match read(&installation.exim, &setup.config) {
+    let rules = match installation.exim.rules(&settings.config) {
         Ok(rules) => rules,
-        Err(ConfigurationError::Hidden(text)) => {
+        Err(RulesError::Hidden(text)) => {
             findings.hidden(text);
             return None;
         }
-        Err(ConfigurationError::Failed(text)) => {
+        Err(RulesError::Failed(text)) => {
             findings.problem(text);
             return None;
         }
@@ -86,9 +51,9 @@ pub(super) fn look(
             findings.warning(format!("{}: {warning}", rule.position));
         }
     }
-    lookup_files(&rules, setup, findings);
+    lookup_files(&rules, settings, findings);
     natives(&rules, findings);
-    limited(&rules, setup, findings);
+    limited(&rules, settings, findings);
     Some(rules)
 }
 
@@ -147,7 +112,7 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Files that limits are looked up in.
-fn lookup_files(rules: &Rules, setup: &Setup, findings: &mut Findings) {
+fn lookup_files(rules: &Rules, settings: &Settings, findings: &mut Findings) {
     for file in &rules.lookup_files {
         let path = &file.path;
         if let Some(error) = file.unreadable() {
@@ -156,12 +121,12 @@ fn lookup_files(rules: &Rules, setup: &Setup, findings: &mut Findings) {
                  451: {error}",
                 path.display()
             ));
-        } else if let Some((why, fix)) = users::unreadable_for(&setup.who, path) {
+        } else if let Some((why, fix)) = users::unreadable_for(&settings.who, path) {
             findings
                 .problem(format!(
                     "limits are looked up in {}, but Exim's user {} {why}",
                     path.display(),
-                    setup.who.user
+                    settings.who.user
                 ))
                 .fix(fix);
         }
@@ -186,8 +151,8 @@ fn natives(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Whether Exim reaches a call that limits something.
-fn limited(rules: &Rules, setup: &Setup, findings: &mut Findings) {
-    let config = setup.config.display();
+fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
+    let config = settings.config.display();
     let limiting: Vec<&Rule> = rules.limiting().collect();
     let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();
     for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {

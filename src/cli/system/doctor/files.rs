@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::finding::{Findings, quoted};
-use super::users::{self, Account};
+use crate::mta::account::{self, Account};
 use crate::text;
 use crate::text::bytes;
 use crate::text::counted;
@@ -195,8 +195,8 @@ fn owners(paths: &[PathBuf]) -> String {
         Ok(facts) => format!(
             "{} ({}:{})",
             path.display(),
-            users::name("passwd", facts.uid()),
-            users::name("group", facts.gid())
+            account::name("passwd", facts.uid()),
+            account::name("group", facts.gid())
         ),
         Err(_) => path.display().to_string(),
     })

@@ -1,15 +1,15 @@
 //! What the doctor found.
 
-use std::borrow::Cow;
 use std::io::Write as _;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
-use super::command;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
+use crate::mta::command;
+pub(super) use crate::mta::command::quoted;
 use crate::text::counted;
 
 /// How bad it is.
@@ -185,13 +185,6 @@ fn harmless(text: &str) -> String {
         }
     }
     shown
-}
-
-/// A path as a shell reads it back.
-pub(super) fn quoted(path: &Path) -> String {
-    // Only a NUL byte cannot be quoted, which no path contains.
-    let text = path.display().to_string();
-    shlex::try_quote(&text).map_or_else(|_| text.clone(), Cow::into_owned)
 }
 
 /// The command that runs this again as root; none where an argument is a program that another

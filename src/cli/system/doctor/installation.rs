@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::command::{self, Exim};
 use super::finding::Findings;
-use super::users::{Account, real};
+use super::users::real;
 use crate::cli::Failure;
-use crate::mta::exim::{Refused, Source};
+use crate::mta::exim::{self, Exim, Refused, Settings, Source, Version};
 
 /// Exim, and what it reports of itself.
 #[derive(Debug)]
@@ -15,78 +14,31 @@ pub(super) struct Installation {
     /// It can load libraries.
     pub(super) dlfunc: bool,
     /// What its configuration sets; `None` if it cannot read that.
-    pub(super) setup: Option<Setup>,
-}
-
-/// What Exim's configuration sets.
-#[derive(Debug)]
-pub(super) struct Setup {
-    pub(super) config: PathBuf,
-    pub(super) spool: PathBuf,
-    /// The user that Exim becomes.
-    pub(super) who: Account,
+    pub(super) settings: Option<Settings>,
 }
 
 /// Finds the Exim to check.
-///
-/// # Errors
-/// There is none.
 pub(super) fn find(
     given: Option<&Path>,
     config: Option<&Path>,
     findings: &mut Findings,
 ) -> Result<Exim, Failure> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut others = command::installed(&path);
-    if rustix::process::geteuid().is_root() {
-        others.retain(|program| command::is_only_roots(program));
-    }
-    let program = match given {
-        Some(given) => command::named(given, &path).ok_or_else(|| {
-            Failure::new(format!(
-                "--exim {}: there is no such program; expected the path of Exim, such as \
-                 /usr/sbin/exim4",
-                given.display()
-            ))
-        })?,
-        None => others.first().cloned().ok_or_else(|| {
-            Failure::new(
-                "cannot find Exim: neither exim4 nor exim is in PATH or in /usr/sbin; \
-                 use --exim PROGRAM",
-            )
-        })?,
-    };
-    let config = match config {
-        None => None,
-        Some(config) => Some(
-            config
-                .canonicalize()
-                .map_err(|e| Failure::new(format!("--config {}: {e}", config.display())))?,
-        ),
-    };
-    if given.is_none() && others.len() > 1 {
-        let others: Vec<_> = others.iter().skip(1).map(|p| p.display().to_string()).collect();
+    let (exim, others) = exim::find(given, config).map_err(Failure::new)?;
+    if !others.is_empty() {
+        let others: Vec<_> = others.iter().map(|p| p.display().to_string()).collect();
         findings.note(format!(
             "this is about {}; there is also {} (--exim selects another one)",
-            program.display(),
+            exim.program.display(),
             others.join(", ")
         ));
     }
-    Ok(Exim { program, config })
+    Ok(exim)
 }
 
 /// Asks Exim for its version, what it was built with, and its configuration.
 pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, Failure> {
     let program = exim.program.display().to_string();
-    let version = exim.run(&["-bV"]).map_err(Failure::new)?;
-    let Some(name) = version.stdout.lines().next().filter(|l| l.starts_with("Exim version "))
-    else {
-        return Err(Failure::new(format!(
-            "{program} -bV does not print what Exim prints: {}",
-            version.complaint()
-        )));
-    };
-    let dlfunc = supports_dlfunc(&version.stdout);
+    let Version { name, dlfunc, complaint } = exim.version().map_err(Failure::new)?;
     if dlfunc {
         findings.ok(format!("{program} is {name}; it can load libraries (dlfunc)"));
     } else {
@@ -98,31 +50,30 @@ pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, 
             findings.problem(format!("{text}: build it with EXPAND_DLFUNC=yes in Local/Makefile"));
         }
     }
-    let setup = match setup(&exim) {
-        Ok(setup) => {
+    let settings = match (exim.settings(), complaint) {
+        (Ok(settings), _) => {
             findings.ok(format!(
                 "it reads {}, runs as {}, and its spool directory is {}",
-                setup.config.display(),
-                setup.who.both(),
-                setup.spool.display()
+                settings.config.display(),
+                settings.who.both(),
+                settings.spool.display()
             ));
-            Some(setup)
+            Some(settings)
         }
-        Err(_) if !version.success => {
-            let complaint = version.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        (Err(_), Some(complaint)) => {
             let why = refused_macro(&exim, &complaint).unwrap_or_default();
             findings.problem(format!("Exim cannot read its configuration: {complaint}{why}"));
             None
         }
-        Err(error) => {
+        (Err(error), None) => {
             findings.problem(error);
             None
         }
     };
-    if let Some(setup) = &setup {
-        check_generated(setup, Path::new("/etc/exim4"), findings);
+    if let Some(settings) = &settings {
+        check_generated(settings, Path::new("/etc/exim4"), findings);
     }
-    Ok(Installation { exim, dlfunc, setup })
+    Ok(Installation { exim, dlfunc, settings })
 }
 
 /// Where Exim reads its configuration by default.
@@ -149,35 +100,18 @@ fn refused_macro(exim: &Exim, complaint: &str) -> Option<String> {
     ))
 }
 
-/// What `exim -bV` says of dlfunc.
-fn supports_dlfunc(version: &str) -> bool {
-    let support = version.lines().filter_map(|line| line.strip_prefix("Support for:"));
-    support.flat_map(str::split_whitespace).any(|word| word == "Expand_dlfunc")
-}
-
-/// What Exim's configuration sets.
-pub(super) fn setup(exim: &Exim) -> Result<Setup, String> {
-    let variables = ["$config_file", "$spool_directory", "$exim_uid", "$exim_gid"];
-    let said = exim.expand(&variables)?;
-    let [config, spool, uid, gid] = &said[..] else {
-        return Err("Exim does not print its spool directory and user".to_owned());
-    };
-    let id = |text: &str| text.parse::<u32>().map_err(|_| format!("Exim has no user {text:?}"));
-    Ok(Setup { config: config.into(), spool: spool.into(), who: Account::of(id(uid)?, id(gid)?) })
-}
-
 /// Debian's Exim reads a file that `update-exim4.conf` generates: changes to its
 /// sources have no effect before that.
-fn check_generated(setup: &Setup, source: &Path, findings: &mut Findings) {
-    if !setup.config.ends_with("config.autogenerated") {
+fn check_generated(settings: &Settings, source: &Path, findings: &mut Findings) {
+    if !settings.config.ends_with("config.autogenerated") {
         return;
     }
-    let Ok(made) = setup.config.metadata().and_then(|facts| facts.modified()) else { return };
+    let Ok(made) = settings.config.metadata().and_then(|facts| facts.modified()) else { return };
     if let Some(newer) = newer_than(source, made) {
         findings.problem(format!(
             "{} was changed after {} was generated from it, so the change has no effect yet",
             newer.display(),
-            setup.config.display()
+            settings.config.display()
         ));
         findings.fix("update-exim4.conf && systemctl reload exim4");
     }
@@ -209,13 +143,6 @@ pub(super) fn is_same_program(exim: &Exim, path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::time::{Duration, SystemTime};
-
-    #[test]
-    fn dlfunc_is_a_word_of_its_own() {
-        assert!(supports_dlfunc("Exim version 4.96\nSupport for: IPv6 Expand_dlfunc PAM\n"));
-        assert!(!supports_dlfunc("Exim version 4.96\nSupport for: IPv6 PAM\n"));
-        assert!(!supports_dlfunc("Exim version 4.96\nRouters: Expand_dlfunc\n"));
-    }
 
     #[test]
     fn a_changed_source_is_found() {

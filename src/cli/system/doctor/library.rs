@@ -6,11 +6,13 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::command::{Output, is_only_roots};
 use super::elf;
 use super::finding::{Findings, Level, quoted};
-use super::installation::{Installation, Setup};
-use super::users::{self, Account};
+use super::installation::Installation;
+use super::users;
+use crate::mta::account::{self, Account};
+use crate::mta::command::{Output, is_only_roots};
+use crate::mta::exim::Settings;
 use crate::mta::exim::{Form, Library, Rule, Rules};
 
 /// The version of this program.
@@ -32,7 +34,7 @@ pub(super) struct Libraries {
 /// Checks each library that a line calls.
 pub(super) fn look(
     installation: &Installation,
-    setup: &Setup,
+    settings: &Settings,
     rules: &Rules,
     findings: &mut Findings,
 ) -> Libraries {
@@ -65,11 +67,11 @@ pub(super) fn look(
     }
     for (path, rules) in paths.values() {
         let before = findings.list.len();
-        if is_fit(installation, &setup.who, path, rules, findings)
+        if is_fit(installation, &settings.who, path, rules, findings)
             && installation.dlfunc
             && limits(rules)
         {
-            loads(installation, &setup.who, path, findings);
+            loads(installation, &settings.who, path, findings);
         }
         let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
         if well && installation.dlfunc {
@@ -128,14 +130,14 @@ pub(super) fn check_once(
     spec: &str,
     findings: &mut Findings,
 ) {
-    let Some(setup) = &installation.setup else { return };
+    let Some(settings) = &installation.settings else { return };
     let problems = findings.count(Level::Problem) > 0;
     let (false, Some(library)) = (problems, libraries.limiting.first()) else { return };
     let call = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
     if call.len() > ARGUMENT_MAX {
         return;
     }
-    match installation.exim.run_as((setup.who.uid, setup.who.gid), &["-be", &call]) {
+    match installation.exim.run_as((settings.who.uid, settings.who.gid), &["-be", &call]) {
         Ok(output) if output.stdout.trim() == "no" => {
             findings.ok("Exim can use the database: a check that counts nothing succeeded");
         }
@@ -183,7 +185,7 @@ fn is_fit(
     };
     let mode = facts.mode() & 0o7777;
     if mode & 0o022 != 0 || facts.uid() != 0 {
-        let owner = users::name("passwd", facts.uid());
+        let owner = account::name("passwd", facts.uid());
         findings.problem(format!(
             "{shown} belongs to {owner} and has mode {mode:04o}: users who can write to it can run \
              any code as Exim; it should belong to root, and only root should be able to write \

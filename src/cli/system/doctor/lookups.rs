@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::command::is_only_roots;
 use super::elf;
 use super::finding::{Findings, quoted};
 use super::library::reinstall;
 use super::users;
+use crate::mta::command::is_only_roots;
 use crate::mta::exim::{Form, LOOKUPS, Library, Rule, Rules};
 
 /// The version of this program.

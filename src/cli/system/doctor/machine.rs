@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::command::is_only_roots;
 use super::finding::{Findings, quoted};
 use super::installation::{Installation, is_same_program};
+use crate::mta::command::is_only_roots;
 
 /// Open files that a check of any key needs: one a shard, the directory, and
 /// what Exim has open besides.
@@ -41,7 +41,7 @@ struct Daemon {
 /// `files`, and that it is this that they have read.
 pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &mut Findings) {
     let exim = &installation.exim;
-    let who = installation.setup.as_ref().map_or(0, |setup| setup.who.uid);
+    let who = installation.settings.as_ref().map_or(0, |settings| settings.who.uid);
     let daemons = running(Path::new("/proc"), exim.config.as_deref(), who);
     let (ours, others): (Vec<_>, Vec<_>) =
         daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
@@ -124,7 +124,7 @@ fn pid_file(installation: &Installation) -> Option<PathBuf> {
     let output = installation.exim.run(&["-bP", "pid_file_path"]).ok()?;
     let named = output.stdout.trim().strip_prefix("pid_file_path =").map(str::trim)?;
     match named {
-        "" => Some(installation.setup.as_ref()?.spool.join("exim-daemon.pid")),
+        "" => Some(installation.settings.as_ref()?.spool.join("exim-daemon.pid")),
         named => Some(named.into()),
     }
 }

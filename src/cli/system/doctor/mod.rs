@@ -13,7 +13,6 @@
 
 mod alerts;
 mod cluster;
-mod command;
 mod configuration;
 mod database;
 mod directory;
@@ -40,13 +39,10 @@ use crate::cli::planning::policy::FILE;
 use crate::cli::shared::bypass_state::{self, State};
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
-use crate::mta::exim::Rules;
+use crate::mta::{Account, exim};
 use crate::serve::config;
 use finding::{Findings, Level};
 use policy::Caller;
-use users::Account;
-
-pub(in crate::cli) use configuration::ConfigurationError;
 
 /// Where the doctor says whether anything is refused.
 const LIMITS: &str = "The limits";
@@ -139,20 +135,22 @@ impl Doctor {
         let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
         let installation = installation::look(exim, &mut findings)?;
         findings.about("The configuration");
-        let setup = installation.setup.as_ref();
-        let rules =
-            setup.and_then(|setup| configuration::look(&installation, setup, &mut findings));
+        let settings = installation.settings.as_ref();
+        let rules = settings
+            .and_then(|settings| configuration::look(&installation, settings, &mut findings));
         findings.about("The library");
-        let libraries = match (setup, &rules) {
-            (Some(setup), Some(rules)) => library::look(&installation, setup, rules, &mut findings),
+        let libraries = match (settings, &rules) {
+            (Some(settings), Some(rules)) => {
+                library::look(&installation, settings, rules, &mut findings)
+            }
             _ => library::Libraries::default(),
         };
         if let Some(rules) = &rules {
             lookups::look(&installation.exim.program, rules, &libraries.limiting, &mut findings);
         }
-        let spool = self.spool.as_ref().or(setup.map(|setup| &setup.spool));
+        let spool = self.spool.as_ref().or(settings.map(|settings| &settings.spool));
         if let Some(spool) = spool {
-            let who = setup.map(|setup| &setup.who);
+            let who = settings.map(|settings| &settings.who);
             let check = |spec: &str, findings: &mut Findings| {
                 library::check_once(&installation, &libraries, spec, findings);
             };
@@ -172,7 +170,7 @@ impl Doctor {
     fn other_server(&self) -> Option<mail::Server> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_exim = self.exim.is_some() || self.config.is_some();
-        let is_exim = is_exim || !command::installed(&path).is_empty();
+        let is_exim = is_exim || !exim::installed(&path).is_empty();
         (!is_exim).then(mail::Server::of_this_machine).flatten()
     }
 
@@ -214,19 +212,4 @@ impl Doctor {
         let stats = contents.as_ref().map(|contents| &contents.stats);
         filesystem::look(spool, stats, findings);
     }
-}
-
-/// Reads what the configuration of an Exim limits: of `exim`, or of the one on
-/// this machine.
-pub(in crate::cli) fn read_rules(
-    exim: Option<&Path>,
-    config: Option<&Path>,
-) -> Result<Rules, ConfigurationError> {
-    let failed = |failure: Failure| match failure {
-        Failure::Said(text) => ConfigurationError::Failed(text),
-        Failure::Output(error) => ConfigurationError::Failed(error.to_string()),
-    };
-    let exim = installation::find(exim, config, &mut Findings::default()).map_err(failed)?;
-    let setup = installation::setup(&exim).map_err(ConfigurationError::Failed)?;
-    configuration::read(&exim, &setup.config)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::directory::{owner_and_mode, unreadable};
 use super::files::{Files, Part, kind, move_away};
 use super::finding::Findings;
-use super::users::Account;
+use crate::mta::Account;
 use crate::rate::Timestamp;
 use crate::sys::secure_dir::DirError;
 use crate::text;

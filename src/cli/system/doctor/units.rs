@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::command;
+use crate::mta::command;
 
 /// The command that makes a unit run that does not.
 pub(super) fn start(unit: &str) -> String {

@@ -1,52 +1,10 @@
-//! Users and groups by their names, and what they may do.
+//! What users may do with files.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use super::command;
 use super::finding::quoted;
-use crate::sys::users::{group_id_of, id_of};
-
-/// Exim's user and group, or other ones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Account {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    /// The user's name, or its number.
-    pub(super) user: String,
-    /// The group's name, or its number.
-    pub(super) group: String,
-}
-
-impl Account {
-    /// With the names that this machine knows for them.
-    pub(super) fn of(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, user: name("passwd", uid), group: name("group", gid) }
-    }
-
-    /// The user of this name with the group of this name; `None` if there is none.
-    pub(super) fn named(name: &str) -> Option<Self> {
-        let (uid, gid) = (id_of(name.as_ref())?, group_id_of(name.as_ref())?);
-        Some(Self { uid, gid, user: name.to_owned(), group: name.to_owned() })
-    }
-
-    /// `user:group`, as chown takes it.
-    pub(super) fn both(&self) -> String {
-        format!("{}:{}", self.user, self.group)
-    }
-}
-
-/// The name of a user (`passwd`) or group (`group`), or its number.
-pub(super) fn name(kind: &str, id: u32) -> String {
-    let mut command = Command::new("/usr/bin/getent");
-    command.args([kind, &id.to_string()]);
-    let output = command::run(command).ok().filter(|output| output.success);
-    let name = output.and_then(|output| {
-        output.stdout.split_once(':').map(|(name, _)| name.to_owned()).filter(|n| !n.is_empty())
-    });
-    name.unwrap_or_else(|| id.to_string())
-}
+use crate::mta::Account;
 
 /// Why `who` may not read `file`, and the command that allows it; `None` if they
 /// may. ACLs of the file system and supplementary groups are not considered.
@@ -111,11 +69,5 @@ mod tests {
         assert!(!may(&who(7, 8), 1, 8, 0o640, 2));
         assert!(!may(&who(7, 8), 1, 1, 0o770, 1));
         assert!(may(&who(0, 0), 1, 1, 0, 4));
-    }
-
-    #[test]
-    fn a_user_without_a_name_has_a_number() {
-        assert_eq!(Account::of(0, 0).both(), "root:root");
-        assert_eq!(name("passwd", 3_999_999_999), "3999999999");
     }
 }

@@ -1,7 +1,6 @@
 //! Postfix or Sendmail, and the daemon that decides for them: its configuration, its
 //! sockets, and whether the mail server asks it.
 
-mod main_cf;
 mod postfix;
 mod sendmail;
 
@@ -12,11 +11,9 @@ use std::time::Duration;
 
 use super::finding::{Findings, quoted};
 use super::units;
+use crate::mta::postfix::{Postfix, Sockets};
+use crate::mta::sendmail::Sendmail;
 use crate::serve::config::{Address, Mail, read_mail};
-
-use main_cf::Postfix;
-use postfix::Sockets;
-use sendmail::Sendmail;
 
 /// How long the daemon may take to accept a connection.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,5 +1,6 @@
-//! Running other programs, above all Exim.
+//! Running other programs, above all those of mail servers.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -14,28 +15,23 @@ use rustix::process::{Pid, Signal};
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// More links on the way to one file are too many for the system, too.
 const LINKS_MAX: usize = 40;
-/// The names of Exim; Debian's has both.
-const NAMES: [&str; 2] = ["exim4", "exim"];
-/// Where Exim is installed, besides directories in `PATH`: administrators' paths
-/// often lack the first.
-const PLACES: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin", "/usr/exim/bin"];
 
 /// What a program printed, and how it ended.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(crate) struct Output {
     /// It ended with status 0.
-    pub(super) success: bool,
+    pub(crate) success: bool,
     /// The signal that ended it.
-    pub(super) signal: Option<i32>,
+    pub(crate) signal: Option<i32>,
     /// On standard output.
-    pub(super) stdout: String,
+    pub(crate) stdout: String,
     /// On standard error.
-    pub(super) stderr: String,
+    pub(crate) stderr: String,
 }
 
 impl Output {
     /// Its error message, in one line.
-    pub(super) fn complaint(&self) -> String {
+    pub(crate) fn complaint(&self) -> String {
         let text = if self.stderr.trim().is_empty() { &self.stdout } else { &self.stderr };
         let words: Vec<&str> = text.split_whitespace().collect();
         if words.is_empty() { "it prints nothing".to_owned() } else { words.join(" ") }
@@ -45,7 +41,7 @@ impl Output {
 /// Runs a program to its end, with a timeout, and with an empty environment: Exim
 /// would log that it has dropped variables. As root, only a program that nobody else can
 /// change.
-pub(super) fn run(command: Command) -> Result<Output, String> {
+pub(crate) fn run(command: Command) -> Result<Output, String> {
     run_for(command, TIMEOUT)
 }
 
@@ -85,7 +81,7 @@ fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
 
 /// Whether nobody but root can change what is at `path`: it, all links on the way to it, and
 /// the directories above belong to root, and only root may write to them.
-pub(super) fn is_only_roots(path: &Path) -> bool {
+pub(crate) fn is_only_roots(path: &Path) -> bool {
     let is_roots = |part: &Path| {
         part.symlink_metadata().is_ok_and(|facts| {
             let mode = facts.mode();
@@ -110,77 +106,8 @@ pub(super) fn is_only_roots(path: &Path) -> bool {
     false
 }
 
-/// An Exim, with the configuration that it is to read.
-#[derive(Debug)]
-pub(super) struct Exim {
-    /// The program.
-    pub(super) program: PathBuf,
-    /// The configuration file, if not the default.
-    pub(super) config: Option<PathBuf>,
-}
-
-impl Exim {
-    /// Runs it.
-    pub(super) fn run(&self, arguments: &[&str]) -> Result<Output, String> {
-        run(self.command(arguments))
-    }
-
-    /// Runs it as this user and group, if this process may change to them.
-    ///
-    /// With another configuration file it runs as the user of this process: Exim's
-    /// user may not name one, and Exim would log the attempt.
-    pub(super) fn run_as(
-        &self,
-        (user, group): (u32, u32),
-        arguments: &[&str],
-    ) -> Result<Output, String> {
-        let mut command = self.command(arguments);
-        if self.config.is_none() && rustix::process::geteuid().is_root() {
-            command.uid(user).gid(group);
-        }
-        run(command)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        if let Some(config) = &self.config {
-            command.arg("-C").arg(config);
-        }
-        command.args(arguments).current_dir("/");
-        command
-    }
-
-    /// Expands each of `texts` in one process, to a line each.
-    pub(super) fn expand(&self, texts: &[&str]) -> Result<Vec<String>, String> {
-        let arguments: Vec<&str> = std::iter::once("-be").chain(texts.iter().copied()).collect();
-        let output = self.run(&arguments)?;
-        let lines: Vec<String> = output.stdout.lines().map(str::to_owned).collect();
-        if output.success && lines.len() == texts.len() {
-            Ok(lines)
-        } else {
-            Err(format!("{} -be fails: {}", self.program.display(), output.complaint()))
-        }
-    }
-}
-
-/// The Exims on this machine, each once, the preferred one first.
-pub(super) fn installed(path: &std::ffi::OsStr) -> Vec<PathBuf> {
-    let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
-    let places = std::env::split_paths(path).chain(PLACES.iter().map(PathBuf::from));
-    for place in places.filter(|place| place.is_absolute()) {
-        for name in NAMES {
-            let program = place.join(name);
-            let Ok(real) = program.canonicalize() else { continue };
-            if is_program(&real) && !found.iter().any(|(_, known)| *known == real) {
-                found.push((program, real));
-            }
-        }
-    }
-    found.into_iter().map(|(program, _)| program).collect()
-}
-
 /// The program that `given` names, as a shell would find it.
-pub(super) fn named(given: &Path, path: &std::ffi::OsStr) -> Option<PathBuf> {
+pub(crate) fn named(given: &Path, path: &std::ffi::OsStr) -> Option<PathBuf> {
     if given.as_os_str().as_encoded_bytes().contains(&b'/') {
         let absolute = std::path::absolute(given).ok()?;
         return is_program(&absolute).then_some(absolute);
@@ -189,27 +116,21 @@ pub(super) fn named(given: &Path, path: &std::ffi::OsStr) -> Option<PathBuf> {
 }
 
 /// Whether it is a file that can be run.
-pub(super) fn is_program(path: &Path) -> bool {
+pub(crate) fn is_program(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+/// A path as a shell reads it back.
+pub(crate) fn quoted(path: &Path) -> String {
+    // Only a NUL byte cannot be quoted, which no path contains.
+    let text = path.display().to_string();
+    shlex::try_quote(&text).map_or_else(|_| text.clone(), Cow::into_owned)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_program_is_found_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let exim = folder.path().join("exim4");
-        std::fs::copy("/bin/true", &exim).unwrap();
-        std::os::unix::fs::symlink("exim4", folder.path().join("exim")).unwrap();
-        let found = installed(folder.path().as_os_str());
-        assert_eq!(found.iter().filter(|p| p.starts_with(folder.path())).count(), 1);
-        assert_eq!(found.first(), Some(&exim));
-        assert_eq!(named(Path::new("exim4"), folder.path().as_os_str()), Some(exim));
-        assert_eq!(named(Path::new("exim5"), folder.path().as_os_str()), None);
-    }
 
     #[test]
     fn root_runs_nothing_that_others_can_change() {

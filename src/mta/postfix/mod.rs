@@ -1,0 +1,176 @@
+//! Postfix: its settings in `main.cf`, and the services in `master.cf` that replace some.
+
+mod asked;
+mod main_cf;
+mod master_cf;
+mod receiver;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::command;
+use main_cf::{parse, reference};
+use master_cf::services;
+use text::words;
+
+pub(crate) use asked::{Asked, milters, policy_services};
+pub(crate) use master_cf::Service;
+pub(crate) use receiver::{
+    END_OF_DATA, LISTS, LOCAL_MILTERS, MILTERS, RECIPIENT, Receiver, Sockets, set,
+};
+
+/// Postfix's defaults of what is checked, for where `postconf` cannot be asked.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("queue_directory", "/var/spool/postfix"),
+    ("milter_default_action", "tempfail"),
+    ("milter_mail_macros", "{auth_authen}"),
+    ("smtpd_policy_service_default_action", "451 4.3.5 Server configuration problem"),
+    ("smtpd_policy_service_timeout", "100s"),
+];
+
+/// A Postfix: its settings, and its services that receive mail by SMTP.
+#[derive(Debug, Default)]
+pub(crate) struct Postfix {
+    main: BTreeMap<String, String>,
+    pub(crate) services: Vec<Service>,
+}
+
+impl Postfix {
+    /// The Postfix of this machine; `None` if there is none.
+    pub(crate) fn of_this_machine() -> Option<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = [Path::new("postconf"), Path::new("/usr/sbin/postconf")];
+        let postconf = places.into_iter().find_map(|program| command::named(program, &path));
+        let settings = postconf.and_then(|program| {
+            let mut command = Command::new(program);
+            // Every setting, with what it refers to in its place.
+            command.arg("-x");
+            command::run(command).ok().filter(|output| output.success)
+        });
+        let settings = match settings {
+            Some(output) => output.stdout,
+            None => std::fs::read_to_string("/etc/postfix/main.cf").ok()?,
+        };
+        let directory =
+            parse(&settings).get("config_directory").map_or("/etc/postfix".into(), PathBuf::from);
+        let master = std::fs::read_to_string(directory.join("master.cf")).unwrap_or_default();
+        Some(Self::new(&settings, &master))
+    }
+
+    /// From the text of both files.
+    pub(crate) fn new(main: &str, master: &str) -> Self {
+        let main = parse(main);
+        // Without a level, Postfix keeps the defaults of version 2.
+        let level = main.get("compatibility_level").and_then(|level| level.split('.').next());
+        let is_old = level.and_then(|level| level.trim().parse().ok()).unwrap_or(0) < 1;
+        Self { services: services(master, is_old), main }
+    }
+
+    /// The words of a list of restrictions for a service or for all, with the lists of
+    /// restriction classes in the place of their names.
+    pub(crate) fn restrictions(&self, service: Option<&Service>, list: &str) -> Vec<String> {
+        let classes = words(&self.value(service, "smtpd_restriction_classes"));
+        self.with_classes(service, words(list), &classes, 0)
+    }
+
+    fn with_classes(
+        &self,
+        service: Option<&Service>,
+        list: Vec<String>,
+        classes: &[String],
+        depth: u32,
+    ) -> Vec<String> {
+        let each = list.into_iter().flat_map(|word| {
+            if depth > 8 || !classes.contains(&word) {
+                return vec![word];
+            }
+            self.with_classes(service, words(&self.value(service, &word)), classes, depth + 1)
+        });
+        each.collect()
+    }
+
+    /// A setting, for a service or for all.
+    pub(crate) fn value(&self, service: Option<&Service>, name: &str) -> String {
+        self.expanded(service, name, 0)
+    }
+
+    fn expanded(&self, service: Option<&Service>, name: &str, depth: u32) -> String {
+        let own = service.and_then(|service| service.own.get(name));
+        let default = || DEFAULTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let value = own.or_else(|| self.main.get(name)).map(String::as_str).or_else(default);
+        let mut rest = value.unwrap_or_default();
+        let mut text = String::new();
+        while let Some((before, after)) = rest.split_once('$') {
+            text.push_str(before);
+            let (name, next) = reference(after);
+            // Settings that refer to each other have no value.
+            if name.is_empty() || depth > 8 {
+                text.push('$');
+                rest = after;
+            } else {
+                text.push_str(&self.expanded(service, name, depth + 1));
+                rest = next;
+            }
+        }
+        text + rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_postfix_reads_them() {
+        let main = "# mail_owner = x\nsmtpd_milters = unix:a,\n  # not this\n\n\tinet:localhost:1\n\
+                    non_smtpd_milters = $smtpd_milters ${more}$(no)$\nmore=b\nloop = $loop\n\
+                    mail_owner = one\nmail_owner = postfix\n";
+        let postfix = Postfix::new(main, "");
+        let value = |name: &str| postfix.value(None, name);
+        assert_eq!(value("smtpd_milters"), "unix:a, inet:localhost:1");
+        assert_eq!(value("non_smtpd_milters"), "unix:a, inet:localhost:1 b$");
+        assert_eq!(value("mail_owner"), "postfix");
+        assert_eq!(value("queue_directory"), "/var/spool/postfix");
+        assert!(value("loop").starts_with('$'));
+        assert_eq!(value("unknown"), "");
+    }
+
+    #[test]
+    fn services_have_settings_of_their_own() {
+        let master = "smtp      inet  n       -       y       -       -       smtpd\n\
+                      pickup    unix  n       -       y       60      1       pickup\n\
+                      submission inet n - - - - smtpd\n  -o syslog_name=postfix/submission\n  \
+                      -o { smtpd_recipient_restrictions = permit_sasl_authenticated, reject }\n";
+        let postfix = Postfix::new("syslog_name = postfix\ncompatibility_level = 3.6\n", master);
+        let [smtp, submission] = &postfix.services[..] else { panic!("{postfix:?}") };
+        assert_eq!((&*smtp.name, smtp.chroot), ("smtp/inet", true));
+        assert_eq!((&*submission.name, submission.chroot), ("submission/inet", false));
+        assert_eq!(postfix.value(Some(smtp), "syslog_name"), "postfix");
+        assert_eq!(postfix.value(Some(submission), "syslog_name"), "postfix/submission");
+        let list = postfix.value(Some(submission), "smtpd_recipient_restrictions");
+        assert_eq!(list, "permit_sasl_authenticated, reject");
+        assert!(submission.replaces("smtpd_recipient_restrictions"));
+    }
+
+    #[test]
+    fn the_default_of_the_chroot_is_that_of_the_level() {
+        let chroot = |main: &str| {
+            let master = "smtp inet n - - - - smtpd\n";
+            Postfix::new(main, master).services[0].chroot
+        };
+        assert!(chroot("") && chroot("compatibility_level = 0\n"));
+        assert!(!chroot("compatibility_level = 1\n") && !chroot("compatibility_level = 3.6\n"));
+    }
+
+    #[test]
+    fn classes_stand_for_their_lists() {
+        let main = "smtpd_restriction_classes = a, b\na = b, permit_mynetworks\nb = reject\n\
+                    c = no\n";
+        let postfix = Postfix::new(main, "");
+        assert_eq!(postfix.restrictions(None, "x, a c"), ["x", "reject", "permit_mynetworks", "c"]);
+        let endless = Postfix::new("smtpd_restriction_classes = a\na = a\n", "");
+        assert_eq!(endless.restrictions(None, "a"), ["a"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Sendmail's configuration, `sendmail.cf`.
+
+/// The milters in `sendmail.cf`, and what it passes on to them.
+#[derive(Debug, Default)]
+pub(crate) struct Sendmail {
+    pub(crate) filters: Vec<Filter>,
+    /// Those that are used, by their names.
+    pub(crate) used: Vec<String>,
+    /// The macros that a milter gets at MAIL.
+    pub(crate) macros: Option<String>,
+    pub(crate) daemons: Vec<Daemon>,
+}
+
+/// `O DaemonPortOptions=…`
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    pub(crate) name: String,
+    /// The milters of its own; `None` for those of all.
+    pub(crate) used: Option<Vec<String>>,
+}
+
+/// `Xexirate, S=local:/run/exirate-mail/milter, T=C:5s`
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) name: String,
+    pub(crate) socket: String,
+    pub(crate) flags: String,
+}
+
+impl Sendmail {
+    /// The Sendmail of this machine; `None` if there is none.
+    pub(crate) fn of_this_machine() -> Option<Self> {
+        ["/etc/mail/sendmail.cf", "/etc/sendmail.cf"]
+            .iter()
+            .find_map(|path| std::fs::read_to_string(path).ok())
+            .map(|text| Self::new(&text))
+    }
+
+    /// From the text of `sendmail.cf`.
+    pub(crate) fn new(text: &str) -> Self {
+        let mut sendmail = Self::default();
+        for line in logical_lines(text) {
+            if let Some(filter) = line.strip_prefix('X') {
+                sendmail.filters.push(filter_of(filter));
+            }
+            // The names of options are in any case, and blanks may be around the `=`.
+            let option = line.strip_prefix("O ").and_then(|option| option.split_once('='));
+            let Some((name, value)) = option else { continue };
+            match &*name.trim().to_ascii_lowercase() {
+                "inputmailfilters" => sendmail.used = names(value),
+                "milter.macros.envfrom" => sendmail.macros = Some(value.to_owned()),
+                "daemonportoptions" => sendmail.daemons.push(daemon_of(value)),
+                _ => {}
+            }
+        }
+        sendmail
+    }
+}
+
+/// The lines of `sendmail.cf`: one that starts with a blank continues the one before.
+fn logical_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match lines.last_mut() {
+            Some(last) if line.starts_with([' ', '\t']) => last.push_str(line),
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines
+}
+
+fn names(text: &str) -> Vec<String> {
+    let names = text.split([',', ';']).map(|name| name.trim().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
+}
+
+/// `Port=smtp, Name=MTA, InputMailFilters=exirate`: the first letters of the names count.
+fn daemon_of(text: &str) -> Daemon {
+    let mut daemon = Daemon { name: "the daemon".to_owned(), used: None };
+    for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
+        match key.trim().chars().next().map(|c| c.to_ascii_uppercase()) {
+            Some('N') => value.trim().clone_into(&mut daemon.name),
+            Some('I') => daemon.used = Some(names(value)),
+            _ => {}
+        }
+    }
+    daemon
+}
+
+fn filter_of(text: &str) -> Filter {
+    let mut parts = text.split(',').map(str::trim);
+    let mut filter =
+        Filter { name: parts.next().unwrap_or_default().to_owned(), ..Filter::default() };
+    for part in parts {
+        match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+            Some(("S", socket)) => socket.clone_into(&mut filter.socket),
+            Some(("F", flags)) => flags.clone_into(&mut filter.flags),
+            _ => {}
+        }
+    }
+    filter
+}
