@@ -38,6 +38,11 @@ impl World {
         for name in ["fuzz", "chroots", "try-package", "exims"] {
             write_script(folder.path().join("scripts").join(name), PRETENDER);
         }
+        for test in ["cli/main.rs", "exim_lookup.rs", "one/main.rs", "other.rs"] {
+            let file = folder.path().join("tests").join(test);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "").unwrap();
+        }
         let bin = folder.path().join("bin");
         write_script(bin.join("cargo"), PRETENDER);
         write_script(bin.join("rustc"), "#!/bin/sh\necho host: x86_64-unknown-linux-gnu\n");
@@ -88,6 +93,12 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
     ] {
         assert!(calls.iter().any(|call| call == part), "{part}: {calls:?}");
     }
+    // Each binary of tests once, and those of the program beside the others.
+    let end = "-- -Zunstable-options --report-time";
+    for tests in ["--lib --bins --test one --test other", "--test cli"] {
+        let call = format!("cargo test --locked --no-fail-fast {tests} {end}");
+        assert_eq!(calls.iter().filter(|other| **other == call).count(), 1, "{calls:?}");
+    }
     let fuzzed = "cargo test --quiet --locked --bench cost --bench trace";
     assert_eq!(calls.iter().filter(|call| *call == fuzzed).count(), 1, "{calls:?}");
 
@@ -111,7 +122,7 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
     let (failures, results) = text.split_once("Results of the tests").unwrap();
     assert!(failures.contains("\n    one_that_fails\n"));
     let results: Vec<_> = results.lines().skip(1).collect();
-    assert_eq!(results.len(), 4, "{results:?}");
+    assert_eq!(results.len(), 6, "{results:?}");
     for (n, line) in results.into_iter().enumerate() {
         let expected = ["     Running unittests", "test result: FAILED. 3 passed"][n % 2];
         assert!(line.starts_with(expected), "{line}");
