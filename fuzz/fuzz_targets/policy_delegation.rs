@@ -5,13 +5,17 @@
 use std::collections::HashMap;
 
 use arbitrary::Arbitrary;
+use exirate::policy::outcome::Outcome;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::MailVerdict;
 use exirate::serve::mail::postfix::reply::{action, reply};
 use exirate::serve::mail::postfix::request::{
-    LINE_MAX, LINES_MAX, PolicyRequest, REQUEST_MAX, RequestFault, RequestParser,
+    LINE_MAX, LINES_MAX, PolicyRequest, REQUEST_MAX, Request, RequestFault, RequestParser,
 };
 use libfuzzer_sys::fuzz_target;
+
+/// The start of a request of Exim.
+const EXIM: &[u8] = b"request=exirate_";
 
 #[derive(Arbitrary, Debug)]
 struct Input<'a> {
@@ -25,14 +29,17 @@ struct Input<'a> {
     bytes: &'a [u8],
 }
 
-type Read = (Vec<PolicyRequest>, Option<RequestFault>);
+type Read = (Vec<Request>, Option<RequestFault>);
 
 fuzz_target!(|input: Input<'_>| {
     let bytes = input.bytes.repeat(1 + usize::from(input.repeated % 64));
     let whole = read([&bytes[..]].into_iter());
     let pieces = pieces(&bytes, &input.pieces);
     assert_eq!(read(pieces.into_iter()), whole);
-    assert_eq!(plain(&bytes), whole);
+    // Those of Exim begin with another line.
+    if !bytes.windows(EXIM.len()).any(|part| part == EXIM) {
+        assert_eq!(plain(&bytes), whole);
+    }
     assert!(whole.1.is_none_or(|fault| !fault.to_string().is_empty()));
     let verdicts = [
         Verdict::Accept,
@@ -43,14 +50,22 @@ fuzz_target!(|input: Input<'_>| {
         Verdict::Reject,
     ];
     for request in whole.0 {
+        let request = match request {
+            Request::Postfix(request) => request,
+            Request::Exim(request) => {
+                let _ = request.step();
+                continue;
+            }
+        };
         let Some(event) = request.event() else { continue };
-        let verdict = MailVerdict {
+        let outcome = Outcome {
             verdict: verdicts[usize::from(input.verdict) % verdicts.len()],
             text: format!("{}{}", request.sender, request.recipient),
-            policy: request.helo_name.as_str().into(),
-            unavailable: input.unavailable,
-            ..MailVerdict::default()
+            ..Outcome::default()
         };
+        let policy = request.helo_name.as_str().into();
+        let unavailable = input.unavailable.then(String::new);
+        let verdict = MailVerdict { policy, outcome, unavailable };
         let reply = reply(&action(&verdict, event.stage, input.header));
         let text = std::str::from_utf8(&reply).expect("a reply is UTF-8");
         let line = text.strip_suffix("\n\n").expect("a reply ends with an empty line");
@@ -141,7 +156,7 @@ fn plain(bytes: &[u8]) -> Read {
         if request.request != "smtpd_access_policy" {
             return (requests, Some(RequestFault::OtherRequest));
         }
-        requests.push(request);
+        requests.push(Request::Postfix(Box::new(request)));
     }
     (requests, None)
 }

@@ -23,11 +23,13 @@
 
 #[cfg(feature = "cli")]
 pub mod changes;
+pub mod check_info;
 pub mod counters;
 pub mod decide;
 pub mod evaluator;
 pub mod explain;
 pub mod image;
+pub mod info;
 pub mod key;
 pub mod limit;
 #[cfg(feature = "cli")]

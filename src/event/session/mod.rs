@@ -102,6 +102,12 @@ impl<O> SessionMemory<O> {
         }
     }
 
+    /// The decisions that are reused, for checks of specs.
+    #[cfg(feature = "cli")]
+    pub fn decisions(&mut self) -> &mut DecisionCache {
+        &mut self.cache
+    }
+
     /// A recipient was accepted.
     #[cfg(feature = "cli")]
     pub fn accept_recipient(&mut self) {

@@ -7,14 +7,14 @@ use crate::exim::host::bypass::Stop;
 use crate::exim::host::context;
 use crate::exim::host::exports::Host;
 use crate::exim::host::variables::{Source, Variables};
-use crate::exim::rates::info::Field;
+use crate::exim::rates::info::unknown_field;
 use crate::exim::rates::rate_variables::{RateVariables, Setting};
 use crate::exim::rates::session::{CallError, Session};
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
-use crate::policy::explain;
-use crate::policy::outcome::{Outcome, Reason};
+use crate::policy::info::{Field, POLICY_FIELDS, PolicyInfo};
+use crate::policy::outcome::Reason;
 use crate::policy::word::{OnError, Verdict, Word as _};
-use crate::rate::{Timestamp, Wait};
+use crate::rate::Timestamp;
 use crate::sys::{clock, fork};
 use std::fmt::Display;
 
@@ -148,28 +148,6 @@ fn debug_line(evaluated: &Evaluated) -> String {
     }
 }
 
-/// A verdict and its reason in a line.
-#[cold]
-fn explanation(policy: &str, outcome: &Outcome, now: Timestamp) -> String {
-    let verdict = outcome.verdict.word();
-    let Some(reason) = outcome.reason.as_deref() else {
-        return format!("{verdict} by policy {policy}: no limit applies");
-    };
-    let why = match (outcome.exempt, outcome.observed) {
-        (true, _) => format!(" (exempt, else {})", outcome.measured.word()),
-        (false, true) => format!(" (observed, else {})", outcome.measured.word()),
-        (false, false) => String::new(),
-    };
-    let what = format!("{} of {}", reason.unit.word().replace('_', " "), reason.key());
-    let decided = explain::decided(&reason.decision, reason.window(), &what, now);
-    let line = format!("{verdict}{why} by policy {policy}, rule {}: {decided}", reason.rule);
-    line.escape_debug().collect()
-}
-
-/// All fields of `policy_info`, for the error that lists them.
-const FIELDS: &str = "verdict, text, policy, rule, window, unit, key, rate, limit, remaining, \
-                      retry_after, delay, score, crossed, observed, exempt, measured, explain, error";
-
 /// A field of the latest call of `policy`, as of `now`.
 pub(in crate::exim) fn field<'a>(
     policies: &'a Policies,
@@ -177,52 +155,16 @@ pub(in crate::exim) fn field<'a>(
     now: Timestamp,
 ) -> Result<Field<'a>, CallError> {
     let name = name.trim_ascii();
-    if !FIELDS.split(", ").any(|field| field.trim().as_bytes() == name) {
-        let name = name[..name.len().min(40)].escape_ascii();
-        let text = format!("policy_info: unknown field \"{name}\" (one of: {FIELDS})");
-        return Err(CallError::Usage(text.into()));
+    if !POLICY_FIELDS.split(", ").any(|field| field.as_bytes() == name) {
+        return Err(unknown_field("policy_info", name, POLICY_FIELDS));
     }
-    let Some(Evaluated { policy, outcome, failure }) = &policies.latest else {
+    let Some(latest) = &policies.latest else {
         return Err(CallError::Usage(
             "policy_info: no policy has been evaluated in this process yet (it describes the \
              latest call of policy)"
                 .into(),
         ));
     };
-    let yes = |is: bool| Field::Checked(if is { b"yes" } else { b"no" });
-    let text = |text: &'a str| Field::Unchecked(text.as_bytes());
-    let reason = outcome.reason.as_deref();
-    let decision = reason.map(|reason| &reason.decision);
-    let of_reason = |of: fn(&Reason) -> &str| text(reason.map_or("", of));
-    Ok(match name {
-        b"verdict" => Field::Checked(outcome.verdict.word().as_bytes()),
-        b"measured" => Field::Checked(outcome.measured.word().as_bytes()),
-        b"text" => text(&outcome.text),
-        b"policy" => text(policy),
-        b"rule" => of_reason(|reason| &reason.rule),
-        b"window" => of_reason(Reason::window),
-        b"unit" => of_reason(|reason| reason.unit.word()),
-        b"key" => of_reason(Reason::key),
-        b"rate" => Field::Rate(decision.map_or(0.0, |decision| decision.rate)),
-        b"limit" => match decision {
-            Some(decision) => Field::Size(decision.limit),
-            None => Field::Checked(b"unlimited"),
-        },
-        b"remaining" => match decision.map(|decision| decision.remaining(now)) {
-            Some(left) if left.is_finite() => Field::Whole(left),
-            _ => Field::Checked(b"unlimited"),
-        },
-        b"retry_after" => match decision.map(|decision| decision.retry_after(now)) {
-            Some(Wait::Seconds(seconds)) => Field::Whole(seconds.ceil()),
-            Some(Wait::Never) => Field::Checked(b"never"),
-            None => Field::Whole(0.0),
-        },
-        b"explain" => Field::Made(explanation(policy, outcome, now)),
-        b"delay" => Field::Whole(outcome.delay.ceil()),
-        b"score" => Field::Score(reason.map_or(0.0, Reason::score)),
-        b"crossed" => yes(outcome.crossed),
-        b"observed" => yes(outcome.observed),
-        b"exempt" => yes(outcome.exempt),
-        _ => text(failure.as_ref().map_or("", |failure| &failure.error)),
-    })
+    let field = PolicyInfo::from(latest).field(name, now);
+    field.ok_or_else(|| unknown_field("policy_info", name, POLICY_FIELDS))
 }

@@ -2,7 +2,7 @@
 //! client sent is parsed here.
 
 use crate::event::session::SessionFacts;
-use crate::event::{AclStage, Circumstances, Event, HandedOver, Origin};
+use crate::event::{AclStage, Circumstances, Event, HandedOver, Origin, is_of_dialogue};
 use crate::exim::host::exports::Host;
 use crate::exim::host::recipients::Recipients;
 use crate::exim::host::variables::{Number, Source, Text, Variables};
@@ -179,8 +179,7 @@ impl<'v> PolicyFacts<'v> {
 fn is_systems(host: &Host, variables: &Variables) -> bool {
     let is_dialogue = variables.smtp_input.read() && !variables.smtp_batched_input.read();
     let protocol = variables.received_protocol.read(host).unwrap_or_default();
-    let was_dialogue = [&b"local-smtp"[..], b"local-esmtp"].iter().any(|p| protocol.starts_with(p));
-    !is_dialogue && !was_dialogue && Variables::is_system(host, c"$originator_uid")
+    !is_of_dialogue(is_dialogue, &protocol) && Variables::is_system(host, c"$originator_uid")
 }
 
 /// `$local_part@$domain`

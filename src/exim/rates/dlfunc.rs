@@ -1,10 +1,11 @@
 //! The entry points for `${dlfunc{…/exirate.so}{FUNCTION}{ARGUMENT}…}`.
 
-use super::info::{self, Field};
+use super::info;
 use super::session::{CallError, SESSION, Session};
 use crate::exim::host::boundary::{Reply, entry_point};
 use crate::exim::host::exports::Host;
 use crate::exim::host::text::Buffer;
+use crate::policy::info::Field;
 use crate::spec::SpecArguments;
 use crate::sys::clock;
 

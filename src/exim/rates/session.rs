@@ -17,8 +17,9 @@ use crate::exim::host::variables::{Source, Text, Variables};
 use crate::exim::policies::facts::{PolicyVariables, recipient};
 use crate::exim::policies::identities::Identities;
 use crate::exim::policies::state::Policies;
+use crate::policy::check_info::CheckInfo;
 use crate::rate::Wait;
-use crate::spec::{AclStage, Mode, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
+use crate::spec::{AclStage, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::Options;
 use crate::store::{EventDetails, Store};
 use crate::sys::{clock, fork};
@@ -61,24 +62,13 @@ impl std::error::Error for CallError {
     }
 }
 
-/// The latest decision of this process, for `ratelimit_info`.
-pub(in crate::exim) struct Latest {
-    pub(in crate::exim) decision: Decision,
-    pub(in crate::exim) mode: Mode,
-    pub(in crate::exim) update: Update,
-    /// The key as the administrator wrote it, or the default key.
-    pub(in crate::exim) key: Vec<u8>,
-    pub(in crate::exim) limit_text: Vec<u8>,
-    pub(in crate::exim) period_text: Vec<u8>,
-}
-
 /// The session, behind the boundary that catches panics; for dlfunc and lookup.
 pub(in crate::exim) static SESSION: Boundary<Session> = Boundary::new();
 
 /// What is kept between calls.
 pub(in crate::exim) struct Session {
     pub(in crate::exim) host: Host,
-    pub(in crate::exim) latest: Option<Latest>,
+    pub(in crate::exim) latest: Option<CheckInfo>,
     pub(in crate::exim) policies: Policies,
     pub(in crate::exim) shadow: Shadow,
     pub(in crate::exim) identities: Identities,
@@ -429,7 +419,7 @@ impl Session {
 
     /// Keeps the decision for `ratelimit_info`.
     fn keep_for_info(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
-        let latest = self.latest.get_or_insert_with(|| Latest {
+        let latest = self.latest.get_or_insert_with(|| CheckInfo {
             decision,
             mode: request.mode,
             update: request.update,

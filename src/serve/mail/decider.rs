@@ -14,10 +14,12 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::event::{LogLine, MailEvent, MailVerdict};
+use super::exim::request::EximCheck;
 use super::queue::Queue;
 use super::recorder::{Recorder, not_recorded};
 use super::worker::{Note, Worker};
 use crate::bypass::Watch;
+use crate::policy::check_info::CheckInfo;
 use crate::policy::evaluator::PolicySession;
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::config::Mail;
@@ -54,18 +56,22 @@ impl Settings {
     }
 
     /// The verdict without a decision; `bypassed`: nothing may be refused now.
-    fn unavailable(&self, bypassed: bool) -> MailVerdict {
-        MailVerdict::unavailable(match self.on_error {
+    fn unavailable(&self, event: &MailEvent, bypassed: bool, why: &str) -> MailVerdict {
+        let of_call = event.exim.as_ref().and_then(|call| call.on_error);
+        let verdict = match of_call.unwrap_or(self.on_error) {
             OnError::FailClosed if !bypassed => Verdict::Defer,
             OnError::FailOpen | OnError::FailClosed => Verdict::Accept,
-        })
+        };
+        MailVerdict::unavailable(verdict, why)
     }
 }
 
 /// A step to be decided.
 struct Job {
     session: PolicySession,
-    event: MailEvent,
+    event: Arc<MailEvent>,
+    /// The spec to be checked, instead of policies.
+    check: Option<EximCheck>,
     settings: Arc<Settings>,
     reply: oneshot::Sender<Done>,
 }
@@ -73,8 +79,16 @@ struct Job {
 /// A step that was decided.
 struct Done {
     session: PolicySession,
-    verdict: MailVerdict,
+    decided: Decided,
     notes: Vec<Note>,
+}
+
+/// What was decided.
+enum Decided {
+    /// By policies.
+    Verdict(MailVerdict),
+    /// By a spec, or why it could not be.
+    Check(Box<Result<CheckInfo, String>>),
 }
 
 /// A message to be recorded.
@@ -142,31 +156,68 @@ impl Decider {
         session: PolicySession,
         event: MailEvent,
     ) -> (PolicySession, MailVerdict) {
+        let event = Arc::new(event);
         let settings = Arc::clone(&self.settings.borrow());
+        let (session, decided) = self.ask(session, &event, None, &settings).await;
+        let verdict = match decided {
+            Ok(Decided::Verdict(verdict)) => verdict,
+            Ok(Decided::Check(_)) => settings.unavailable(&event, self.is_bypassed(), ""),
+            Err(why) => settings.unavailable(&event, self.is_bypassed(), &why),
+        };
+        self.count(&verdict);
+        if event.exim.is_none() {
+            let (client, local) = (event.event.client, event.event.local);
+            self.log_verdict(&LogLine { verdict: &verdict, client, local });
+        }
+        (session, verdict)
+    }
+
+    /// Checks a spec at a step: the decision, or why there is none.
+    pub async fn check(
+        &self,
+        session: PolicySession,
+        event: MailEvent,
+        check: EximCheck,
+    ) -> (PolicySession, Result<CheckInfo, String>) {
+        let settings = Arc::clone(&self.settings.borrow());
+        let (session, decided) = self.ask(session, &Arc::new(event), Some(check), &settings).await;
+        let checked = match decided {
+            Ok(Decided::Check(checked)) => *checked,
+            Ok(Decided::Verdict(_)) => Err("internal error".to_owned()),
+            Err(why) => Err(why),
+        };
+        let counter = if checked.is_ok() { &self.decided } else { &self.unavailable };
+        counter.set(counter.get() + 1);
+        (session, checked)
+    }
+
+    /// What a thread decides, or why none does.
+    async fn ask(
+        &self,
+        session: PolicySession,
+        event: &Arc<MailEvent>,
+        check: Option<EximCheck>,
+        settings: &Arc<Settings>,
+    ) -> (PolicySession, Result<Decided, String>) {
         let most = settings.max_in_flight;
         if self.in_flight.get() >= most {
-            return (session, self.too_many(&settings));
+            return (session, Err(self.too_many(most)));
         }
         let _in_flight = self.in_flight.add(1);
-        let (client, local) = (event.event.client, event.event.local);
         let (reply, done) = oneshot::channel();
-        let job = Job { session, event, settings: Arc::clone(&settings), reply };
-        if let Err(job) = self.jobs.push(job, most) {
-            return (job.session, self.too_many(&settings));
+        let (event, settings) = (Arc::clone(event), Arc::clone(settings));
+        if let Err(job) = self.jobs.push(Job { session, event, check, settings, reply }, most) {
+            return (job.session, Err(self.too_many(most)));
         }
-        let Ok(Ok(Done { session, verdict, notes })) = timeout(DEADLINE, done).await else {
-            let seconds = DEADLINE.as_secs();
-            let text = format_args!("there was no decision in {seconds}s");
-            self.log.write_seldom("late decisions", Level::Error, text);
-            self.unavailable.set(self.unavailable.get() + 1);
-            return (PolicySession::default(), settings.unavailable(self.is_bypassed()));
+        let Ok(Ok(Done { session, decided, notes })) = timeout(DEADLINE, done).await else {
+            let text = format!("there was no decision in {}s", DEADLINE.as_secs());
+            self.log.write_seldom("late decisions", Level::Error, &text);
+            return (PolicySession::default(), Err(text));
         };
         for Note { subject, level, text } in notes {
             self.log.write_seldom(subject, level, text);
         }
-        self.count(&verdict);
-        self.log_verdict(&LogLine { verdict: &verdict, client, local });
-        (session, verdict)
+        (session, Ok(decided))
     }
 
     /// Records an accepted message, and returns when that is done: until then it takes memory,
@@ -208,12 +259,10 @@ impl Decider {
     }
 
     #[cold]
-    fn too_many(&self, settings: &Settings) -> MailVerdict {
-        let most = settings.max_in_flight;
-        let text = format_args!("{most} steps wait for a decision, and no more may");
-        self.log.write_seldom("steps without a decision", Level::Warning, text);
-        self.unavailable.set(self.unavailable.get() + 1);
-        settings.unavailable(self.is_bypassed())
+    fn too_many(&self, most: usize) -> String {
+        let text = format!("{most} steps wait for a decision, and no more may");
+        self.log.write_seldom("steps without a decision", Level::Warning, &text);
+        text
     }
 
     fn is_bypassed(&self) -> bool {
@@ -222,20 +271,20 @@ impl Decider {
 
     fn count(&self, verdict: &MailVerdict) {
         let counter = match verdict {
-            MailVerdict { unavailable: true, .. } => &self.unavailable,
+            MailVerdict { unavailable: Some(_), .. } => &self.unavailable,
             _ => &self.decided,
         };
         counter.set(counter.get() + 1);
-        if verdict.verdict >= Verdict::Defer {
+        if verdict.outcome.verdict >= Verdict::Defer {
             self.refused.set(self.refused.get() + 1);
         }
     }
 
     fn log_verdict(&self, line: &LogLine<'_>) {
-        if line.verdict.unavailable {
+        if line.verdict.unavailable.is_some() {
             return;
         }
-        let (subject, level) = match line.verdict.verdict {
+        let (subject, level) = match line.verdict.outcome.verdict {
             Verdict::Accept => return,
             Verdict::Log => ("policy verdicts to log", Level::Info),
             Verdict::Delay => ("policy verdicts to delay", Level::Info),
@@ -257,15 +306,18 @@ impl Drop for Decider {
 /// What a thread does that decides.
 fn work(jobs: &Queue<Job>, spool: &Path) {
     let mut worker = Worker::new(spool);
-    while let Some(Job { mut session, event, settings, reply }) = jobs.pop() {
+    while let Some(Job { mut session, event, check, settings, reply }) = jobs.pop() {
         // Nobody waits for it any more: nothing may be counted.
         if reply.is_closed() {
             continue;
         }
         let Settings { names, on_error, .. } = &*settings;
-        let decide = || worker.decide(&mut session, &event, names, *on_error);
+        let decide = || match &check {
+            None => Decided::Verdict(worker.decide(&mut session, &event, names, *on_error)),
+            Some(check) => Decided::Check(Box::new(worker.check(&mut session, &event, check))),
+        };
         let decided = catch_unwind(AssertUnwindSafe(decide));
-        let verdict = decided.unwrap_or_else(|panic| {
+        let decided = decided.unwrap_or_else(|panic| {
             // They may be in any state.
             let notes = std::mem::take(&mut worker.notes);
             worker = Worker::new(spool);
@@ -274,11 +326,17 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
             let why = format!("internal error: {}", panic_text(&*panic));
             let text = format!("cannot decide: {why}");
             worker.notes.push(Note { subject: "faults", level: Level::Error, text });
-            settings.unavailable(worker.lifts(&why))
+            match check {
+                None => {
+                    let bypassed = worker.lifts(&why);
+                    Decided::Verdict(settings.unavailable(&event, bypassed, &why))
+                }
+                Some(_) => Decided::Check(Box::new(Err(why))),
+            }
         });
         let notes = std::mem::take(&mut worker.notes);
         // Without the one who waits for it, it is counted all the same.
-        let _ = reply.send(Done { session, verdict, notes });
+        let _ = reply.send(Done { session, decided, notes });
     }
 }
 

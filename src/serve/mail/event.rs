@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Event, Local, Origin};
 use crate::policy::evaluator::{Evaluated, UNAVAILABLE};
-use crate::policy::outcome::{Outcome, Reason};
-use crate::policy::word::{Verdict, Word as _};
+use crate::policy::info::PolicyInfo;
+use crate::policy::outcome::Outcome;
+use crate::policy::word::{OnError, Verdict, Word as _};
 
 /// The longest that a decision and its delay take, but at the end of a message: Sendmail, and
 /// the lines in docs/postfix.md, wait 10 s for a reply.
@@ -25,41 +26,65 @@ pub struct MailEvent {
     pub facts: SessionFacts,
     /// All accepted recipients of the message, where they are known.
     pub recipients: Vec<String>,
+    /// What else Exim says, if it is from Exim: then Exim counts accepted recipients, and its
+    /// main log has the verdicts.
+    pub exim: Option<EximCall>,
+}
+
+/// What Exim's ACLs say of a step, besides what it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EximCall {
+    /// Which policies are evaluated, if not those of the configuration.
+    pub policies: Option<String>,
+    /// What happens if they cannot be, whatever they say.
+    pub on_error: Option<OnError>,
+    /// Nothing is counted.
+    pub only_looks: bool,
+    /// It is another command than that of the step before.
+    pub is_new_command: bool,
 }
 
 /// What to do with a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MailVerdict {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The text for the client, on one line; empty unless there is something against the
-    /// step.
-    pub text: String,
-    /// How long to wait before it is accepted, in seconds.
-    pub delay: f64,
     /// The policy that decided.
     pub policy: Arc<str>,
-    /// The limit that decided.
-    pub reason: Option<Box<Reason>>,
-    /// It is no decision: exirate, or that policy, could not decide.
-    pub unavailable: bool,
+    /// What it made of the step.
+    pub outcome: Outcome,
+    /// Why it is no decision: exirate, or that policy, could not decide.
+    pub unavailable: Option<String>,
 }
 
 impl MailVerdict {
     /// The one for a step about which nothing could be decided.
-    pub(super) fn unavailable(verdict: Verdict) -> Self {
+    pub(super) fn unavailable(verdict: Verdict, why: &str) -> Self {
         let text = if verdict == Verdict::Accept { "" } else { UNAVAILABLE };
-        Self { verdict, unavailable: true, text: text.to_owned(), ..Self::default() }
+        let outcome = Outcome { verdict, text: text.to_owned(), ..Outcome::default() };
+        Self { policy: "".into(), outcome, unavailable: Some(why.to_owned()) }
+    }
+
+    /// One of no policy.
+    #[cfg(test)]
+    pub(super) fn of(verdict: Verdict, delay: f64, text: &str) -> Self {
+        let outcome = Outcome { verdict, delay, text: text.to_owned(), ..Outcome::default() };
+        Self { outcome, ..Self::default() }
+    }
+
+    /// What front ends show of it.
+    #[must_use]
+    pub fn info(&self) -> PolicyInfo<'_> {
+        let error = self.unavailable.as_deref().unwrap_or_default();
+        PolicyInfo { policy: &self.policy, outcome: &self.outcome, error }
     }
 
     /// How long to wait before the reply, which is to be sent within `most`, if the decision
     /// took so long.
     #[must_use]
     pub fn wait(&self, decision: Duration, most: Duration) -> Duration {
-        if self.verdict != Verdict::Delay {
+        if self.outcome.verdict != Verdict::Delay {
             return Duration::ZERO;
         }
-        let wait = Duration::try_from_secs_f64(self.delay.max(0.0)).unwrap_or(most);
+        let wait = Duration::try_from_secs_f64(self.outcome.delay.max(0.0)).unwrap_or(most);
         wait.min(most.saturating_sub(decision))
     }
 }
@@ -72,8 +97,7 @@ impl Default for MailVerdict {
 
 impl From<Evaluated> for MailVerdict {
     fn from(Evaluated { policy, outcome, failure }: Evaluated) -> Self {
-        let Outcome { verdict, text, delay, reason, .. } = outcome;
-        Self { verdict, text, delay, policy, reason, unavailable: failure.is_some() }
+        Self { policy, outcome, unavailable: failure.map(|failure| failure.error) }
     }
 }
 
@@ -88,7 +112,8 @@ pub(super) struct LogLine<'a> {
 
 impl fmt::Display for LogLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MailVerdict { verdict, policy, text, reason, .. } = self.verdict;
+        let MailVerdict { policy, outcome: Outcome { verdict, text, reason, .. }, .. } =
+            self.verdict;
         write!(f, "policy {policy}: {} ", verdict.word())?;
         match self.client.address() {
             Some(client) => write!(f, "[{client}]: ")?,

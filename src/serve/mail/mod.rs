@@ -5,7 +5,8 @@
 //! - [`decider`]: a pool of threads that decide, each with an open store
 //! - [`listen`]: the sockets
 //! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
-//! - [`postfix`]: Postfix's policy delegation
+//! - [`postfix`]: Postfix's policy delegation, on a socket that Exim's ACLs use too
+//! - [`exim`]: what Exim's ACLs send
 //! - [`daemon`]: start, reload and stop
 //! - [`surroundings`]: what they need on a machine before they start
 
@@ -14,10 +15,12 @@ mod agreement_tests;
 pub mod daemon;
 pub mod decider;
 pub mod event;
+pub mod exim;
 pub mod listen;
 pub mod milter;
 pub mod postfix;
 mod queue;
+mod recent;
 mod recorder;
 pub mod surroundings;
 #[cfg(test)]

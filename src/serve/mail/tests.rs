@@ -46,7 +46,7 @@ fn rcpt(auth: &str) -> MailEvent {
         ..Event::default()
     };
     let (facts, recipients) = (SessionFacts::default(), Vec::new());
-    MailEvent { stage: AclStage::Rcpt, event, facts, recipients }
+    MailEvent { stage: AclStage::Rcpt, event, facts, recipients, exim: None }
 }
 
 async fn decide(decider: &Decider, event: MailEvent) -> MailVerdict {
@@ -66,11 +66,11 @@ fn policies_decide_in_the_order_that_is_set() {
     with(TWO, "policies = [\"late\", \"out\"]", async |_, mail, log, decider| {
         for _ in 0..2 {
             let verdict = decide(&decider, rcpt("a")).await;
-            assert_eq!((verdict.verdict, &*verdict.policy), (Verdict::Accept, "late"));
+            assert_eq!((verdict.outcome.verdict, &*verdict.policy), (Verdict::Accept, "late"));
         }
         let verdict = decide(&decider, rcpt("a")).await;
-        assert_eq!((verdict.verdict, &*verdict.policy), (Verdict::Defer, "out"));
-        assert_eq!(verdict.text, "Over the limit");
+        assert_eq!((verdict.outcome.verdict, &*verdict.policy), (Verdict::Defer, "out"));
+        assert_eq!(verdict.outcome.text, "Over the limit");
         let line =
             "policy out: defer [192.0.2.7]: 3.0 recipients, limit 2.5/1w, key auth:a (default)";
         assert_eq!(log.lines(), [line]);
@@ -82,18 +82,18 @@ fn policies_decide_in_the_order_that_is_set() {
             decide(&decider, rcpt("a")).await;
         }
         let verdict = decide(&decider, rcpt("a")).await;
-        assert_eq!(verdict.verdict, Verdict::Delay);
-        assert!((0.0..=10.0).contains(&verdict.delay));
+        assert_eq!(verdict.outcome.verdict, Verdict::Delay);
+        assert!((0.0..=10.0).contains(&verdict.outcome.delay));
         decider.stop().await;
         // No thread takes a job any more.
         let verdict = decide(&decider, rcpt("a")).await;
-        assert!(verdict.unavailable && verdict.verdict == Verdict::Accept);
+        assert!(verdict.unavailable.is_some() && verdict.outcome.verdict == Verdict::Accept);
     });
 }
 
 #[test]
 fn a_late_decision_shortens_its_delay() {
-    let verdict = |verdict, delay| MailVerdict { verdict, delay, ..MailVerdict::default() };
+    let verdict = |verdict, delay| MailVerdict::of(verdict, delay, "");
     for (delay, decision, wait) in
         [(1.5, 0, 1.5), (1e9, 0, 8.0), (7.0, 5, 3.0), (1.0, 5, 1.0), (7.0, 9, 0.0), (-1.0, 0, 0.0)]
     {
@@ -110,11 +110,18 @@ fn a_panic_ends_nothing_but_the_step() {
             let mut event = rcpt("a");
             event.event.helo = Some("panic".to_owned());
             let verdict = decide(&decider, event).await;
-            assert_eq!((verdict.verdict, verdict.unavailable), (Verdict::Defer, true));
-            assert!(!verdict.text.is_empty());
+            assert_eq!(
+                (verdict.outcome.verdict, verdict.unavailable.is_some()),
+                (Verdict::Defer, true)
+            );
+            assert!(!verdict.outcome.text.is_empty());
             assert_eq!(log.lines()[0], "cannot decide: internal error: a test");
             let verdict = decide(&decider, rcpt("a")).await;
-            assert_eq!((verdict.verdict, verdict.unavailable), (Verdict::Accept, false), "{round}");
+            assert_eq!(
+                (verdict.outcome.verdict, verdict.unavailable.is_some()),
+                (Verdict::Accept, false),
+                "{round}"
+            );
         }
         assert_eq!(decider.status(), "2 decisions, 2 refusals, 2 without a decision");
     });
@@ -126,12 +133,12 @@ fn too_many_steps_at_the_same_time_are_not_decided() {
         let one = || decide(&decider, rcpt("a"));
         let all = tokio::join!(one(), one(), one(), one(), one());
         let all = [all.0, all.1, all.2, all.3, all.4];
-        let unavailable = all.iter().filter(|verdict| verdict.unavailable);
-        assert!(unavailable.clone().all(|verdict| verdict.verdict == Verdict::Accept));
+        let unavailable = all.iter().filter(|verdict| verdict.unavailable.is_some());
+        assert!(unavailable.clone().all(|verdict| verdict.outcome.verdict == Verdict::Accept));
         assert_eq!(unavailable.count(), 2);
         let text = "3 steps wait for a decision, and no more may".to_owned();
         assert!(log.lines().contains(&text), "{:?}", log.lines());
-        assert!(!decide(&decider, rcpt("b")).await.unavailable);
+        assert_eq!(decide(&decider, rcpt("b")).await.unavailable, None);
     });
 }
 
@@ -155,7 +162,10 @@ default.recipients = \"100/1w\"
         }
         std::fs::create_dir(database.join("database")).unwrap();
         let verdict = decide(&decider, rcpt("a")).await;
-        assert_eq!((verdict.verdict, verdict.unavailable), (Verdict::Accept, true));
+        assert_eq!(
+            (verdict.outcome.verdict, verdict.unavailable.is_some()),
+            (Verdict::Accept, true)
+        );
         let line = &log.lines()[0];
         let start = "cannot evaluate the policy \"a\", so the mail is not limited by it \
                      (on_error = fail-open): ";
@@ -163,13 +173,16 @@ default.recipients = \"100/1w\"
         let policies = Some(vec!["a".to_owned(), "b".to_owned()]);
         decider.set(&Mail { policies, ..mail.clone() });
         let verdict = decide(&decider, rcpt("a")).await;
-        assert_eq!((verdict.verdict, verdict.unavailable), (Verdict::Defer, true));
-        assert_eq!(verdict.text, "Temporarily unavailable; try again later");
+        assert_eq!(
+            (verdict.outcome.verdict, verdict.unavailable.is_some()),
+            (Verdict::Defer, true)
+        );
+        assert_eq!(verdict.outcome.text, "Temporarily unavailable; try again later");
         // It is opened as soon as it can be.
         std::fs::remove_dir(database.join("database")).unwrap();
         let verdict = decide(&decider, rcpt("a")).await;
-        assert_eq!(verdict.verdict, Verdict::Accept);
-        assert_eq!(verdict.reason.map(|reason| reason.decision.rate), Some(1.0));
+        assert_eq!(verdict.outcome.verdict, Verdict::Accept);
+        assert_eq!(verdict.outcome.reason.map(|reason| reason.decision.rate), Some(1.0));
     });
 }
 

@@ -6,14 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::event::{MailEvent, MailVerdict};
+use super::exim::request::EximCheck;
 use crate::bypass::Watch;
 use crate::cluster::ClusterStore;
-use crate::event::AclStage;
+use crate::engine::{Decision, Update};
+use crate::event::{AclStage, Event};
+use crate::policy::check_info::CheckInfo;
 use crate::policy::evaluator::PolicySession;
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::log::Level;
+use crate::spec::{Request, SpecArguments, SpecCache};
 use crate::spool::Options;
+use crate::store::{EventDetails, Store as _};
 use crate::sys::clock;
 
 /// How long a lock of the database is waited for: less than in Exim, as others wait for
@@ -57,6 +62,7 @@ pub(super) struct Worker {
     spool: PathBuf,
     store: Option<ClusterStore>,
     evaluator: Option<Evaluator<'static>>,
+    specs: SpecCache,
     bypass: Watch,
     /// What is to be logged.
     pub(super) notes: Vec<Note>,
@@ -66,7 +72,8 @@ impl Worker {
     /// One for the spool directory `spool`. Everything is opened when it is needed.
     pub(super) fn new(spool: &Path) -> Self {
         let bypass = Watch::new(spool);
-        Self { spool: spool.to_owned(), store: None, evaluator: None, bypass, notes: Vec::new() }
+        let (specs, notes) = (SpecCache::default(), Vec::new());
+        Self { spool: spool.to_owned(), store: None, evaluator: None, specs, bypass, notes }
     }
 
     /// Decides a step by the policies of these names, as [`Evaluator::evaluate`] takes them.
@@ -79,14 +86,11 @@ impl Worker {
     ) -> MailVerdict {
         #[cfg(test)]
         assert!(event.event.helo.as_deref() != Some("panic"), "a test");
-        let Self { spool, store, evaluator, bypass, notes } = self;
+        let Self { spool, store, evaluator, bypass, notes, .. } = self;
         let bypassed = bypass.is_active();
-        let opened = match &mut *store {
-            Some(_) => Ok(()),
-            none => ClusterStore::open(spool, Options { timeout: LOCK_TIMEOUT })
-                .map(|opened| *none = Some(opened))
-                .map_err(|error| error.to_string()),
-        };
+        let opened = open(store, spool);
+        let call = event.exim.as_ref();
+        let names = call.and_then(|call| call.policies.as_deref()).unwrap_or(names);
         let why = opened.as_ref().err().map_or("", String::as_str);
         let evaluator = evaluator.get_or_insert_with(|| Evaluator::open(spool));
         let step = Step {
@@ -95,11 +99,16 @@ impl Worker {
             facts: event.facts,
             recipients: &|| event.recipients.iter().map(|to| Cow::Borrowed(&**to)).collect(),
             is_one_of: None,
-            only_looks: false,
+            only_looks: call.is_some_and(|call| call.only_looks),
             bypassed,
-            on_error: OnErrors { of_call: None, of_front_end: on_error },
+            on_error: OnErrors {
+                of_call: call.and_then(|call| call.on_error),
+                of_front_end: on_error,
+            },
         };
-        session.new_command();
+        if call.is_none_or(|call| call.is_new_command) {
+            session.new_command();
+        }
         let clock = || clock::now().into();
         if let Some(store) = store.as_mut() {
             store.set_bypassed(bypassed);
@@ -107,19 +116,100 @@ impl Worker {
         let opened = store.as_mut().ok_or(why);
         let mut noting = Noting { notes: &mut *notes, bypass };
         let evaluated = evaluator.evaluate(session, names, &step, opened, clock, &mut noting);
-        let incidents = store.as_mut().map(ClusterStore::take_incidents);
-        for text in incidents.into_iter().flatten() {
-            let (subject, level) = ("incidents of the database", Level::Warning);
-            notes.push(Note { subject, level, text });
-        }
-        if event.stage == AclStage::Rcpt && evaluated.outcome.verdict < Verdict::Defer {
+        note_incidents(store, notes);
+        let accepts = event.stage == AclStage::Rcpt && evaluated.outcome.verdict < Verdict::Defer;
+        if accepts && call.is_none() {
             session.accept_recipient();
         }
         MailVerdict::from(evaluated)
+    }
+
+    /// Checks a spec at a step, as `ratelimit` of the library for Exim does: the decision, or
+    /// why there is none.
+    pub(super) fn check(
+        &mut self,
+        session: &mut PolicySession,
+        event: &MailEvent,
+        check: &EximCheck,
+    ) -> Result<CheckInfo, String> {
+        let Self { spool, store, specs, bypass, notes, .. } = self;
+        let EximCheck { spec, key, unique, .. } = check;
+        let arguments = SpecArguments { spec, key: key.as_deref(), unique: unique.as_deref() };
+        let spec = specs.parse(arguments).map_err(|error| error.to_string())?;
+        let request = spec.request(&check.context(event)).map_err(|error| error.to_string())?;
+        let call = event.exim.as_ref();
+        if call.is_none_or(|call| call.is_new_command) {
+            session.new_command();
+        }
+        let request = match call.is_some_and(|call| call.only_looks) {
+            true => Request { update: Update::ReadOnly, count: 0.0, ..request },
+            false => request,
+        };
+        let asked = request.check();
+        let recalled = session.decisions().recall(request.scope, &asked.key);
+        let decision = match recalled {
+            Some(before) => before.against(request.limit),
+            None => {
+                open(store, spool)?;
+                let store = store.as_mut().ok_or("the database is not open")?;
+                store.set_bypassed(bypass.is_active());
+                let clock = || clock::now().into();
+                let decision =
+                    store.decide_one(&asked, clock).map_err(|error| error.to_string())?;
+                if store.has_events() {
+                    describe(store, &event.event);
+                }
+                session.decisions().keep(request.scope, &asked.key, decision);
+                decision
+            }
+        };
+        note_incidents(store, notes);
+        let over = decision.over && !Noting { notes, bypass }.lifts(&"a check is over its limit");
+        Ok(CheckInfo {
+            decision: Decision { over, ..decision },
+            mode: request.mode,
+            update: request.update,
+            key: request.written_key().to_owned(),
+            limit_text: spec.limit_text().to_owned(),
+            period_text: spec.period_text().to_owned(),
+        })
     }
 
     /// Whether nothing may be refused now, although `what`. It is logged.
     pub(super) fn lifts(&mut self, what: &dyn Display) -> bool {
         Noting { notes: &mut self.notes, bypass: &mut self.bypass }.lifts(what)
     }
+}
+
+/// Opens the database, if it is not open yet.
+fn open(store: &mut Option<ClusterStore>, spool: &Path) -> Result<(), String> {
+    if store.is_none() {
+        let opened = ClusterStore::open(spool, Options { timeout: LOCK_TIMEOUT });
+        *store = Some(opened.map_err(|error| error.to_string())?);
+    }
+    Ok(())
+}
+
+/// Notes the damage that was found and repaired.
+fn note_incidents(store: &mut Option<ClusterStore>, notes: &mut Vec<Note>) {
+    let incidents = store.as_mut().map(ClusterStore::take_incidents);
+    for text in incidents.into_iter().flatten() {
+        let (subject, level) = ("incidents of the database", Level::Warning);
+        notes.push(Note { subject, level, text });
+    }
+}
+
+/// Completes crossings and refusals with what is known of the event.
+#[cold]
+fn describe(store: &mut ClusterStore, event: &Event<String>) {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
+    let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
+    store.describe(&EventDetails {
+        login: &text(&event.auth),
+        client: client.as_bytes(),
+        sender: &text(&event.sender),
+        recipient: &text(&event.recipient),
+        message_id: &text(&event.message_id),
+        ..EventDetails::default()
+    });
 }

@@ -209,13 +209,13 @@ impl Dialogue {
     /// the end of an accepted message, the message, if it is to be recorded.
     pub fn decided(&mut self, verdict: &MailVerdict) -> (Reply, Option<Accepted>) {
         let Some(stage) = self.deciding.take() else { return (Reply::Continue, None) };
-        let text = verdict.text.clone();
-        let refusal = match verdict.verdict {
+        let text = verdict.outcome.text.clone();
+        let refusal = match verdict.outcome.verdict {
             Verdict::Reject => Some(Reply::Reject(text.clone())),
             Verdict::Defer => Some(Reply::Defer(text.clone())),
             _ => None,
         };
-        let hold = Some(text).filter(|_| verdict.verdict == Verdict::Hold);
+        let hold = Some(text).filter(|_| verdict.outcome.verdict == Verdict::Hold);
         match (stage, refusal) {
             (AclStage::Data | AclStage::NotSmtp, Some(refusal)) => {
                 self.end_message();
@@ -455,7 +455,7 @@ impl Dialogue {
         let circumstances =
             Circumstances { has_used_auth, server: &server, ..Circumstances::default() };
         let event = event.complete(&circumstances);
-        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients }))
+        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients, exim: None }))
     }
 
     fn end_message(&mut self) {

@@ -1,4 +1,5 @@
-//! The connections of Postfix: a request is read, decided and replied to, then the next.
+//! The connections of Postfix: a request is read, decided and replied to, then the next. Those
+//! of Exim are the same, with one request each.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,13 +12,14 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::reply::{DUNNO, action, reply};
-use super::request::{PolicyRequest, RequestParser};
+use super::request::{PolicyRequest, Request, RequestFault, RequestParser};
 use super::sessions::{Current, Known, OWN_MAX, Sessions};
 use crate::policy::word::Verdict;
 use crate::serve::config::Mail;
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::Decider;
 use crate::serve::mail::event::REPLY_MAX;
+use crate::serve::mail::exim::EximService;
 use crate::serve::mail::listen::{Acceptor, Peer, Peers, Stream};
 
 /// How long a request may take from its first byte to its last, and a reply to be taken.
@@ -31,6 +33,7 @@ const CHUNK: usize = 4 << 10;
 pub struct PolicyService {
     decider: Rc<Decider>,
     sessions: Sessions,
+    exim: EximService,
     idle: Cell<Duration>,
     prepend: Cell<bool>,
     log: Rc<Log>,
@@ -56,7 +59,8 @@ impl PolicyService {
     #[must_use]
     pub fn new(mail: &Mail, decider: Rc<Decider>, log: Rc<Log>) -> Rc<Self> {
         let (idle, prepend) = (Cell::new(mail.idle_timeout), Cell::new(mail.prepend));
-        Rc::new(Self { decider, sessions: Sessions::default(), idle, prepend, log })
+        let exim = EximService::new(Rc::clone(&decider));
+        Rc::new(Self { decider, sessions: Sessions::default(), exim, idle, prepend, log })
     }
 
     /// Uses another configuration from now on.
@@ -116,8 +120,8 @@ impl PolicyService {
         let header = self.prepend.get() && !known.has_header;
         let action: Rc<str> = action(&verdict, stage, header).into();
         known.has_header |= action.starts_with("PREPEND");
-        if !verdict.unavailable {
-            let dunno = verdict.verdict <= Verdict::Delay;
+        if verdict.unavailable.is_none() {
+            let dunno = verdict.outcome.verdict <= Verdict::Delay;
             let kept = if dunno { Rc::from(DUNNO) } else { Rc::clone(&action) };
             known.keep(question, &kept);
         }
@@ -168,10 +172,18 @@ impl Connection {
     }
 
     /// Decides a request, and writes the reply.
-    async fn answer(&mut self, request: &PolicyRequest) -> Result<(), End> {
+    async fn answer(&mut self, request: &Request) -> Result<(), End> {
         self.peer.asks();
-        let action = self.service.decide(request, &self.current, &mut self.stop).await;
-        let written = timeout(REQUEST_TIME, self.stream.write_all(&reply(&action))).await;
+        let reply = match request {
+            Request::Postfix(request) => {
+                reply(&self.service.decide(request, &self.current, &mut self.stop).await)
+            }
+            Request::Exim(request) => {
+                let reply = self.service.exim.decide(request).await;
+                reply.map_err(|fault| unreadable(RequestFault::Exim(fault)))?
+            }
+        };
+        let written = timeout(REQUEST_TIME, self.stream.write_all(&reply)).await;
         match written {
             Ok(written) => Ok(written?),
             Err(_) => Err(End::Fault("a peer does not take its reply".to_owned())),
@@ -179,7 +191,7 @@ impl Connection {
     }
 
     /// Waits for the next request; `None` if the daemon stops.
-    async fn next(&mut self) -> Result<Option<PolicyRequest>, End> {
+    async fn next(&mut self) -> Result<Option<Request>, End> {
         if let Some(request) = self.parse()? {
             return Ok(Some(request));
         }
@@ -215,7 +227,7 @@ impl Connection {
     }
 
     /// The next request of those bytes that have been read.
-    fn parse(&mut self) -> Result<Option<PolicyRequest>, End> {
+    fn parse(&mut self) -> Result<Option<Request>, End> {
         parse(&mut self.parser, &mut self.unread)
     }
 
@@ -246,7 +258,7 @@ fn read(
     stream: &Stream,
     parser: &mut RequestParser,
     unread: &mut Vec<u8>,
-) -> Result<Option<PolicyRequest>, End> {
+) -> Result<Option<Request>, End> {
     let mut chunk = [0; CHUNK];
     match stream.try_read(&mut chunk) {
         Ok(0) => Err(End::Closed),
@@ -260,12 +272,14 @@ fn read(
 }
 
 /// The next request of `unread`, which is then what follows it.
-fn parse(parser: &mut RequestParser, unread: &mut Vec<u8>) -> Result<Option<PolicyRequest>, End> {
+fn parse(parser: &mut RequestParser, unread: &mut Vec<u8>) -> Result<Option<Request>, End> {
     let mut rest = &unread[..];
-    let request = parser.take(&mut rest).map_err(|fault| {
-        End::Fault(format!("a request for a policy decision cannot be read: {fault}"))
-    })?;
+    let request = parser.take(&mut rest).map_err(unreadable)?;
     let taken = unread.len() - rest.len();
     unread.drain(..taken);
     Ok(request)
+}
+
+fn unreadable(fault: RequestFault) -> End {
+    End::Fault(format!("a request for a policy decision cannot be read: {fault}"))
 }

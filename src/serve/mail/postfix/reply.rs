@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::event::AclStage;
+use crate::policy::outcome::Outcome;
 use crate::policy::word::{Verdict, Word as _};
 use crate::serve::mail::event::MailVerdict;
 
@@ -15,9 +16,9 @@ pub const DUNNO: &str = "DUNNO";
 /// over the limit of a policy that only observes.
 #[must_use]
 pub fn action(verdict: &MailVerdict, stage: AclStage, header: bool) -> String {
-    let text = || one_line(&verdict.text);
-    let code = if verdict.unavailable { "3.0" } else { "7.1" };
-    match verdict.verdict {
+    let text = || one_line(&verdict.outcome.text);
+    let code = if verdict.unavailable.is_some() { "3.0" } else { "7.1" };
+    match verdict.outcome.verdict {
         // At the end of a message, no header can be added.
         Verdict::Log if header && stage != AclStage::Data => prepend(verdict),
         Verdict::Accept | Verdict::Log | Verdict::Delay => DUNNO.to_owned(),
@@ -29,7 +30,7 @@ pub fn action(verdict: &MailVerdict, stage: AclStage, header: bool) -> String {
 
 /// A header of what the policy says. It has nothing that a client can choose.
 fn prepend(verdict: &MailVerdict) -> String {
-    let MailVerdict { verdict: word, policy, reason, .. } = verdict;
+    let MailVerdict { policy, outcome: Outcome { verdict: word, reason, .. }, .. } = verdict;
     let mut action = format!("PREPEND X-Exirate: policy={policy} verdict={}", word.word());
     if let Some(reason) = reason {
         let (unit, rate) = (reason.unit.word(), reason.decision.rate);

@@ -1,5 +1,5 @@
 //! Requests: lines `name=value`, and an empty line at the end. What is not used is read
-//! over.
+//! over. Those of Exim come by the same socket, and begin with a line of their own.
 
 use std::fmt;
 
@@ -7,6 +7,7 @@ use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, Origin};
 use crate::policy::key::address;
 use crate::serve::mail::event::MailEvent;
+use crate::serve::mail::exim::request::{self as exim, EximFault, EximRequest};
 
 /// The longest line, without its end.
 pub const LINE_MAX: usize = 8 << 10;
@@ -126,7 +127,8 @@ impl PolicyRequest {
             message_size: self.size.parse().unwrap_or(0),
             ..SessionFacts::default()
         };
-        Some(MailEvent { stage, event: event.complete(&circumstances), facts, recipients })
+        let event = event.complete(&circumstances);
+        Some(MailEvent { stage, event, facts, recipients, exim: None })
     }
 }
 
@@ -143,26 +145,48 @@ pub enum RequestFault {
     NoAttribute,
     /// The attribute `request` is missing, or is another one.
     OtherRequest,
+    /// It is not as Exim's ACLs send it.
+    Exim(EximFault),
 }
 
 impl fmt::Display for RequestFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LongLine => write!(f, "a line is longer than {LINE_MAX} bytes"),
+            Self::LongLine => {
+                write!(f, "a line is too long (of Postfix, longer than {LINE_MAX} bytes)")
+            }
             Self::ManyLines => write!(f, "it has more than {LINES_MAX} lines"),
-            Self::Large => write!(f, "it is larger than {REQUEST_MAX} bytes"),
+            Self::Large => {
+                write!(f, "it is too large (of Postfix, larger than {REQUEST_MAX} bytes)")
+            }
             Self::NoAttribute => f.write_str("a line is not name=value"),
             Self::OtherRequest => f.write_str("it has no line request=smtpd_access_policy"),
+            Self::Exim(fault) => fault.fmt(f),
         }
     }
 }
 
 impl std::error::Error for RequestFault {}
 
+/// A request of one of the mail servers that use the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Of Postfix.
+    Postfix(Box<PolicyRequest>),
+    /// Of Exim.
+    Exim(Box<EximRequest>),
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self::Postfix(Box::default())
+    }
+}
+
 /// Reads requests from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct RequestParser {
-    request: PolicyRequest,
+    request: Request,
     /// What has arrived of a line.
     line: Vec<u8>,
     lines: usize,
@@ -175,15 +199,16 @@ impl RequestParser {
     ///
     /// # Errors
     /// They are not a request. Nothing that follows can be read.
-    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<PolicyRequest>, RequestFault> {
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Request>, RequestFault> {
         while !bytes.is_empty() {
             let end = bytes.iter().position(|&byte| byte == b'\n');
             let (part, rest) = bytes.split_at(end.unwrap_or(bytes.len()));
-            if self.line.len() + part.len() > LINE_MAX {
+            let (line_max, request_max) = self.request.sizes();
+            if self.line.len() + part.len() > line_max {
                 return Err(RequestFault::LongLine);
             }
             self.bytes += part.len() + usize::from(end.is_some());
-            if self.bytes > REQUEST_MAX {
+            if self.bytes > request_max {
                 return Err(RequestFault::Large);
             }
             if end.is_none() {
@@ -192,17 +217,21 @@ impl RequestParser {
                 return Ok(None);
             }
             *bytes = rest.get(1..).unwrap_or_default();
+            let is_first = self.lines == 0;
             let is_end = if self.line.is_empty() {
-                line(&mut self.request, part)?
+                self.request.line(part, is_first)?
             } else {
                 let mut whole = std::mem::take(&mut self.line);
                 whole.extend_from_slice(part);
-                line(&mut self.request, &whole)?
+                self.request.line(&whole, is_first)?
             };
             if is_end {
                 let request = std::mem::take(self).request;
-                let is_policy = request.request == "smtpd_access_policy";
-                return is_policy.then_some(Some(request)).ok_or(RequestFault::OtherRequest);
+                let is_known = match &request {
+                    Request::Postfix(request) => request.request == "smtpd_access_policy",
+                    Request::Exim(_) => true,
+                };
+                return is_known.then_some(Some(request)).ok_or(RequestFault::OtherRequest);
             }
             self.lines += 1;
             if self.lines > LINES_MAX {
@@ -219,19 +248,40 @@ impl RequestParser {
     }
 }
 
-/// Reads a line; whether it is the empty one.
-fn line(request: &mut PolicyRequest, line: &[u8]) -> Result<bool, RequestFault> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.is_empty() {
-        return Ok(true);
+impl Request {
+    /// The longest line, and the largest request.
+    fn sizes(&self) -> (usize, usize) {
+        match self {
+            Self::Postfix(_) => (LINE_MAX, REQUEST_MAX),
+            Self::Exim(_) => (exim::LINE_MAX, exim::REQUEST_MAX),
+        }
     }
-    let name_end = line.iter().position(|&byte| byte == b'=').ok_or(RequestFault::NoAttribute)?;
-    let (name, value) = line.split_at(name_end);
-    if let Some(attribute) = request.attribute(name) {
+
+    /// Reads a line; whether it is the empty one. The first says whose request it is.
+    fn line(&mut self, line: &[u8], is_first: bool) -> Result<bool, RequestFault> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Ok(true);
+        }
+        if is_first && (line == exim::POLICY || line == exim::CHECK) {
+            let is_check = line == exim::CHECK;
+            *self = Self::Exim(Box::new(EximRequest::new(is_check)));
+            return Ok(false);
+        }
+        let name_end =
+            line.iter().position(|&byte| byte == b'=').ok_or(RequestFault::NoAttribute)?;
+        let (name, value) = line.split_at(name_end);
         let value = value.get(1..).unwrap_or_default();
-        *attribute = String::from_utf8_lossy(value).into_owned();
+        match self {
+            Self::Postfix(request) => {
+                if let Some(attribute) = request.attribute(name) {
+                    *attribute = String::from_utf8_lossy(value).into_owned();
+                }
+            }
+            Self::Exim(request) => request.set(name, value).map_err(RequestFault::Exim)?,
+        }
+        Ok(false)
     }
-    Ok(false)
 }
 
 #[cfg(test)]

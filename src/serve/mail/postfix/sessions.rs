@@ -7,24 +7,17 @@
 //! connection. Before MAIL there is no instance: those requests belong to the connection
 //! that they come by.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::{Rc, Weak};
-use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
 use crate::event::AclStage;
 use crate::policy::evaluator::PolicySession;
+use crate::serve::mail::recent::Recent;
 
-/// How many messages are remembered; the one that was asked about least recently goes
-/// first.
-const MESSAGES_MAX: usize = 20_000;
-/// How much memory they may take together, about.
-const BYTES_MAX: usize = 128 << 20;
-/// For how long a message is remembered after the last request.
-const AGE_MAX: Duration = Duration::from_hours(1);
 /// The longest instance.
 const INSTANCE_MAX: usize = 128;
 /// The longest address of a client.
@@ -78,11 +71,9 @@ impl Known {
 pub(super) type Shared = Rc<Mutex<Known>>;
 
 /// A message that has an instance.
-struct Entry {
+#[derive(Clone)]
+struct Message {
     known: Shared,
-    used: u64,
-    at: Instant,
-    bytes: usize,
     /// Who sends it, if the instance says so.
     of: Option<Source>,
 }
@@ -130,12 +121,8 @@ impl Current {
 #[derive(Default)]
 pub(super) struct Sessions {
     hasher: RandomState,
-    entries: RefCell<HashMap<String, Entry>>,
-    /// By the time of their last request.
-    order: RefCell<BTreeMap<u64, String>>,
+    recent: Recent<Message>,
     latest: RefCell<HashMap<Source, Latest>>,
-    next: Cell<u64>,
-    bytes: Cell<usize>,
 }
 
 impl Sessions {
@@ -153,11 +140,11 @@ impl Sessions {
         client: &str,
         stage: AclStage,
     ) -> (Shared, bool) {
-        self.forget_old();
+        self.forget_surplus();
         if instance.is_empty() || instance.len() > INSTANCE_MAX {
             return without_instance(current, client, stage);
         }
-        if let Some(known) = self.touch(instance) {
+        if let Some(Message { known, .. }) = self.recent.touch(instance) {
             *current = Current::of(client, &known);
             return (known, false);
         }
@@ -181,36 +168,8 @@ impl Sessions {
 
     /// Updates how much memory a message takes.
     pub(super) fn measure(&self, instance: &str, known: &Known) {
-        if let Some(entry) = self.entries.borrow_mut().get_mut(instance) {
-            let bytes = known.bytes() + 2 * instance.len();
-            self.bytes.set((self.bytes.get() + bytes).saturating_sub(entry.bytes));
-            entry.bytes = bytes;
-        }
-        self.make_room(BYTES_MAX, MESSAGES_MAX);
-    }
-
-    /// Forgets the oldest messages until so much is left.
-    fn make_room(&self, bytes: usize, messages: usize) {
-        while self.entries.borrow().len() > messages || self.bytes.get() > bytes {
-            if !self.remove_oldest() {
-                break;
-            }
-        }
-    }
-
-    fn touch(&self, instance: &str) -> Option<Shared> {
-        let mut entries = self.entries.borrow_mut();
-        let entry = entries.get_mut(instance)?;
-        let mut order = self.order.borrow_mut();
-        let name = order.remove(&entry.used)?;
-        entry.used = self.ticket();
-        entry.at = Instant::now();
-        order.insert(entry.used, name);
-        Some(Rc::clone(&entry.known))
-    }
-
-    fn ticket(&self) -> u64 {
-        self.next.replace(self.next.get() + 1)
+        self.recent.measure(instance, known.bytes());
+        self.forget_surplus();
     }
 
     /// Whether this belongs to a message that has an instance.
@@ -229,44 +188,33 @@ impl Sessions {
     }
 
     fn insert(&self, instance: &str, known: &Shared, of: Option<(Source, u64)>) {
-        self.make_room(BYTES_MAX, MESSAGES_MAX - 1);
-        let used = self.ticket();
         let of = of.map(|(source, number)| {
             let latest = Latest { number, instance: instance.to_owned() };
             self.latest.borrow_mut().insert(source.clone(), latest);
             source
         });
-        let entry = Entry { known: Rc::clone(known), used, at: Instant::now(), bytes: 0, of };
-        self.order.borrow_mut().insert(used, instance.to_owned());
-        self.entries.borrow_mut().insert(instance.to_owned(), entry);
+        self.recent.insert(instance, Message { known: Rc::clone(known), of });
     }
 
     fn remove(&self, instance: &str) -> Option<Shared> {
-        let entry = self.entries.borrow_mut().remove(instance)?;
-        self.order.borrow_mut().remove(&entry.used);
-        self.bytes.set(self.bytes.get().saturating_sub(entry.bytes));
-        if let Some(source) = entry.of {
+        let message = self.recent.remove(instance)?;
+        Some(self.forget(instance, message))
+    }
+
+    /// Forgets that a message that is no longer remembered was the latest of its source.
+    fn forget(&self, instance: &str, Message { known, of }: Message) -> Shared {
+        if let Some(source) = of {
             let mut latest = self.latest.borrow_mut();
             if latest.get(&source).is_some_and(|latest| latest.instance == instance) {
                 latest.remove(&source);
             }
         }
-        Some(entry.known)
+        known
     }
 
-    fn remove_oldest(&self) -> bool {
-        let oldest = self.order.borrow().first_key_value().map(|(_, name)| name.clone());
-        oldest.is_some_and(|oldest| self.remove(&oldest).is_some())
-    }
-
-    fn forget_old(&self) {
-        loop {
-            let oldest = self.order.borrow().first_key_value().map(|(_, name)| name.clone());
-            let Some(oldest) = oldest else { return };
-            let age = self.entries.borrow().get(&oldest).map(|entry| entry.at.elapsed());
-            if age.is_none_or(|age| age < AGE_MAX) || self.remove(&oldest).is_none() {
-                return;
-            }
+    fn forget_surplus(&self) {
+        while let Some((instance, message)) = self.recent.remove_surplus() {
+            self.forget(&instance, message);
         }
     }
 }
@@ -300,6 +248,15 @@ fn source(instance: &str, client: &str) -> Option<(Source, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::mail::recent::{BYTES_MAX, ENTRIES_MAX};
+
+    impl Sessions {
+        fn clear(&self) {
+            while let Some((instance, message)) = self.recent.remove_oldest() {
+                self.forget(&instance, message);
+            }
+        }
+    }
 
     /// Asks about a message, and says which session it is by the recipients that it has
     /// accepted: each request accepts one.
@@ -363,17 +320,17 @@ mod tests {
     #[test]
     fn what_is_remembered_is_limited() {
         let sessions = Sessions::default();
-        for n in 0..MESSAGES_MAX + 10 {
+        for n in 0..ENTRIES_MAX + 10 {
             let mut current = Current::default();
             ask(&sessions, &mut current, &format!("{n:x}.1.2.0"), AclStage::Rcpt);
         }
-        assert_eq!(sessions.entries.borrow().len(), MESSAGES_MAX);
-        assert_eq!(sessions.latest.borrow().len(), MESSAGES_MAX);
+        assert_eq!(sessions.recent.size().0, ENTRIES_MAX);
+        assert_eq!(sessions.latest.borrow().len(), ENTRIES_MAX);
         let mut current = Current::default();
         assert_eq!(ask(&sessions, &mut current, "9.1.2.0", AclStage::Rcpt), 1);
         assert_eq!(ask(&sessions, &mut current, "20.1.2.0", AclStage::Rcpt), 2);
-        while sessions.remove_oldest() {}
-        assert_eq!((sessions.bytes.get(), sessions.order.borrow().len()), (0, 0));
+        sessions.clear();
+        assert_eq!(sessions.recent.size(), (0, 0));
         assert!(sessions.latest.borrow().is_empty());
         let mut large = Known::default();
         let action: Rc<str> = "x".repeat(400).into();
@@ -383,14 +340,14 @@ mod tests {
             let instance = format!("{n}.1.2.0");
             sessions.find(&mut current, &instance, "", AclStage::Rcpt);
             sessions.measure(&instance, &large);
-            assert!(sessions.bytes.get() <= BYTES_MAX);
+            assert!(sessions.recent.size().1 <= BYTES_MAX);
         }
-        assert!((200..400).contains(&sessions.entries.borrow().len()));
-        while sessions.remove_oldest() {}
+        assert!((200..400).contains(&sessions.recent.size().0));
+        sessions.clear();
         // Too long to be remembered.
         let long = "a".repeat(INSTANCE_MAX + 1);
         let mut current = Current::default();
         ask(&sessions, &mut current, &long, AclStage::Rcpt);
-        assert!(sessions.entries.borrow().is_empty());
+        assert_eq!(sessions.recent.size().0, 0);
     }
 }

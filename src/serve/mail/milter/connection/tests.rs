@@ -33,7 +33,7 @@ impl Decide for Decider {
         self.events.borrow_mut().push(event);
         tokio::task::yield_now().await;
         let (verdict, delay) = (self.verdict.get(), self.delay.get());
-        (session, MailVerdict { verdict, delay, text: "text".to_owned(), ..MailVerdict::default() })
+        (session, MailVerdict::of(verdict, delay, "text"))
     }
 
     async fn record(&self, envelope: Envelope, message: Vec<u8>) {

@@ -81,7 +81,7 @@ impl Talk {
                     let verdict = by_name.unwrap_or(self.verdict);
                     self.events.push(*event);
                     let text = "100%".to_owned();
-                    let verdict = MailVerdict { verdict, text, ..MailVerdict::default() };
+                    let verdict = MailVerdict::of(verdict, 0.0, &text);
                     let (reply, accepted) = self.dialogue.decided(&verdict);
                     reply.write(&mut replies);
                     self.accepted.extend(accepted);

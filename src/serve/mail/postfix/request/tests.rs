@@ -5,7 +5,8 @@ fn requests(text: &[u8], size: usize) -> Result<Vec<PolicyRequest>, RequestFault
     let (mut parser, mut requests) = (RequestParser::default(), Vec::new());
     for mut piece in text.chunks(size) {
         while let Some(request) = parser.take(&mut piece)? {
-            requests.push(request);
+            let Request::Postfix(request) = request else { panic!("it is Exim's") };
+            requests.push(*request);
         }
         assert!(piece.is_empty());
     }
@@ -102,4 +103,41 @@ fn each_state_has_its_stage() {
     assert_eq!((several.recipients.len(), several.facts.recipients), (0, 3));
     let wrong = event("END-OF-MESSAGE", "", "-1").unwrap();
     assert_eq!((wrong.facts.recipients, wrong.facts.message_size), (0, 0));
+}
+
+#[test]
+fn requests_of_exim_come_by_the_same_socket() {
+    let long = "QUJD".repeat(10_000);
+    let text = format!("request=exirate_policy\nsession=1.2\nlist={long}\nunknown=x\n\n{REQUEST}");
+    for size in [1, 100, text.len()] {
+        let (mut parser, mut exim, mut postfix) = (RequestParser::default(), 0, 0);
+        for mut piece in text.as_bytes().chunks(size) {
+            while let Some(request) = parser.take(&mut piece).unwrap() {
+                match request {
+                    Request::Exim(request) => {
+                        assert_eq!(request.step().unwrap().session, b"1.2");
+                        exim += 1;
+                    }
+                    Request::Postfix(_) => postfix += 1,
+                }
+            }
+        }
+        assert_eq!((exim, postfix), (1, 1));
+    }
+    for (text, fault) in [
+        (
+            "request=exirate_policy\nsession=1\nsession=2\n".to_owned(),
+            RequestFault::Exim(EximFault::Twice),
+        ),
+        (
+            format!("request=exirate_policy\nlist={}", "x".repeat(exim::LINE_MAX)),
+            RequestFault::LongLine,
+        ),
+        (format!("request=exirate_policy\n{}", "a=b\n".repeat(LINES_MAX)), RequestFault::ManyLines),
+        // Only the first line can say so: what Postfix sends stays Postfix's.
+        ("a=b\nrequest=exirate_policy\n\n".to_owned(), RequestFault::OtherRequest),
+    ] {
+        let mut parser = RequestParser::default();
+        assert_eq!(parser.take(&mut text.as_bytes()).unwrap_err(), fault);
+    }
 }

@@ -1,0 +1,174 @@
+use super::*;
+
+/// A request of these attributes.
+fn request(attributes: &[(&str, &[u8])]) -> EximRequest {
+    let mut request = EximRequest::default();
+    for (name, value) in attributes {
+        request.set(name.as_bytes(), value).unwrap();
+    }
+    request
+}
+
+fn base64(bytes: &[u8]) -> Vec<u8> {
+    STANDARD.encode(bytes).into_bytes()
+}
+
+/// As `exim/exirate.conf` sends it at RCPT, with this text as each that a client can choose.
+fn rcpt(text: &[u8]) -> EximRequest {
+    let text = base64(text);
+    request(&[
+        ("session", b"12.34"),
+        ("message", b"56"),
+        ("command", &base64(b"RCPT TO:<a")),
+        ("notquit", b""),
+        ("router", b""),
+        ("transport", b""),
+        ("address", b"192.0.2.7"),
+        ("server", b"192.0.2.1"),
+        ("id", b""),
+        ("protocol", &base64(b"esmtpsa")),
+        ("helo", &text),
+        ("ident", &text),
+        ("authenticated", b"1"),
+        ("login", &text),
+        ("auth_failed", b"0"),
+        ("sender", &text),
+        ("local_part", &text),
+        ("domain", &text),
+        ("size", b"-1"),
+        ("recipients", b"2"),
+        ("number", b"4"),
+        ("failed", b"1"),
+        ("list", b""),
+        ("originator", b"0"),
+        ("caller", b"0"),
+        ("exim", b"100"),
+    ])
+}
+
+#[test]
+fn each_text_arrives_as_it_is() {
+    for text in [
+        &b"alice@example.org"[..],
+        b"a\nlogin=bob\n\nrequest=exirate_policy\n",
+        b"a\r\nb=c\x00d",
+        b"\xff\xfe\xc3",
+        b"100% \"q\" \\n $h ${readsocket{/x}} {} = \t",
+        &[b'x'; 5000],
+    ] {
+        let step = rcpt(text).step().unwrap();
+        let expected = String::from_utf8_lossy(text).into_owned();
+        let event = &step.event.event;
+        assert_eq!(step.event.stage, AclStage::Rcpt);
+        for value in [&event.auth, &event.helo, &event.sender] {
+            assert_eq!(value.as_deref(), Some(&*expected));
+        }
+        assert_eq!(event.recipient.as_deref(), Some(&*format!("{expected}@{expected}")));
+        // A client on the network says it.
+        assert_eq!(event.local_account, None);
+        assert_eq!(event.client.address(), Some([192, 0, 2, 7].into()));
+        let facts = step.event.facts;
+        assert_eq!((facts.recipients, facts.rejected_recipients, facts.message_size), (2, 1, 0));
+        assert_eq!(step.event.exim, Some(EximCall { is_new_command: true, ..EximCall::default() }));
+    }
+}
+
+#[test]
+fn nothing_is_given_twice_and_texts_are_base64() {
+    let mut twice = rcpt(b"a");
+    assert_eq!(twice.set(b"login", b"Yg=="), Err(EximFault::Twice));
+    for value in [&b"a"[..], b"YQ", b"Y Q=", b"YQ==\r", b"\xff"] {
+        let wrong = request(&[("sender", value)]);
+        assert_eq!(wrong.step().unwrap_err(), EximFault::NotBase64("sender"), "{value:?}");
+    }
+    let word = base64(b"tempfail");
+    assert_eq!(request(&[("on_error", &word)]).step().unwrap_err(), EximFault::OnError);
+    let check = EximRequest { is_check: true, ..rcpt(b"a") };
+    assert_eq!(check.step().unwrap_err(), EximFault::NoSpec);
+}
+
+#[test]
+fn the_stage_is_found_as_in_exim() {
+    let stage = |command: &[u8], protocol: &[u8], id: &[u8], notquit: &[u8]| {
+        let request = request(&[
+            ("command", &base64(command)),
+            ("protocol", &base64(protocol)),
+            ("id", id),
+            ("notquit", notquit),
+        ]);
+        request.step().unwrap().event.stage
+    };
+    use AclStage as S;
+    for (command, protocol, id, notquit, expected) in [
+        (&b""[..], &b"smtp"[..], &b""[..], &b""[..], S::Connect),
+        (b"", b"local-smtp", b"", b"", S::Connect),
+        (b"EHLO ab", b"smtp", b"", b"", S::Helo),
+        (b"AUTH PLAIN", b"esmtp", b"", b"", S::Auth),
+        (b"MAIL FROM:", b"esmtp", b"", b"", S::Mail),
+        (b"RCPT TO:<a", b"esmtp", b"", b"", S::Rcpt),
+        (b"DATA", b"esmtp", b"", b"", S::Predata),
+        (b"DATA", b"esmtp", b"1xWTEm-000000007Ey-0hQb", b"", S::Data),
+        (b"BDAT 20 LA", b"esmtp", b"1xWTEm-000000007Ey-0hQb", b"", S::Data),
+        (b"QUIT", b"esmtp", b"", b"", S::Quit),
+        (b"DATA", b"esmtp", b"", b"1", S::NotQuit),
+        (b"", b"local", b"1xWTEm-000000007Ey-0hQb", b"", S::NotSmtp),
+        (b"", b"local", b"", b"", S::NotSmtpStart),
+        (b"DATA", b"local-bsmtp", b"1xWTEm-000000007Ey-0hQb", b"", S::NotSmtp),
+        (b"", b"", b"", b"", S::Outside),
+    ] {
+        assert_eq!(stage(command, protocol, id, notquit), expected, "{command:?} {protocol:?}");
+    }
+}
+
+#[test]
+fn mail_of_the_system_is_what_root_and_exim_hand_over() {
+    let of = |originator: &[u8], protocol: &[u8], id: &[u8]| {
+        let request = request(&[
+            ("protocol", &base64(protocol)),
+            ("ident", &base64(b"root")),
+            ("id", id),
+            ("originator", originator),
+            ("exim", b"100"),
+        ]);
+        let event = request.step().unwrap().event.event;
+        (event.system, event.local.is(), event.local_account)
+    };
+    let root = || Some("root".to_owned());
+    assert_eq!(of(b"0", b"local", b"1-2-3"), (true, true, root()));
+    assert_eq!(of(b"100", b"local", b"1-2-3"), (true, true, root()));
+    // Whatever the account is called.
+    assert_eq!(of(b"33", b"local", b"1-2-3"), (false, true, root()));
+    assert_eq!(of(b"", b"local", b"1-2-3"), (false, true, root()));
+    // In a dialogue may be anybody.
+    assert_eq!(of(b"0", b"local-esmtp", b"1-2-3"), (false, true, root()));
+}
+
+#[test]
+fn a_test_by_a_local_user_only_looks() {
+    let looks = |caller: &[u8], address: &[u8]| {
+        let request = request(&[
+            ("command", &base64(b"RCPT TO:<a")),
+            ("protocol", &base64(b"smtp")),
+            ("address", address),
+            ("caller", caller),
+            ("exim", b"100"),
+        ]);
+        request.step().unwrap().event.exim.unwrap().only_looks
+    };
+    assert!(!looks(b"0", b"192.0.2.7") && !looks(b"100", b"192.0.2.7"));
+    assert!(looks(b"1000", b"192.0.2.7") && looks(b"", b"192.0.2.7"));
+    // `exim -bs` of a local program.
+    assert!(!looks(b"33", b""));
+}
+
+#[test]
+fn recipients_may_contain_what_is_between_them() {
+    let list = br#""a, b"@c.test, d@e.test, "x\"y, z@q"@p.test"#;
+    assert_eq!(addresses(list), [r#""a, b"@c.test"#, "d@e.test", r#""x\"y, z@q"@p.test"#]);
+    assert_eq!(addresses(b""), Vec::<String>::new());
+    assert_eq!(addresses(b"a@b.test"), ["a@b.test"]);
+    // Cut off.
+    assert_eq!(addresses(b"a@b.test, \"c, d"), ["a@b.test", "\"c, d"]);
+    assert_eq!(addresses(b"a@b.test, "), ["a@b.test"]);
+    assert_eq!(addresses(b"\"\\"), ["\"\\"]);
+}
