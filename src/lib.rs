@@ -3,6 +3,7 @@
 //! The map of the source; `docs/architecture.md` has it as a drawing. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
+//! - `setup`: has the mail server of this machine ask exirate, and takes that back
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
 //! - `serve`: the daemon: the agent between the libraries and Redis
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
@@ -58,6 +59,8 @@ pub mod rate;
 pub mod redis;
 #[cfg(feature = "cli")]
 pub mod serve;
+#[cfg(feature = "cli")]
+mod setup;
 #[cfg(feature = "rates")]
 pub mod shadow;
 pub mod spec;

@@ -31,7 +31,7 @@ use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shell::{completions, man};
 use storage::{config, copy, export, import, repair, stats, verify};
-use system::{bypass, cluster, doctor, serve};
+use system::{bypass, cluster, doctor, serve, setup};
 
 /// Show and administer the rate limits that exirate.so keeps for Exim.
 #[derive(Debug, Parser)]
@@ -58,6 +58,7 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Setup(setup::SetupCommand),
     Check(check::Check),
     Rules(rules::Rules),
     Policy(policy::PolicyCommand),
@@ -107,6 +108,7 @@ enum Command {
 impl Command {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match self {
+            Self::Setup(setup) => setup.run(screen),
             Self::Check(check) => check.run(screen),
             Self::Rules(rules) => rules.run(screen),
             Self::Policy(policy) => policy.run(screen),

@@ -54,7 +54,9 @@ fn every_example_of_every_help_works() {
         assert!(help.contains("\nExit status: "), "{help}");
         let examples = examples(&help, "    ");
         assert!(!examples.is_empty(), "{help}");
-        for example in examples {
+        // That changes a whole system: scripts/try-setup runs it.
+        let harmless = examples.into_iter().filter(|line| !line.starts_with("exirate setup"));
+        for example in harmless {
             try_out(example);
             tried += 1;
         }

@@ -24,8 +24,9 @@
 use crate::prepared::{Prepared, commands, source};
 use crate::{exirate, stdout};
 
-/// Commands that have nothing to show.
-const WITHOUT: [&str; 2] = ["completions", "man"];
+/// Commands that have nothing to show, and `setup`, which changes a whole system:
+/// scripts/try-setup runs it.
+const WITHOUT: [&str; 3] = ["completions", "man", "setup"];
 
 /// The commands of a transcript.
 fn inputs(transcript: &str) -> Vec<&str> {

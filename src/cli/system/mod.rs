@@ -4,3 +4,4 @@ pub(super) mod bypass;
 pub(super) mod cluster;
 pub(super) mod doctor;
 pub(super) mod serve;
+pub(super) mod setup;

@@ -27,6 +27,29 @@ pub fn install(spool: &Path, image: &[u8]) -> Result<PathBuf, ImageError> {
     write(spool, image).map_err(ImageError::Directory)
 }
 
+/// Takes the image in the spool directory out of use, if there is one.
+///
+/// # Errors
+/// It could not be removed.
+pub fn remove(spool: &Path) -> Result<(), ImageError> {
+    let removed = || {
+        if !spool.join("exirate").exists() {
+            return Ok(());
+        }
+        let dir = spool::open_directory(spool, false)?;
+        let _guard = dir.lock_directory(LOCK_TIMEOUT)?;
+        let mut old = superseded_word(&dir)?;
+        files::remove_at(dir.directory(), IMAGE).map_err(dir.failed("remove", IMAGE))?;
+        // Running processes look again.
+        if let Some(map) = &mut old {
+            map.set_u64(HEADER_SUPERSEDED, 1)
+                .ok_or_else(|| dir.failed("write", IMAGE)(ErrorKind::UnexpectedEof.into()))?;
+        }
+        Ok(())
+    };
+    removed().map_err(ImageError::Directory)
+}
+
 fn write(spool: &Path, image: &[u8]) -> Result<PathBuf, DirError> {
     let dir = spool::open_directory(spool, true)?;
     let path = dir.path_of(IMAGE);

@@ -28,7 +28,7 @@ use exempt::Exempts;
 use fields::{Fields, Stored, What};
 pub use in_use::PolicyFile;
 #[cfg(feature = "cli")]
-pub use install::install;
+pub use install::{install, remove};
 use layout::Table;
 #[cfg(feature = "cli")]
 pub use limits::Applied;

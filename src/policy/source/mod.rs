@@ -16,14 +16,19 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::model::{Identity, Location, OnCrossing, Policies};
+use super::model::{Identity, Location, OnCrossing, Policies, PolicySettings};
 use crate::toml_file::diagnostic::Diagnostics;
 use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
-use kind::Context;
+use kind::{Context, Kind as _};
 #[cfg(test)]
 pub(super) use policy::TABLES;
+
+/// The keys at the top of a policy file.
+const TOP: &[&str] = &["version", ACTION, "identity", "on", "policy"];
+/// What policies do that do not say so themselves.
+const ACTION: &str = "action";
 
 /// A policy file that was read.
 #[derive(Debug)]
@@ -83,8 +88,8 @@ fn compiled(mut policies: Policies, diagnostics: Diagnostics) -> Compiled {
 }
 
 fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -> Policies {
-    const KEYS: &[&str] = &["version", "identity", "on", "policy"];
     let mut policies = Policies::default();
+    let mut common = PolicySettings::default();
     match table.get("version") {
         None => {
             reader
@@ -105,19 +110,26 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     if let Some(value) = table.get("on") {
         policies.on_crossing = on(reader, value);
     }
+    let action = table.get(ACTION);
+    if let Some(action) =
+        action.and_then(|value| kind::OneOf(ACTION).parse(reader, value, Context::default()))
+    {
+        common.action = action;
+    }
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "version" | "identity" | "on" => {}
+            "version" | ACTION | "identity" | "on" => {}
             "policy" => {
                 let Some(named) = reader.table(value, "[policy.outbound]") else { continue };
                 for (name, value) in named {
-                    let policy = policy::read(reader, &policies.identity, name, value, load);
+                    let policy =
+                        policy::read(reader, &policies.identity, &common, name, value, load);
                     policies
                         .policies
                         .extend(policy.map(|policy| (name.get_ref().to_string(), policy)));
                 }
             }
-            _ => reader.unknown_key(key, "at the top of the file", KEYS),
+            _ => reader.unknown_key(key, "at the top of the file", TOP),
         }
     }
     policies

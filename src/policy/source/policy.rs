@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::DeString;
 
-use super::super::model::{Identity, Policy};
+use super::super::model::{Identity, Policy, PolicySettings};
 use super::kind::Context;
 use super::tables::{self, Listed, Packages};
 use super::{exempt, settings, users};
@@ -14,10 +14,11 @@ use crate::toml_file::text::Load;
 pub(in crate::policy) const TABLES: &[&str] =
     &["bucket", "default", "package", "domain", "user", "users", "exempt"];
 
-/// Reads the policy `name`.
+/// Reads the policy `name`; `common` is what it does not set itself.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     identity: &Identity,
+    common: &PolicySettings,
     name: &Spanned<DeString<'_>>,
     value: Value<'_>,
     load: Load<'_>,
@@ -35,7 +36,7 @@ pub(super) fn read(
         );
     }
     let table = reader.table(value, "[policy.outbound]")?;
-    let mut policy = Policy { at, ..Policy::default() };
+    let mut policy = Policy { at, settings: common.clone(), ..Policy::default() };
     let place = format!("in [policy.{}]", name.get_ref());
     let context = Context { has_relays: !identity.relay.is_empty() };
     settings::read(reader, table, &mut policy.settings, &place, TABLES, context);

@@ -38,6 +38,21 @@ fn diagnostics_of(text: &str, users: &str) -> String {
 }
 
 #[test]
+fn an_action_at_the_top_is_that_of_policies_without_one() {
+    let policy = "[policy.a]\ndefault.recipients = \"1/1h\"\n\
+                  [policy.b]\naction = \"enforce\"\ndefault.recipients = \"1/1h\"\n";
+    let action = |top: &str, name: &str| {
+        let policies = compiled(&format!("version = 1\n{top}{policy}"), "").policies.unwrap();
+        policies.policies[name].settings.action
+    };
+    assert_eq!(action("", "a"), Action::Enforce);
+    assert_eq!(action("action = \"observe\"\n", "a"), Action::Observe);
+    assert_eq!(action("action = \"observe\"\n", "b"), Action::Enforce);
+    let wrong = diagnostics_of("version = 1\naction = \"obserfe\"\n", "");
+    assert!(wrong.contains("did you mean \"observe\"?"), "{wrong}");
+}
+
+#[test]
 fn the_example_is_accepted_as_it_stands() {
     assert_eq!(diagnostics_of(EXAMPLE, ""), "");
     let policies = compiled(EXAMPLE, "").policies.unwrap();

@@ -3,7 +3,7 @@
 mod alert;
 mod cursor;
 mod deliver;
-mod event;
+pub(in crate::cli) mod event;
 mod program;
 mod receiver;
 mod source;

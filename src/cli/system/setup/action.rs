@@ -1,0 +1,173 @@
+//! `exirate setup --enforce`, and back: `--observe`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::Path;
+
+use anstyle::Style;
+
+use super::{SetupCommand, log};
+use crate::cli::senders::events::event::{decisive, key, period};
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::{confirm, key_text};
+use crate::cli::{Failure, Outcome};
+use crate::policy::model::Policies;
+use crate::policy::source::compile;
+use crate::policy::word::Action;
+use crate::rate::Timestamp;
+use crate::setup::{MailServer, policy_file};
+use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Options, Spool};
+use crate::text;
+use crate::text::time::now;
+use crate::toml_file::text::load;
+
+/// The policy file.
+const FILE: &str = "/etc/exirate/policy.toml";
+/// How far back crossings are shown.
+const SECONDS: i64 = 7 * 24 * 60 * 60;
+/// How many senders are shown.
+const SHOWN: usize = 20;
+
+impl SetupCommand {
+    /// Has the policies refuse, or only observe.
+    pub(super) fn set_action(
+        &self,
+        screen: &mut Screen<'_>,
+        server: &dyn MailServer,
+        action: &str,
+    ) -> Result<Outcome, Failure> {
+        let path = Path::new(FILE);
+        let old = load(path).map_err(|why| {
+            Failure::new(format!("{why}; `exirate setup` writes a policy file to start from"))
+        })?;
+        let policies = |text: &str| {
+            let compiled = compile(path, text, &load);
+            compiled.policies.ok_or_else(|| {
+                Failure::new(format!("{FILE} has errors: see `exirate policy lint`"))
+            })
+        };
+        let before = policies(&old)?;
+        let Some(new) = policy_file::with_action(&old, action) else {
+            return Err(Failure::new(by_hand(&before, action)));
+        };
+        let after = policies(&new)?;
+        if action == "enforce" {
+            would_refuse(screen, server.spool(), &enforcing(&after))?;
+        }
+        if old == new {
+            writeln!(screen, "{FILE} says so already: action = \"{action}\"")?;
+        }
+        if self.dry_run {
+            return Ok(Outcome::Fine);
+        }
+        screen.flush()?;
+        let question = match action {
+            "enforce" => "refuse from now on what is over a limit",
+            _ => "refuse nothing from now on",
+        };
+        if !confirm::plainly(question, self.yes)? {
+            writeln!(screen, "nothing was changed")?;
+            return Ok(Outcome::Found);
+        }
+        self.setup(server).set_policies(path, &old, &new)?;
+        log(server.spool(), &format!("setup --{action}"));
+        let names: Vec<&str> = if action == "enforce" {
+            enforcing(&after).into_iter().collect()
+        } else {
+            after.policies.keys().map(String::as_str).collect()
+        };
+        let state = if action == "enforce" { "now refuse" } else { "now only observe" };
+        writeln!(screen, "{state}: {}", names.join(", "))?;
+        Ok(Outcome::Fine)
+    }
+}
+
+/// The policies that refuse.
+fn enforcing(policies: &Policies) -> BTreeSet<&str> {
+    let all = policies.policies.iter();
+    let some = all.filter(|(_, policy)| policy.settings.action == Action::Enforce);
+    some.map(|(name, _)| name.as_str()).collect()
+}
+
+/// What to change in a policy file of one's own.
+fn by_hand(policies: &Policies, action: &str) -> String {
+    let others = policies
+        .policies
+        .iter()
+        .filter(|(_, policy)| (policy.settings.action == Action::Enforce) != (action == "enforce"));
+    let names: Vec<String> = others.map(|(name, _)| format!("[policy.{name}]")).collect();
+    if names.is_empty() {
+        return format!("all policies of {FILE} {action} already");
+    }
+    format!(
+        "{FILE} has no line `action = …` before its first table, which would be that of all \
+         policies: write `action = \"{action}\"` in {}, then run `exirate policy apply`",
+        names.join(", ")
+    )
+}
+
+/// What one sender has exceeded.
+struct Over {
+    count: usize,
+    last: LoggedEvent,
+}
+
+/// Prints whose mail these policies would have refused lately.
+fn would_refuse(
+    screen: &mut Screen<'_>,
+    directory: &Path,
+    policies: &BTreeSet<&str>,
+) -> Result<(), Failure> {
+    let events = if Spool::require(directory).is_ok() {
+        let mut spool = Spool::open_existing(directory, Options::default())?;
+        spool.read_events(&mut EventReader::new(EventKind::Crossings), now(), true)?
+    } else {
+        Vec::new()
+    };
+    let since = now().seconds.saturating_sub(SECONDS);
+    let mut found: BTreeMap<(String, String), Over> = BTreeMap::new();
+    for event in events {
+        let policy = String::from_utf8_lossy(&event.texts.policy).into_owned();
+        let is_wanted = event.at.seconds >= since
+            && event.enforcement == Enforcement::Observed
+            && policies.contains(&*policy);
+        if is_wanted {
+            let over = found
+                .entry((key_text::shown(key(&event)), policy))
+                .or_insert(Over { count: 0, last: event.clone() });
+            over.count += 1;
+            over.last = event;
+        }
+    }
+    if found.is_empty() {
+        writeln!(screen, "in the last week, nobody was over a limit of these policies")?;
+        return Ok(());
+    }
+    let mut found: Vec<_> = found.into_iter().collect();
+    found.sort_by_key(|(_, over)| std::cmp::Reverse(over.count));
+    writeln!(screen, "over a limit in the last week, and would have been refused:")?;
+    let rows = || {
+        found.iter().take(SHOWN).map(|((key, policy), over)| {
+            let window = decisive(&over.last);
+            let limit = format!("{}/{}", text::number(window.limit), period(&over.last, &window));
+            let last = text::local(Timestamp { micros: 0, ..over.last.at });
+            [key.clone(), over.count.to_string(), policy.clone(), limit, last]
+        })
+    };
+    let layout = Layout::of(screen, COLUMNS, rows());
+    layout.head(screen)?;
+    layout.write(screen, Style::new(), rows(), None)?;
+    if found.len() > SHOWN {
+        writeln!(screen, "and {} more: exirate events --since 7d", found.len() - SHOWN)?;
+    }
+    Ok(())
+}
+
+const COLUMNS: [Column; 5] = [
+    Column::words("KEY"),
+    Column::numbers("TIMES"),
+    Column::words("POLICY").spare(1),
+    Column::words("LIMIT").spare(2),
+    Column::words("LAST").spare(3),
+];

@@ -1,0 +1,227 @@
+//! `exirate setup`: has the mail server ask exirate.
+
+mod action;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use clap::Args;
+
+use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::confirm;
+use crate::cli::shared::screen::{Screen, note};
+use crate::cli::{Failure, Outcome};
+use crate::setup::server::{self, Kind, Options};
+use crate::setup::{DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
+use crate::spool::{self, Spool};
+use crate::text::printable;
+
+/// Have the mail server of this machine ask exirate
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What would it change?
+    exirate setup --dry-run
+  Do it: mail is counted and measured, and nothing is refused yet:
+    exirate setup
+  After some days: who would have been refused? Then refuse:
+    exirate setup --enforce
+  Remove exactly what it has added:
+    exirate setup --undo
+
+It finds the mail server, shows what it would change as a diff, asks, and does it: a policy
+file for this server, the lines in every ACL before what accepts mail, a daemon where one is
+needed, and a reload. The mail server checks the new configuration before it is used. If
+anything fails, all is as it was before. It can be run again at any time: it adds what is
+missing and nothing else.
+
+For a configuration of your own it prints the lines and where they go; --check tells
+whether mail comes to them.
+
+Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
+found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.")]
+pub(in crate::cli) struct SetupCommand {
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Remove exactly what setup has added
+    #[arg(long, conflicts_with_all = ["check", "enforce", "observe", "dry_run"])]
+    undo: bool,
+
+    /// Check that mail comes to the lines
+    #[arg(long, conflicts_with_all = ["enforce", "observe", "dry_run"])]
+    check: bool,
+
+    /// Refuse from now on what is over a limit
+    #[arg(long, conflicts_with_all = ["observe"])]
+    enforce: bool,
+
+    /// Refuse nothing from now on: only measure and report
+    #[arg(long)]
+    observe: bool,
+
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+
+    /// Set up this one of several mail servers
+    #[arg(long, value_enum, value_name = "NAME")]
+    server: Option<Kind>,
+
+    /// Have Exim ask a daemon by a socket, also where it could load the library
+    #[arg(long)]
+    socket: bool,
+
+    /// Kill this process after so many steps: for tests
+    #[arg(long, hide = true)]
+    kill_at: Option<u32>,
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        Self::new(printable(error.to_string().as_bytes()))
+    }
+}
+
+impl SetupCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(Failure::new(
+                "only root may change the mail server, or read all of its configuration: run this \
+                 as root",
+            ));
+        }
+        let found = server::find(&Options { server: self.server, socket: self.socket });
+        if self.undo {
+            return self.undo(screen, found);
+        }
+        let server = found?;
+        match () {
+            () if self.enforce => self.set_action(screen, &*server, "enforce"),
+            () if self.observe => self.set_action(screen, &*server, "observe"),
+            () if self.check => Self::check(screen, &*server),
+            () => self.set_up(screen, &*server),
+        }
+    }
+
+    /// One run.
+    fn setup<'a>(&self, server: &'a dyn MailServer) -> Setup<'a> {
+        Setup { server, state: Path::new(DIRECTORY), steps: Steps::new(self.kill_at) }
+    }
+
+    fn set_up(&self, screen: &mut Screen<'_>, server: &dyn MailServer) -> Result<Outcome, Failure> {
+        writeln!(screen, "{}", server.name())?;
+        let mut plan = server.plan()?;
+        let is_finished =
+            Manifest::read(Path::new(DIRECTORY))?.is_none_or(|manifest| manifest.is_finished());
+        plan.outdated |= !is_finished;
+        if plan.is_empty() && plan.by_hand.is_empty() {
+            server.is_running()?;
+            server.probe()?;
+            writeln!(screen, "everything is there already: nothing changes")?;
+            return Ok(Outcome::Fine);
+        }
+        show(screen, &plan)?;
+        if self.dry_run {
+            return by_hand(screen, &plan);
+        }
+        screen.flush()?;
+        if !plan.is_empty() {
+            if !confirm::plainly("change this", self.yes)? {
+                writeln!(screen, "nothing was changed")?;
+                return Ok(Outcome::Found);
+            }
+            self.setup(server).carry_out(&plan)?;
+            log(server.spool(), "setup");
+        }
+        let outcome = by_hand(screen, &plan)?;
+        if outcome == Outcome::Fine {
+            writeln!(
+                screen,
+                "done: mail is counted, and nothing is refused until `exirate setup --enforce`"
+            )?;
+        }
+        Ok(outcome)
+    }
+
+    fn undo(
+        &self,
+        screen: &mut Screen<'_>,
+        found: Result<Box<dyn MailServer>, SetupError>,
+    ) -> Result<Outcome, Failure> {
+        let server = found.unwrap_or_else(|why| {
+            note(format_args!("{why}; its files are put back, and it is not reloaded"));
+            Box::new(server::Absent)
+        });
+        if Manifest::read(Path::new(DIRECTORY))?.is_none() {
+            writeln!(screen, "setup has added nothing here: nothing changes")?;
+            return Ok(Outcome::Fine);
+        }
+        if !confirm::plainly("remove what setup has added", self.yes)? {
+            writeln!(screen, "nothing was changed")?;
+            return Ok(Outcome::Found);
+        }
+        let left = self.setup(&*server).undo()?;
+        log(server.spool(), "setup --undo");
+        for what in &left {
+            writeln!(screen, "{}", printable(what.as_bytes()))?;
+        }
+        writeln!(
+            screen,
+            "what setup has added is gone{}",
+            if left.is_empty() { "" } else { ", but for that" }
+        )?;
+        Ok(Outcome::found_if(!left.is_empty()))
+    }
+
+    fn check(screen: &mut Screen<'_>, server: &dyn MailServer) -> Result<Outcome, Failure> {
+        writeln!(screen, "{}", server.name())?;
+        let plan = server.plan()?;
+        if plan.is_empty() && plan.by_hand.is_empty() {
+            server.is_running()?;
+            server.probe()?;
+            writeln!(screen, "mail comes to every line that asks the policies")?;
+            return Ok(Outcome::Fine);
+        }
+        show(screen, &plan)?;
+        by_hand(screen, &plan)?;
+        writeln!(screen, "the above is missing: `exirate setup` adds what it can")?;
+        Ok(Outcome::Found)
+    }
+}
+
+/// Prints what would change.
+fn show(screen: &mut Screen<'_>, plan: &Plan) -> Result<(), Failure> {
+    let text = plan.to_string();
+    for line in text.lines() {
+        writeln!(screen, "{}", printable(line.as_bytes()))?;
+    }
+    if plan.outdated && !plan.is_empty() {
+        writeln!(screen, "have the mail server read its configuration as it is now")?;
+    }
+    Ok(())
+}
+
+/// Prints what the administrator has to do.
+fn by_hand(screen: &mut Screen<'_>, plan: &Plan) -> Result<Outcome, Failure> {
+    if plan.by_hand.is_empty() {
+        return Ok(Outcome::Fine);
+    }
+    writeln!(screen, "\nAdd these lines to the mail server's configuration and reload it:")?;
+    for line in &plan.by_hand {
+        writeln!(screen, "\n{line}")?;
+    }
+    writeln!(screen, "\nThen run `exirate setup --check`.")?;
+    Ok(Outcome::Found)
+}
+
+/// Logs a change, in the database's own log where there is one.
+fn log(directory: &Path, what: &str) {
+    let mut log = AuditLog::new();
+    let opened =
+        Spool::require(directory).and_then(|()| Spool::open(directory, spool::Options::default()));
+    match opened {
+        Ok(mut store) => log.add(&mut store, what),
+        Err(_) => log.add_without_store(what),
+    }
+}

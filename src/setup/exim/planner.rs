@@ -1,0 +1,245 @@
+//! What is missing in Debian's configuration of Exim.
+//!
+//! One switch has exirate's own ACLs used, which ask the policies and then call Debian's. Where
+//! an option names an ACL of the administrator's, the lines are inserted in that, before
+//! everything else.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use super::debian::Debian;
+use super::front_end::FrontEnd;
+use super::stages::{STAGES, Stage, missing};
+use crate::mta::exim::{Exim, Rules};
+use crate::setup::plan::Plan;
+use crate::setup::{BEGIN, END, SetupError};
+use crate::sys::child;
+
+/// The switch.
+const SWITCH: &str = "RATELIMIT_POLICIES";
+/// The files of the split configuration that setup creates.
+const SPLIT_MACROS: &str = "conf.d/main/000_exirate";
+const SPLIT_ACLS: &str = "conf.d/acl/25_exirate_setup";
+
+/// The planner.
+pub(super) struct Planner<'a> {
+    pub(super) exim: &'a Exim,
+    pub(super) debian: &'a Debian,
+    pub(super) front_end: FrontEnd,
+}
+
+impl Planner<'_> {
+    /// Adds what is missing to the plan; `generated` is the file that Exim reads.
+    pub(super) fn add(&self, plan: &mut Plan, generated: &Path) -> Result<(), SetupError> {
+        let now = self.debian.candidate(&plan.contents())?;
+        now.check(self.exim)?;
+        plan.outdated = match crate::setup::files::read(generated)? {
+            Some(text) => !now.is_same(&text)?,
+            None => true,
+        };
+        let rules = now.rules(self.exim)?;
+        if missing(&rules).is_empty() {
+            return Ok(());
+        }
+        self.switch(plan, &rules)?;
+        let with_switch = self.debian.candidate(&plan.contents())?;
+        with_switch.check(self.exim)?;
+        let rules = with_switch.rules(self.exim)?;
+        let mut lines = Vec::new();
+        for stage in missing(&rules) {
+            self.own_acl(plan, &rules, stage, &mut lines)?;
+        }
+        if lines.is_empty() {
+            let all = self.debian.candidate(&plan.contents())?;
+            all.check(self.exim)?;
+            for stage in missing(&all.rules(self.exim)?) {
+                lines.push(self.by_hand(stage, "the ACL that this option names"));
+            }
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        Err(SetupError::Unfit(format!(
+            "setup cannot add all lines safely; add these, and run it again:\n  {}\nnothing was \
+             changed",
+            lines.join("\n  ")
+        )))
+    }
+
+    /// Adds the switch, and what it needs.
+    fn switch(&self, plan: &mut Plan, rules: &Rules) -> Result<(), SetupError> {
+        let mut lines = String::new();
+        let mut define = |name: &str| {
+            if rules.source.macro_named(name).is_none() {
+                lines += &format!("{name} = yes\n");
+            }
+        };
+        for stage in STAGES {
+            if let Some(own) = stage.own.filter(|_| stage.is_own(rules)) {
+                define(own);
+            }
+        }
+        define(SWITCH);
+        let reads = |name: &str| rules.source.files.contains(&self.front_end.file(name));
+        let (has_macros, has_acls) = (reads("exirate"), reads("acls"));
+        if self.debian.split {
+            let include =
+                if has_macros { String::new() } else { self.front_end.include("exirate") };
+            // The package's own file comes later, and includes it again: that defines nothing more.
+            let macros = self.debian.etc.join(SPLIT_MACROS);
+            self.add_text(plan, &macros, &(lines + &include))?;
+            if !has_acls {
+                let acls = self.debian.etc.join(SPLIT_ACLS);
+                self.add_text(plan, &acls, &self.front_end.include("acls"))?;
+            }
+            return Ok(());
+        }
+        if !has_acls {
+            self.below_begin_acl(plan)?;
+        }
+        let macros = self.debian.local_macros();
+        if has_macros {
+            // The switch has to be above the line that is there.
+            let at = self.line_of(plan, &macros, "exirate.conf")?;
+            plan.insert(&macros, at, block(&lines));
+            return Ok(());
+        }
+        self.add_text(plan, &macros, &(lines + &self.front_end.include("exirate")))
+    }
+
+    /// Adds these lines at the end of a file, or a file with them.
+    fn add_text(&self, plan: &mut Plan, file: &Path, lines: &str) -> Result<(), SetupError> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        match plan.read(file)? {
+            None => {
+                let head = "# Written by `exirate setup`: Exim asks the policies of exirate.\n# \
+                            `exirate setup --undo` removes it.\n";
+                plan.create(file, format!("{head}{lines}"), 0o644);
+            }
+            Some(text) => {
+                let feed = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
+                let (at, text) = (text.len(), format!("{feed}{}", block(lines)));
+                plan.insert(file, at, text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the line that includes the ACLs.
+    fn below_begin_acl(&self, plan: &mut Plan) -> Result<(), SetupError> {
+        let template = self.debian.template();
+        let text = plan.read(&template)?.unwrap_or_default();
+        let at = after_line(text, |line| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_ascii_lowercase).collect();
+            words == ["begin", "acl"]
+        });
+        let [at] = at[..] else {
+            return Err(SetupError::Unfit(format!(
+                "{} has {} lines `begin acl`, and setup needs one",
+                template.display(),
+                at.len()
+            )));
+        };
+        plan.insert(&template, at, self.front_end.include("acls"));
+        Ok(())
+    }
+
+    /// Where the line begins that has `word` in it.
+    fn line_of(&self, plan: &mut Plan, file: &Path, word: &str) -> Result<usize, SetupError> {
+        let text = plan.read(file)?.unwrap_or_default();
+        let mut start = 0;
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            let shown = String::from_utf8_lossy(line);
+            if shown.contains(word) && !shown.trim_start().starts_with('#') {
+                return Ok(start);
+            }
+            start += line.len();
+        }
+        Err(SetupError::Unfit(format!(
+            "Exim reads {word}, but not by a line of {}: write `{SWITCH} = yes` above that line",
+            file.display()
+        )))
+    }
+
+    /// Adds the lines to the administrator's own ACL at a stage, or says where they go.
+    fn own_acl(
+        &self,
+        plan: &mut Plan,
+        rules: &Rules,
+        stage: Stage,
+        lines: &mut Vec<String>,
+    ) -> Result<(), SetupError> {
+        let acls = stage.acls(rules);
+        if acls.is_empty() {
+            lines.push(self.by_hand(stage, "an ACL with a name, as the value of this option"));
+        }
+        let text = block(&format!("  {}", self.front_end.include(stage.file)));
+        for acl in acls {
+            let places = self.labels(plan, rules, &acl)?;
+            let is_safe = !places.is_empty()
+                && !places.iter().any(|(file, _)| self.debian.split && is_packaged(file));
+            if !is_safe {
+                lines.push(self.by_hand(stage, &format!("the line `{acl}:`")));
+                continue;
+            }
+            for (file, at) in places {
+                if !plan.insertions(&file).contains(&(at, &*text)) {
+                    plan.insert(&file, at, text.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The places below the label of an ACL.
+    fn labels(
+        &self,
+        plan: &mut Plan,
+        rules: &Rules,
+        acl: &str,
+    ) -> Result<Vec<(PathBuf, usize)>, SetupError> {
+        let mut files = self.debian.sources();
+        files.extend(rules.source.files.iter().skip(1).cloned());
+        let mut places = Vec::new();
+        for file in files {
+            let text = plan.read(&file)?.unwrap_or_default();
+            let is_label = |line: &str| {
+                let name = line.trim().strip_suffix(':').map(str::trim);
+                name.is_some_and(|name| name.trim_matches('"') == acl)
+            };
+            places.extend(after_line(text, is_label).into_iter().map(|at| (file.clone(), at)));
+        }
+        Ok(places)
+    }
+
+    fn by_hand(&self, stage: Stage, below: &str) -> String {
+        let include = self.front_end.include(stage.file);
+        format!("{} ({}): below {below}", include.trim_end(), stage.option)
+    }
+}
+
+/// Lines between markers.
+fn block(lines: &str) -> String {
+    format!("{BEGIN}\n{lines}{END}\n")
+}
+
+/// The places behind the lines that `is_wanted`.
+fn after_line(text: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        at += line.len();
+        if line.ends_with(b"\n") && is_wanted(&String::from_utf8_lossy(line)) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+/// Whether a package of Debian's has put the file there.
+fn is_packaged(file: &Path) -> bool {
+    let mut command = child::command("dpkg-query".as_ref());
+    command.arg("-S").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,113 @@
+//! Files of the configuration: each change of one is a rename.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use super::error::SetupError;
+use super::steps::Steps;
+
+/// The file beside `path` that is renamed to it. Nothing reads it: Debian's Exim passes over
+/// names with a dot in them.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".exirate-setup");
+    path.with_file_name(name)
+}
+
+/// Where `path` leads to.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// What is in the file; `None` if there is none.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, SetupError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SetupError::file("read", path)(error)),
+    }
+}
+
+/// Puts `bytes` in the place of what the file contains, in one step; its owner and mode stay.
+pub(super) fn replace(path: &Path, bytes: &[u8], steps: &Steps) -> Result<(), SetupError> {
+    let path = real(path);
+    let facts = path.metadata().map_err(SetupError::file("read", &path))?;
+    put(&path, bytes, facts.mode() & 0o7777, Some((facts.uid(), facts.gid())), steps)
+}
+
+/// Creates the file, in one step.
+pub(super) fn create(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    steps: &Steps,
+) -> Result<(), SetupError> {
+    put(path, bytes, mode, None, steps)
+}
+
+fn put(
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<(u32, u32)>,
+    steps: &Steps,
+) -> Result<(), SetupError> {
+    let new = beside(path);
+    let written = || {
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        steps.step();
+        file.write_all(bytes)?;
+        if let Some((uid, gid)) = owner {
+            fchown(&file, Some(uid), Some(gid))?;
+        }
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()?;
+        steps.step();
+        fs::rename(&new, path)
+    };
+    written().map_err(|error| {
+        let _ = fs::remove_file(&new);
+        SetupError::file("write", path)(error)
+    })?;
+    steps.step();
+    sync_directory(path);
+    Ok(())
+}
+
+/// Removes a file, and what a killed process has left beside it.
+pub(super) fn remove(path: &Path, steps: &Steps) -> Result<(), SetupError> {
+    clean(path);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(SetupError::file("remove", path)(error))
+        }
+        _ => {
+            steps.step();
+            sync_directory(path);
+            Ok(())
+        }
+    }
+}
+
+/// Removes what a killed process has left beside a file.
+pub(super) fn clean(path: &Path) {
+    let _ = fs::remove_file(beside(&real(path)));
+}
+
+/// Has the name survive a power failure, where the file system can do that.
+fn sync_directory(path: &Path) {
+    if let Some(Ok(directory)) = path.parent().map(File::open) {
+        let _ = directory.sync_all();
+    }
+}

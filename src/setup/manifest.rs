@@ -1,0 +1,110 @@
+//! What setup has added to this machine: `manifest.json`, written before the first change.
+
+use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::change::Change;
+use super::error::SetupError;
+use super::files;
+use super::steps::Steps;
+use crate::sys::lock::{self, Kind};
+
+/// The directory of the manifest. It is root's alone: what stands there is removed by `--undo`.
+pub(crate) const DIRECTORY: &str = "/var/lib/exirate-setup";
+const FILE: &str = "manifest.json";
+const VERSION: u32 = 1;
+
+/// A change that was made, or was about to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// It is one of the mail server's configuration.
+    pub(super) configuration: bool,
+    pub(super) change: Change,
+}
+
+/// What setup has added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    version: u32,
+    /// All of it is in force: setup was not killed on the way.
+    pub(super) finished: bool,
+    /// In the order in which it was made.
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Default for Manifest {
+    fn default() -> Self {
+        Self { version: VERSION, finished: true, entries: Vec::new() }
+    }
+}
+
+/// The directory of the manifest, which only one setup uses at a time.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    file: File,
+}
+
+impl Directory {
+    /// Makes it.
+    pub(super) fn make(path: &Path) -> Result<Self, SetupError> {
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(SetupError::file("make the directory", path)(error));
+            }
+            _ => {}
+        }
+        let file = File::open(path).map_err(SetupError::file("open", path))?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Has no other setup change anything until the guard is dropped.
+    pub(super) fn lock(&self) -> Result<lock::Guard<'_>, SetupError> {
+        lock::try_lock(&self.file, Kind::Exclusive)
+            .map_err(SetupError::file("lock", &self.path))?
+            .ok_or_else(|| SetupError::Unfit("another `exirate setup` is running".to_owned()))
+    }
+
+    /// Writes the manifest. One that names nothing is removed, and the directory with it.
+    pub(super) fn write(&self, manifest: &Manifest, steps: &Steps) -> Result<(), SetupError> {
+        let path = self.path.join(FILE);
+        if manifest.entries.is_empty() {
+            files::remove(&path, steps)?;
+            return match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(SetupError::file("remove", &self.path)(error))
+                }
+                _ => Ok(()),
+            };
+        }
+        let text = serde_json::to_vec_pretty(manifest)
+            .map_err(|error| SetupError::file("write", &path)(error.into()))?;
+        files::create(&path, &text, 0o600, steps)
+    }
+}
+
+impl Manifest {
+    /// Reads that of the directory; `None` if setup has added nothing.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not one of this release's.
+    pub(crate) fn read(directory: &Path) -> Result<Option<Self>, SetupError> {
+        let path = directory.join(FILE);
+        let Some(bytes) = files::read(&path)? else { return Ok(None) };
+        let unfit = |why: String| SetupError::Unfit(format!("{}: {why}", path.display()));
+        let manifest: Self =
+            serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
+        if manifest.version != VERSION {
+            return Err(unfit(format!("version {} is another release's", manifest.version)));
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Whether all of it is in force.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+}

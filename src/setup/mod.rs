@@ -1,0 +1,123 @@
+//! `exirate setup`: has the mail server of this machine ask exirate, and takes that back.
+//!
+//! [`server`] finds the mail server; its planner ([`exim`], ...) looks at the configuration and
+//! makes a [`plan`] of what is missing: each [`change`] only adds. [`Setup::carry_out`] makes
+//! them in an order in which no moment holds half of one, and puts all back if anything fails;
+//! [`Setup::undo`] takes back what the [`manifest`] names. [`policy_file`] writes the policy
+//! file to start from.
+
+mod action;
+mod change;
+mod diff;
+mod error;
+mod exim;
+mod files;
+mod manifest;
+mod plan;
+pub(crate) mod policy_file;
+mod revert;
+pub(crate) mod server;
+mod service;
+mod steps;
+
+use std::path::Path;
+
+pub(crate) use change::{BEGIN, Change, END};
+pub(crate) use error::SetupError;
+pub(crate) use manifest::{DIRECTORY, Manifest};
+pub(crate) use plan::{Contents, Plan};
+pub(crate) use server::MailServer;
+use service::run;
+pub(crate) use steps::Steps;
+
+use manifest::{Directory, Entry};
+
+/// One run of setup.
+pub(crate) struct Setup<'a> {
+    /// The mail server.
+    pub(crate) server: &'a dyn MailServer,
+    /// The directory of the manifest.
+    pub(crate) state: &'a Path,
+    /// The failpoint.
+    pub(crate) steps: Steps,
+}
+
+impl Setup<'_> {
+    /// Makes the changes of a plan. If one fails, or the mail server does not come to the
+    /// lines, all is as it was before.
+    ///
+    /// # Errors
+    /// Why it is as it was before, or cannot be.
+    pub(crate) fn carry_out(&self, plan: &Plan) -> Result<(), SetupError> {
+        self.server.is_running()?;
+        self.server.check(&Contents::new())?;
+        let contents = plan.contents();
+        if !contents.is_empty() {
+            self.server.check(&contents)?;
+        }
+        let directory = Directory::make(self.state)?;
+        let _guard = directory.lock()?;
+        let mut manifest = Manifest::read(self.state)?.unwrap_or_default();
+        let (known, was_finished) = (manifest.entries.len(), manifest.finished);
+        let entry =
+            |configuration| move |change: &Change| Entry { configuration, change: change.clone() };
+        manifest.entries.extend(plan.prepare.iter().map(entry(false)));
+        manifest.entries.extend(plan.configure.iter().map(entry(true)));
+        manifest.finished = false;
+        self.write(&directory, &manifest)?;
+        let done = self.make(plan, &contents).and_then(|()| {
+            manifest.finished = true;
+            self.write(&directory, &manifest)
+        });
+        let Err(why) = done else { return Ok(()) };
+        let added = manifest.entries.split_off(known);
+        manifest.finished = was_finished;
+        let back = self.revert(&added).and_then(|left| {
+            self.write(&directory, &manifest)?;
+            match left.first() {
+                Some(what) => Err(SetupError::Unfit(what.clone())),
+                None => Ok(()),
+            }
+        });
+        let why = Box::new(why);
+        Err(match back {
+            Ok(()) => SetupError::PutBack { why },
+            Err(also) => SetupError::Stuck { why, also: Box::new(also) },
+        })
+    }
+
+    fn write(&self, directory: &Directory, manifest: &Manifest) -> Result<(), SetupError> {
+        directory.write(manifest, &self.steps)
+    }
+
+    fn make(&self, plan: &Plan, contents: &Contents) -> Result<(), SetupError> {
+        for change in &plan.prepare {
+            change.apply(&self.steps)?;
+        }
+        let mut written: Vec<&Path> = Vec::new();
+        for change in &plan.configure {
+            let Change::Insert { file, .. } = change else {
+                change.apply(&self.steps)?;
+                continue;
+            };
+            if written.contains(&&**file) {
+                continue;
+            }
+            if !plan.is_current(file)? {
+                return Err(SetupError::Unfit(format!(
+                    "{} was changed meanwhile: run `exirate setup` again",
+                    file.display()
+                )));
+            }
+            let bytes = contents.get(file).and_then(Option::as_deref).unwrap_or_default();
+            files::replace(file, bytes, &self.steps)?;
+            written.push(file);
+        }
+        // Until the administrator has added the lines, there is nothing to try.
+        if !plan.by_hand.is_empty() {
+            return Ok(());
+        }
+        self.server.put_into_force(&self.steps)?;
+        self.server.probe()
+    }
+}

@@ -1,0 +1,187 @@
+//! The policy file to start from: that of the package, filled in for this server. It begins
+//! with `action = "observe"`, a line that `--enforce` and `--observe` change.
+
+use std::fmt::Write as _;
+
+/// The shipped file, whose text is filled in.
+const TEMPLATE: &str = include_str!("../../exim/policy.toml");
+/// Accounts of list managers, of which a message goes to many.
+pub(crate) const LIST_MANAGERS: [&str; 4] = ["list", "mailman", "sympa", "majordomo"];
+/// Accounts of web servers.
+pub(crate) const WEB_SERVERS: [&str; 4] = ["www-data", "apache", "nginx", "http"];
+
+/// What is known of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Its name.
+    pub(crate) name: String,
+    /// The domains that it receives mail for.
+    pub(crate) domains: Vec<String>,
+    /// The networks that may relay by it without a login, but for its own addresses.
+    pub(crate) relays: Vec<String>,
+    /// The host that its mail leaves by.
+    pub(crate) smarthost: Option<String>,
+    /// The accounts of [`WEB_SERVERS`] that exist.
+    pub(crate) web_servers: Vec<String>,
+    /// The accounts of [`LIST_MANAGERS`] that exist.
+    pub(crate) list_managers: Vec<String>,
+}
+
+/// Puts `new` in the place of `old`, which is in the shipped file.
+fn fill(text: &mut String, old: &str, new: &str) {
+    debug_assert!(text.contains(old), "{old}");
+    *text = text.replacen(old, new, 1);
+}
+
+/// The policy file for a server.
+pub(crate) fn text(facts: &Facts) -> String {
+    let mut text = TEMPLATE.to_owned();
+    let head = text.split_once("\n\n").map_or("", |(head, _)| head).to_owned();
+    let domains = if facts.domains.is_empty() { &facts.name } else { &facts.domains.join(", ") };
+    let new = format!(
+        "# The policies of exirate on {}, which receives mail for\n# {domains}.\n#\n# \
+         `exirate setup` has written this file. Change it, and put it into use with\n#\n#     \
+         exirate policy apply\n#\n# which checks it first. `exirate policy lint` only checks it. \
+         `exirate list` and `exirate events`\n# show what the limits would refuse.",
+        facts.name
+    );
+    fill(&mut text, &head, &new);
+    fill(&mut text, "\naction = \"enforce\"\n", "\naction = \"observe\"\n");
+    let domain = facts.domains.first().unwrap_or(&facts.name);
+    text = text.replace("@example.org", &format!("@{domain}"));
+    if !facts.relays.is_empty() {
+        let relays = facts.relays.iter().map(|net| format!("\"{net}\"")).collect::<Vec<_>>();
+        let relays = relays.join(", ");
+        fill(
+            &mut text,
+            "fold = { case = true }\n",
+            &format!(
+                "fold = {{ case = true }}\n# The networks that may relay without a login.\nrelay \
+                 = [{relays}]\n"
+            ),
+        );
+        fill(
+            &mut text,
+            "Exempt your own relays and networks, whose users share\n# an address:\n# \
+             [[policy.inbound.exempt]]\n# match = [\"192.0.2.0/24\"]\n",
+            &format!(
+                "The networks that may relay have a\n# policy of their own, \
+                 below.\n[[policy.inbound.exempt]]\nmatch = [{relays}]\nreason = \"may relay \
+                 without a login\"\n"
+            ),
+        );
+        text += "\n# The networks that may relay without a login, each address: a machine that was \
+                 broken into\n# sends from there, too.\n[policy.relays]\nwhen = [\"relay\", \
+                 \"!authenticated\"]\nkey = \"client\"\ntext = \"Over the limit of {limit} {unit} \
+                 in {period}; try again in {retry_after}\"\ndefault.recipients = [\"2000/1h\", \
+                 \"20000/1d\"]\n";
+    }
+    let mut accounts = String::new();
+    for account in &facts.web_servers {
+        let _ = write!(
+            accounts,
+            "# The forms of all sites that run as this account share its limit.\n\
+             [policy.web.user.{account}]\nrecipients = [\"100/1h\", \"500/1d\"]\n"
+        );
+    }
+    for account in &facts.list_managers {
+        let _ = write!(
+            accounts,
+            "# The list manager.\n[policy.web.user.{account}]\nrecipients = \"unlimited\"\n"
+        );
+    }
+    let example = "# A list manager or a ticket system:\n# [policy.web.user.list]\n# recipients = \
+                   \"unlimited\"\n";
+    let keeps_example = facts.list_managers.is_empty();
+    fill(&mut text, example, &(accounts + if keeps_example { example } else { "" }));
+    if let Some(smarthost) = &facts.smarthost {
+        fill(
+            &mut text,
+            "# Bounces to each recipient",
+            &format!(
+                "# Mail leaves by {smarthost}. What that host refuses comes back as bounces of \
+                 this server\n# to the local sender, which no policy counts; what it bounces \
+                 later arrives from outside and\n# counts here.\n#\n# Bounces to each recipient"
+            ),
+        );
+    }
+    text
+}
+
+/// The file with the line `action = …` of all policies changed; `None` if it has no such line.
+pub(crate) fn with_action(text: &str, action: &str) -> Option<String> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with('[') {
+            return None;
+        }
+        let value = trimmed.strip_prefix("action").map(str::trim_start);
+        if let Some(value) = value.and_then(|rest| rest.strip_prefix('=')) {
+            let old = value.trim_start().trim_start_matches(['"', '\'']);
+            let length = old.bytes().take_while(u8::is_ascii_alphabetic).count();
+            let at = start + line.len() - old.len();
+            let (before, after) = (text.get(..at)?, text.get(at + length..)?);
+            return Some(format!("{before}{action}{after}"));
+        }
+        start += line.len();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::policy::lint::lint;
+    use crate::policy::source::compile;
+    use crate::policy::word::Action;
+    use crate::toml_file::diagnostic::Diagnostics;
+
+    fn facts() -> Facts {
+        let all = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Facts {
+            name: "mail.example.net".to_owned(),
+            domains: all(&["example.net", "example.com"]),
+            relays: all(&["192.0.2.0/24", "2001:db8::/32"]),
+            smarthost: Some("smtp.example.com".to_owned()),
+            web_servers: all(&["www-data"]),
+            list_managers: all(&["list"]),
+        }
+    }
+
+    #[test]
+    fn the_file_of_every_server_is_sound_and_refuses_nothing() {
+        let least = Facts { name: "host".to_owned(), ..Facts::default() };
+        for facts in [facts(), least] {
+            let text = text(&facts);
+            let compiled = compile(Path::new("policy.toml"), &text, &|_| Err(String::new()));
+            let errors = compiled.diagnostics.sorted();
+            assert!(errors.is_empty(), "{errors:?}\n{text}");
+            let policies = compiled.policies.unwrap();
+            assert!(policies.policies.values().all(|one| one.settings.action == Action::Observe));
+            let mut warnings = Diagnostics::default();
+            lint(&policies, 0, &mut warnings);
+            let warnings = warnings.sorted();
+            assert!(warnings.is_empty(), "{warnings:?}\n{text}");
+            assert_eq!(policies.identity.relay.len(), facts.relays.len());
+            assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
+            assert!(!text.contains("example.org"), "{text}");
+            let enforced = with_action(&text, "enforce").unwrap();
+            assert_eq!(enforced.len(), text.len());
+            assert_eq!(with_action(&enforced, "observe").as_ref(), Some(&text));
+        }
+    }
+
+    #[test]
+    fn only_the_line_of_all_policies_is_changed() {
+        let own = "version = 1\n[policy.a]\naction = \"observe\"\n";
+        assert_eq!(with_action(own, "enforce"), None);
+        let text = "action='observe' # for now\n[policy.a]\n";
+        assert_eq!(
+            with_action(text, "enforce").as_deref(),
+            Some("action='enforce' # for now\n[policy.a]\n")
+        );
+    }
+}
