@@ -30,9 +30,11 @@ reply() {
   fail "the server hung up"
 }
 ask() { printf '%s\r\n' "$1" >&3 && reply; }
+connects() { { exec 3<>"/dev/tcp/$1/25"; } 2>/dev/null; }
 # session ADDRESS: the greeting, and EHLO.
 session() {
-  exec 3<>"/dev/tcp/$1/25"
+  # A server that reads its configuration again does not listen for a moment.
+  await "something listens on $1" connects "$1"
   reply
   ask 'EHLO client.test'
 }
@@ -60,8 +62,11 @@ message() {
   ask "Subject: $1"$'\r\n\r\n'"Hello."$'\r\n'"."
   expect "the message $1" '250*' "$REPLY"
 }
-# Mail from outside is accepted.
-accepts() {
+# Mail from outside is accepted; by the next session, where the server was reading its
+# configuration again.
+accepts() { await 'mail is accepted' accepts_once; }
+accepts_once() ( session_from_outside 2>/dev/null )
+session_from_outside() {
   session 192.0.2.1
   sender stranger@example.org
   recipient '250*' root@mail.test
@@ -74,11 +79,14 @@ setup() {
   exirate setup "${@:2}" >/tmp/said 2>&1 </dev/null || status=$?
   ((status == $1)) || fail "exirate setup ${*:2}: status $status, expected $1"
 }
+# killed STEP ARGUMENT...: runs it until it kills itself at a step, status 137.
+killed() { (exirate setup --kill-at "$@" >/tmp/said 2>&1 </dev/null) 2>/dev/null; }
 
 # Every file of the configuration and of exirate's, with its mode and owner.
 everything() {
+  # Not all of these exist everywhere.
   find /etc /usr /var/lib/exim4 /var/lib/exirate* /run/exirate* /var/spool/postfix/exirate \
-    -printf '%y %m %U:%G %p %l\n' 2>/dev/null | sort
+    -printf '%y %m %U:%G %p %l\n' 2>/dev/null | sort || true
   find /etc /var/lib/exim4 -type f -exec sha256sum {} + | sort -k 2
 }
 # unchanged WHAT: all files are as they were before.
