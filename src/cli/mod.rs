@@ -21,14 +21,14 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
-use clap::{ColorChoice, CommandFactory as _, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::CompleteEnv;
 
 use planning::{check, measure, policy, report, rules, shadow, simulate};
 use senders::{allow, erase, events, explain, list, overrides, set, show, top, unblock};
-use shared::complete;
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
+use shared::{complete, times};
 use shell::{completions, man};
 use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve, setup};
@@ -140,7 +140,7 @@ impl Command {
             Self::Report(report) => report.run(screen),
             Self::Shadow(shadow) => shadow.run(screen),
             Self::Completions(completions) => completions.run(screen),
-            Self::Man(man) => man.run(screen, Program::command()),
+            Self::Man(man) => man.run(screen, program()),
             Self::Reset(unblock) => {
                 note_older_word("reset", "unblock --keep-denials");
                 unblock.reset(screen)
@@ -157,14 +157,20 @@ impl Command {
     }
 }
 
+/// The commands and their options.
+fn program() -> clap::Command {
+    times::explained(Program::command())
+}
+
 /// Runs the program on the arguments of this process.
 ///
 /// clap prints help, and complaints about arguments (exit code 2), by itself.
 #[must_use]
 pub fn run() -> ExitCode {
     // Ends the process where a shell asks for completions.
-    CompleteEnv::with_factory(Program::command).var(complete::VARIABLE).complete();
-    let program = Program::parse();
+    CompleteEnv::with_factory(program).var(complete::VARIABLE).complete();
+    let parsed = Program::from_arg_matches(&program().get_matches());
+    let program = parsed.unwrap_or_else(|error| error.format(&mut program()).exit());
     let mut screen = Screen::stdout(program.color);
     let result = program.command.run(&mut screen);
     // What was printed before an error is shown as well.
@@ -190,6 +196,6 @@ mod tests {
 
     #[test]
     fn the_arguments_are_well_formed() {
-        Program::command().debug_assert();
+        program().debug_assert();
     }
 }

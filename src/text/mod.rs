@@ -25,4 +25,4 @@ pub(crate) use size::byte_size;
 #[cfg(feature = "cli")]
 pub(crate) use size::{bytes, parse_bytes};
 #[cfg(feature = "cli")]
-pub(crate) use time::{clock, iso, iso_exact, iso_second, local, utc};
+pub(crate) use time::{clock, iso, iso_exact, iso_second, local, local_second, utc};

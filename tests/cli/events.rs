@@ -86,7 +86,7 @@ fn keys_periods_times_and_numbers_select() {
     assert_eq!(stderr(&missing), "exirate: no crossing matches bob --period 2d\n");
     let wrong = events(spool, &["--since", "soon"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(stderr(&wrong).contains("expected a period such as 1h or 7d"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("expected a time, such as 14:05"), "{}", stderr(&wrong));
 }
 
 #[test]

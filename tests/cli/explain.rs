@@ -71,7 +71,7 @@ fn the_latest_event_of_a_key_is_explained() {
     has(
         &found,
         &[
-            "alice@example.org: refused at 2026-11-24 12:00:00 +00:00 (30m ago)\n",
+            "alice@example.org: refused at 2026-11-24 12:00:00 UTC (30m ago)\n",
             "by        a ratelimit line: 100 / 1h / per_rcpt / leaky\n",
             // With a = exp(-0.5): 99·a, and 80·(1 - a)/0.5 more.
             "100/1h: rate 60.0 before, 123.0 with this event, which counts 80: over the limit\n",

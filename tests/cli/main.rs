@@ -41,6 +41,7 @@ mod set;
 mod show;
 mod simulate;
 mod stats;
+mod times;
 mod top;
 mod trace;
 mod transcripts;

@@ -259,8 +259,8 @@ fn wrong_input_says_what_would_be_right() {
     let spool = database();
     for (arguments, said) in [
         (&["allow"][..], "<KEY>"),
-        (&["allow", "alice", "--until", "soon"], "expected a duration such as 1d or 12h"),
-        (&["deny", "alice", "--until", "2001-01-01"], "this time is not in the future"),
+        (&["allow", "alice", "--until", "soon"], "expected a time, such as 18:00"),
+        (&["deny", "alice", "--until", "2001-01-01"], " is over; expected a time"),
         (&["deny", "1h/per_rcpt/alice"], "write the key without its period and mode"),
         (&["deny", "**@x"], "write `*`"),
         (&["deny", "[a"], "not a valid glob"),

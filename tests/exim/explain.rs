@@ -46,7 +46,7 @@ fn a_refusal_is_explained_by_key_time_and_message() {
 
     let found = text(&explain(&exim, &clock, &["alice", "--at", "14:05"]));
     for part in [
-        "auth:alice: refused at 2026-11-24 14:05:12 +00:00 (10m ago)\n",
+        "auth:alice: refused at 2026-11-24 14:05:12 UTC (10m ago)\n",
         "policy out, which counts recipients; rule: default\n",
         "login alice, client 127.0.0.1, from alice@client.test, to r3@y.test\n",
         "3.5/1h: rate 3.0 before, 4.0 with this event, which counts 1: over the limit\n",

@@ -16,13 +16,13 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
 use crate::store::{FOREVER, Inspect, Override, Target};
 use crate::text;
-use crate::text::time;
 use crate::text::time::now;
 
 /// How long an override lasts unless it says so itself.
@@ -50,8 +50,7 @@ struct Setting {
     #[arg(value_name = "KEY", add = complete::keys())]
     key: OsString,
 
-    /// End the override then: a duration such as 12h, a time such as '2026-12-31
-    /// 18:00', or `forever`
+    /// End the override at this time, or `forever`
     #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until)]
     until: i64,
 
@@ -281,20 +280,7 @@ fn until(text: &str) -> Result<i64, String> {
     if text == "forever" {
         return Ok(FOREVER);
     }
-    let now = now().seconds;
-    let second = match keys::period(text) {
-        // Saturates where that is longer than time.
-        Ok(period) => now.saturating_add(period.ceil() as i64),
-        Err(_) => {
-            let at = time::parse(text).map_err(|_| {
-                "expected a duration such as 1d or 12h, a time such as '2026-12-31 18:00' or \
-                 2026-12-31T18:00:00Z, or forever"
-                    .to_owned()
-            })?;
-            at.seconds
-        }
-    };
-    if second <= now { Err("this time is not in the future".to_owned()) } else { Ok(second) }
+    times::end(text).map_err(|expected| expected + ", or forever")
 }
 
 #[cfg(test)]

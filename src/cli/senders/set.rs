@@ -18,12 +18,12 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
 use crate::store::{Edit, Edited, Inspect, OwnedKey};
 use crate::text;
-use crate::text::time;
 use crate::text::time::now;
 
 /// Set the rate, limit or time of a key, or create it
@@ -278,7 +278,7 @@ fn limit(text: &str) -> Result<f64, String> {
 
 /// When the last event was counted.
 fn at(text: &str) -> Result<Timestamp, String> {
-    let at = time::parse(text)?;
+    let at = times::at(text)?;
     range::time(at.seconds, now()).map(|_| at)
 }
 

@@ -342,7 +342,7 @@ fn forgotten(record: &KeyState, now: Timestamp) -> String {
     }
 }
 
-/// `2026-11-20 11:50:37 +01:00 (5m ago)`.
+/// `2026-11-20 11:50:37 CET (5m ago)`.
 fn moment(at: Timestamp, now: Timestamp) -> String {
     let age = if at > now {
         let seconds = (at.as_seconds() - now.as_seconds()).ceil();

@@ -25,3 +25,4 @@ pub(super) mod screen;
 pub(super) mod servers;
 pub(super) mod spool_dir;
 pub(super) mod table;
+pub(super) mod times;

@@ -106,7 +106,7 @@ pub(in crate::cli) fn participle(overridden: Overridden) -> &'static str {
     }
 }
 
-/// `alice@example.org is allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+/// `alice@example.org is allowed until 2026-12-31 18:00:00 CET (year-end letter)`.
 pub(in crate::cli) fn sentence(one: &Override) -> String {
     format!("{} is {}", key(one), end(one))
 }
@@ -147,7 +147,7 @@ fn record_of(name: &[u8]) -> RecordKey<'_> {
     RecordKey { name, identity_start: 0, kind, algorithm: AlgorithmKind::default() }
 }
 
-/// `allowed until 2026-12-31 18:00:00 +01:00 (year-end letter)`.
+/// `allowed until 2026-12-31 18:00:00 CET (year-end letter)`.
 pub(in crate::cli) fn end(one: &Override) -> String {
     let until = match one.until {
         FOREVER => "forever".to_owned(),

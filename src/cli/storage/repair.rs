@@ -57,7 +57,7 @@ pub(in crate::cli) struct Repair {
 
     /// Remove files *.damaged-N that were quarantined longer ago than this, such
     /// as 30d; 0s removes all
-    #[arg(long, value_name = "TIME", value_parser = age, conflicts_with = "dry_run")]
+    #[arg(long, value_name = "AGE", value_parser = age, conflicts_with = "dry_run")]
     damaged_older_than: Option<f64>,
 
     #[command(flatten)]

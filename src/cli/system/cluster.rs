@@ -21,6 +21,7 @@ use crate::redis::is_server_name;
 use crate::spool::open_directory;
 use crate::sys::secure_dir::SecureDir;
 use crate::sys::users;
+use crate::text;
 
 /// The user as which the packaged agent runs.
 pub(in crate::cli) const AGENT_USER: &str = "exirate-agent";
@@ -384,8 +385,7 @@ fn report(
         writeln!(screen, "away       {}: {meaning}", away.word())?;
         if let Some(since) = away_since {
             let since = i64::try_from(since).unwrap_or(i64::MAX);
-            let since = crate::rate::Timestamp { seconds: since, micros: 0 };
-            writeln!(screen, "  since    {}", crate::text::iso(since))?;
+            writeln!(screen, "  since    {}", text::local_second(since))?;
         }
         writeln!(screen, "decided    {shared} by the shared store")?;
         writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;

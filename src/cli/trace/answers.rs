@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::super::Failure;
-use super::envelope::{EnvelopeJson, moment};
+use super::envelope::EnvelopeJson;
 use super::probability::one_in;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
@@ -242,7 +242,7 @@ fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 10]
     }
     let there = share(answer).filter(|_| graded).map(text::percent);
     [
-        moment(envelope.time),
+        text::local_second(envelope.time),
         word(&envelope.id),
         chance(answer).map(one_in).unwrap_or_default(),
         there.unwrap_or_default(),

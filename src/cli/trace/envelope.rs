@@ -45,12 +45,6 @@ pub(super) fn iso(seconds: i64) -> String {
     text::iso(at(seconds))
 }
 
-/// Seconds since 1970 as Exim's log has them here: `2026-11-20 11:50:37`.
-pub(super) fn moment(seconds: i64) -> String {
-    let local = text::local(at(seconds));
-    local.rsplit_once(' ').map_or(local.clone(), |(time, _zone)| time.to_owned())
-}
-
 /// Seconds since 1970 as a moment.
 pub(super) fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, micros: 0 }

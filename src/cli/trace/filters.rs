@@ -7,7 +7,8 @@ use std::str::FromStr;
 use clap::Args;
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::{id, span};
+use super::id;
+use crate::cli::shared::times;
 use crate::trace::{Accepts, Address, Envelope, Query, QueryResult};
 
 /// The options that select messages by their envelopes. A message must match all options of
@@ -36,12 +37,12 @@ pub(super) struct Filters {
     #[arg(long, value_name = "NAME")]
     auth: Vec<Name>,
 
-    /// Only messages from this moment on; 7d is seven days ago
-    #[arg(long, value_name = "TIME", value_parser = span::since)]
+    /// Only messages since this time
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
     since: Option<i64>,
 
-    /// Only messages up to this moment; of a date, to its end
-    #[arg(long, value_name = "TIME", value_parser = span::until)]
+    /// Only messages until this time
+    #[arg(long, value_name = "TIME", value_parser = times::until)]
     until: Option<i64>,
 
     /// Only messages that were not recorded whole

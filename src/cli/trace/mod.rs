@@ -21,7 +21,6 @@ mod query;
 mod record;
 mod recording;
 mod scheme;
-mod span;
 
 use clap::{Args, Subcommand};
 

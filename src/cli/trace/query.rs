@@ -147,8 +147,7 @@ and display names count as text.
 --attachment searches for the whole file, byte for byte; with --at-least, for parts of it.
 --bytes searches for an excerpt of an attachment. If the excerpt is text, it is searched for
 as text as well, since attachments such as CSV, JSON and RTF are digested as text; a note
-says which matched. TIME is local time, as in Exim's log. Addresses are compared without
-regard to case.
+says which matched. Addresses are compared without regard to case.
 
 THERE is the share of the text that a message contains. More than half of any text is in a
 digest by chance, and messages with no more than that are left out: of an edited text

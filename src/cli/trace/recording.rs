@@ -17,8 +17,8 @@ use super::mailbox::mbox::Mbox;
 use super::mailbox::{self, Hint, from_line};
 use crate::cli::shared::input;
 use crate::cli::shared::screen::{complain, progress};
+use crate::cli::shared::times;
 use crate::text;
-use crate::text::time;
 use crate::text::time::now;
 use crate::trace::{Envelope, TraceError, TraceStore};
 
@@ -58,7 +58,7 @@ pub(super) struct Sources {
     id: Option<String>,
 
     /// Record this time of reception
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::at)]
     time: Option<crate::rate::Timestamp>,
 
     /// Record this IP address of the client

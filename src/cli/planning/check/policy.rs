@@ -13,6 +13,7 @@ use crate::cli::shared::database::Common;
 use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
 use crate::policy::image::{Image, PolicyFile, build};
@@ -21,7 +22,6 @@ use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Preview, Spool, SpoolError};
 use crate::store::{Memory, Override, deciding};
-use crate::text::time;
 use crate::text::time::now;
 use crate::text::{self, printable};
 
@@ -40,7 +40,7 @@ pub(super) struct PolicyOptions {
     stage: Option<Stage>,
 
     /// Decide as of this time
-    #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = times::as_of)]
     at: Option<Timestamp>,
 
     /// Decide by this policy file, not by the policies in use

@@ -12,15 +12,15 @@ use super::file::{FILE, sound};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
 use crate::policy::limit::{Exemption, Limit, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
-use crate::text::time;
 use crate::text::time::now;
-use crate::text::{iso_second, printable};
+use crate::text::{self, iso_second, printable};
 use crate::toml_file::diagnostic::{place, similar};
 
 /// Show the limits that apply to a user
@@ -71,7 +71,7 @@ pub(super) struct Show {
     policy: Option<String>,
 
     /// As of this time, for exemptions
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = times::as_of)]
     at: Option<Timestamp>,
 
     /// Show the policies of this policy file, not those in use
@@ -424,9 +424,10 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
             writeln!(screen, "{}: no limit", one.name)?;
         }
         if let Some((entry, at)) = one.exempt {
-            let until = entry
-                .until
-                .map_or_else(|| "for ever".to_owned(), |u| format!("until {}", iso_second(u)));
+            let until = entry.until.map_or_else(
+                || "for ever".to_owned(),
+                |u| format!("until {}", text::local_second(u)),
+            );
             let reason = entry.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
             let at = place(files, at);
             let line = format!("{}: exempt {until}{reason} ({at})", one.name);

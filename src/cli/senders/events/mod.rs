@@ -25,11 +25,10 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
 use crate::text;
-use crate::text::time;
-use crate::text::time::now;
 
 /// How often --follow looks for new events.
 const POLL: Duration = Duration::from_millis(300);
@@ -52,8 +51,8 @@ pub(in crate::cli) struct Events {
     #[arg(long)]
     refusals: bool,
 
-    /// List events since this time, or in this period, such as 1h
-    #[arg(long, value_name = "TIME", value_parser = since)]
+    /// List events since this time
+    #[arg(long, value_name = "TIME", value_parser = times::since)]
     since: Option<i64>,
 
     /// List only the last N
@@ -120,18 +119,6 @@ bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `me
 infinite is null. `server` is there for the crossings of all servers.",
         keys::HELP
     )
-}
-
-/// A time, or how long ago.
-pub(in crate::cli) fn since(text: &str) -> Result<i64, String> {
-    match keys::period(text) {
-        Ok(period) => Ok(now().seconds.saturating_sub(period.ceil() as i64)),
-        Err(_) => time::parse(text).map(|at| at.seconds).map_err(|_| {
-            "expected a period such as 1h or 7d, or a time such as '2026-11-20 11:50:37', \
-             2026-11-20T11:50:37Z or @1795175437"
-                .to_owned()
-        }),
-    }
 }
 
 impl Events {

@@ -19,14 +19,13 @@ use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database, key_text};
 use crate::cli::{Failure, Outcome};
-use crate::rate::Timestamp;
 use crate::spool::{EventKind, LoggedEvent};
 use crate::store::OwnedKey;
 use crate::text;
 use crate::text::counted_or_no;
-use crate::text::time;
 
 /// How far from --at an event may be, in seconds.
 const NEAR: i64 = 3600;
@@ -45,12 +44,12 @@ pub(in crate::cli) struct Explain {
     #[arg(long, value_name = "ID", conflicts_with_all = ["keys", "now"])]
     id: Option<String>,
 
-    /// Explain the event that is the nearest to this time, such as 14:05 or 'Tue 14:05'
-    #[arg(long, value_name = "TIME", value_parser = at, conflicts_with_all = ["now", "since"])]
-    at: Option<(Timestamp, i64)>,
+    /// Explain the event that is the nearest to this time
+    #[arg(long, value_name = "TIME", value_parser = times::past, conflicts_with_all = ["now", "since"])]
+    at: Option<Moment>,
 
-    /// Explain all events since this time, or in this period, such as 1h
-    #[arg(long, value_name = "TIME", value_parser = events::since, conflicts_with = "now")]
+    /// Explain all events since this time
+    #[arg(long, value_name = "TIME", value_parser = times::since, conflicts_with = "now")]
     since: Option<i64>,
 
     /// Explain what would happen to the next event; nothing is counted
@@ -124,10 +123,6 @@ the key: the fields of `exirate list` and `rule` (the table of the policy in use
 no messages are recorded.",
         keys::HELP
     )
-}
-
-fn at(text: &str) -> Result<(Timestamp, i64), String> {
-    time::past(text, jiff::Zoned::now())
 }
 
 /// An explanation, as JSON has it.
@@ -248,7 +243,8 @@ impl Explain {
     fn choose(&self, found: &mut Vec<Event>) {
         if let Some(since) = self.since {
             found.retain(|(event, _)| event.at.seconds >= since);
-        } else if let Some((at, long)) = self.at {
+        } else if let Some(moment) = self.at {
+            let (at, long) = (moment.start, moment.seconds());
             let distance = |event: &Event| match event.0.at.seconds - at.seconds {
                 after if after >= long => after - long + 1,
                 after => (-after).max(0),
