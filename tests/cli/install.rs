@@ -98,6 +98,8 @@ fn everything_is_installed_once() {
         ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
         ("usr/local/lib/sysusers.d/exirate.conf", 0o644),
+        ("usr/local/lib/tmpfiles.d/exirate.conf", 0o644),
+        ("etc/init.d/exirate-mail", 0o755),
         ("usr/local/share/exirate/exirate.cron", 0o644),
         ("usr/local/share/exirate/exirate.toml", 0o644),
         ("usr/local/share/exirate/exirate.rules.yml", 0o644),

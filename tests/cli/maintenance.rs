@@ -1,6 +1,7 @@
 //! The files in `scripts/maintenance`: systemd accepts the units as they are, and
 //! their commands, and those for cron, work.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -16,6 +17,8 @@ const AGENT: &str = "exirate-agent.service";
 const MAIL: &str = "exirate-mail.service";
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
+const DIRECTORIES: &str = "exirate.tmpfiles.conf";
+const INIT: &str = "exirate-mail.init";
 const CRON: &str = "exirate.cron";
 const ALERTS: &str = "exirate.rules.yml";
 const FAIL2BAN: [&str; 2] = ["exirate.filter.conf", "exirate.jail.conf"];
@@ -394,6 +397,66 @@ fn the_daemons_have_users_of_their_own() {
         assert_ne!(user, USER);
         assert!(page.contains(&format!("systemctl enable --now {user}\n")), "{user}");
     }
+}
+
+/// The directory that the unit would make, for its user.
+#[test]
+fn the_directory_of_the_mail_front_ends_is_made_for_their_user() {
+    let root = tempfile::tempdir().unwrap();
+    for (folder, name) in [("sysusers.d", USERS), ("tmpfiles.d", DIRECTORIES)] {
+        let folder = root.path().join("usr/lib").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("exirate.conf"), shipped(name)).unwrap();
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        let output = command.arg("--root").arg(root.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    std::fs::create_dir_all(root.path().join("etc")).unwrap();
+    run("systemd-sysusers", &[]);
+    run("systemd-tmpfiles", &["--create", "exirate.conf"]);
+    let users = std::fs::read_to_string(root.path().join("etc/passwd")).unwrap();
+    let unit = shipped(MAIL);
+    let user = values(&unit, "User")[0];
+    let line = users.lines().find(|line| line.starts_with(&format!("{user}:"))).unwrap();
+    let fields: Vec<&str> = line.split(':').collect();
+    let directory = format!("/var/lib/{}", values(&unit, "StateDirectory")[0]);
+    assert_eq!(fields[5], directory);
+    let made = root.path().join(&directory[1..]).metadata().unwrap();
+    assert_eq!(
+        (made.uid().to_string(), made.gid().to_string()),
+        (fields[2].into(), fields[3].into())
+    );
+    let mode = u32::from_str_radix(values(&unit, "StateDirectoryMode")[0], 8).unwrap();
+    assert_eq!(made.mode() & 0o7777, mode);
+
+    // Another owner keeps it: its files are his.
+    std::os::unix::fs::chown(root.path().join(&directory[1..]), Some(4321), Some(4321)).unwrap();
+    run("systemd-tmpfiles", &["--create", "exirate.conf"]);
+    assert_eq!(root.path().join(&directory[1..]).metadata().unwrap().uid(), 4321);
+}
+
+#[test]
+fn the_init_script_starts_the_daemon_as_the_unit_does() {
+    let (script, unit) = (shipped(INIT), shipped(MAIL));
+    let of = |option: &str| values(&unit, option)[0];
+    let start = of("ExecStart").replace("/etc/exirate/exirate.toml", "$configuration");
+    let (program, arguments) = start.split_once(' ').unwrap();
+    for line in [
+        format!("\nuser={}\n", of("User")),
+        format!("\nprogram={program}\n"),
+        format!("exec $program {arguments} "),
+        format!("--umask {} ", of("UMask")),
+        format!("\n  ulimit -n {} ", of("LimitNOFILE")),
+        format!("--retry TERM/{}/", of("TimeoutStopSec")),
+        format!("\nname={}\n", of("RuntimeDirectory")),
+        format!("-m {} /run/$name\n", of("RuntimeDirectoryMode")),
+    ] {
+        assert!(script.contains(&line), "{line:?}");
+    }
+    let output = Command::new("sh").arg("-n").arg(Path::new(FOLDER).join(INIT)).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]
