@@ -38,6 +38,7 @@ pub mod model;
 #[cfg(feature = "cli")]
 pub mod needs;
 pub mod outcome;
+pub mod probe;
 #[cfg(feature = "cli")]
 pub mod replay;
 #[cfg(all(feature = "cli", any(test, feature = "fuzzing")))]

@@ -22,6 +22,7 @@ mod policy;
 mod policy_examples;
 mod policy_paths;
 mod policy_replayed;
+mod probe;
 mod record;
 mod shadow;
 mod simulated;
