@@ -2,7 +2,7 @@
 //!
 //! A command is a struct of clap's with a `run` that writes to the [`Screen`]
 //! and says whether it found something. A new one is a file here, a line in
-//! `Command` and one in `Command::run`. What commands share: [`database`] opens
+//! `Command`, one in `Command::run`, and its name in a group of [`help`]. What commands share: [`database`] opens
 //! and reads, [`keys`] finds the records an argument means, [`screen`],
 //! [`table`] and [`text`] show things to people.
 //!
@@ -29,11 +29,11 @@ use senders::{allow, erase, events, explain, list, overrides, set, show, top, un
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
-use shell::{completions, man};
+use shell::{completions, help, man};
 use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve, setup};
 
-/// Show and administer the rate limits that exirate.so keeps for Exim.
+/// Limit how much mail is sent, and show who is limited and why.
 #[derive(Debug, Parser)]
 #[command(
     name = "exirate",
@@ -169,8 +169,9 @@ fn program() -> clap::Command {
 pub fn run() -> ExitCode {
     // Ends the process where a shell asks for completions.
     CompleteEnv::with_factory(program).var(complete::VARIABLE).complete();
-    let parsed = Program::from_arg_matches(&program().get_matches());
-    let program = parsed.unwrap_or_else(|error| error.format(&mut program()).exit());
+    let mut arranged = help::arranged(program());
+    let parsed = Program::from_arg_matches(&arranged.get_matches_mut());
+    let program = parsed.unwrap_or_else(|error| error.format(&mut arranged).exit());
     let mut screen = Screen::stdout(program.color);
     let result = program.command.run(&mut screen);
     // What was printed before an error is shown as well.

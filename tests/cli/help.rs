@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::prepared::{Prepared, commands, source};
+use crate::prepared::{Prepared, ROOT, commands, source};
 use crate::{exirate, run, stderr, stdout};
 
 /// The help of a command.
@@ -50,7 +50,12 @@ fn every_example_of_every_help_works() {
     let mut tried = 0;
     for command in commands() {
         let help = help(&command);
-        assert!(help.contains("Examples:\n"), "{help}");
+        assert!(help.contains("\nExamples:\n"), "{help}");
+        assert!(!help.contains("\nJSON: "), "{help}");
+        let (_, text) = help.split_once("\nOptions:\n").unwrap();
+        assert!(text.lines().all(|l| l.chars().count() <= 100), "{help}");
+        let page = format!("man exirate-{} has the details", command.replace(' ', "-"));
+        assert!(help.contains(&page), "{help}");
         assert!(help.contains("\nExit status: "), "{help}");
         let examples = examples(&help, "    ");
         assert!(!examples.is_empty(), "{help}");
@@ -62,6 +67,24 @@ fn every_example_of_every_help_works() {
         }
     }
     assert!(tried >= 15, "only {tried} examples were found");
+}
+
+#[test]
+fn a_help_begins_with_a_session_and_what_it_prints() {
+    let mut seen = 0;
+    for command in commands() {
+        let help = help(&command);
+        let path = format!("docs/transcripts/{}.txt", command.replace(' ', "-"));
+        let Ok(transcript) = std::fs::read_to_string(format!("{ROOT}/{path}")) else { continue };
+        let (about, rest) = help.split_once("\n\n").unwrap();
+        assert!(!about.contains('\n') && rest.starts_with("$ "), "{help}");
+        let (session, _) = rest.split_once("\n\nExamples:\n").unwrap();
+        // A test runs the transcript, and compares what it prints.
+        assert!(transcript.contains(session), "{path} has another session than\n{help}");
+        assert!(session.lines().next().unwrap().contains(&format!("exirate {command}")), "{help}");
+        seen += 1;
+    }
+    assert!(seen >= 40, "{seen}");
 }
 
 #[test]
@@ -77,7 +100,11 @@ fn every_example_of_the_readme_works() {
 #[test]
 fn the_help_of_the_program_names_its_commands_and_exit_codes() {
     let output = exirate().arg("--help").output().unwrap();
-    assert!(stdout(&output).contains("Exit status: 0 success; 1"));
+    let help = stdout(&output);
+    assert!(help.contains("Exit status: 0 success; 1"));
+    let groups = help.split("\nOptions:").next().unwrap();
+    let long = groups.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(long, None, "a terminal of 80 columns breaks it");
     let output = exirate().output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("Usage: exirate"), "{}", stderr(&output));

@@ -209,7 +209,8 @@ impl Prepared {
         let spool = self.spool().display().to_string();
         let output = self.run(&format!("{{ {line}\n}} 2>&1"));
         let text = String::from_utf8(output.stdout).unwrap();
-        let mut text = text.replace(&spool, USUAL_SPOOL);
+        let config = self.path("exim.conf").display().to_string();
+        let mut text = text.replace(&spool, USUAL_SPOOL).replace(&config, "/etc/exim4/exim4.conf");
         for place in PLACES {
             text = text.replace(&*self.place(place).to_string_lossy(), place);
         }
@@ -223,7 +224,7 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// The commands of the program, with those of commands: `list`, `trace query`.
 pub(crate) fn commands() -> Vec<String> {
     let mut names = Vec::new();
-    for name in commands_of(&[]) {
+    for name in top_commands() {
         let below = commands_of(&[&name]);
         let below: Vec<String> = below.iter().map(|below| format!("{name} {below}")).collect();
         names.push(name);
@@ -232,6 +233,19 @@ pub(crate) fn commands() -> Vec<String> {
     for name in ["list", "trace", "trace query"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
+    names
+}
+
+/// The commands in the groups of the program's help; of a command of a command, the first word.
+fn top_commands() -> Vec<String> {
+    let help = crate::stdout(&crate::exirate().arg("--help").output().unwrap());
+    let (_, groups) = help.split_once("\n\n").unwrap().1.split_once("\n\n").unwrap();
+    let (groups, _) = groups.split_once("\nOptions:\n").unwrap();
+    let lines = groups.lines().filter_map(|line| line.strip_prefix("  "));
+    let mut names: Vec<String> =
+        lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect();
+    names.sort();
+    names.dedup();
     names
 }
 

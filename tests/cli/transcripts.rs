@@ -19,7 +19,7 @@
 //! Blocks of the README, docs/alerts.md and docs/trace.md that are marked `console` are
 //! compared with a machine in the same way: one for each page.
 //!
-//! A new command needs a file there and a line in `src/cli/man.rs`.
+//! A new command needs a file there and a line in `src/cli/shell/transcripts.rs`.
 
 use crate::prepared::{Prepared, commands, source};
 use crate::{exirate, stdout};

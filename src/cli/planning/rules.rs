@@ -21,6 +21,12 @@ use crate::text::printable;
   With the keys, for scripts:
     exirate rules --json | jq '.rules[] | {file, line, key, limits}'
 
+Each call of ratelimit and ratelimit_all is a line; --all lists those of the other functions too.
+USED BY is the option that leads to the ACL of the call; where nothing does, Exim never comes to it.
+
+Exit status: 0 something is limited, and no call has an error; 1 nothing is limited,
+or a call cannot work; 2 an error.
+
 The configuration is read as Exim reads it: files that it includes, conditions such
 as .ifdef, and macros. Each call of ratelimit and ratelimit_all is a line; with
 --all, so is each call of the other functions.
@@ -30,9 +36,6 @@ nothing does, Exim never comes to the call. `acl_smtp_rcpt?` stands for a name o
 that only Exim knows and that may be this one. LIMIT is `m / p`: `?` stands for what is
 known only when Exim expands it, and a file of limits gives one line for each limit
 in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
-
-Exit status: 0 something is limited, and no call has an error; 1 nothing is limited,
-or a call cannot work; 2 an error.
 
 JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
 outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc or lookup), `library` (null in a lookup),

@@ -25,10 +25,13 @@ use crate::text::time::now;
   Begin again, after a change of the limits:
     exirate shadow reset
 
-The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at
-the same event. Exim's answer counts. docs/migrate.md shows how.
+The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at the same
+event. Exim's answer counts.
 
-Exit status: as the help of each command says.")]
+Exit status: as the help of each command says.
+
+The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at
+the same event. Exim's answer counts. docs/migrate.md shows how.")]
 pub(in crate::cli) struct ShadowCommand {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +60,12 @@ impl ShadowCommand {
   After two days:
     exirate shadow report --days 2
 
+DIFFER counts the checks with another verdict, or with rates that are apart by more than the event.
+SAFE is `yes` where a limit was compared for --days and nothing differs.
+
+Exit status: 0 all limits are safe to switch; 1 one is not, a check failed, or nothing was
+compared; 2 an error.
+
 Each limit is a line: CHECKS is how often both were asked, OVER in how many of these Exim was
 over the limit. DIFFER are answers with another verdict, or with rates that are apart by
 more than the event itself. CLOSE are those apart by at most that event: two sessions at the
@@ -70,9 +79,6 @@ of the verdicts at most 1 % are CLOSE, and at most half is WARMING. ROUNDING, an
 CLOSE with the same verdict, do not count against it, and are said. Else it is `no` or `not yet`, and the
 reason follows. Differences are lines with `exirate shadow:` in Exim's main log. Keys that
 are allowed or denied by exirate are not compared.
-
-Exit status: 0 all limits are safe to switch; 1 one is not, a check failed, or nothing was
-compared; 2 an error.
 
 JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` (seconds since
 1970), `checks`, `over`, `rounding` (only the last digit), `rates` and `rates_close` (only the rates differ), `only_native` and
@@ -94,9 +100,11 @@ struct Report {
   Begin again:
     exirate shadow reset
 
-The rates themselves stay as they are. Exim's running processes go on counting at once.
+The rates themselves stay as they are.
 
 Exit status: 0 done, also if there was nothing to forget; 2 an error.
+
+The rates themselves stay as they are. Exim's running processes go on counting at once.
 
 JSON: an object; `forgotten` is the number of limits.")]
 struct Reset {

@@ -72,12 +72,13 @@ struct Setting {
 
 /// What the help says besides the options.
 fn help(overridden: Overridden) -> String {
-    let (examples, effect) = match overridden {
+    let (examples, summary, effect) = match overridden {
         Overridden::Allow => (
             "  Exempt alice from all limits for a day:
     exirate allow alice@example.org --reason 'year-end letter'
   Exempt a domain until a given time:
     exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
+            "Its mail is counted on meanwhile, so it may be over its limits when the override ends.",
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
 no, and $sender_rate shows the rate. When the override ends, the rate is what it would
 be without it, so a key may be over its limits then: `exirate unblock` deletes its
@@ -90,6 +91,7 @@ records.",
     exirate deny '[192.0.2.7]' --until 1h
   End that now, and delete the records of the key:
     exirate unblock alice@example.org",
+            "Its mail is refused whatever the rate, wherever a limit is enforced.",
             "Checks of a denied key are always over: ratelimit returns yes, whatever the rate. As
 for any check that is over, leaky ones count nothing then, and strict ones count. What
 happens to the mail is up to the ACL: a line that only warns does not refuse.",
@@ -98,6 +100,11 @@ happens to the mail is up to the ACL: a line that only warns does not refuse.",
     format!(
         "Examples:
 {examples}
+
+{} {summary} A glob asks first.
+`exirate overrides` lists it, and `exirate overrides --remove KEY` ends it.
+
+Exit status: 0 set; 1 not confirmed; 2 an error.
 
 KEY is as for `exirate unblock`: a key such as alice@example.org, an IP address in any
 notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
@@ -125,11 +132,10 @@ apply a change at their next check. An override never makes a crossing. `exirate
 overrides` lists it. It is logged to audit.log in the database's directory and to syslog
 (facility mail), with who set it.
 
-Exit status: 0 set; 1 not confirmed; 2 an error.
-
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
 or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
-record or an event of KEY is known."
+record or an event of KEY is known.",
+        keys::HELP
     )
 }
 

@@ -61,7 +61,15 @@ fn help() -> String {
   For scripts:
     exirate list --over --json | jq -r '.[].key'
 
-{}
+{key} RATE is the rate now, LIMIT that of the last check, SHARE
+how much of it is used. FREE AGAIN is when one more event would pass. What decides instead of the
+rate is in parentheses: (allowed), (denied), (exempt), (observed).
+
+Exit status: 0 listed, also if no key is blocked (--over); 1 a KEY, --mode or
+--period matches nothing; 2 an error. Where a file is damaged, the others are listed
+all the same.
+
+{manual}
 
 RATE is the rate now: it decays while no events come. LIMIT is that of the last check
 that counted, SHARE how much of it is used. Of a leaky bucket, RATE is the level and
@@ -76,13 +84,10 @@ rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exi
 deny`, (exempt) or (observed) by the policy in use, or its verdict where that does not
 refuse what is over: (log), (delay), (hold). The figures are those that are measured.
 
-Exit status: 0 listed, also if no key is blocked (--over); 1 a KEY, --mode or
---period matches nothing; 2 an error. Where a file is damaged, the others are listed
-all the same.
-
 JSON: an array of objects; `override` is allow or deny, or null. {}",
-        keys::HELP,
-        key_state::JSON_HELP
+        key_state::JSON_HELP,
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

@@ -19,7 +19,7 @@ use crate::store::{Override, Target};
 use crate::text;
 use crate::text::time::now;
 
-/// List the keys that are allowed or denied, or remove such overrides
+/// List keys that are allowed or denied, or end an override
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Who is allowed or denied, until when, and why?
@@ -29,6 +29,12 @@ use crate::text::time::now;
   For scripts:
     exirate overrides --json | jq -r '.[].key'
 
+`exirate allow` and `exirate deny` set overrides. SET is how long ago, WHO the user. --remove takes KEY
+as it is listed; a glob removes the override of that glob, and no other.
+
+Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no such
+override; 2 an error.
+
 `exirate allow` and `exirate deny` set overrides. SET is how long ago, and WHO the user
 (and after sudo or su, who that was before). An override that has ended is not listed,
 and is dropped by the next change, and by `exirate repair`. --remove takes KEY as it is
@@ -36,9 +42,6 @@ listed; a glob removes the override of that glob, and no other. Exim's running p
 apply that at their next check. It is logged to audit.log in the database's directory,
 and to syslog (facility mail). A list that was damaged is kept in that directory, and is
 not in force: a message names it.
-
-Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no such
-override; 2 an error.
 
 JSON: an array of objects, with --remove of those that were removed; `override` is allow
 or deny, `exact` whether it was set with --exact, `until` is null if it does not end.")]

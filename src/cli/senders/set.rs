@@ -85,17 +85,21 @@ fn help() -> String {
   Block a client before Exim has seen it:
     exirate set 203.0.113.9 --create --mode per_conn --period 10m --rate 100 --limit 20
 
-{}
+{key} It must match one record; --mode and --period select
+it. To unblock a key, use `exirate unblock`.
+
+Exit status: 0 changed; 1 KEY matches nothing; 2 an error.
+
+{manual}
 
 KEY must match one record; --mode and --period select it. The change is atomic, and
 Exim may run meanwhile. It is printed, and logged to audit.log in the database's
 directory and to syslog (facility mail). To unblock a key, use `exirate unblock`.
 
-Exit status: 0 changed; 1 KEY matches nothing; 2 an error.
-
 JSON: an object; `before` (null for a new key) and `after` have the fields of
 `exirate list`, with `filter` always null.",
-        keys::HELP
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

@@ -54,7 +54,12 @@ fn help() -> String {
   Show a client, in the notation of Exim's log:
     exirate show '[192.0.2.7]'
 
-{}
+{key} The next event is assumed to be of size 1, such as a
+message, or a recipient that has not been counted yet.
+
+Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
+
+{manual}
 
 The next event is assumed to be of size 1, such as a message, or a recipient that has
 not been counted yet. For a key counted per_byte (stored as per_mail) the next event
@@ -64,16 +69,15 @@ the burst and the leak are shown in place of rate, limit and period. Where an ov
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
 observes or does not refuse, that is shown; all else is what is measured.
 
-Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
-
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event, of which `over` is as in `exirate list`; `why` says what decides
 instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
 is when the record may be dropped, if no more events come (null: never); `event_seen`
 is null without --event or without a filter; `override` is null or an object, as in
 `exirate overrides`. {}",
-        keys::HELP,
-        key_state::JSON_HELP
+        key_state::JSON_HELP,
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

@@ -73,7 +73,14 @@ fn help() -> String {
   Unblock every key that is over its limit now:
     exirate unblock --over --yes
 
-{}
+{key} Its rates start from nothing, and the denial by
+`exirate deny` ends. With --mode, --period, --over or --keep-denials, only rates are deleted. Where
+several keys may match, it asks first; without a terminal, --yes is needed.
+
+Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was unblocked, or
+a key is still denied; 2 an error.
+
+{manual}
 
 The records of KEY are deleted: its rates, and the unique events it has counted. The next
 check of the key starts from nothing, with the limit in Exim's configuration. The override
@@ -87,12 +94,10 @@ Where several keys may match (a glob or --over), it asks first; without a termin
 is needed. What was done is logged to audit.log in the database's directory, and to syslog
 (facility mail): one line for each record, or one for all if they are more than 100.
 
-Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was unblocked, or
-a key is still denied; 2 an error.
-
 JSON: an object; `reset` is an array of the deleted records, in the form of `exirate
 list`, `removed` of the overrides, in the form of `exirate overrides`.",
-        keys::HELP
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

@@ -36,11 +36,11 @@ complete -o nosort -F _exirate exirate 2>/dev/null || complete -F _exirate exira
     exirate completions zsh > /usr/share/zsh/vendor-completions/_exirate
     exirate completions fish > /usr/share/fish/vendor_completions.d/exirate.fish
 
+Exit status: 0 printed; 2 an error.
+
 The scripts call exirate for commands, options, modes, and the keys and periods in the
 database, where the user may read it. Keys are left out if the database is larger than
-64 MiB, and so are keys with characters that are special to a shell.
-
-Exit status: 0 printed; 2 an error.")]
+64 MiB, and so are keys with characters that are special to a shell.")]
 pub(in crate::cli) struct Completions {
     /// The shell
     shell: Shell,

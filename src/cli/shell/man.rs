@@ -1,9 +1,5 @@
-//! `exirate man`: the manual pages, made from what `--help` says and from
+//! `exirate man`: the manual pages, made from the text of each command (see [`super::help`]) and from
 //! transcripts of real sessions.
-//!
-//! A command's help after its options is a few paragraphs. Those that begin
-//! with `Examples:`, `Exit status:` and `JSON:` become sections of the page, the
-//! others are its description.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,65 +9,14 @@ use clap::{Args, Command};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
+use super::help::{Text, short_name};
+use super::transcripts;
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 
 /// Everybody may read the pages.
 const PUBLIC: u32 = 0o666;
-
-/// What each command's page shows as a session. A test runs them all: see
-/// `tests/cli/transcripts.rs`.
-const TRANSCRIPTS: [(&str, &str); 48] = [
-    ("allow", include_str!("../../../docs/transcripts/allow.txt")),
-    ("check", include_str!("../../../docs/transcripts/check.txt")),
-    ("cluster", include_str!("../../../docs/transcripts/cluster.txt")),
-    ("cluster-forget", include_str!("../../../docs/transcripts/cluster-forget.txt")),
-    ("cluster-join", include_str!("../../../docs/transcripts/cluster-join.txt")),
-    ("cluster-leave", include_str!("../../../docs/transcripts/cluster-leave.txt")),
-    ("cluster-status", include_str!("../../../docs/transcripts/cluster-status.txt")),
-    ("config", include_str!("../../../docs/transcripts/config.txt")),
-    ("config-set", include_str!("../../../docs/transcripts/config-set.txt")),
-    ("copy", include_str!("../../../docs/transcripts/copy.txt")),
-    ("deny", include_str!("../../../docs/transcripts/deny.txt")),
-    ("doctor", include_str!("../../../docs/transcripts/doctor.txt")),
-    ("erase", include_str!("../../../docs/transcripts/erase.txt")),
-    ("events", include_str!("../../../docs/transcripts/events.txt")),
-    ("events-deliver", include_str!("../../../docs/transcripts/events-deliver.txt")),
-    ("explain", include_str!("../../../docs/transcripts/explain.txt")),
-    ("export", include_str!("../../../docs/transcripts/export.txt")),
-    ("import", include_str!("../../../docs/transcripts/import.txt")),
-    ("list", include_str!("../../../docs/transcripts/list.txt")),
-    ("measure", include_str!("../../../docs/transcripts/measure.txt")),
-    ("overrides", include_str!("../../../docs/transcripts/overrides.txt")),
-    ("policy", include_str!("../../../docs/transcripts/policy.txt")),
-    ("policy-apply", include_str!("../../../docs/transcripts/policy-apply.txt")),
-    ("policy-diff", include_str!("../../../docs/transcripts/policy-diff.txt")),
-    ("policy-lint", include_str!("../../../docs/transcripts/policy-lint.txt")),
-    ("policy-run", include_str!("../../../docs/transcripts/policy-run.txt")),
-    ("policy-show", include_str!("../../../docs/transcripts/policy-show.txt")),
-    ("repair", include_str!("../../../docs/transcripts/repair.txt")),
-    ("report", include_str!("../../../docs/transcripts/report.txt")),
-    ("rules", include_str!("../../../docs/transcripts/rules.txt")),
-    ("serve", include_str!("../../../docs/transcripts/serve.txt")),
-    ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
-    ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
-    ("set", include_str!("../../../docs/transcripts/set.txt")),
-    ("shadow", include_str!("../../../docs/transcripts/shadow.txt")),
-    ("shadow-report", include_str!("../../../docs/transcripts/shadow-report.txt")),
-    ("shadow-reset", include_str!("../../../docs/transcripts/shadow-reset.txt")),
-    ("show", include_str!("../../../docs/transcripts/show.txt")),
-    ("simulate", include_str!("../../../docs/transcripts/simulate.txt")),
-    ("stats", include_str!("../../../docs/transcripts/stats.txt")),
-    ("top", include_str!("../../../docs/transcripts/top.txt")),
-    ("trace", include_str!("../../../docs/transcripts/trace.txt")),
-    ("trace-export", include_str!("../../../docs/transcripts/trace-export.txt")),
-    ("trace-query", include_str!("../../../docs/transcripts/trace-query.txt")),
-    ("trace-record", include_str!("../../../docs/transcripts/trace-record.txt")),
-    ("bypass", include_str!("../../../docs/transcripts/bypass.txt")),
-    ("unblock", include_str!("../../../docs/transcripts/unblock.txt")),
-    ("verify", include_str!("../../../docs/transcripts/verify.txt")),
-];
 
 /// The page of the functions that Exim calls, which are no commands.
 const FUNCTIONS: (&str, &str) =
@@ -150,12 +95,6 @@ fn shown(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|command| !command.is_hide_set())
 }
 
-/// `list`, or `trace-query` for a command of a command.
-fn short_name(command: &Command) -> &str {
-    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
-    name.strip_prefix("exirate-").unwrap_or(name)
-}
-
 /// Writes all pages to `dir`, and gives their paths.
 fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     let failed = |action: &str, path: &Path, error: std::io::Error| {
@@ -177,8 +116,8 @@ fn write_all(program: &Command, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
 
 /// The manual page of `command`, of `program` or that itself.
 fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
-    let help = command.get_after_help().map_or_else(String::new, ToString::to_string);
-    let help = Help::of(&help);
+    let text = command.get_after_help().map_or_else(String::new, ToString::to_string);
+    let text = Text::of(&text);
     let version = program.get_version().unwrap_or_default();
     let page = Page::new(command.clone())
         .section(SECTION)
@@ -192,24 +131,24 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
     roff.to_writer(&mut bytes)?;
     page.render_description_section(&mut bytes)?;
     let mut roff = Roff::new();
-    help.description.iter().for_each(|text| paragraph(&mut roff, text));
+    let description = if text.manual.is_empty() { &text.summary } else { &text.manual };
+    description.iter().for_each(|text| paragraph(&mut roff, text));
     roff.to_writer(&mut bytes)?;
     page.render_options_section(&mut bytes)?;
     if command.has_subcommands() {
         page.render_subcommands_section(&mut bytes)?;
     }
     let mut roff = Roff::new();
-    for (title, text) in [("EXIT STATUS", help.exit_status), ("JSON", help.json)] {
+    for (title, text) in [("EXIT STATUS", text.exit_status), ("JSON", text.json)] {
         if let Some(text) = text {
             roff.control("SH", [title]);
             paragraph(&mut roff, &sentence(text));
         }
     }
-    let name = short_name(command);
-    let transcript = TRANSCRIPTS.iter().find(|(of, _)| *of == name).map(|(_, text)| *text);
-    if help.examples.is_some() || transcript.is_some() {
+    let transcript = transcripts::of(short_name(command));
+    if text.examples.is_some() || transcript.is_some() {
         roff.control("SH", ["EXAMPLES"]);
-        help.examples.iter().for_each(|text| verbatim(&mut roff, text));
+        text.examples.iter().for_each(|text| verbatim(&mut roff, text));
     }
     if let Some(transcript) = transcript {
         roff.control("PP", []);
@@ -301,50 +240,4 @@ fn see_also(roff: &mut Roff, command: &Command, program: &Command) {
     }
     line.extend([bold("exirate-functions"), roman("(7), "), bold("exim"), roman("(8)")]);
     roff.text(line);
-}
-
-/// The parts of a command's help after its options.
-#[derive(Debug, Default, PartialEq)]
-struct Help<'a> {
-    description: Vec<&'a str>,
-    examples: Option<&'a str>,
-    exit_status: Option<&'a str>,
-    json: Option<&'a str>,
-}
-
-impl<'a> Help<'a> {
-    fn of(text: &'a str) -> Self {
-        let mut help = Self::default();
-        for part in text.split("\n\n") {
-            if let Some(examples) = part.strip_prefix("Examples:\n") {
-                help.examples = Some(examples);
-            } else if let Some(status) = part.strip_prefix("Exit status: ") {
-                help.exit_status = Some(status);
-            } else if let Some(json) = part.strip_prefix("JSON: ") {
-                help.json = Some(json);
-            } else if !part.is_empty() {
-                help.description.push(part);
-            }
-        }
-        help
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn help_falls_into_its_parts() {
-        let help =
-            Help::of("Examples:\n  exirate x\n\nIt is.\n\nExit status: 0 fine.\n\nJSON: no.");
-        let expected = Help {
-            description: vec!["It is."],
-            examples: Some("  exirate x"),
-            exit_status: Some("0 fine."),
-            json: Some("no."),
-        };
-        assert_eq!(help, expected);
-        assert_eq!(Help::of(""), Help::default());
-    }
 }

@@ -1,4 +1,6 @@
 //! What shells and manuals show of the program.
 
 pub(super) mod completions;
+pub(super) mod help;
 pub(super) mod man;
+mod transcripts;

@@ -30,7 +30,7 @@ const TRACE_KEEP: &str = "trace.keep";
 /// keys there is room for is computed with it.
 const KEY_BYTES: usize = 30;
 
-/// Show or change the settings of the rate database, event logs and trace store
+/// Show or change the settings of the databases and event logs
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -40,10 +40,13 @@ const KEY_BYTES: usize = 30;
   Let the rate database grow to 2 GiB:
     exirate config set rates.max_size=2G
 
-`exirate config set --help` describes each setting. The settings are stored in the
-databases, and limits on mail are in Exim's configuration: see `exirate rules`.
+`exirate help config set` describes each setting. Limits on mail are in the policy file and in Exim's
+configuration: see `exirate policy show` and `exirate rules`.
 
 Exit status: 0 shown; 2 an error.
+
+`exirate config set --help` describes each setting. The settings are stored in the
+databases, and limits on mail are in Exim's configuration: see `exirate rules`.
 
 JSON: an object; `rates` is null where there is no rate database, `trace` where there is
 no trace store. Sizes are in bytes; `room_keys` is how many keys of usual length fit into
@@ -73,6 +76,18 @@ enum Command {
   Keep refusals for a week:
     exirate config set refusals.keep=1w
 
+  rates.max_size      size limit of the rate database: 1 GiB unless set
+  crossings.max_size  size limit of the log of crossings: 8 MiB unless set
+  crossings.keep      how long crossings are kept: 90d unless set
+  refusals.max_size   size limit of the log of refusals: 16 MiB unless set
+  refusals.keep       how long refusals are kept: 14d unless set
+  trace.max_size      size limit of the trace store: 1 GiB unless set
+  trace.keep          how long messages are kept: 90d unless set
+
+Where something would be removed at once, it asks first; without a terminal, --yes is needed.
+
+Exit status: 0 set, or set so before; 2 an error.
+
 rates.max_size is the size limit of the rate database: 1 GiB unless set, at least 16 MiB.
 When a database is full, it evicts the least important records: those of keys that are
 far from their limits first, and of each kind of key separately.
@@ -94,8 +109,6 @@ is no terminal, unless --yes is given; nothing is changed before. Running Exim p
 use new settings of the event logs from their next check on, others from their next
 connection on. A missing rate database or trace store is created.
 Changes are logged to audit.log in the rate database's directory, and to syslog.
-
-Exit status: 0 set, or set so before; 2 an error.
 
 JSON: an object as that of `exirate config`.")]
 struct Set {

@@ -20,11 +20,17 @@ use crate::text;
 use crate::text::bytes;
 use crate::text::counted_or_no;
 
-/// Copy the rate database and the trace store while they are in use
+/// Copy the databases while they are in use
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Back both up:
     exirate copy /var/backups/exirate
+
+The copy is as secret as the original. To restore it, stop the mail server, put DIR/exirate in place
+of the directory exirate in the spool directory with the same owner and modes (cp -a), and start the
+mail server.
+
+Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 
 The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
 records, the overrides (`exirate allow`, `exirate deny`), the policies in use and the
@@ -43,8 +49,6 @@ A record that is newer than that of the copy is kept; overrides are not restored
 way a key that was reset
 since the copy was made is blocked again: list --over shows such keys before, import
 reports their number, and `exirate unblock --over` unblocks them.
-
-Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 
 JSON: an object; `over` is how many keys are blocked, `policies` is how many
 are in use, `trace` is null where there is no trace store.")]

@@ -51,7 +51,13 @@ fn help() -> String {
   Export one domain, without secrets:
     exirate export '*@example.org' --no-filters
 
-{}
+{key} Nothing is lost, and the file is as secret as the database,
+unless --no-filters is given. Overrides are not exported: `exirate copy` copies them.
+
+Exit status: 0 exported; 1 a KEY, --mode or --period matches nothing; 2 an error, or
+not everything could be read.
+
+{manual}
 
 Nothing is lost: rates and limits are exact, times have microseconds, and filters of
 unique events and keys of any bytes are kept. The first line holds the database's key,
@@ -61,11 +67,9 @@ count once more after the import. Lines are sorted by key; Exim may run meanwhil
 format is always JSON.
 
 Overrides (`exirate allow`, `exirate deny`) are not exported: `exirate copy` copies them,
-and `exirate overrides --json` lists them.
-
-Exit status: 0 exported; 1 a KEY, --mode or --period matches nothing; 2 an error, or
-not everything could be read.",
-        keys::HELP
+and `exirate overrides --json` lists them.",
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

@@ -37,6 +37,12 @@ const UNKNOWN_REPORTED: usize = 20;
   Import the dump of another machine, made with -z:
     exirate import dump.txt --utc
 
+The format is recognised by the first line. A record that is newer than the stored one replaces it,
+so importing twice does no harm. It may run while mail is accepted.
+
+Exit status: 0 all lines were imported, or were not newer; 2 an error, or a line was
+invalid.
+
 The format is recognised by the first line. Exim may run meanwhile. A record that is
 newer than the stored one replaces it; one that is as new, or older, is skipped, so
 importing twice does no harm. Invalid lines are reported with their numbers, and all
@@ -57,9 +63,6 @@ Overrides (`exirate allow`, `exirate deny`) are neither imported nor changed.
 
 The import is logged to audit.log in the database's directory, and to syslog (facility
 mail).
-
-Exit status: 0 all lines were imported, or were not newer; 2 an error, or a line was
-invalid.
 
 JSON: an object with the counts; `over` is how many imported keys are over their
 limits now.")]

@@ -18,7 +18,7 @@ use crate::text::bytes;
 use crate::text::time::now;
 use crate::trace::{Access, TraceStore};
 
-/// Repair the rate database and the trace store, and drop what has expired
+/// Repair the databases, and drop what has expired
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Repair both, and drop what has expired:
@@ -27,6 +27,12 @@ use crate::trace::{Access, TraceStore};
     exirate repair --dry-run
   Remove quarantined files after a month:
     exirate repair --damaged-older-than 30d
+
+All sound records and messages are kept. What cannot be read is set aside in a file of its own. It
+may run while mail is accepted, and a server that is in use needs it only after damage.
+
+Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
+(--dry-run); 2 an error, or something could not be repaired.
 
 All sound records and messages are kept. A file that cannot be read is quarantined:
 a shard is renamed to *.damaged-1 to -9. A damaged list of overrides (`exirate allow`,
@@ -42,9 +48,6 @@ The trace store does it whenever a log is full: the log is sealed, small segment
 and messages are removed as `exirate config` says. This seals a log that is not full as well,
 and merges all segments that fit into one. Where nothing is recorded any more, nothing is
 removed either: run this there.
-
-Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
-(--dry-run); 2 an error, or something could not be repaired.
 
 JSON: an object; `problems` were found before, `done` is what was done, `left` what
 is still wrong, `removed` the quarantined files that were removed; all arrays of texts.

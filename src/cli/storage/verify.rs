@@ -21,6 +21,11 @@ use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
   For scripts:
     exirate verify --json | jq '.problems | length'
 
+Every byte that can be checked is checked, and so are the owner and mode of each file. Nothing is
+changed: `exirate repair` repairs what is found. It may run while mail is accepted.
+
+Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
+
 Every byte that can be checked is checked, and so are the owner and the mode of each
 file. Nothing is changed: `exirate repair` repairs what is found. Exim may run
 meanwhile; each shard is locked while it is read. A damaged record affects no other
@@ -29,8 +34,6 @@ key, and a damaged message no other message.
 Everything in the trace store has a tag that only someone with its key can make, so a
 change on purpose is found as well. Where the key is missing, only damage in segments
 is found, by their checksums.
-
-Exit status: 0 no problem was found; 1 there are problems, one a line; 2 an error.
 
 JSON: an object; `problems` is an array of texts, `trace` is null where there is no
 trace store, and `messages` of it is null where its key is missing.")]

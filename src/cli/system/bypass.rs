@@ -25,6 +25,11 @@ use crate::text::time::now;
     exirate bypass --for 8h
     exirate bypass --end
 
+Until it ends, exirate refuses, defers, delays and holds nothing on this server. Events are counted
+on, so that `exirate list --over` shows who would be refused. Exim's own `ratelimit` goes on.
+
+Exit status: 0 begun or ended; 1 there is none to end; 2 an error.
+
 Until it ends, no line of exirate in Exim and no mail front end refuses, defers, delays or
 holds anything: not by policies, specs or `exirate deny`, nor for an error in one of them, a
 database that is damaged or that Exim may not use, shared limits that cannot be reached, or
@@ -39,8 +44,6 @@ logged to syslog (facility mail) and, where the database can be used, to audit.l
 
 Exim's own `ratelimit` conditions and whatever else refuses mail are not exirate's, and go
 on; so does Exim where it cannot load the library.
-
-Exit status: 0 begun or ended; 1 there is none to end; 2 an error.
 
 JSON: an object with `since`, `until`, `who` and `reason`; after --end, `ended`, true or false.")]
 pub(in crate::cli) struct BypassCommand {

@@ -37,11 +37,13 @@ pub(in crate::cli) const AGENT_USER: &str = "exirate-agent";
   See whether the agent and the shared store reply, and which servers share the limits:
     exirate cluster status
 
+The rates are kept in a Redis or Valkey server, which `exirate serve agent` asks.
+
+Exit status: as the help of each command says.
+
 The rates are then kept in a Redis or Valkey server, which `exirate serve agent` asks.
 docs/cluster.md says how to set this up, what happens when it cannot be reached, and how
-much is admitted then.
-
-Exit status: as the help of each command says."
+much is admitted then."
 )]
 pub(in crate::cli) struct ClusterCommand {
     #[command(subcommand)]
@@ -67,7 +69,7 @@ impl ClusterCommand {
     }
 }
 
-/// Share the limits of this server: ask the agent from now on
+/// Share the limits of this server from now on
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Share the limits of four servers:
@@ -75,14 +77,17 @@ impl ClusterCommand {
   Defer mail while the shared limits cannot be reached, instead of admitting a share:
     exirate cluster join --servers 4 --away closed
 
+--servers is how many servers share the limits. While the shared limits cannot be reached, this server
+admits so large a part of what is left of each limit (--away local).
+
+Exit status: 0 the agent replies; 1 it does not reply yet; 2 an error.
+
 The settings are written to DIR/exirate/cluster. Exim's running processes keep their
 settings; each new connection follows the new ones. The rates that this server has counted
 so far stay in its database, and count again after `exirate cluster leave`.
 
 --servers is the number of servers that share the limits. While the shared limits cannot be
 reached, this server admits so large a part of what is left of each limit (--away local).
-
-Exit status: 0 the agent replies; 1 it does not reply yet; 2 an error.
 
 JSON: an object, in the form of `exirate cluster status`.")]
 struct Join {
@@ -165,6 +170,11 @@ fn user(name: &str) -> Result<u32, Failure> {
   See whether the agent and the shared store reply:
     exirate cluster status
 
+SERVER lists the servers that share the limits, with the release, when it was seen last, its decisions
+and its clock. POLICIES is the same where the policies are.
+
+Exit status: 0 the agent replies; 1 it does not, or the limits are not shared; 2 an error.
+
 SERVER lists the servers that share the limits, as their agents have published them: the
 release, when it was seen last, since when it runs, how many decisions it has made since
 then, how far its clock is ahead of that of Redis, and the start of the digest of its
@@ -173,8 +183,6 @@ configuration, they are those that the agent has seen last. The digest of this s
 published again if it has changed.
 `exirate cluster forget` removes a server that is gone for good; one that was not seen for
 30 days is not shown.
-
-Exit status: 0 the agent replies; 1 it does not, or the limits are not shared; 2 an error.
 
 JSON: an object; `error` says why the agent has not replied, `away_since` is the second
 since 1970 since which the shared limits cannot be reached. `servers_seen` is an array with
@@ -204,17 +212,20 @@ impl Status {
 const NOT_SHARED: &str =
     "this server shares no limits with others; `exirate cluster join` makes it do so";
 
-/// Count only what this server does, as before `exirate cluster join`
+/// Count only what this server does, as before joining
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Count alone again:
     exirate cluster leave
 
+This server continues with the last rates that it has received. Then stop its agent:
+systemctl disable --now exirate-agent
+
+Exit status: 0 done; 1 the limits were not shared; 2 an error.
+
 The rates in the shared store stay there until they expire. This server continues with the
 last rates that it has received. `exirate cluster status` of the other servers no longer
-shows it once its agent is stopped: systemctl disable --now exirate-agent
-
-Exit status: 0 done; 1 the limits were not shared; 2 an error.")]
+shows it once its agent is stopped: systemctl disable --now exirate-agent")]
 struct Leave {
     #[command(flatten)]
     common: Common,
@@ -253,17 +264,19 @@ fn withdraw(settings: &ClusterSettings) {
     }
 }
 
-/// Remove a server that is gone for good from the servers that `exirate cluster status` shows
+/// Remove a server that is gone for good from the status
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   The server mx4 was switched off, and does not come back:
     exirate cluster forget mx4
 
-Only what the server has published of itself is removed: no rate is. A server whose agent
-runs publishes it again. Run `exirate cluster join` with a smaller --servers on the others.
+No rate is removed. Run `exirate cluster join` with a smaller --servers on the others.
 
 Exit status: 0 removed; 1 nothing is known of this server, or the limits are not shared;
-2 an error.")]
+2 an error.
+
+Only what the server has published of itself is removed: no rate is. A server whose agent
+runs publishes it again. Run `exirate cluster join` with a smaller --servers on the others.")]
 struct Forget {
     /// The name of the server, as `exirate cluster status` shows it
     #[arg(value_name = "NAME")]

@@ -18,7 +18,7 @@ use crate::serve::mail::surroundings::{USER, faults};
 use crate::sys::users::name_of;
 use crate::toml_file::diagnostic::Severity;
 
-/// Run the daemon
+/// Run a daemon: the mail front ends, or the agent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
@@ -28,11 +28,14 @@ use crate::toml_file::diagnostic::Severity;
   Can the configuration for Postfix and Sendmail be used?
     exirate serve mail --check --config /etc/exirate/exirate.toml
 
+The daemon runs in the foreground and logs to standard error. systemd starts each of its units with a
+user of its own. Their configuration is /etc/exirate/exirate.toml.
+
+Exit status: as the help of each command says.
+
 The daemon runs in the foreground and logs to standard error; systemd starts each of its
 units with a user of its own. docs/cluster.md describes the configuration of the agent,
-docs/mail.md that of the mail front ends; both are in /etc/exirate/exirate.toml.
-
-Exit status: as the help of each command says.")]
+docs/serve-mail.md that of the mail front ends; both are in /etc/exirate/exirate.toml.")]
 pub(in crate::cli) struct Serve {
     #[command(subcommand)]
     command: Command,
@@ -53,7 +56,7 @@ impl Serve {
     }
 }
 
-/// Run the agent, which decides for this server's Exim in a Redis that several share
+/// Run the agent, which decides in a Redis that servers share
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?
@@ -62,14 +65,17 @@ impl Serve {
     systemd-sysusers && systemctl enable --now exirate-agent
     systemctl status exirate-agent
 
+It connects to Redis by itself, at the start and whenever the connection is lost. SIGHUP makes it read
+its configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
 Exim's processes ask the agent over the unix socket listen.agent. It connects to Redis by
 itself, at the start and whenever the connection is lost, and says so in its log.
 
 SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
-makes it read its configuration again; with an error there, the old one stays in use.
-
-Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
-warnings; 2 an error.")]
+makes it read its configuration again; with an error there, the old one stays in use.")]
 struct Agent {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE)]
@@ -106,7 +112,7 @@ impl Agent {
     }
 }
 
-/// Run the mail front ends, which decide for mail servers that load no library
+/// Run the daemon for Postfix, Sendmail and Exim without dlfunc
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?
@@ -115,18 +121,21 @@ impl Agent {
     systemd-sysusers && systemctl enable --now exirate-mail
     systemctl status exirate-mail
 
+The policies are those that `exirate policy apply` has put into use. SIGHUP makes it read its
+configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
 Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
 listen.milter as a milter, which can also record messages for `exirate trace query`. The
-policies are those that `exirate policy apply` has put into use. docs/mail.md describes the
+policies are those that `exirate policy apply` has put into use. docs/serve-mail.md describes the
 configuration, and what happens when the daemon is away. --check also looks at the user, the
 directory of the database and those of the sockets, and has a note for each unit of the
 policies in use that a front end cannot see.
 
 SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
-makes it read its configuration again; with an error there, the old one stays in use.
-
-Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
-warnings; 2 an error.")]
+makes it read its configuration again; with an error there, the old one stays in use.")]
 struct Mail {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE)]

@@ -117,6 +117,13 @@ fn help() -> String {
   For scripts:
     exirate trace query --attachment - --json < plan.pdf | jq -r '.found[].id'
 
+Only digests are kept, so a message may be listed that contained none of the text: FALSE is the
+probability of that. A message must match all texts, files and options of different names. At an
+asterisk, --text is split into parts that are searched for separately. With --file, a message is
+also found if it contains only a passage of the text.
+
+Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searched.
+
 Only digests of the messages are kept, so a message may be listed that contained none of
 the text. FALSE is the probability of that for any one message. The last lines show how
 many false results are expected among all messages searched, and how long a text would
@@ -158,8 +165,6 @@ message's digest is: as much as one unrelated message in a thousand has.
 The best come first: those with all of the text, of these those with a probability below
 one in ten thousand, and of these the earliest; then the others, those with the smallest
 probability first.
-
-Exit status: 0 found; 1 nothing was found; 2 an error, or not all could be searched.
 
 JSON: an object. `found` is an array of messages, `matches` how many there are
 without --limit; `chance` is that of a message that carried nothing to be among them,

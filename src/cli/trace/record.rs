@@ -30,6 +30,12 @@ use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
   Try the other scheme:
     exirate trace record --scheme hbf --mbox archive.mbox
 
+Exim records new messages itself, by the function `record`; this command is for earlier ones.
+Sender, recipients, time and id are taken from the headers, unless options set them. What is
+older than messages are kept is not recorded: exirate config set trace.keep=forever
+
+Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
+
 Exim itself records new messages by the function `record`; this command is for earlier
 ones. A message that is recorded twice is found twice.
 
@@ -48,8 +54,6 @@ others are recorded. A message that is older than messages are kept (90 days unl
 The options for digests are stored in the trace store and apply to all later messages,
 also those that Exim records, unless a line of its configuration sets them again. Earlier
 messages can still be queried.
-
-Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
 JSON: an object. `recorded` is how many messages were, and `bytes` their size; of
 `not_recorded`, `too_old` are older than the store keeps messages; `cut` are those of

@@ -13,7 +13,7 @@ use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 
-/// Show what would be decided for an event, by a spec or by policies
+/// Show what a spec or policies would decide for an event
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Would the next message of alice pass? Nothing is counted:
@@ -29,6 +29,13 @@ use crate::cli::{Failure, Outcome};
   What would a new policy file say, with what is counted now?
     exirate check '*' --auth alice --recipient bob@example.net --policy policy.toml
 
+What contains a slash is a spec, anything else names policies. Nothing is counted without --count.
+RATE is the rate with this event, LEFT how many more would pass, NEXT when one more would.
+
+Exit status: 0 a spec is under the limit, or allowed; a policy would accept it (accept, log or
+delay); 1 a spec is at or over the limit, or denied; a policy would hold, defer or reject it;
+2 an error.
+
 What contains a slash is a spec. The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}}
 outside Exim's ACLs: every mode counts, and every call counts again. Nothing is counted
 without --count.
@@ -40,10 +47,6 @@ of it is not held against it. Each window is a line: RATE is the rate with this 
 how many more would pass, and NEXT when one more would.
 
 An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
-
-Exit status: 0 a spec is under the limit, or allowed; a policy would accept it (accept, log or
-delay); 1 a spec is at or over the limit, or denied; a policy would hold, defer or reject it;
-2 an error.
 
 JSON: of a spec, `counted` is true where --count was given; `retry_after` is null where no wait
 helps; `limit` and `remaining` are null where they are infinite; `override` is allow or deny

@@ -39,6 +39,12 @@ use crate::text::counted_or_no;
   Measure other lines: group 1 of the expression is the key, group 2 the size:
     exirate measure 1h /var/log/exim4/mainlog --match ' <= (\\S+) .* S=(\\d+)'
 
+PEAK is the highest rate of a key, WHEN the time it was reached, OVER how many of the EVENTS would
+have been at or over --limit. A good limit is a little above the highest rate of an honest user;
+--suggest looks for one. Logs of Exim and Postfix are read, also compressed ones.
+
+Exit status: 0 measured; 1 no line could be used; 2 an error.
+
 Files may be compressed by gzip, xz, bzip2 or zstd. A directory stands for the files in it
 with `main` in their name, and a pattern such as 'mainlog*' for those that match. They are
 read in the order of time. Lines begin with Exim's time or with syslog's; those without a
@@ -63,8 +69,6 @@ these before you choose it.
 
 Memory is bounded: of more than two million events, the others are kept in temporary files
 in $TMPDIR, 29 bytes each; there may be four million keys.
-
-Exit status: 0 measured; 1 no line could be used; 2 an error.
 
 JSON: `lines` says what became of the lines: used, of no use, without time, not understood
 and so on; `rates` is an array of objects. `key` is empty where all lines count together;

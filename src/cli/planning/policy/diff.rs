@@ -18,11 +18,14 @@ use crate::text::printable;
   What would a new policy file change?
     exirate policy diff /etc/exirate/policy.toml policy.toml
 
+A line that starts with `-` is a setting of the old file, one with `+` of the new one. Only what a
+file means is compared: not order, comments, or the way a period is written.
+
+Exit status: 0 both mean the same; 1 they differ; 2 an error.
+
 A line that starts with `-` is a setting of the old file, one with `+` of the new
 one. Only what a file means is compared: not the order, comments, or whether a
-period is written as 60m or as 1h. A setting that is not written has its default.
-
-Exit status: 0 both mean the same; 1 they differ; 2 an error.")]
+period is written as 60m or as 1h. A setting that is not written has its default.")]
 pub(super) struct Diff {
     /// The old policy file
     #[arg(value_name = "OLD")]

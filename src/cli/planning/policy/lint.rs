@@ -27,12 +27,15 @@ use crate::toml_file::diagnostic::{Diagnostic, Severity};
   For scripts:
     exirate policy lint --json policy.toml | jq .errors
 
+With an error, the file cannot be used. A warning is of what is valid but probably not meant, such as
+an exemption that has expired, or an identity that strangers can claim.
+
+Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
+
 Each line is an error, with which the file cannot be used, or a warning: such as an
 exemption that has expired, a limit that never matters, or an identity that
 strangers can claim. Notes on standard error name what the front ends for other mail
 servers cannot see, such as failed logins.
-
-Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
 
 JSON: `files`, `policies` and `users` (how many; null if there is an error),
 `errors` and `warnings` (how many), and `diagnostics`, an array of objects with

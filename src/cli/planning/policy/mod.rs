@@ -32,9 +32,11 @@ use crate::cli::{Failure, Outcome};
     exirate policy diff /etc/exirate/policy.toml policy.toml
 
 A policy file has limits as tables: by default, for packages, domains and users.
-docs/policy.md describes it.
 
-Exit status: as the help of each command says.")]
+Exit status: as the help of each command says.
+
+A policy file has limits as tables: by default, for packages, domains and users.
+docs/policy.md describes it.")]
 pub(in crate::cli) struct PolicyCommand {
     #[command(subcommand)]
     command: Command,

@@ -33,6 +33,12 @@ const RECORDS_MAX: usize = 4_000_000;
   Which events would be refused?
     exirate policy run events.jsonl --policy policy.toml | jq -c 'select(.verdict == \"defer\")'
 
+Each event is a line of JSON, with its time and what is known of it, and so is each decision. Rates
+are in memory and start empty: no database is read or changed.
+
+Exit status: 0 all events were decided, whatever the verdicts; 2 an error, or a line was
+invalid.
+
 Each line of the events is a JSON object with the time of an event and what is known of
 it; docs/policy.md lists the fields. The events are decided in this order, by the code
 that Exim runs, on rates in memory that start empty: no database is read or changed, and
@@ -40,9 +46,6 @@ there are no overrides. Each decision is a line of JSON. A time that goes back c
 no time at all, as in Exim when the clock is set back.
 
 An invalid line is reported with its number and skipped; all others are decided.
-
-Exit status: 0 all events were decided, whatever the verdicts; 2 an error, or a line was
-invalid.
 
 JSON: each line has `line` (the number of the event's line), `time`, `verdict`,
 `measured` (the verdict if the policy was enforced and nobody exempt), `policy`, `rule`,

@@ -33,6 +33,11 @@ use crate::toml_file::diagnostic::{place, similar};
   What would a new policy file limit for a client that does not authenticate?
     exirate policy show --client 192.0.2.7 --policy bounces --file policy.toml
 
+The policies in use are shown, or those of --file. PER is what is counted, RULE the table that the
+limit is from, WHERE its line.
+
+Exit status: 0 something is limited; 1 nothing is limited for it; 2 an error.
+
 The policies in use are shown, those of the last `exirate policy apply`; where there are
 none, those of /etc/exirate/policy.toml. Standard error says which.
 
@@ -40,8 +45,6 @@ Each window is a line. PER is what is counted: the identity, all users of its do
 together, or what the policy has as its key. RULE is the table that the limit is
 from, WHERE its line; the policies in use have no lines. Limits that an exemption lifts are shown dimmed, and the
 exemption is named below.
-
-Exit status: 0 something is limited; 1 nothing is limited for it; 2 an error.
 
 JSON: `file` is what is shown, and `policies` an array of objects with `policy`, `when`,
 `action`, `identity` (null if the policy counts something else), `package`, `exempt` (null,

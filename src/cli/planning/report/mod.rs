@@ -42,6 +42,12 @@ const DETAILS_MAX: usize = 1000;
   Only the state of the database:
     exirate report --output report.html
 
+The page is one file, which loads nothing from the network: rates over time, a slider that computes
+who a limit would have hit, what was refused, and who is over a limit now. It has the addresses of
+users and clients, so only its owner can read it.
+
+Exit status: 0 written; 2 an error.
+
 The page is one file: it loads nothing from the network, and runs no script but its own. It
 shows the rates of the busiest over time, a slider that recomputes who a limit would have hit,
 a table of all, what refused them and when, and the hours of the week; and of the database who
@@ -52,8 +58,6 @@ Logs are found and read as by exirate measure, and rates are computed as there. 
 are evaluated as by exirate simulate: those of --policy, or of /etc/exirate/policy.toml if it is
 there. The page has the addresses of users and clients: its file is readable by its owner only.
 docs/report.md explains each part.
-
-Exit status: 0 written; 2 an error.
 
 JSON: with --json, what the page shows is written to FILE as JSON instead, with the fields that
 docs/report.md lists.")]

@@ -35,6 +35,13 @@ use crate::policy::model::Policies;
   What would a new file refuse that the one in use accepts, and the reverse?
     exirate simulate --policy policy.toml --against /etc/exirate/policy.toml /var/log/exim4
 
+REFUSED counts the recipients, messages and logins that the limit refused, TIMES how often the key
+went over it, OVER for how long in all, PEAK its highest rate. No database is read or changed. All
+rates start at zero when the log does. log_selector = +all +millisec shows the most.
+
+Exit status: 0 nobody would have been refused; 1 somebody would, or with --against, the two
+files refuse different attempts; 2 an error, or no line could be used.
+
 The policies are evaluated on the log's own times by the code that Exim runs, on rates in
 memory: no database is read or changed. Logs are found and read as by exirate measure; their
 lines must be in the order of time. log_selector = +all +millisec shows the most: sessions,
@@ -47,9 +54,6 @@ in all, PEAK its highest rate. Times are in the log's zone; in UTC if the log ha
 Assumed: all rates start at zero when the log does. Other mail servers try again what was
 accepted then and is deferred now, as Exim does (--retry); users and local programs do not,
 and nobody does after a refusal for good. What was refused then is not tried again.
-
-Exit status: 0 nobody would have been refused; 1 somebody would, or with --against, the two
-files refuse different attempts; 2 an error, or no line could be used.
 
 JSON: docs/simulate.md lists the fields. With --events, each attempt is an object on a line
 of its own.")]

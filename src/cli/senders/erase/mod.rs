@@ -34,6 +34,13 @@ use crate::trace::TraceStore;
   Remove it:
     exirate erase alice@example.org --yes
 
+PERSON is an address, or a login without `@`. Its rates, events, overrides and the addresses in
+recorded messages are removed. Exim's logs, backups and the policy file are not. Where limits are
+shared, run it on each server.
+
+Exit status: 0 removed; 1 nothing was found, or something is left, which is reported; 2 an
+error.
+
 PERSON is an address, or a login without `@`. Whatever the case of its letters, and also as
 the policies in use fold it, it is looked for as a whole: alice@example.org is neither in malice@example.org nor in
 alice+news@example.org. It is removed from
@@ -52,9 +59,6 @@ What holds it only as a hash remains: unique events, and the digests of messages
 the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
 and the policy file, which `erase` reports. Checks and recording go on meanwhile; what they
 add is found by a second run. The command itself is logged without PERSON.
-
-Exit status: 0 removed; 1 nothing was found, or something is left, which is reported; 2 an
-error.
 
 JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
 `overrides`, `audit_lines` and `messages` named PERSON, whether they were `erased`, and `left`,

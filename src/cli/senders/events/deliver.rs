@@ -41,6 +41,12 @@ const GIVEN_UP: (u32, i64) = (10, 86_400);
   Which receivers have not got everything?
     exirate events deliver --json
 
+Each receiver that [on.crossing] of the policy file names gets each crossing at least once. What fails
+is tried again by a later run. exirate-deliver.path and exirate-deliver.timer, or cron, run this.
+
+Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has
+failed, and gets the rest by a later run; 2 an error.
+
 `log` prints a line, `run` runs a program, `post` sends JSON to a URL, with curl, and `mail`
 sends mail. Each receiver gets each crossing at least once; not those of keys that a policy
 exempts, and those of policies that only observe with `observed = true`. What fails is attempted again
@@ -50,9 +56,6 @@ command. Programs run as the owner of the spool directory. docs/alerts.md has th
 Where limits are shared, crossings are also sent to the store that servers share, which `shared`
 stands for in JSON. For this, run it as a user who can read the agent's configuration and the
 password, such as root.
-
-Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has
-failed, and gets the rest by a later run; 2 an error.
 
 JSON: an object for each receiver. `sent`, `given_up` and `remaining` count events, and
 `failed` says whether the receiver has failed.")]

@@ -83,7 +83,14 @@ fn help() -> String {
   For scripts, one object a line:
     exirate events --json | jq -r 'select(.limit >= 100) | .key'
 
-{}
+{key} A crossing is the first over decision after a period
+without one: who stays over a limit crosses it once. RATE is the rate with the event. A key that
+was not held to the limit is marked (observed) or (exempt).
+
+Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
+--period; 2 an error.
+
+{manual}
 
 A crossing is an over decision of a leaky or strict check whose record had none during
 the period before: who stays over a limit crosses it once. RATE is the rate with the
@@ -106,9 +113,6 @@ deliver` has sent them to the shared store, and SERVER is where they happened; -
 those of this server. Refusals are always those of this server. With --follow, it ends with
 an error when the shared store can no longer be reached.
 
-Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
---period; 2 an error.
-
 JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
 those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
 `enforcement` is enforced, observed or exempt.
@@ -117,7 +121,8 @@ those of `exirate list`. `number` counts the crossings of the record (null: a re
 bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id` and
 `protocol` are null where there is none, and escaped where they are not UTF-8. What is
 infinite is null. `server` is there for the crossings of all servers.",
-        keys::HELP
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

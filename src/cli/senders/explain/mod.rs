@@ -86,7 +86,12 @@ fn help() -> String {
   What did she send before that: a newsletter, or phishing?
     exirate explain alice@example.org --crossing
 
-{}
+{key} What is known is read from the logs of `exirate events`:
+of mail that was accepted and crossed no limit, only the rates of now are known.
+
+Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
+
+{manual}
 
 Events are read from the log of refusals and the journal of crossings, as `exirate events`
 shows them. A crossing that is not in the log of refusals was not refused: the
@@ -109,8 +114,6 @@ store of this server, if messages are recorded: how many, from which clients, to
 recipients, and how alike they are.
 The latest crossing of KEY is taken, or the one that is the nearest to --at.
 
-Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
-
 JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
 `windows` are its limits: `window`, `algorithm` (average or bucket), `limit`, `count` (what
 the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
@@ -121,7 +124,8 @@ the key: the fields of `exirate list` and `rule` (the table of the policy in use
 `least_limit`, `override` (as in `exirate overrides`) and `exempt` (null, or its reason). With
 --crossing: `event`, `sender`, `judgement` and `crossing`, with the figures, or null where
 no messages are recorded.",
-        keys::HELP
+        key = keys::HELP,
+        manual = keys::MANUAL
     )
 }
 

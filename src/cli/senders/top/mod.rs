@@ -76,6 +76,11 @@ fn help() -> String {
   Print once, for a script or a mail:
     exirate top --once --limit 10
 
+q, Esc or ^C quits; o shows only keys that are blocked, or all again; s sorts by share of the limit,
+r by rate, t by time, k by key; Enter refreshes.
+
+Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.
+
 Keys on the keyboard: q, Esc or ^C quits; o shows only keys that are blocked, or all
 again; s sorts by share of the limit, r by rate, t by time (latest first), k by key;
 Enter refreshes at once; ^Z suspends. Where standard output is not a terminal, and
@@ -87,14 +92,12 @@ those of `exirate list`: RATE is the level of a leaky bucket, and what decides i
 the rate is in parentheses, such as (allowed) or (exempt). Reading a large database takes
 time: the next refresh waits at least four times as long as the last one took.
 
-{}
-
-Exit status: 0 shown; 1 a KEY matches nothing; 2 an error.
+{manual}
 
 JSON: an object with `at`, `keys`, `over`, `active`, `unread` (damaged records, and
 files that could not be read) and `records`, as those of `exirate list`. {}",
-        keys::HELP,
-        key_state::JSON_HELP
+        key_state::JSON_HELP,
+        manual = keys::MANUAL
     )
 }
 

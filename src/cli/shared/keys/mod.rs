@@ -21,8 +21,13 @@ use crate::text;
 use pattern::{Pattern, Syntax};
 use similar::Similar;
 
-/// How `KEY` is explained in each command's help.
+/// What `KEY` is, in each command's help.
 pub(in crate::cli) const HELP: &str = "\
+KEY is a login such as alice@example.org, a client's address, local:NAME for a local account, or
+a glob such as '*@example.org'.";
+
+/// What `KEY` is, in each command's manual page.
+pub(in crate::cli) const MANUAL: &str = "\
 KEY is the key of the spec, such as alice@example.org; an IP address in any
 notation; local:NAME for a local user; or a glob, such as '*@example.org', which
 matches all keys that it fits. KEY is folded as the policies in use fold identities, and so

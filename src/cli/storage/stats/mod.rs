@@ -32,6 +32,12 @@ const READABLE: u32 = 0o644;
   How much of the size limit is used?
     exirate stats --json | jq .fill
 
+FORGOTTEN counts records that were dropped because they could decide nothing any more, EVICTED those
+that were dropped because the size limit was reached: see `exirate config`.
+
+Exit status: 0 counted; 2 an error. Where a file is damaged, the others are counted
+all the same.
+
 FORGOTTEN counts records that were dropped because they could not change a decision
 any more, EVICTED those that were dropped although they could, because the size limit
 was reached: see `exirate config`. DAMAGED records are dropped when a
@@ -48,9 +54,6 @@ Files of another key cannot be queried and are removed when they are too old.
 The metrics of --prometheus begin with exirate_, those of the trace store with
 exirate_trace_; docs/metrics.md lists them. FILE.tmp is written first and then
 renamed, so that an incomplete file is never read.
-
-Exit status: 0 counted; 2 an error. Where a file is damaged, the others are counted
-all the same.
 
 JSON: an object; `kinds` is an array with the counts for each mode and period, `fill`
 the used part of the size limit, `over` how many keys are blocked: their next event would be

@@ -49,7 +49,7 @@ const LIMITS: &str = "The limits";
 /// The user of `exirate serve mail`.
 const MAIL_USER: &str = "exirate-mail";
 
-/// Check that the mail server, exirate and the database work together
+/// Check that mail server, exirate and database work together
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Does everything work?
@@ -58,6 +58,13 @@ const MAIL_USER: &str = "exirate-mail";
     exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
   For scripts:
     exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
+
+Run it as root. It checks the mail server and its configuration, the libraries, the policies in use,
+the databases, the daemons and shared limits, and changes nothing. A problem means that mail is not
+limited as it should be, or is deferred; where commands fix it, they are shown.
+
+Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
+checked.
 
 Run it as root: other users cannot read all of Exim's configuration and files. It
 checks Exim and what it can load, every call of our libraries in its configuration
@@ -73,9 +80,6 @@ Postfix or Sendmail asks `exirate serve mail`, at the right place of its lists, 
 socket where that listens, and that mail goes on without it. It changes nothing. A problem
 means that mail is not limited as it should be, or is deferred; where commands fix it, they
 are shown.
-
-Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
-checked.
 
 JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
 problem), `text` and `fix`, an array of commands for a shell; `complete` is false
