@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod fail2ban;
 mod help;
+mod hosting;
 mod imports;
 mod install;
 mod keys;

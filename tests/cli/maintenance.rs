@@ -475,7 +475,7 @@ fn the_example_of_the_agents_configuration_is_sound_and_names_every_setting() {
     let block = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     assert!(check("agent", block).status.success(), "{block}");
     // Each setting that an error message lists.
-    let pages = page.to_owned() + include_str!("../../docs/mail.md");
+    let pages = page.to_owned() + include_str!("../../docs/serve-mail.md");
     for (daemon, section) in
         [("agent", "listen"), ("agent", "redis"), ("agent", "agent"), ("mail", "mail")]
     {

@@ -155,7 +155,7 @@ fn what_the_lines_for_the_trace_store_record_is_found() {
 
 #[test]
 fn the_files_it_names_are_there() {
-    let page = include_str!("../../docs/exims.md");
+    let page = include_str!("../../docs/exim.md");
     let listed: Vec<&str> =
         page.lines().filter_map(|l| l.strip_prefix("| `exim/")?.split('`').next()).collect();
     for entry in std::fs::read_dir(Path::new(ROOT).join("exim")).unwrap() {

@@ -306,7 +306,7 @@ fn documents_and_the_example_have_each_key_and_its_default() {
     let read =
         |path| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let shown = read("scripts/maintenance/exirate.toml");
-    let (mail, cluster) = (read("docs/mail.md"), read("docs/cluster.md"));
+    let (mail, cluster) = (read("docs/serve-mail.md"), read("docs/cluster.md"));
     let plain = |text: &str| text.replace(['`', '"'], "").trim().to_owned();
     fn names<C>(keys: &[super::keys::Key<C>]) -> Vec<&'static str> {
         keys.iter().map(|(name, _)| *name).collect()

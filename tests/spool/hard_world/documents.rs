@@ -1,9 +1,9 @@
-//! The messages and tests named in `docs/hard-world.md`.
+//! The messages and tests named in `docs/when-things-fail.md`.
 
 use std::path::Path;
 
 /// The document.
-const DOCUMENT: &str = include_str!("../../../docs/hard-world.md");
+const DOCUMENT: &str = include_str!("../../../docs/when-things-fail.md");
 
 /// Asserts that the document quotes an error, where `SPOOL` stands for the
 /// spool directory, `NN` for a shard's number, and each of `others` for the
@@ -22,7 +22,7 @@ pub(crate) fn assert_documented(text: &str, spool: &Path, others: &[(&str, &str)
     // A text that contains backquotes is enclosed in double ones.
     let quoted = [format!("`{text}`"), format!("`` {text} ``")];
     let found = quoted.iter().any(|quoted| DOCUMENT.contains(quoted));
-    assert!(found, "docs/hard-world.md has no\n{text}");
+    assert!(found, "docs/when-things-fail.md has no\n{text}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! The behaviour of the spool database when the system lacks resources. Each
-//! result is documented in `docs/hard-world.md`, and each text there is
+//! result is documented in `docs/when-things-fail.md`, and each text there is
 //! compared with the real message.
 //!
 //! These tests run as root: file systems are mounted in separate namespaces, so

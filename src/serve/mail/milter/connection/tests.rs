@@ -286,8 +286,8 @@ fn who_says_nothing_is_closed() {
 
 #[test]
 fn who_is_slow_within_a_packet_or_takes_no_replies_is_closed() {
-    // What docs/mail.md says.
-    let documented = include_str!("../../../../../docs/mail.md");
+    // What docs/serve-mail.md says.
+    let documented = include_str!("../../../../../docs/serve-mail.md");
     assert!(documented.contains("takes more than a minute from the first byte of a milter packet"));
     assert_eq!(PACKET_TIMEOUT, Duration::from_mins(1));
     with(RECORD, TIMEOUT, async |world| {
