@@ -90,6 +90,12 @@ fn the_page_answers_without_the_network_or_a_complaint() {
     let mut browser = Browser::start();
     browser.open(&file);
     assert_eq!(browser.value("document.documentElement.dataset.ready"), "yes");
+    // The picture in the README: WRITE_PICTURES=1 cargo test --test report
+    let picture = browser.picture(1100, 800);
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() < 200_000, "{}", picture.len());
+    if std::env::var_os("WRITE_PICTURES").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.png"), picture).unwrap();
+    }
 
     // Whose account was stolen? The table begins with the highest peak.
     let first = rows(&mut browser);

@@ -45,7 +45,7 @@ configuration: see `exirate policy show` and `exirate rules`.
 
 Exit status: 0 shown; 2 an error.
 
-`exirate config set --help` describes each setting. The settings are stored in the
+`man exirate-config-set` describes each setting. The settings are stored in the
 databases, and limits on mail are in Exim's configuration: see `exirate rules`.
 
 JSON: an object; `rates` is null where there is no rate database, `trace` where there is

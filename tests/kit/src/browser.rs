@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 
 /// So long, nothing in a test takes: a browser that does not answer hangs.
@@ -122,6 +124,16 @@ impl Browser {
             }
             self.call("Input.dispatchKeyEvent", event);
         }
+    }
+
+    /// A picture of the top of the page, a PNG.
+    pub fn picture(&mut self, width: u32, height: u32) -> Vec<u8> {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        self.call("Emulation.clearDeviceMetricsOverride", json!({}));
+        BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
     }
 
     /// What the page asked for besides itself, and all that was said in its console:
