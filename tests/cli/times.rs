@@ -16,7 +16,7 @@ fn options() -> Vec<(String, String)> {
                 found.push((command.clone(), option.to_owned()));
             }
         }
-        let explained = help.contains("\n\nTIME is a time on the clock of this server, 14:05 or");
+        let explained = help.contains("\n\nTIME is a time on the clock of this server, such as");
         assert_eq!(explained, found.len() > before, "{command}");
     }
     found

@@ -36,6 +36,11 @@ enum Direction {
 
 /// What TIME is: the help of each command with such an option says it.
 const HELP: &str = "\
+TIME is a time on the clock of this server, such as 14:05, today, 'yesterday 14:05' or
+2026-11-20; or a duration, such as 2h for two hours ago, or for in two hours.";
+
+/// The whole of it, for the manual pages.
+const MANUAL: &str = "\
 TIME is a time on the clock of this server, 14:05 or 14:05:30 (the latest such, or of what is
 to come, the next), a day (today, yesterday, tomorrow, Tue, 2026-11-20), or both, such as
 'yesterday 14:05' or '2026-11-20 11:50:37'; a duration such as 2h, for two hours ago, or of
@@ -45,7 +50,7 @@ from its beginning, as an end to its end. Of a time that the clock shows twice, 
 ends, a start is the first and an end the second, and CET or CEST behind it says which; one that
 the clock leaves out is as much later. The zone is the server's, or that of $TZ.";
 
-/// `command` with [`HELP`] where an option takes a TIME, and so its subcommands.
+/// `command` with [`HELP`] and [`MANUAL`] where an option takes a TIME, and so its subcommands.
 pub(in crate::cli) fn explained(command: Command) -> Command {
     let command = command.mut_subcommands(explained);
     let is_time = |arg: &Arg| {
@@ -57,7 +62,8 @@ pub(in crate::cli) fn explained(command: Command) -> Command {
         _ => return command,
     };
     let (description, rest) = help.split_once(STATUS).unwrap_or((&help, ""));
-    let help = format!("{description}\n\n{HELP}{STATUS}{rest}");
+    let (status, rest) = rest.split_once("\n\n").unwrap_or((rest, ""));
+    let help = format!("{description}\n\n{HELP}{STATUS}{status}\n\n{rest}\n\n{MANUAL}");
     command.after_help(help)
 }
 

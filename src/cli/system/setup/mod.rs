@@ -28,6 +28,13 @@ use crate::text::printable;
   Remove exactly what it has added:
     exirate setup --undo
 
+It finds the mail server, shows what it would change as a diff, asks, and does it. Nothing is
+refused before --enforce. If anything fails, all is as it was before. It can be run again at any
+time: it adds what is missing and nothing else.
+
+Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
+found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.
+
 It finds the mail server, shows what it would change as a diff, asks, and does it: a policy
 file for this server, the lines in every ACL before what accepts mail, a daemon where one is
 needed, and a reload. The mail server checks the new configuration before it is used. If
@@ -35,10 +42,7 @@ anything fails, all is as it was before. It can be run again at any time: it add
 missing and nothing else.
 
 For a configuration of your own it prints the lines and where they go; --check tells
-whether mail comes to them.
-
-Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
-found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.")]
+whether mail comes to them.")]
 pub(in crate::cli) struct SetupCommand {
     /// Show what would change, and change nothing
     #[arg(long)]
