@@ -139,6 +139,8 @@ pub struct Refusal<'a> {
     pub what: &'a str,
     /// Why, where `what` does not say so.
     pub reason: Option<&'a str>,
+    /// The line does not say who has logged in.
+    pub hides_login: bool,
 }
 
 /// Reads a line, after its time.
@@ -315,7 +317,7 @@ fn pid(rest: &str) -> (Option<u32>, &str) {
 
 /// Whether it is the id of a message: of 6, 6 and 2 letters and digits, or from 4.97 on of
 /// 6, 11 and 4.
-fn is_id(text: &str) -> bool {
+pub(super) fn is_id(text: &str) -> bool {
     let bytes = text.as_bytes();
     let dashes = match bytes.len() {
         16 => [6, 13],
@@ -333,6 +335,7 @@ fn is_id(text: &str) -> bool {
 fn arrival(text: &str) -> Arrival<'_> {
     let (sender, mut rest) = token(text);
     let mut arrival = Arrival { sender, ..Arrival::default() };
+    let mut first_for = None;
     while !rest.is_empty() {
         let (field, after) = token(rest);
         if arrival.host.address.is_none()
@@ -342,19 +345,29 @@ fn arrival(text: &str) -> Arrival<'_> {
             rest = after;
             continue;
         }
+        // A message's id may contain the word, but no addresses alone after it.
         if field == "for" {
-            arrival.recipients = Some(after);
-            break;
+            if recipients(after).all(|one| one.contains('@')) {
+                arrival.recipients = Some(after);
+                break;
+            }
+            first_for = first_for.or(Some(after));
         }
         match split(field, "=") {
             Some(("U", user)) => arrival.user = arrival.user.or(Some(user)),
             Some(("P", protocol)) => arrival.protocol = arrival.protocol.or(Some(protocol)),
-            Some(("A", _)) if arrival.auth.is_none() => arrival.auth = authenticated(rest),
+            Some(("A", _)) if arrival.auth.is_none() => {
+                let (user, after) = authenticated(rest);
+                arrival.auth = user;
+                rest = after;
+                continue;
+            }
             Some(("S", size)) if arrival.size.is_none() => arrival.size = size.parse().ok(),
             _ => {}
         }
         rest = after;
     }
+    arrival.recipients = arrival.recipients.or(first_for);
     arrival
 }
 
@@ -416,9 +429,20 @@ fn refused(text: &str) -> Option<What<'_>> {
                 refusal.what = after;
                 return Some(What::Refusal(refusal));
             }
-            _ if field == "RCPT" && after.ends_with(": discarded by RCPT ACL") => {
+            _ if field == "RCPT" => {
+                let (_, after) = bracketed(after.strip_prefix('<')?)?;
+                let by = after.strip_prefix(": discarded by ")?;
+                let by = ["RCPT ACL", "MAIL ACL"].iter().find_map(|acl| by.strip_prefix(acl));
+                by.filter(|text| text.is_empty() || text.starts_with(": "))?;
                 refusal.what = rest;
                 return Some(What::Discarded(refusal));
+            }
+            _ if field == "dropped" => {
+                // `dropped by 'connect' ACL: TEXT`
+                let (by, why) = after.strip_prefix("by ")?.split_once(" ACL")?;
+                refusal.what = if by.contains("connect") { "connection" } else { "message" };
+                refusal.reason = Some(why.strip_prefix(": ").unwrap_or(why));
+                return Some(What::Refusal(refusal));
             }
             _ if field == "incomplete" => return incomplete(after, &refusal).map(What::Incomplete),
             // Not a field, so it is another line.
@@ -449,7 +473,7 @@ fn refused_user(rest: &str) -> Option<(Option<&str>, &str)> {
 /// `unqualified recipient rejected: <x> H=…`, `refused connection from H=…`,
 /// `Connection from [address]:port refused: too many connections`.
 fn refusal_first(text: &str) -> Option<Refusal<'_>> {
-    let mut refusal = Refusal::default();
+    let mut refusal = Refusal { hides_login: true, ..Refusal::default() };
     let rest = if let Some(after) = text.strip_prefix("rejected from ") {
         let (sender, after) = token(after);
         refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
@@ -538,14 +562,45 @@ fn host(rest: &str) -> Option<(Host<'_>, &str)> {
     Some((Host { helo, address: Some(address), port }, after))
 }
 
-/// The user of `A=driver:user`, which may contain spaces, before ` S=`.
-fn authenticated(rest: &str) -> Option<&str> {
-    let end = find(rest, " S=").unwrap_or(rest.len());
-    let mut field = rest.get(..end)?;
-    field = field.strip_suffix(" K").unwrap_or(field);
+/// The user of `A=driver:user`, which may contain spaces and all that follows it: of the places
+/// where it can end, it is the first after which all is as Exim writes it. And what follows.
+fn authenticated(rest: &str) -> (Option<&str>, &str) {
+    let ends = || memchr_iter(b' ', rest.as_bytes()).filter(|at| is_size(rest, *at));
+    let mut all = ends();
+    let end = match (all.next(), all.next()) {
+        (first, None) => first,
+        (first, Some(_)) => ends().find(|at| is_tail(rest.get(at + 1..))).or(first),
+    };
+    let end = end.unwrap_or(rest.len());
+    let (mut field, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
     field = split(field, " PRX=").map_or(field, |(before, _)| before);
+    field = field.strip_suffix(" K").unwrap_or(field);
     field = field.strip_suffix(" PRDR").unwrap_or(field);
-    user(field)
+    (user(field), after.strip_prefix(' ').unwrap_or(after))
+}
+
+/// Whether ` S=` and a number are there.
+fn is_size(text: &str, at: usize) -> bool {
+    let after = text.get(at..).and_then(|rest| rest.strip_prefix(" S="));
+    after.is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Whether this is what Exim writes after a login: `S=9 [M8S=] [RT=] [id=] [T="…"] [from <…>]
+/// [for …]`, and addresses in it have domains.
+fn is_tail(text: Option<&str>) -> bool {
+    let Some(mut rest) = text else { return false };
+    while !rest.is_empty() {
+        let (field, after) = token(rest);
+        match field.split_once('=') {
+            _ if field == "for" => return recipients(after).all(|one| one.contains('@')),
+            _ if field == "from" => {}
+            Some(("S" | "M8S" | "RT" | "id" | "T", _)) => {}
+            _ if field.starts_with('<') => {}
+            _ => return false,
+        }
+        rest = after;
+    }
+    true
 }
 
 /// The user of `A=driver:user`, or of `A=driver:user:sender`, which is logged with

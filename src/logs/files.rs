@@ -13,7 +13,11 @@ use std::rc::Rc;
 use globset::GlobBuilder;
 
 use super::decompress;
-use super::stamp::{Stamp, Stamps};
+use super::journal::Journal;
+use super::json_lines::{self, JsonLine};
+use super::night::Night;
+use super::stamp::{Stamp, Stamps, Tag};
+use super::unused::{Reason, Unused};
 use crate::rate::Timestamp;
 
 /// A longer line is skipped: Exim writes none.
@@ -67,11 +71,18 @@ pub struct LogFiles {
     files: Vec<LogFile>,
 }
 
-/// A log file, or standard input.
+/// Where lines come from.
+#[derive(Debug)]
+enum Source {
+    File(PathBuf),
+    StandardInput,
+    Journal(Journal),
+}
+
+/// A log file, or another source of lines.
 #[derive(Debug)]
 struct LogFile {
-    /// `None` is standard input.
-    path: Option<PathBuf>,
+    source: Source,
     /// For messages.
     name: String,
     /// Its size as it is stored, in bytes.
@@ -87,23 +98,26 @@ pub struct Stamped<'a> {
     pub line: &'a str,
     /// Its time.
     pub at: Timestamp,
-    /// The program, perhaps with `[PID]`, as syslog writes it: `postfix/smtpd[712]`.
-    pub program: Option<&'a str>,
+    /// The program, as syslog names it.
+    pub tag: Option<Tag<'a>>,
     /// What follows the time.
     pub rest: &'a str,
     /// The file, and the number of the line in it, from 1 on.
     pub place: (&'a str, u64),
 }
 
-/// Lines that were skipped, as they have no time. Empty ones are not counted.
+/// What was read of logs.
 #[derive(Debug, Default)]
-pub struct Skipped {
-    /// How many lines were read, these included.
-    pub of: usize,
-    /// How many were skipped.
-    pub lines: usize,
-    /// The first one: `FILE:LINE`, and its text.
-    pub first: Option<(String, String)>,
+pub struct Read {
+    /// How many lines.
+    pub lines: u64,
+    /// Those that have no time.
+    pub unused: Unused,
+    /// Where the clock of a log went back by an hour, as summer time ends: `FILE:LINE`. Times
+    /// after that are taken as an hour later.
+    pub nights: Vec<String>,
+    /// The cursor of the last entry of the journal.
+    pub cursor: Option<String>,
 }
 
 impl LogFiles {
@@ -142,6 +156,12 @@ impl LogFiles {
         Ok(Self { files })
     }
 
+    /// The journal, after what has been read of it before.
+    #[must_use]
+    pub fn journal(journal: Journal) -> Self {
+        Self { files: vec![LogFile::once(Source::Journal(journal), "journal")] }
+    }
+
     /// Their size as they are stored, in bytes; 0 for standard input.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -151,7 +171,7 @@ impl LogFiles {
     /// Whether standard input is among them.
     #[must_use]
     pub fn has_standard_input(&self) -> bool {
-        self.files.iter().any(|file| file.path.is_none())
+        self.files.iter().any(|file| matches!(file.source, Source::StandardInput))
     }
 
     /// Calls `see` with each line that has a time, and now and then `progress` with how many
@@ -163,7 +183,7 @@ impl LogFiles {
         &self,
         mut see: impl FnMut(Stamped<'_>),
         progress: impl FnMut(u64),
-    ) -> Result<Skipped, LogError> {
+    ) -> Result<Read, LogError> {
         let see = |line: Stamped<'_>| {
             see(line);
             true
@@ -179,34 +199,41 @@ impl LogFiles {
         &self,
         mut see: impl FnMut(Stamped<'_>) -> bool,
         mut progress: impl FnMut(u64),
-    ) -> Result<Skipped, LogError> {
-        let mut skipped = Skipped::default();
+    ) -> Result<Read, LogError> {
+        let (mut read, mut night) = (Read::default(), Night::default());
         let mut before = 0;
         for file in &self.files {
             let mut within = |bytes: u64| progress(before + bytes.min(file.size));
-            let read = file.read(&mut see, &mut within, &mut skipped);
-            let read = read.map_err(|error| LogError::Read { name: file.name.clone(), error });
-            if !read? {
+            let goes_on = file.read(&mut see, &mut within, &mut read, &mut night);
+            let failed = |error| LogError::Read { name: file.name.clone(), error };
+            if !goes_on.map_err(failed)? {
                 break;
             }
             before += file.size;
             progress(before);
         }
-        Ok(skipped)
+        read.nights = night.found;
+        Ok(read)
     }
 }
 
 impl LogFile {
     fn standard_input() -> Self {
+        Self::once(Source::StandardInput, "standard input")
+    }
+
+    /// What can be read once only.
+    fn once(source: Source, name: &str) -> Self {
         let stamps = Stamps::new(jiff::Timestamp::now());
-        Self { path: None, name: "standard input".to_owned(), size: 0, stamps, first: None }
+        Self { source, name: name.to_owned(), size: 0, stamps, first: None }
     }
 
     fn open(path: PathBuf, info: &fs::Metadata) -> io::Result<Self> {
         let changed = info.modified().ok().and_then(|time| jiff::Timestamp::try_from(time).ok());
         let name = path.display().to_string();
         let stamps = Stamps::new(changed.unwrap_or_else(jiff::Timestamp::now));
-        let mut file = Self { path: Some(path), name, size: info.len(), stamps, first: None };
+        let mut file =
+            Self { source: Source::File(path), name, size: info.len(), stamps, first: None };
         // What is not regular, such as a pipe, can be read once only.
         if info.is_file() {
             file.first = file.first_time()?;
@@ -215,9 +242,10 @@ impl LogFile {
     }
 
     fn input(&self, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> {
-        match &self.path {
-            Some(path) => decompress::open(path, bytes),
-            None => Ok(Box::new(io::stdin().lock())),
+        match &self.source {
+            Source::File(path) => decompress::open(path, bytes),
+            Source::StandardInput => Ok(Box::new(io::stdin().lock())),
+            Source::Journal(journal) => journal.open(),
         }
     }
 
@@ -228,7 +256,10 @@ impl LogFile {
             if !next_line(&mut *input, &mut line)? {
                 break;
             }
-            if let Some(stamp) = self.stamps.read(&text(&line)) {
+            let text = text(&line);
+            let json = json(&text);
+            let text = json.as_ref().map_or(&*text, |json| &*json.text);
+            if let Some(stamp) = self.stamps.read(text) {
                 return Ok(Some(stamp.at));
             }
         }
@@ -239,7 +270,8 @@ impl LogFile {
         &self,
         see: &mut impl FnMut(Stamped<'_>) -> bool,
         progress: &mut impl FnMut(u64),
-        skipped: &mut Skipped,
+        read: &mut Read,
+        night: &mut Night,
     ) -> io::Result<bool> {
         let bytes = Rc::default();
         let mut input = self.input(&bytes)?;
@@ -247,32 +279,41 @@ impl LogFile {
         let mut number = 0_u64;
         while next_line(&mut *input, &mut line)? {
             number += 1;
-            skipped.of += 1;
+            read.lines += 1;
             if number.is_multiple_of(65_536) {
                 progress(bytes.get());
             }
             let text = text(&line);
-            match self.stamps.read(&text) {
-                Some(Stamp { at, program, rest }) => {
-                    let place = (&*self.name, number);
-                    if !see(Stamped { line: &text, at, program, rest, place }) {
+            let mut json = json(&text);
+            let text = match &mut json {
+                Some(json) => {
+                    read.cursor = json.cursor.take().or_else(|| read.cursor.take());
+                    &*json.text
+                }
+                None => &*text,
+            };
+            let place = (&*self.name, number);
+            match self.stamps.read(text) {
+                Some(Stamp { at, has_zone, tag, rest }) => {
+                    let at = match has_zone {
+                        true => at,
+                        false => night.time(at, || format!("{}:{number}", self.name)),
+                    };
+                    if !see(Stamped { line: text, at, tag, rest, place }) {
                         return Ok(false);
                     }
                 }
                 None if text.trim().is_empty() => {}
-                None => skipped.add(&self.name, number, &text),
+                None => read.unused.add(Reason::WithoutTime, place, text),
             }
         }
         Ok(true)
     }
 }
 
-impl Skipped {
-    fn add(&mut self, name: &str, number: u64, text: &str) {
-        self.lines += 1;
-        self.first
-            .get_or_insert_with(|| (format!("{name}:{number}"), text.chars().take(120).collect()));
-    }
+/// A line that is JSON.
+fn json(text: &str) -> Option<JsonLine> {
+    if text.starts_with('{') { json_lines::read(text) } else { None }
 }
 
 /// A line as text. Nearly all are UTF-8, which is seen faster than repaired.

@@ -13,6 +13,8 @@ pub struct Item {
     pub at: Timestamp,
     /// The session that it belongs to, if the log tells sessions apart.
     pub session: Option<SessionKey>,
+    /// Where the log shows who has logged in.
+    pub login: LoginShown,
     /// What is known of it, as the log has it; what follows from that is not filled in. The
     /// local account is also what the host of a client says of its user (`U=`).
     pub event: Event<Text>,
@@ -24,11 +26,37 @@ pub struct Item {
 /// that, or hours later, the same key is another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SessionKey {
-    /// The client's address and port: Exim with `log_selector = +incoming_port`.
-    Port(IpAddr, u16),
+    /// The client's address and port: Exim with `log_selector = +incoming_port`, and postscreen.
+    Port {
+        /// The host that wrote the line, by its number.
+        host: u32,
+        /// The client.
+        client: IpAddr,
+        /// Its port.
+        port: u16,
+    },
     /// The process that wrote the line: Exim with `log_selector = +pid` or by syslog, and
     /// Postfix's `smtpd`.
-    Process(u32),
+    Process {
+        /// The program on its host, by its number.
+        service: u32,
+        /// The process.
+        pid: u32,
+        /// Which client of this process it is: each has another number.
+        run: u64,
+    },
+}
+
+/// Where a log shows who has logged in, if anybody has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoginShown {
+    /// In the line: the event has the login, or there is none.
+    #[default]
+    InLine,
+    /// In other lines of the session, if they name a login.
+    InSession,
+    /// Nowhere: it is not known.
+    Nowhere,
 }
 
 /// A text of a log, which items and what is made of them share.
@@ -52,7 +80,7 @@ pub enum ItemKind {
     },
     /// A client connected.
     Connect,
-    /// The session ended.
+    /// The session ended. If its login is shown nowhere, somebody has logged in.
     Close,
 }
 

@@ -16,16 +16,19 @@ const WAITING_MAX: usize = 4096;
 /// How the texts of limits begin, as clients see them and `rejected …` lines have them.
 const TEXTS: [&str; 3] = ["Sender rate ", "Over the limit of ", "over the limit: "];
 
+/// The number of the host that wrote a line, and the process.
+pub(super) type Writer = (u32, Option<u32>);
+
 /// Lines that announce a refusal by a limit, by client; `None` is local.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
-    waiting: HashMap<(Option<IpAddr>, Option<u32>), Timestamp>,
+    waiting: HashMap<(Option<IpAddr>, Writer), Timestamp>,
 }
 
 impl Announced {
     /// Whether the line announces a refusal: `policy NAME: defer [192.0.2.7]: …`, or `over the
     /// limit: [192.0.2.7]: …`. It is the next one of this client, by this process.
-    pub(super) fn line(&mut self, at: Timestamp, pid: Option<u32>, text: &str) -> Option<bool> {
+    pub(super) fn line(&mut self, at: Timestamp, by: Writer, text: &str) -> Option<bool> {
         let client = announcement(text)?;
         let Some(client) = client else { return Some(false) };
         if self.waiting.len() >= WAITING_MAX {
@@ -34,7 +37,7 @@ impl Announced {
                 self.waiting.clear();
             }
         }
-        self.waiting.insert((client, pid), at);
+        self.waiting.insert((client, by), at);
         Some(true)
     }
 
@@ -42,13 +45,13 @@ impl Announced {
     pub(super) fn is_limited(
         &mut self,
         at: Timestamp,
-        pid: Option<u32>,
+        by: Writer,
         client: Option<IpAddr>,
         reason: &str,
     ) -> bool {
         let announced = match self.waiting.is_empty() {
             true => None,
-            false => self.waiting.remove(&(client, pid)),
+            false => self.waiting.remove(&(client, by)),
         };
         announced.is_some_and(|since| (0..=WITHIN).contains(&(at.seconds - since.seconds)))
             || TEXTS.iter().any(|start| reason.starts_with(start))
@@ -103,16 +106,16 @@ mod tests {
             "policy in: reject [192.0.2.7]: 1.0 recipients",
             "over the limit: [192.0.2.7]: 61.0 connections, limit 60 / 1m",
         ] {
-            assert_eq!(announced.line(at(9), Some(1), text), Some(true), "{text}");
-            assert!(!announced.is_limited(at(9), Some(2), client, ""), "another process");
-            assert!(!announced.is_limited(at(9), Some(1), None, ""), "a local one");
-            assert!(announced.is_limited(at(10), Some(1), client, ""), "{text}");
-            assert!(!announced.is_limited(at(10), Some(1), client, ""), "it is one refusal");
+            assert_eq!(announced.line(at(9), (0, Some(1)), text), Some(true), "{text}");
+            assert!(!announced.is_limited(at(9), (0, Some(2)), client, ""), "another process");
+            assert!(!announced.is_limited(at(9), (0, Some(1)), None, ""), "a local one");
+            assert!(announced.is_limited(at(10), (0, Some(1)), client, ""), "{text}");
+            assert!(!announced.is_limited(at(10), (0, Some(1)), client, ""), "it is one refusal");
         }
-        announced.line(at(9), None, "policy web: defer local: 51.0 recipients");
-        assert!(announced.is_limited(at(9), None, None, "x"));
-        announced.line(at(9), None, "over the limit: [192.0.2.7]: x");
-        assert!(!announced.is_limited(at(9 + WITHIN + 1), None, client, "x"), "too late");
+        announced.line(at(9), (0, None), "policy web: defer local: 51.0 recipients");
+        assert!(announced.is_limited(at(9), (0, None), None, "x"));
+        announced.line(at(9), (0, None), "over the limit: [192.0.2.7]: x");
+        assert!(!announced.is_limited(at(9 + WITHIN + 1), (0, None), client, "x"), "too late");
     }
 
     #[test]
@@ -126,7 +129,7 @@ mod tests {
             ("policy", None),
             ("H=(policy in: defer [192.0.2.7]: ) [192.0.2.8] Warning: x", None),
         ] {
-            assert_eq!(announced.line(at(1), None, text), known, "{text}");
+            assert_eq!(announced.line(at(1), (0, None), text), known, "{text}");
         }
         assert!(announced.waiting.is_empty());
     }
@@ -141,7 +144,7 @@ mod tests {
             ("no such user", false),
             ("", false),
         ] {
-            assert_eq!(announced.is_limited(at(1), None, None, reason), limited, "{reason}");
+            assert_eq!(announced.is_limited(at(1), (0, None), None, reason), limited, "{reason}");
         }
     }
 
@@ -150,7 +153,7 @@ mod tests {
         let mut announced = Announced::default();
         for n in 0..=u16::MAX {
             let [a, b] = n.to_be_bytes();
-            announced.line(at(1), None, &format!("over the limit: [10.0.{a}.{b}]: x"));
+            announced.line(at(1), (0, None), &format!("over the limit: [10.0.{a}.{b}]: x"));
         }
         assert!(announced.waiting.len() <= WAITING_MAX);
     }

@@ -1,16 +1,24 @@
 //! Reads the logs of mail servers.
 //!
-//! [`files::LogFiles`] finds files, puts them in the order of time and decompresses them;
-//! [`stamp`] reads the time at the start of a line, as Exim, syslog or RFC 3339 writes it;
-//! [`exim`] and [`postfix`] read what follows; [`messages`] joins the lines to [`item`]s: messages, refusals,
-//! sessions. Everything after the time may be text that a client chose.
+//! [`files::LogFiles`] finds files, puts them in the order of time and decompresses them, or reads
+//! the [`journal`]; [`stamp`] reads the time at the start of a line, as Exim and each syslog write
+//! it; [`exim`] and [`postfix`] read what follows; [`messages`] joins the lines to [`item`]s:
+//! messages, refusals, sessions. Lines that are not used are counted by reason ([`unused`]).
+//! Everything after the time may be text that a client chose.
 
+mod copies;
 pub mod decompress;
 pub mod exim;
 pub mod files;
 pub mod item;
+pub mod journal;
+mod json_lines;
 mod limited;
 pub mod messages;
+mod night;
 pub mod postfix;
+mod queue;
+mod sources;
 mod split;
 pub mod stamp;
+pub mod unused;

@@ -5,10 +5,21 @@
 //! before and after it.
 
 /// What a line says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What<'a> {
     /// `ID: client=…`, `ID: uid=…`, or `ID: message-id=…`: a message begins.
     Begin(Begin<'a>),
+    /// `NOQUEUE: client=…`: a message begins, which a filter has to accept first.
+    Proxied(Begin<'a>),
+    /// `proxy-accept: END-OF-MESSAGE: …; from=<…> …`: the filter has accepted it.
+    ProxyAccepted {
+        /// The queue id that it has now, if the filter says so.
+        queued_as: Option<&'a str>,
+        /// The envelope sender.
+        sender: Option<&'a str>,
+        /// The last recipient.
+        recipient: Option<&'a str>,
+    },
     /// `ID: from=<…>, size=…, nrcpt=… (queue active)`: it has been received, or is tried again.
     Active {
         /// The queue id.
@@ -21,14 +32,7 @@ pub enum What<'a> {
         recipients: usize,
     },
     /// `ID: to=<…>, orig_to=<…>, …`: what became of a recipient.
-    Recipient {
-        /// The queue id.
-        id: &'a str,
-        /// The address after aliases.
-        to: &'a str,
-        /// The address that the client gave, if it is another.
-        original: Option<&'a str>,
-    },
+    Recipient(Recipient<'a>),
     /// `ID: removed`: nothing more follows.
     Removed {
         /// The queue id.
@@ -38,25 +42,40 @@ pub enum What<'a> {
     },
     /// `NOQUEUE: reject: …`
     Refusal(Refusal<'a>),
+    /// `discard: …`: it is accepted and ignored.
+    Discarded(Refusal<'a>),
     /// `warning: …: SASL … authentication failed: …`
     FailedLogin {
-        /// The client's address.
-        client: &'a str,
+        /// The client.
+        client: Client<'a>,
         /// The user that was tried, from 3.6 on.
         user: Option<&'a str>,
+        /// The password could not be checked.
+        temporary: bool,
     },
     /// `connect from …`
     Connect {
-        /// The client's address.
-        client: &'a str,
+        /// The client.
+        client: Client<'a>,
     },
     /// `disconnect from …`
     Close {
-        /// The client's address.
-        client: &'a str,
+        /// The client.
+        client: Client<'a>,
+        /// Whether a login succeeded.
+        has_logged_in: bool,
     },
     /// A line that says nothing of who sends how much.
     Known,
+}
+
+/// A client, as Postfix writes it: `host[address]:port`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Client<'a> {
+    /// Its address.
+    pub address: &'a str,
+    /// Its port: `smtpd_client_port_logging`, and postscreen.
+    pub port: Option<u16>,
 }
 
 /// A message begins.
@@ -70,6 +89,29 @@ pub struct Begin<'a> {
     pub auth: Option<&'a str>,
     /// The number of the local account.
     pub uid: Option<&'a str>,
+    /// The queue id that it had before: `orig_queue_id=` of a filter, `orig_id=` of postsuper.
+    pub before: Option<&'a str>,
+    /// The client of whom a filter has it: `orig_client=`.
+    pub before_client: Option<&'a str>,
+}
+
+/// What became of a recipient.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Recipient<'a> {
+    /// The queue id.
+    pub id: &'a str,
+    /// The address after aliases.
+    pub to: &'a str,
+    /// The address that the client gave, if it is another.
+    pub original: Option<&'a str>,
+    /// The address of the server that it was sent to.
+    pub relay: Option<&'a str>,
+    /// How many seconds ago the message was received.
+    pub delay: Option<f64>,
+    /// The queue id that it has at that server.
+    pub queued_as: Option<&'a str>,
+    /// The queue id of what was made of it here, for other recipients.
+    pub forwarded_as: Option<&'a str>,
 }
 
 /// A command or a message was refused.
@@ -79,8 +121,8 @@ pub struct Refusal<'a> {
     pub id: Option<&'a str>,
     /// The command: `RCPT`.
     pub command: &'a str,
-    /// The client's address.
-    pub client: Option<&'a str>,
+    /// The client.
+    pub client: Option<Client<'a>>,
     /// Whether the client may try again.
     pub temporary: bool,
     /// Postfix's own limits (`smtpd_client_…_rate_limit`).
@@ -139,6 +181,14 @@ pub fn daemon(program: &str) -> Option<(&str, &str)> {
     (instance.contains("postfix") || DAEMONS.contains(&daemon)).then_some((instance, daemon))
 }
 
+/// `Requeue: OLD.AE4DF to NEW`, as MailScanner logs that a message has another queue id.
+#[must_use]
+pub fn requeued(rest: &str) -> Option<(&str, &str)> {
+    let (old, new) = rest.strip_prefix("Requeue: ")?.split_once(" to ")?;
+    let old = old.split_once('.').map_or(old, |(id, _)| id);
+    (is_queue_id(old) && is_queue_id(new)).then_some((old, new))
+}
+
 /// Reads a line of this daemon. `None` if it is not understood.
 #[must_use]
 pub fn line<'a>(daemon: &str, rest: &'a str) -> Option<What<'a>> {
@@ -148,7 +198,18 @@ pub fn line<'a>(daemon: &str, rest: &'a str) -> Option<What<'a>> {
         return Some(what);
     }
     if let Some(after) = rest.strip_prefix("NOQUEUE: ") {
-        return Some(refused(None, after).map_or(What::Known, What::Refusal));
+        if let Some(from) = after.strip_prefix("client=") {
+            return begin("", from).map(What::Proxied);
+        }
+        return action(None, after).or_else(|| proxied(after)).or(Some(What::Known));
+    }
+    if let Some(what) = proxied(rest) {
+        return Some(what);
+    }
+    if let Some(after) = rest.strip_prefix("DISCONNECT ") {
+        // postscreen's.
+        let client = client(after)?.0;
+        return Some(What::Close { client, has_logged_in: false });
     }
     let Some((id, after)) = queue_id(rest) else {
         let is_known = daemon != "smtpd" || KNOWN.iter().any(|start| rest.starts_with(start));
@@ -158,7 +219,7 @@ pub fn line<'a>(daemon: &str, rest: &'a str) -> Option<What<'a>> {
 }
 
 /// How other lines of `smtpd` begin.
-const KNOWN: [&str; 14] = [
+const KNOWN: [&str; 18] = [
     "warning: ",
     "error: ",
     "fatal: ",
@@ -173,6 +234,20 @@ const KNOWN: [&str; 14] = [
     "Trusted TLS ",
     "Untrusted TLS ",
     "Verified TLS ",
+    "setting up TLS ",
+    "initializing ",
+    "name_mask: ",
+    "auto_clnt_",
+];
+
+/// What Postfix says where the server that checks passwords has failed: the client may be right.
+const SERVER_FAULTS: [&str; 6] = [
+    "Connection lost to authentication server",
+    "Can't connect to authentication server",
+    "Temporary authentication failure",
+    "Internal authentication failure",
+    "generic failure",
+    "no mechanism available",
 ];
 
 fn of_client(rest: &str) -> Option<What<'_>> {
@@ -180,7 +255,11 @@ fn of_client(rest: &str) -> Option<What<'_>> {
         return Some(What::Connect { client: client(after)?.0 });
     }
     if let Some(after) = rest.strip_prefix("disconnect from ") {
-        return Some(What::Close { client: client(after)?.0 });
+        let (client, after) = client(after)?;
+        // `auth=1`, `auth=1/6`: those that succeeded, of all.
+        let logins = after.split(' ').find_map(|field| field.strip_prefix("auth="));
+        let has_logged_in = logins.is_some_and(|count| !count.starts_with("0"));
+        return Some(What::Close { client, has_logged_in });
     }
     let after = rest.strip_prefix("warning: ")?;
     if let Some((what, from)) = after.split_once(" limit exceeded: ") {
@@ -200,54 +279,147 @@ fn of_client(rest: &str) -> Option<What<'_>> {
     let (client, after) = client(after)?;
     let (_mechanism, reason) =
         after.strip_prefix(": SASL ")?.split_once(" authentication failed")?;
-    let user = reason.rsplit_once(", sasl_username=").map(|(_, user)| user);
-    Some(What::FailedLogin { client, user })
+    let (reason, user) = match reason.rsplit_once(", sasl_username=") {
+        Some((reason, user)) => (reason, Some(user).filter(|user| *user != "(unavailable)")),
+        None => (reason, None),
+    };
+    let temporary = SERVER_FAULTS.iter().any(|fault| reason.contains(fault));
+    Some(What::FailedLogin { client, user, temporary })
+}
+
+/// `host[address], sasl_method=…, sasl_username=…, sasl_sender=…, orig_queue_id=…,
+/// orig_client=…`: a user's name may contain anything, and the others nothing of these.
+fn begin<'a>(id: &'a str, from: &'a str) -> Option<Begin<'a>> {
+    let (client, rest) = client(from)?;
+    let mut begin = Begin { id, client: Some(client.address), ..Begin::default() };
+    let mut rest = rest;
+    if let Some((before, host)) = rest.rsplit_once(", orig_client=") {
+        begin.before_client = self::client(host).map(|(client, _)| client.address);
+        rest = before;
+    }
+    if let Some((before, id)) = rest.rsplit_once(", orig_queue_id=") {
+        begin.before = Some(id);
+        rest = before;
+    }
+    let auth = rest.split_once(", sasl_username=").map(|(_, user)| user);
+    begin.auth = auth.map(|user| user.rsplit_once(", sasl_sender=").map_or(user, |(user, _)| user));
+    Some(begin)
 }
 
 fn of_message<'a>(id: &'a str, after: &'a str) -> Option<What<'a>> {
     if let Some(from) = after.strip_prefix("client=") {
-        let (address, rest) = client(from)?;
-        // The last two fields, which may be followed by those of XFORWARD or of a filter.
-        let auth = rest.split_once(", sasl_username=").map(|(_, user)| user);
-        let auth =
-            auth.map(|user| user.split_once(", sasl_sender=").map_or(user, |(user, _)| user));
-        let auth = auth.map(|user| user.split_once(", orig_").map_or(user, |(user, _)| user));
-        let begin = Begin { id, client: Some(address), auth, uid: None };
-        return Some(What::Begin(begin));
+        return begin(id, from).map(What::Begin);
     }
     if let Some(uid) = after.strip_prefix("uid=") {
+        let before = uid.rsplit_once("> orig_id=").map(|(_, id)| id);
         let uid = uid.split_once(' ').map_or(uid, |(uid, _)| uid);
-        return Some(What::Begin(Begin { id, uid: Some(uid), ..Begin::default() }));
+        return Some(What::Begin(Begin { id, uid: Some(uid), before, ..Begin::default() }));
     }
     if after.starts_with("message-id=") || after.starts_with("resent-message-id=") {
         return Some(What::Begin(Begin { id, ..Begin::default() }));
     }
     if let Some(from) = after.strip_prefix("from=<") {
         // Postfix writes the numbers last: the sender may contain such fields as well.
-        let (from, count) = from.rsplit_once(", nrcpt=")?;
+        let Some((from, count)) = from.rsplit_once(", nrcpt=") else {
+            // `from=<>, status=expired, returned to sender`
+            return from.contains(">, status=").then_some(What::Known);
+        };
         let (sender, size) = from.rsplit_once(">, size=")?;
         let count = count.split_once(' ').map_or(count, |(count, _)| count);
         let (size, recipients) = (size.parse().ok(), count.parse().ok()?);
         return Some(What::Active { id, sender, size, recipients });
     }
     if let Some(to) = after.strip_prefix("to=<") {
-        let (to, rest) = bracketed(to)?;
-        let original = rest.strip_prefix(", orig_to=<").and_then(bracketed);
-        return Some(What::Recipient { id, to, original: original.map(|(original, _)| original) });
+        return recipient(id, to).map(What::Recipient);
+    }
+    if after == "requeued" {
+        // By postsuper: it comes back with another id.
+        return Some(What::Removed { id, canceled: false });
     }
     if let Some(how) = after.strip_prefix("removed") {
         return Some(What::Removed { id, canceled: how.starts_with(" (canceled)") });
     }
-    Some(refused(Some(id), after).map_or(What::Known, What::Refusal))
+    Some(action(Some(id), after).unwrap_or(What::Known))
 }
 
-/// `reject: RCPT from host[address]: 450 4.7.1 <to>: why; from=<…> to=<…> proto=… helo=<…>`
+/// `bob@x>, orig_to=<…>, relay=host[address]:port, delay=2, …, status=sent (… queued as ID)`
+fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
+    let (to, mut rest) = bracketed(to)?;
+    let mut found = Recipient { id, to, ..Recipient::default() };
+    if let Some((original, after)) = rest.strip_prefix(", orig_to=<").and_then(bracketed) {
+        (found.original, rest) = (Some(original), after);
+    }
+    let (fields, reply) = rest.split_once(", status=").unwrap_or((rest, ""));
+    for field in fields.split(", ") {
+        match field.split_once('=') {
+            Some(("relay", host)) => found.relay = client(host).map(|(client, _)| client.address),
+            Some(("delay", seconds)) => found.delay = seconds.parse().ok(),
+            _ => {}
+        }
+    }
+    found.queued_as = queued_as(reply);
+    let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));
+    found.forwarded_as = forwarded.filter(|id| is_queue_id(id));
+    Some(found)
+}
+
+/// `250 2.0.0 Ok: queued as ID`
+fn queued_as(reply: &str) -> Option<&str> {
+    let (_, id) = reply.rsplit_once("queued as ")?;
+    let id = id.trim_end_matches([')', '.', '"']);
+    is_queue_id(id).then_some(id)
+}
+
+/// What lines of `smtpd` and `cleanup` call a refusal, and a message that is ignored.
+const REFUSED: [&str; 3] = ["reject: ", "milter-reject: ", "hangup: "];
+const DISCARDED: [&str; 2] = ["discard: ", "milter-discard: "];
+/// The same of a header that a milter adds.
+const OF_MILTERS_HEADER: [(&str, bool); 2] =
+    [("milter-header-reject: ", true), ("milter-header-discard: ", false)];
+
+/// What was done to a command or a message, where it was refused or ignored.
+fn action<'a>(id: Option<&'a str>, text: &'a str) -> Option<What<'a>> {
+    let after = |list: &[&str]| list.iter().find_map(|start| text.strip_prefix(start));
+    if let Some(after) = after(&REFUSED) {
+        return refused(id, after).map(What::Refusal);
+    }
+    if let Some((after, is_refused)) =
+        OF_MILTERS_HEADER.iter().find_map(|(start, is)| Some((text.strip_prefix(start)?, *is)))
+    {
+        return of_content(id, after).map(if is_refused { What::Refusal } else { What::Discarded });
+    }
+    refused(id, after(&DISCARDED)?).map(What::Discarded)
+}
+
+/// `proxy-accept: END-OF-MESSAGE: 250 …; from=<…> …`, `proxy-reject: …`, of a filter before the
+/// queue.
+fn proxied(text: &str) -> Option<What<'_>> {
+    if let Some(after) = text.strip_prefix("proxy-accept: ") {
+        let (_where, text) = after.split_once(": ")?;
+        let (reply, fields) =
+            text.find("; from=<").and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""));
+        let mut refusal = Refusal::default();
+        read_fields(fields.strip_prefix("; ").unwrap_or(fields), &mut refusal)?;
+        let Refusal { sender, recipient, .. } = refusal;
+        return Some(What::ProxyAccepted { queued_as: queued_as(reply), sender, recipient });
+    }
+    let (command, reason) = text.strip_prefix("proxy-reject: ")?.split_once(": ")?;
+    let mut refusal = Refusal { command, ..Refusal::default() };
+    refusal.temporary = reason.starts_with('4');
+    with_fields(reason, 0, &mut refusal)?;
+    Some(What::Refusal(refusal))
+}
+
+/// `RCPT from host[address]: 450 4.7.1 <to>: why; from=<…> to=<…> proto=… helo=<…>`
 fn refused<'a>(id: Option<&'a str>, text: &'a str) -> Option<Refusal<'a>> {
-    let after = text.strip_prefix("reject: ").or_else(|| text.strip_prefix("milter-reject: "))?;
-    let (command, after) = after.split_once(" from ")?;
-    let (address, after) = client(after)?;
-    let after = after.strip_prefix(": ")?;
-    let mut refusal = Refusal { id, command, client: Some(address), ..Refusal::default() };
+    const CONTENTS: [&str; 3] = ["header ", "body ", "content "];
+    if CONTENTS.iter().any(|start| text.starts_with(start)) {
+        return of_content(id, text);
+    }
+    let (command, after) = text.split_once(" from ")?;
+    let (client, after) = client(after)?;
+    let after = after.strip_prefix(": ").or_else(|| after.strip_prefix(';').map(|_| after))?;
+    let mut refusal = Refusal { id, command, client: Some(client), ..Refusal::default() };
     refusal.temporary = after.starts_with('4');
     // An address in front is the client's text.
     let skipped = after.find(" <").filter(|at| *at <= "554 5.7.1".len());
@@ -255,15 +427,63 @@ fn refused<'a>(id: Option<&'a str>, text: &'a str) -> Option<Refusal<'a>> {
         let (_, rest) = bracketed(after.get(at + 2..)?)?;
         Some(after.len() - rest.len())
     });
-    let from = from.unwrap_or(0);
-    let found = after.get(from..).and_then(|rest| rest.find("; from=<")).map(|at| from + at);
-    let (reason, fields) = found.and_then(|at| after.split_at_checked(at)).unwrap_or((after, ""));
+    with_fields(after, from.unwrap_or(0), &mut refusal)?;
+    Some(refusal)
+}
+
+/// The reason, and the fields that follow it after `from`.
+fn with_fields<'a>(text: &'a str, from: usize, refusal: &mut Refusal<'a>) -> Option<()> {
+    // Before MAIL there is no sender.
+    let start = |rest: &str| rest.find("; from=<").or_else(|| rest.rfind("; proto="));
+    let found = text.get(from..).and_then(start).map(|at| from + at);
+    let (reason, fields) = found.and_then(|at| text.split_at_checked(at)).unwrap_or((text, ""));
     refusal.reason = reason;
-    let mut rest = fields.strip_prefix("; ").unwrap_or(fields);
+    read_fields(fields.strip_prefix("; ").unwrap_or(fields), refusal).map(|_| ())
+}
+
+/// `header Subject: x from host[address]; from=<…> to=<…> proto=… helo=<…>: 5.7.1 why`: the
+/// content may imitate all of it. Of the places where it can end, the sender and the recipient
+/// are used if they are the same at each.
+fn of_content<'a>(id: Option<&'a str>, text: &'a str) -> Option<Refusal<'a>> {
+    let mut found: Option<Refusal<'a>> = None;
+    for (at, _) in text.match_indices("]; from=<") {
+        let mut refusal = Refusal { id, command: "END-OF-MESSAGE", ..Refusal::default() };
+        let Some(rest) = text.get(at + 3..).and_then(|fields| read_fields(fields, &mut refusal))
+        else {
+            continue;
+        };
+        refusal.reason = rest.strip_prefix(": ").unwrap_or(rest);
+        refusal.temporary = refusal.reason.starts_with('4');
+        let same = |one: Option<&'a str>, other: Option<&'a str>| one.filter(|_| one == other);
+        if let Some(before) = found {
+            refusal.sender = same(before.sender, refusal.sender);
+            refusal.recipient = same(before.recipient, refusal.recipient);
+            refusal.helo = same(before.helo, refusal.helo);
+        }
+        found = Some(refusal);
+    }
+    // The content is cut, and so may be all that follows it.
+    found.or(Some(Refusal { id, command: "END-OF-MESSAGE", ..Refusal::default() }))
+}
+
+/// `from=<…> to=<…> proto=ESMTP helo=<…> sasl_method=… sasl_username=…`, with commas between
+/// them where postscreen writes them; what follows.
+fn read_fields<'a>(fields: &'a str, refusal: &mut Refusal<'a>) -> Option<&'a str> {
+    const NAMES: [&str; 7] =
+        ["from", "to", "proto", "helo", "sasl_method", "sasl_username", "sasl_sender"];
+    let mut rest = fields;
     while let Some((name, value)) = rest.split_once('=') {
+        if !NAMES.contains(&name) {
+            break;
+        }
         let (value, after) = match value.strip_prefix('<') {
             Some(value) => bracketed(value)?,
-            None => value.split_at_checked(value.find(' ').unwrap_or(value.len()))?,
+            // The last one but for the sender of the message, and it may contain anything.
+            None if name == "sasl_username" => match value.rsplit_once(" sasl_sender=") {
+                Some((user, _)) => (user, ""),
+                None => (value, ""),
+            },
+            None => value.split_at_checked(value.find([' ', ',', ':']).unwrap_or(value.len()))?,
         };
         match name {
             "from" => refusal.sender = Some(value),
@@ -272,13 +492,13 @@ fn refused<'a>(id: Option<&'a str>, text: &'a str) -> Option<Refusal<'a>> {
             "sasl_username" => refusal.auth = Some(value),
             _ => {}
         }
-        rest = after.strip_prefix(' ').unwrap_or(after);
+        rest = after.strip_prefix(", ").or_else(|| after.strip_prefix(' ')).unwrap_or(after);
     }
-    Some(refusal)
+    Some(rest)
 }
 
-/// `host[address]:port`: the address, and what follows.
-fn client(text: &str) -> Option<(&str, &str)> {
+/// `host[address]:port`: the client, and what follows.
+fn client(text: &str) -> Option<(Client<'_>, &str)> {
     let (host, rest) = text.split_once('[')?;
     let (address, after) = rest.split_once(']')?;
     // A name is letters, digits, dots, dashes: anything else is another line.
@@ -287,22 +507,28 @@ fn client(text: &str) -> Option<(&str, &str)> {
         return None;
     }
     // With `smtpd_client_port_logging`, the port follows.
-    let port =
-        after.strip_prefix(':').map(|after| after.trim_start_matches(|c: char| c.is_ascii_digit()));
-    match port {
-        Some(rest) if rest.len() + 1 < after.len() => Some((address, rest)),
-        _ => Some((address, after)),
+    let number = after.strip_prefix(':').map(|after| {
+        after.split_at(after.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(after.len()))
+    });
+    match number {
+        Some((port, rest)) if !port.is_empty() => {
+            Some((Client { address, port: port.parse().ok() }, rest))
+        }
+        _ => Some((Client { address, port: None }, after)),
     }
 }
 
 /// `4jYXLq5nnzz1V: rest`, `3F2504E0: rest`
 fn queue_id(rest: &str) -> Option<(&str, &str)> {
     let (id, after) = rest.split_once(": ")?;
-    let is_id = (5..=32).contains(&id.len())
+    is_queue_id(id).then_some((id, after))
+}
+
+fn is_queue_id(id: &str) -> bool {
+    (5..=32).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_alphanumeric())
         // Short ones are hexadecimal, long ones begin with the time and contain `z`.
-        && id.bytes().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase());
-    is_id.then_some((id, after))
+        && id.bytes().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
 }
 
 /// What comes before the first `>` that is not in quotes, and what follows it.
@@ -338,8 +564,8 @@ mod tests {
         let to = "\"q>, orig_to=<ceo@y.test>, relay=x\"@y.test";
         let text =
             format!("{id}: to=<{to}>, orig_to=<al@y.test>, relay=none, status=sent (to=<z>)");
-        let recipient = What::Recipient { id, to, original: Some("al@y.test") };
-        assert_eq!(line("smtp", &text), Some(recipient));
+        let recipient = Recipient { id, to, original: Some("al@y.test"), ..Recipient::default() };
+        assert_eq!(line("smtp", &text), Some(What::Recipient(recipient)));
         let sender = "\"; from=<ceo@y.test> to=<z> helo=<z>\"@x.test";
         let text = format!(
             "NOQUEUE: reject: MAIL from unknown[2001:db8::1]:4711: 554 5.7.1 <{sender}>: no; why; \
@@ -347,7 +573,8 @@ mod tests {
         );
         let Some(What::Refusal(refusal)) = line("smtpd", &text) else { panic!("{text}") };
         assert_eq!((refusal.sender, refusal.helo), (Some(sender), Some("h")), "{refusal:?}");
-        assert_eq!((refusal.client, refusal.auth), (Some("2001:db8::1"), Some("al ice")));
+        let client = Client { address: "2001:db8::1", port: Some(4711) };
+        assert_eq!((refusal.client, refusal.auth), (Some(client), Some("al ice")));
         assert_eq!((refusal.recipient, refusal.temporary), (None, false));
         // A message-id is the client's as well.
         let text = format!("{id}: message-id=<x, client=[192.0.2.9], sasl_username=ceo>");
@@ -358,8 +585,9 @@ mod tests {
     #[test]
     fn clients_and_logins_are_read() {
         let id = "3F2504E0";
-        let begin =
-            |client, auth| Some(What::Begin(Begin { id, client: Some(client), auth, uid: None }));
+        let begin = |client, auth| {
+            Some(What::Begin(Begin { id, client: Some(client), auth, ..Begin::default() }))
+        };
         for (text, expected) in [
             ("client=mx.example.org[192.0.2.7]", begin("192.0.2.7", None)),
             ("client=unknown[2001:db8::7]:52011", begin("2001:db8::7", None)),
@@ -381,7 +609,8 @@ mod tests {
                 Some("alice"),
             ),
         ] {
-            let expected = What::FailedLogin { client: "192.0.2.7", user };
+            let client = Client { address: "192.0.2.7", port: None };
+            let expected = What::FailedLogin { client, user, temporary: false };
             assert_eq!(line("smtpd", text), Some(expected), "{text}");
         }
     }

@@ -8,10 +8,10 @@ const LINES_MAX: usize = 256;
 /// A line has at most so many parts, and so many bytes.
 const PARTS_MAX: u32 = 64;
 
-/// Lines of which not all parts have been read, by the program that writes them.
+/// Lines of which not all parts have been read, by the program and the process that write them.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    waiting: HashMap<String, (u32, String)>,
+    waiting: HashMap<(u32, Option<u32>), (u32, String)>,
 }
 
 /// What became of a line.
@@ -26,18 +26,18 @@ pub(super) enum Part {
 }
 
 impl Parts {
-    /// Considers a line that `program` wrote by syslog.
-    pub(super) fn line(&mut self, program: &str, rest: &str) -> Part {
+    /// Considers a line that this process of a program wrote by syslog.
+    pub(super) fn line(&mut self, program: (u32, Option<u32>), rest: &str) -> Part {
         let Some((number, of, joint, text)) = part(rest) else { return Part::Whole };
         if number == 1 {
             if self.waiting.len() >= LINES_MAX {
                 self.waiting.clear();
             }
-            self.waiting.insert(program.to_owned(), (1, text.to_owned()));
+            self.waiting.insert(program, (1, text.to_owned()));
         } else {
-            let Some((last, line)) = self.waiting.get_mut(program) else { return Part::Waits };
+            let Some((last, line)) = self.waiting.get_mut(&program) else { return Part::Waits };
             if *last + 1 != number {
-                self.waiting.remove(program);
+                self.waiting.remove(&program);
                 return Part::Waits;
             }
             *last = number;
@@ -46,13 +46,13 @@ impl Parts {
         if number < of {
             // At a newline, the next part begins with what follows it.
             if joint == '\\'
-                && let Some((_, line)) = self.waiting.get_mut(program)
+                && let Some((_, line)) = self.waiting.get_mut(&program)
             {
                 line.push(' ');
             }
             return Part::Waits;
         }
-        self.waiting.remove(program).map_or(Part::Waits, |(_, line)| Part::Joined(line))
+        self.waiting.remove(&program).map_or(Part::Waits, |(_, line)| Part::Joined(line))
     }
 }
 
@@ -77,12 +77,12 @@ mod tests {
     #[test]
     fn parts_are_joined_by_the_process_that_wrote_them() {
         let mut parts = Parts::default();
-        assert_eq!(parts.line("exim[1]", "[1/3] 1xx <= a@"), Part::Waits);
-        assert_eq!(parts.line("exim[2]", "[1\\2] one"), Part::Waits);
-        assert_eq!(parts.line("exim[1]", "[2/3] x.test H="), Part::Waits);
-        assert_eq!(parts.line("exim[2]", "[2\\2] two"), Part::Joined("one two".into()));
+        assert_eq!(parts.line((1, Some(1)), "[1/3] 1xx <= a@"), Part::Waits);
+        assert_eq!(parts.line((1, Some(2)), "[1\\2] one"), Part::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[2/3] x.test H="), Part::Waits);
+        assert_eq!(parts.line((1, Some(2)), "[2\\2] two"), Part::Joined("one two".into()));
         assert_eq!(
-            parts.line("exim[1]", "[3/3] [::1]"),
+            parts.line((1, Some(1)), "[3/3] [::1]"),
             Part::Joined("1xx <= a@x.test H=[::1]".into())
         );
         assert!(parts.waiting.is_empty());
@@ -91,17 +91,17 @@ mod tests {
     #[test]
     fn a_line_without_one_of_its_parts_is_given_up() {
         let mut parts = Parts::default();
-        assert_eq!(parts.line("exim[1]", "[2/2] x"), Part::Waits);
-        assert_eq!(parts.line("exim[1]", "[1/3] x"), Part::Waits);
-        assert_eq!(parts.line("exim[1]", "[3/3] x"), Part::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[2/2] x"), Part::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[1/3] x"), Part::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[3/3] x"), Part::Waits);
         assert!(parts.waiting.is_empty());
         for text in
             ["[12] x", "[1/2]", "[0/2] x", "[3/2] x", "[1/1] x", "[1/999] x", "1/2 x", "[/] x"]
         {
-            assert_eq!(parts.line("exim[1]", text), Part::Whole, "{text}");
+            assert_eq!(parts.line((1, Some(1)), text), Part::Whole, "{text}");
         }
         for n in 0..9999 {
-            parts.line(&format!("exim[{n}]"), "[1/2] x");
+            parts.line((1, Some(n)), "[1/2] x");
         }
         assert!(parts.waiting.len() <= LINES_MAX);
     }

@@ -24,6 +24,7 @@ mod install;
 mod keys;
 mod list;
 mod logs;
+mod logs_as_written;
 mod mail;
 mod maintenance;
 mod measure;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use regex::Regex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::MeasureError;
 use super::runs::{self, Runs};
@@ -14,6 +14,7 @@ use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
 use crate::logs::item::Text;
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
+use crate::logs::unused::{Reason, Unused};
 use crate::rate::Timestamp;
 
 /// At most so many keys, and so many bytes of them.
@@ -103,25 +104,26 @@ pub enum Measured<'a> {
 /// What became of the lines and messages.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lines {
-    /// All lines but empty ones.
+    /// All lines; empty ones are neither used nor unused.
     pub read: u64,
     /// Those that say what is measured.
     pub used: u64,
-    /// Those that say nothing of it.
-    pub of_no_use: u64,
-    /// Without a time at the start.
-    pub without_time: u64,
-    /// Of other programs, in syslog's file.
-    pub of_other_programs: u64,
-    /// Of a form that is not known.
-    pub not_understood: u64,
-    /// The first of these: `FILE:LINE`, and its start.
-    #[serde(skip)]
-    pub first_not_understood: Option<(String, String)>,
+    /// The others, by reason.
+    #[serde(flatten, serialize_with = "by_reason")]
+    pub unused: Unused,
     /// Messages that lack something of what is measured.
     pub messages_lacking: u64,
     /// Messages that were not waited for until their end.
     pub messages_given_up: u64,
+    /// Messages of which the log does not show who handed them over.
+    pub messages_without_origin: u64,
+    /// Messages that were received before the log begins, which are not counted.
+    pub messages_before: u64,
+}
+
+/// How many lines of each reason there are.
+fn by_reason<S: Serializer>(unused: &Unused, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(unused.all().map(|(name, _, lines)| (name, lines.count)))
 }
 
 /// The events of logs.
@@ -190,7 +192,7 @@ impl<'a> Events<'a> {
             return found.failure.is_none();
         };
         match pattern.captures(line.line) {
-            None => found.counts.of_no_use += 1,
+            None => found.counts.unused.add(Reason::Silent, line.place, line.line),
             Some(groups) => {
                 found.counts.used += 1;
                 let key = groups.get(1).map_or("", |key| key.as_str());
@@ -213,10 +215,9 @@ impl<'a> Events<'a> {
         if lines.is_none() {
             let joined = joiner.counts();
             counts.used = joined.used;
-            counts.of_no_use = joined.known;
-            counts.of_other_programs = joined.of_others;
-            counts.not_understood = joined.not_understood;
-            counts.first_not_understood.clone_from(&joined.first_not_understood);
+            counts.unused = joined.unused.clone();
+            counts.messages_without_origin = joined.without_origin;
+            counts.messages_before = joined.before;
             counts.messages_given_up = joined.given_up;
         }
         let mut keys: Vec<(String, u32)> = found.keys.numbers.into_iter().collect();

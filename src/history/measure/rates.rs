@@ -3,16 +3,22 @@
 use super::runs::{Event, Runs};
 use super::unique::Seen;
 use super::{MeasureError, Period};
-use crate::rate::Average;
+use crate::rate::{Average, Timestamp};
 
 /// Buckets of a histogram: 64 for each doubling, from 2^-32 to 2^96.
 const PER_DOUBLING: f64 = 64.0;
 const LOWEST: f64 = -32.0;
 const BUCKETS: usize = 128 * 64;
 
+/// Events of one key are at least this part of a period apart, and a microsecond: less time is not
+/// exact enough for the arithmetic. A log in whole seconds has many events at the same time.
+const APART: f64 = 3e-13;
+
 /// The rates of all keys in one period.
 pub struct Rates {
     period: f64,
+    /// In microseconds: see [`APART`].
+    apart: i64,
     averages: Vec<Option<Average>>,
     seen: Seen,
 }
@@ -20,7 +26,8 @@ pub struct Rates {
 impl Rates {
     /// Before the first event.
     pub fn new(keys: usize, period: f64) -> Self {
-        Self { period, averages: vec![None; keys], seen: Seen::new(keys, period) }
+        let apart = ((period * APART * 1e6).ceil() as i64).max(1);
+        Self { period, apart, averages: vec![None; keys], seen: Seen::new(keys, period) }
     }
 
     /// The rate of the event's key with it.
@@ -30,7 +37,10 @@ impl Rates {
         let count = if is_repeated { 0.0 } else { event.count };
         let Some(known) = self.averages.get_mut(event.key as usize) else { return 0.0 };
         let average = match known {
-            Some(average) => average.next(at, self.period, count),
+            Some(average) => {
+                let least = average.at.as_micros().saturating_add(self.apart);
+                average.next(at.max(Timestamp::from_micros(least)), self.period, count)
+            }
             None => Average::first(at, count),
         };
         *known = Some(average);

@@ -22,6 +22,8 @@ const ROOM: f64 = 1.1;
 /// Keys stand out if their peaks are so many times those of all others, and they are at most
 /// this share of the keys, or one key.
 const STANDS_OUT: (f64, f64) = (3.0, 0.01);
+/// At most so many keys are named.
+const NAMES_MAX: usize = 20;
 /// Of fewer keys, none stands out.
 const KEYS_MIN: usize = 10;
 
@@ -61,9 +63,20 @@ pub struct Suggestion {
     pub suggested: f64,
     /// Why this one.
     pub reason: String,
+    /// The keys that it would have hit, the highest peaks first; of many, some.
+    pub hits: Vec<KeyPeak>,
     /// See [`CountMode::mode`].
     #[serde(skip)]
     pub mode: &'static str,
+}
+
+/// A key and its peak.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct KeyPeak {
+    /// The key.
+    pub key: String,
+    /// Its peak.
+    pub peak: f64,
 }
 
 /// The highest peak of this share of the keys, of those with the lowest peaks.
@@ -111,10 +124,11 @@ impl Suggestion {
     /// matter.
     pub fn of(
         events: &mut Runs,
-        keys: usize,
+        names: &[String],
         periods: &[Period],
         what: CountMode,
     ) -> Result<(Vec<Self>, bool), MeasureError> {
+        let keys = names.len();
         let mut all: Vec<Measured> = periods.iter().map(|_| Measured::new(keys)).collect();
         let is_approximate = replay(events, keys, periods, |number, event, rate| {
             let Some(of) = all.get_mut(number) else { return };
@@ -130,7 +144,7 @@ impl Suggestion {
         let mut found: Vec<(Self, MessageRate)> = Vec::new();
         for (of, period) in all.iter_mut().zip(periods) {
             of.message.last().into_iter().for_each(|rate| of.rates.add(rate));
-            found.push((of.suggestion(len, period, what), MessageRate::default()));
+            found.push((of.suggestion(names, len, period, what), MessageRate::default()));
         }
         replay(events, keys, periods, |number, event, rate| {
             let Some((of, message)) = found.get_mut(number) else { return };
@@ -161,10 +175,17 @@ impl Measured {
     }
 
     /// What is suggested, and the limits to compare.
-    fn suggestion(&mut self, events: u64, period: &Period, what: CountMode) -> Suggestion {
+    fn suggestion(
+        &mut self,
+        names: &[String],
+        events: u64,
+        period: &Period,
+        what: CountMode,
+    ) -> Suggestion {
         let Period { seconds: period, text } = period.clone();
         let CountMode { count, mode } = what;
         let peaks = &mut self.peaks;
+        let named = peaks.clone();
         peaks.retain(|peak| *peak >= 0.0);
         let keys = peaks.len();
         peaks.sort_by(f64::total_cmp);
@@ -173,6 +194,11 @@ impl Measured {
         let hit = |limit: f64| peaks.iter().filter(|peak| **peak >= limit).count();
         let limit = |limit| Limit { limit, keys: hit(limit), events: 0, messages: 0 };
         let limits = candidates(peaks, suggested).into_iter().map(limit).collect();
+        let mut hits: Vec<(&String, f64)> =
+            names.iter().zip(named).filter(|(_, peak)| *peak >= suggested).collect();
+        hits.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then_with(|| a.cmp(b)));
+        hits.truncate(NAMES_MAX);
+        let hits = hits.into_iter().map(|(key, peak)| KeyPeak { key: key.clone(), peak }).collect();
         let highest = |share: f64| {
             let place = (share * keys as f64).ceil() as usize;
             let peak = peaks.get(place.clamp(1, keys.max(1)) - 1).copied().unwrap_or(0.0);
@@ -190,6 +216,7 @@ impl Measured {
             limits,
             suggested,
             reason,
+            hits,
             mode,
         }
     }
@@ -287,7 +314,8 @@ mod tests {
             events.push(event).unwrap_or_else(|_| panic!());
         }
         let period = Period { seconds: 3600.0, text: "1h".into() };
-        let found = Suggestion::of(&mut events, sizes.len() + 1, &[period], CountMode::default());
+        let names: Vec<String> = (0..=sizes.len()).map(|number| format!("k{number}")).collect();
+        let found = Suggestion::of(&mut events, &names, &[period], CountMode::default());
         found.unwrap_or_else(|_| panic!()).0.remove(0)
     }
 
@@ -299,6 +327,8 @@ mod tests {
         assert_eq!(found.suggested, 30.0, "{found:?}");
         assert!(found.reason.starts_with("2 keys of 202 stand out, with a peak of 400.0"));
         assert!(found.reason.ends_with("the highest of the others is 20.0"), "{}", found.reason);
+        let hits: Vec<_> = found.hits.iter().map(|hit| (&*hit.key, hit.peak.round())).collect();
+        assert_eq!(hits, [("k200", 900.0), ("k201", 400.0)]);
         let hit = found.limits.iter().find(|limit| limit.limit == 30.0).unwrap();
         assert_eq!((hit.keys, hit.events, found.events), (2, 2, 204));
         assert!(found.limits.iter().all(|limit| limit.messages == limit.events));

@@ -22,7 +22,7 @@ use self::session::{End, Login, Open, Transaction, Visit, close, end_all, not_sm
 use super::attempt::{InLog, Part};
 use crate::event::{Event, Origin};
 use crate::hash::FastMap;
-use crate::logs::item::{Item, ItemKind, Refusal, SessionKey, Stage, Text};
+use crate::logs::item::{Item, ItemKind, LoginShown, Refusal, SessionKey, Stage, Text};
 use crate::rate::Timestamp;
 
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
@@ -54,6 +54,9 @@ pub struct Unshown {
     pub refused_after_data: u64,
     /// Received messages whose size is not known: they count no bytes.
     pub without_size: u64,
+    /// Refused commands of which the log does not show whether the client had logged in, and as
+    /// whom: they count for no login.
+    pub without_login: u64,
 }
 
 /// Turns the items of a log into attempts, in the order of the log.
@@ -99,7 +102,7 @@ impl Converter {
 
     /// Adds an item; `visit` gets the attempts that are complete.
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
-        let Item { at, session, event, what } = item;
+        let Item { at, session, login, event, what } = item;
         self.end_what_waits(at, visit);
         self.end_idle(at, visit);
         let is_event = !matches!(what, ItemKind::Connect | ItemKind::Close);
@@ -121,18 +124,22 @@ impl Converter {
         };
         let Some(key) = key else {
             let mut open = self.open(at);
-            self.in_session(&mut open, at, event, what, visit);
+            self.in_session(&mut open, at, event, login, what, visit);
             if is_event {
-                close(&mut open, at, visit);
+                self.close(&mut open, at, visit);
             }
             return;
         };
-        let mut open = self.take(&key, at, &event, &what, visit);
+        let mut open = self.take(&key, at, (&event, login), &what, visit);
         let before = open.held();
         let is_end = matches!(what, ItemKind::Close);
-        self.in_session(&mut open, at, event, what, visit);
+        self.in_session(&mut open, at, event, login, what, visit);
         if is_end {
-            close(&mut open, at, visit);
+            if login != LoginShown::Nowhere {
+                // Nobody has logged in but who is known.
+                open.without_login = 0;
+            }
+            self.close(&mut open, at, visit);
         }
         let after = open.held();
         self.held = (self.held + after).saturating_sub(before);
@@ -155,7 +162,15 @@ impl Converter {
         open.sort_unstable_by_key(|open| (open.latest, open.number));
         for mut open in open {
             let at = open.latest;
-            close(&mut open, at, visit);
+            self.close(&mut open, at, visit);
+        }
+    }
+
+    /// A session has ended.
+    fn close(&mut self, open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
+        close(open, at, visit);
+        if !matches!(open.login, Login::Yes(_)) {
+            self.unshown.without_login += std::mem::take(&mut open.without_login);
         }
     }
 
@@ -169,12 +184,13 @@ impl Converter {
         &mut self,
         key: &Key,
         at: Timestamp,
-        event: &Event<Text>,
+        (event, shown): (&Event<Text>, LoginShown),
         what: &ItemKind,
         visit: &mut Visit<'_>,
     ) -> Box<Open> {
         if let Some(mut open) = self.sessions.remove(key) {
-            let is_other = matches!(key, Key::Guessed(..)) && open.login.is_not_of(event, what);
+            let is_guessed = matches!(key, Key::Guessed(..));
+            let is_other = open.login.is_not_of(event, shown, what, is_guessed);
             let is_over = is_other || key.is_over(&open, at);
             if !is_over && !matches!(what, ItemKind::Connect) {
                 open.latest = open.latest.max(at);
@@ -182,7 +198,7 @@ impl Converter {
             }
             self.held = self.held.saturating_sub(open.held());
             let latest = open.latest;
-            close(&mut open, latest, visit);
+            self.close(&mut open, latest, visit);
         }
         if self.sessions.len() >= SESSIONS_MAX {
             self.forget_half(visit);
@@ -215,7 +231,7 @@ impl Converter {
         for mut open in old {
             self.held = self.held.saturating_sub(open.held());
             let latest = open.latest;
-            close(&mut open, latest, visit);
+            self.close(&mut open, latest, visit);
         }
     }
 
@@ -246,6 +262,7 @@ impl Converter {
         open: &mut Open,
         at: Timestamp,
         mut event: Event<Text>,
+        login: LoginShown,
         what: ItemKind,
         visit: &mut Visit<'_>,
     ) {
@@ -256,9 +273,10 @@ impl Converter {
                 open.visit(at, &event, Part::Connect, InLog::Accepted, visit);
             }
             ItemKind::Close => end_all(open, visit),
-            ItemKind::FailedLogin(_) => {
+            ItemKind::FailedLogin(login) => {
                 open.not_yet(visit);
-                open.visit(at, &event, Part::Auth, InLog::Rejected, visit);
+                let in_log = if login.temporary { InLog::Deferred } else { InLog::Rejected };
+                open.visit(at, &event, Part::Auth, in_log, visit);
             }
             ItemKind::Incomplete { recipients } => {
                 open.is_smtp = true;
@@ -295,11 +313,11 @@ impl Converter {
             }
             ItemKind::Refusal(refusal) => {
                 let in_log = in_log(&refusal);
-                self.refusal(open, at, event, refusal.stage, in_log, visit);
+                self.refusal(open, at, (event, login), refusal.stage, in_log, visit);
             }
             // For the client it was accepted.
             ItemKind::Discarded(one) => {
-                self.refusal(open, at, event, one.stage, InLog::Accepted, visit);
+                self.refusal(open, at, (event, login), one.stage, InLog::Accepted, visit);
             }
         }
     }
@@ -308,7 +326,7 @@ impl Converter {
         &mut self,
         open: &mut Open,
         at: Timestamp,
-        mut event: Event<Text>,
+        (mut event, login): (Event<Text>, LoginShown),
         stage: Stage,
         in_log: InLog,
         visit: &mut Visit<'_>,
@@ -323,6 +341,12 @@ impl Converter {
             return;
         }
         open.is_smtp = true;
+        let is_of_message = matches!(stage, Stage::Rcpt | Stage::Data);
+        if is_of_message && (login == LoginShown::InLine || auth.is_some()) {
+            open.logged_in(auth, visit);
+        } else if is_of_message {
+            open.without_login += 1;
+        }
         match stage {
             Stage::Connect | Stage::Helo => {
                 end_all(open, visit);
@@ -340,16 +364,14 @@ impl Converter {
                 open.end(transaction, at, End::Mail { in_log }, visit);
             }
             Stage::Rcpt => {
-                open.logged_in(auth, visit);
                 let mut transaction = open.begun(at, event, visit);
                 transaction.refused.push((at, recipient.unwrap_or_default(), in_log));
                 open.transaction = Some(transaction);
             }
             Stage::Data => {
                 self.unshown.refused_after_data += 1;
-                open.logged_in(auth, visit);
                 let mut transaction = open.begun(at, event, visit);
-                transaction.accepted = vec![Text::default()];
+                transaction.accepted = vec![recipient.unwrap_or_default()];
                 open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
             }
             Stage::Other => end_all(open, visit),

@@ -212,7 +212,9 @@ impl<'i> Simulation<'i> {
                 session.auth_failed = true;
                 let verdict = self.evaluate(session, attempt, AclStage::Auth, None, visit)?;
                 let refused = verdict.is_some_and(|verdict| verdict >= Verdict::Defer);
-                session.auth_failed = refused || attempt.in_log != InLog::Accepted;
+                // A password that could not be checked has not failed.
+                let is_wrong = !matches!(attempt.in_log, InLog::Accepted | InLog::Deferred);
+                session.auth_failed = refused || is_wrong;
                 Ok(verdict)
             }
             Part::Mail => {

@@ -118,6 +118,7 @@ fn refusals_name_client_sender_and_command() {
         auth: Some("bob"),
         temporary: false,
         what: "RCPT <r@x.test>: too much",
+        hides_login: false,
     };
     for (text, refusal) in [
         (

@@ -3,123 +3,370 @@
 //! A message is an item from the first `queue active` line on; before, only what is known of its
 //! client is kept. It is complete when as many recipients have been seen as it has, or when it
 //! is removed. The recipients that were accepted of a message without DATA are not in the log.
+//!
+//! Of a refusal, most versions do not log who has logged in. It is the login of the message if
+//! the line has a queue id, else that of the session if the log shows where it began.
 
-use super::super::postfix::{self, Begin, What};
+use std::net::IpAddr;
+
+use super::exim_lines::{by, of_client};
 use super::{
-    Begun, Host, Item, ItemKind, Joiner, Message, Refusal, SessionKey, Stage, Text, Visit, Waiting,
-    add, by, of_client, size,
+    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Refusal, SessionKey, Source,
+    Stage, Text, Visit, Waiting, add,
 };
-use crate::event::Event;
+use crate::event::{Event, Origin};
+use crate::logs::exim::Host;
 use crate::logs::files::Stamped;
 use crate::logs::item::FailedLogin;
 use crate::logs::limited;
-
-/// At most so many messages have begun and are not active yet.
-const BEGUN_MAX: usize = 65_536;
+use crate::logs::postfix::{self, Begin, Client, Recipient, What};
+use crate::logs::queue::{Begun, Known};
 
 impl Joiner {
     /// Considers a line of this daemon of Postfix.
     pub(super) fn postfix(
         &mut self,
-        (instance, daemon): (&str, &str),
+        source: Source,
+        daemon: &str,
         pid: Option<u32>,
         line: &Stamped<'_>,
         visit: Visit<'_>,
     ) {
-        let session = pid.map(SessionKey::Process);
-        // Several instances have queues of their own.
-        let key = |id: &str| match instance {
-            "postfix" => id.to_owned(),
-            _ => format!("{instance}/{id}"),
-        };
+        self.end_messages(line.at, visit);
+        let queue = self.queue(source.queue);
+        queue.host = source.host;
+        queue.since.get_or_insert(line.at);
         let what = match postfix::line(daemon, line.rest) {
-            None => return self.counts.not_understood(line),
-            Some(What::Known) => return self.counts.known += 1,
+            None => return self.unused(Reason::NotUnderstood, line),
+            Some(What::Known) => return self.unused(Reason::Silent, line),
             Some(what) => what,
         };
-        self.counts.used += 1;
-        let (event, what) = match what {
-            What::Begin(begin) => return self.begin(key(begin.id), &begin, session),
+        // Other daemons serve many clients at once.
+        let process = pid.filter(|_| daemon == "smtpd").map(|pid| (source.service, pid));
+        let used = self.postfix_line(source, process, what, line, visit);
+        match used {
+            Ok(()) => self.counts.used += 1,
+            Err(reason) => self.unused(reason, line),
+        }
+    }
+
+    fn postfix_line(
+        &mut self,
+        source: Source,
+        process: Option<(u32, u32)>,
+        what: What<'_>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let at = line.at;
+        let queue = source.queue;
+        let (session, login, event, what) = match what {
+            What::Begin(begin) => {
+                let session = begin.client.and_then(|client| {
+                    self.session(
+                        source,
+                        process,
+                        Client { address: client, port: None },
+                        line,
+                        false,
+                    )
+                });
+                return self.begin(source, &begin, session);
+            }
+            What::Proxied(begin) => {
+                self.proxied(source, process, &begin, line);
+                return Ok(());
+            }
+            What::ProxyAccepted { queued_as, sender, recipient } => {
+                self.proxy_accepted(source, process, queued_as, [sender, recipient], at, visit);
+                return Ok(());
+            }
             What::Active { id, sender, size, recipients } => {
-                let id = key(id);
-                let Some(begun) = self.begun.remove(&id) else { return };
-                let event = Event {
-                    sender: Some(sender.into()),
-                    message_id: Some(id.into()),
-                    ..begun.event
-                };
-                let what = ItemKind::Message(Message { size, ..Message::default() });
-                let item = Item { at: line.at, session: begun.session, event, what };
-                return self.active(item, recipients, visit);
+                return self.active(queue, at, (id, sender, size), recipients, visit);
             }
-            What::Recipient { id, to, original } => {
-                return self.delivered(&key(id), to, original.unwrap_or(to), visit);
-            }
+            What::Recipient(recipient) => return self.delivered(source, &recipient, at, visit),
             What::Removed { id, canceled } => {
-                let id = key(id);
                 if canceled {
-                    self.begun.remove(&id);
+                    self.queue(queue).take_begun(id);
                 }
-                return self.complete(&id, visit);
+                self.removed(queue, id, at, visit);
+                return Ok(());
             }
-            What::Refusal(refusal) => {
-                // What END-OF-MESSAGE refuses never becomes active.
-                if refusal.command == "END-OF-MESSAGE"
-                    && let Some(id) = refusal.id
-                {
-                    self.begun.remove(&key(id));
+            What::Refusal(found) => {
+                let (session, login, event) = self.refused(source, process, &found, line);
+                (session, login, event, ItemKind::Refusal(refusal(&found)))
+            }
+            What::Discarded(found) => {
+                let (session, login, event) = self.refused(source, process, &found, line);
+                (session, login, event, ItemKind::Discarded(refusal(&found)))
+            }
+            What::FailedLogin { client, user, temporary } => {
+                let session = self.session(source, process, client, line, false);
+                let failed = FailedLogin { user: user.map(Text::from), temporary };
+                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                (session, LoginShown::InSession, event, ItemKind::FailedLogin(failed))
+            }
+            What::Connect { client } => {
+                let session = self.session(source, process, client, line, true);
+                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                (session, LoginShown::InSession, event, ItemKind::Connect)
+            }
+            What::Close { client, has_logged_in } => {
+                let session = self.session(source, process, client, line, false);
+                self.left(source, process);
+                if let Some(process) = process {
+                    self.processes.close(process);
                 }
-                let (event, refusal) = refused(&refusal);
-                (event, ItemKind::Refusal(refusal))
+                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                let login = if has_logged_in { LoginShown::Nowhere } else { LoginShown::InSession };
+                (session, login, event, ItemKind::Close)
             }
-            What::FailedLogin { client, user } => {
-                let login = FailedLogin { user: user.map(Text::from), temporary: false };
-                (of_client(of_host(Some(client))), ItemKind::FailedLogin(login))
-            }
-            What::Connect { client } => (of_client(of_host(Some(client))), ItemKind::Connect),
-            What::Close { client } => (of_client(of_host(Some(client))), ItemKind::Close),
-            What::Known => return,
+            What::Known => return Err(Reason::Silent),
         };
-        self.push(Item { at: line.at, session, event: event.map(Text::from), what }, visit);
+        self.push(Item { at, session, login, event, what }, visit);
+        Ok(())
     }
 
-    fn begin(&mut self, id: String, begin: &Begin<'_>, session: Option<SessionKey>) {
-        // `message-id=` follows `client=` and `uid=`; of a bounce, it comes alone.
-        let is_known = || self.open.contains_key(&*id) || self.begun.contains_key(&id);
-        if begin.client.is_none() && begin.uid.is_none() && is_known() {
-            return;
+    /// The session of a client in a process; of postscreen's by its port.
+    fn session(
+        &mut self,
+        source: Source,
+        process: Option<(u32, u32)>,
+        client: Client<'_>,
+        line: &Stamped<'_>,
+        is_connect: bool,
+    ) -> Option<SessionKey> {
+        let address = client.address.parse().ok();
+        let Some(process) = process else {
+            let (client, port) = (address?, client.port?);
+            return Some(SessionKey::Port { host: source.host, client, port });
+        };
+        let mut left = false;
+        let (key, _) = self.processes.session(process, address, line.at, is_connect, &mut left);
+        if left {
+            self.filtered(source.host);
         }
-        if self.begun.len() >= BEGUN_MAX {
-            self.begun.clear();
-        }
-        let event = by(of_host(begin.client), begin.auth, begin.uid).map(Text::from);
-        let begun = Begun { session: session.filter(|_| begin.client.is_some()), event };
-        self.begun.insert(id, begun);
+        Some(key)
     }
 
-    fn active(&mut self, item: Item, expected: usize, visit: Visit<'_>) {
-        match self.settings.recipients {
-            true => self.await_recipients(Waiting { expected, ..Waiting::of(item, size) }, visit),
-            false => self.push(item, visit),
+    /// Who a refused command or message is of: the session, where its login is shown, and what is
+    /// known of it.
+    fn refused(
+        &mut self,
+        source: Source,
+        process: Option<(u32, u32)>,
+        found: &postfix::Refusal<'_>,
+        line: &Stamped<'_>,
+    ) -> (Option<SessionKey>, LoginShown, Event<Text>) {
+        let is_of_message = found.command == "END-OF-MESSAGE";
+        let mut event = event(found).map(Text::from);
+        // What is refused after DATA never becomes active.
+        let queue = self.queue(source.queue);
+        let begun = found.id.and_then(|id| match is_of_message {
+            true => queue.take_begun(id),
+            false => queue.begun(id).cloned(),
+        });
+        if let Some(begun) = begun.filter(|begun| !begun.is_nobodys && !begun.is_again) {
+            let Event { auth, client, local_account, .. } = begun.event;
+            (event.auth, event.client) = (auth, client);
+            event.local_account = local_account;
+            return (begun.session, LoginShown::InLine, event);
+        }
+        let session = match found.client {
+            Some(client) => self.session(source, process, client, line, false),
+            None => None,
+        };
+        let Some((key, now)) = process.and_then(|process| self.processes.now(process)) else {
+            // postscreen's clients do not log in.
+            let is_known = session.is_some() || event.auth.is_some();
+            let login = if is_known { LoginShown::InLine } else { LoginShown::Nowhere };
+            return (session, login, event);
+        };
+        if found.client.is_none() {
+            // `proxy-reject`.
+            event.client = Origin::of_client(now.client);
+            if let Some(proxied) = now.proxied.take() {
+                event.auth = proxied.auth;
+                self.filtered(source.host);
+                return (Some(key), LoginShown::InLine, event);
+            }
+        }
+        if event.auth.is_some() {
+            return (Some(key), LoginShown::InLine, event);
+        }
+        match now.is_whole {
+            true => {
+                event.auth.clone_from(&now.auth);
+                let is_shown = event.auth.is_some();
+                let login = if is_shown { LoginShown::InLine } else { LoginShown::InSession };
+                (Some(key), login, event)
+            }
+            // Somebody else may have had the process before, or the same client another login.
+            false => (None, LoginShown::Nowhere, event),
         }
     }
 
-    fn delivered(&mut self, id: &str, to: &str, original: &str, visit: Visit<'_>) {
-        let Some(&number) = self.open.get(id) else { return };
-        let Some(one) = self.at(number) else { return };
-        let ItemKind::Message(message) = &mut one.item.what else { return };
+    fn begin(
+        &mut self,
+        source: Source,
+        begin: &Begin<'_>,
+        session: Option<SessionKey>,
+    ) -> Result<(), Reason> {
+        let Begin { id, client, auth, uid, before, before_client } = *begin;
+        let is_first = client.is_some() || uid.is_some();
+        let queue = self.queue(source.queue);
+        if !is_first {
+            // `message-id=` follows `client=` and `uid=`; of a bounce, it comes alone.
+            let is_known = queue.begun(id).is_some() || queue.active(id).is_some();
+            if !is_known {
+                let event = by(of_host(None), None, None).map(Text::from);
+                queue.begin(id, Begun { event, is_nobodys: true, ..Begun::default() });
+            }
+            return Ok(());
+        }
+        // The id may have been another message's.
+        queue.remove_active(id);
+        if let Some(number) = queue.open.remove(id) {
+            self.close(number);
+        }
+        let mut event = by(of_host(client), auth, uid).map(Text::from);
+        let is_again = before.is_some_and(|before| {
+            // Of what the administrator has put into the queue again, nobody is the sender now.
+            uid.is_some() || self.is_known(source, before, before_client)
+        });
+        let mut is_nobodys = false;
+        if let Some(client) = before_client
+            && auth.is_none()
+        {
+            // Who handed it to the filter, as the filter says.
+            event.client = Origin::of_client(client.parse().ok());
+            is_nobodys = before.is_some() && !is_again;
+        }
+        if auth.is_some()
+            && let Some((_, now)) = process_of(session).and_then(|p| self.processes.now(p))
+        {
+            now.auth.clone_from(&event.auth);
+        }
+        let begun = Begun { session, event, is_again, is_nobodys };
+        self.queue(source.queue).begin(id, begun);
+        Ok(())
+    }
+
+    /// A message has been received, or is tried again.
+    fn active(
+        &mut self,
+        number: u32,
+        at: crate::rate::Timestamp,
+        (id, sender, size): (&str, &str, Option<u64>),
+        expected: usize,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let host = self.queue(number).host;
+        let queue = self.queue(number);
+        if queue.active(id).is_some() {
+            return Err(Reason::Again);
+        }
+        let begun = queue.take_begun(id);
+        let is_again = begun.as_ref().is_some_and(|begun| begun.is_again);
+        let client = begun.as_ref().and_then(|begun| begun.event.client.address());
+        queue.set_active(id, Known { client, is_again });
+        if is_again {
+            return Err(Reason::Again);
+        }
+        let is_filtering = self.proxied.get(host as usize).is_some_and(|count| *count > 0);
+        let origin = match &begun {
+            // A bounce.
+            Some(begun) if begun.is_nobodys && sender.is_empty() => OriginShown::Yes,
+            Some(begun) if begun.is_nobodys => OriginShown::No,
+            Some(Begun { event, .. }) if event.auth.is_some() => OriginShown::Yes,
+            Some(Begun { event, .. }) => match event.client {
+                Origin::Client(client) if is_filtering || is_near(client) => OriginShown::Perhaps,
+                _ => OriginShown::Yes,
+            },
+            None => OriginShown::No,
+        };
+        let begun = begun.unwrap_or_default();
+        let mut event =
+            Event { sender: Some(sender.into()), message_id: Some(id.into()), ..begun.event };
+        if origin == OriginShown::No && event.client == Origin::Program {
+            event.client = Origin::Unknown;
+        }
+        let what = ItemKind::Message(Message { size, ..Message::default() });
+        let login = LoginShown::InLine;
+        let item = Item { at, session: begun.session, login, event, what };
+        if !self.settings.recipients && origin == OriginShown::Yes {
+            self.push(item, visit);
+            return Ok(());
+        }
+        self.await_more(Waiting { expected, origin, ..Waiting::of(item, number) }, visit);
+        Ok(())
+    }
+
+    fn delivered(
+        &mut self,
+        source: Source,
+        recipient: &Recipient<'_>,
+        at: crate::rate::Timestamp,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let &Recipient { id, to, original, delay, .. } = recipient;
+        self.relinked(source, recipient);
+        let queue = self.queue(source.queue);
+        let known = queue.active(id);
+        if known.is_some_and(|known| known.is_again) {
+            return Err(Reason::Again);
+        }
+        let Some(&number) = queue.open.get(id) else {
+            return if known.is_some() { Ok(()) } else { Err(Reason::NotBegun) };
+        };
+        let since = queue.since;
+        let lists = self.settings.recipients;
+        let Some(one) = self.at(number) else { return Ok(()) };
+        if one.origin == OriginShown::No
+            && let (Some(delay), Some(since)) = (delay, since)
+            && at.as_seconds() - delay < since.as_seconds() - 1.0
+        {
+            one.is_dropped = true;
+            self.counts.before += 1;
+            let queue = self.queue(source.queue);
+            queue.set_active(id, Known { is_again: true, ..Known::default() });
+            self.complete(source.queue, id, visit);
+            return Err(Reason::NotBegun);
+        }
+        let ItemKind::Message(message) = &mut one.item.what else { return Ok(()) };
+        let original = original.unwrap_or(to);
         let mut more = 0;
-        if add(&mut message.recipients, &mut one.known, original.into()) {
+        if lists && add(&mut message.recipients, &mut one.known, original.into()) {
             more += original.len() + 48;
         }
         if one.delivered.insert(to.to_owned()) {
             more += to.len() + 64;
         }
         one.bytes += 2 * more;
-        let is_all = one.delivered.len() >= one.expected;
+        let is_all = one.delivered.len() >= one.expected || !lists;
+        let is_waiting = one.origin != OriginShown::Yes;
         self.bytes += 2 * more;
-        if is_all {
-            self.complete(id, visit);
+        if is_all && !is_waiting {
+            self.complete(source.queue, id, visit);
+        }
+        Ok(())
+    }
+}
+
+/// The process of a session.
+pub(super) fn process_of(session: Option<SessionKey>) -> Option<(u32, u32)> {
+    match session? {
+        SessionKey::Process { service, pid, .. } => Some((service, pid)),
+        SessionKey::Port { .. } => None,
+    }
+}
+
+/// Whether it is of this machine or of a private network, as filters are.
+pub(super) fn is_near(client: IpAddr) -> bool {
+    match client.to_canonical() {
+        IpAddr::V4(client) => client.is_loopback() || client.is_private(),
+        IpAddr::V6(client) => {
+            client.is_loopback() || client.is_unique_local() || client.is_unicast_link_local()
         }
     }
 }
@@ -129,7 +376,18 @@ fn of_host(address: Option<&str>) -> Host<'_> {
     Host { address, ..Host::default() }
 }
 
-fn refused<'a>(found: &postfix::Refusal<'a>) -> (Event<&'a str>, Refusal) {
+fn event<'a>(found: &postfix::Refusal<'a>) -> Event<&'a str> {
+    let host = Host { helo: found.helo, ..of_host(found.client.map(|client| client.address)) };
+    let client = match host.address {
+        None => Origin::Unknown,
+        Some(address) => Origin::of_client(address.parse().ok()),
+    };
+    let event = by(host, found.auth, None);
+    let (recipient, sender, message_id) = (found.recipient, found.sender, found.id);
+    Event { recipient, sender, message_id, client, ..event }
+}
+
+fn refusal(found: &postfix::Refusal<'_>) -> Refusal {
     let stage = match found.command {
         "CONNECT" => Stage::Connect,
         "HELO" | "EHLO" => Stage::Helo,
@@ -139,13 +397,7 @@ fn refused<'a>(found: &postfix::Refusal<'a>) -> (Event<&'a str>, Refusal) {
         "DATA" | "BDAT" | "END-OF-MESSAGE" => Stage::Data,
         _ => Stage::Other,
     };
-    let event = Event {
-        recipient: found.recipient,
-        sender: found.sender,
-        message_id: found.id,
-        ..by(Host { helo: found.helo, ..of_host(found.client) }, found.auth, None)
-    };
     let limited = found.limited || limited::mentions(found.reason);
     let reason = found.reason.to_owned();
-    (event, Refusal { stage, temporary: found.temporary, limited, reason })
+    Refusal { stage, temporary: found.temporary, limited, reason }
 }

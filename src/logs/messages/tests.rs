@@ -1,32 +1,44 @@
 //! Lines as real Exims wrote them, and damaged ones.
 
 use super::*;
+use crate::event::Origin;
 use crate::logs::stamp::{Stamp, Stamps};
+use crate::rate::Timestamp;
 
-struct Joined {
-    items: Vec<Item>,
-    counts: JoinCounts,
+pub(super) struct Joined {
+    pub(super) items: Vec<Item>,
+    pub(super) counts: JoinCounts,
 }
 
-fn join_with(settings: JoinSettings, log: &str) -> Joined {
+pub(super) fn join_with(settings: JoinSettings, log: &str) -> Joined {
     let stamps = Stamps::new("2026-11-25T00:00:00Z".parse().unwrap());
     let mut joiner = Joiner::new(settings);
     let mut items = Vec::new();
     for (line, number) in log.lines().zip(1..) {
-        let Stamp { at, program, rest } = stamps.read(line).expect(line);
-        let stamped = Stamped { line, at, program, rest, place: ("mainlog", number) };
+        let Stamp { at, tag, rest, .. } = stamps.read(line).expect(line);
+        let stamped = Stamped { line, at, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| items.push(item));
     }
     joiner.finish(&mut |item| items.push(item));
     Joined { items, counts: joiner.counts().clone() }
 }
 
-fn join(log: &str) -> Joined {
+pub(super) fn join(log: &str) -> Joined {
     join_with(JoinSettings::default(), log)
 }
 
+/// The process of an item's session.
+pub(super) fn process(item: &Item) -> Option<u32> {
+    postfix_lines::process_of(item.session).map(|(_, pid)| pid)
+}
+
+/// How many lines were not used for this reason.
+fn unused(counts: &JoinCounts, reason: Reason) -> u64 {
+    counts.unused.of(reason).count
+}
+
 /// What the items are, in short.
-fn short(joined: &Joined) -> Vec<String> {
+pub(super) fn short(joined: &Joined) -> Vec<String> {
     joined.items.iter().map(one).collect()
 }
 
@@ -137,11 +149,11 @@ fn each_line_of_a_real_log_becomes_its_item() {
         assert_eq!(found, expected);
     }
     assert_eq!(found.len(), expected.len());
-    assert_eq!((joined.counts.not_understood, joined.counts.given_up), (0, 0));
+    assert_eq!((unused(&joined.counts, Reason::NotUnderstood), joined.counts.given_up), (0, 0));
     // A session is its client's port, of a local one its process; the daemon's is none.
-    let port = SessionKey::Port("127.0.0.1".parse().unwrap(), 57215);
+    let port = SessionKey::Port { host: 0, client: "127.0.0.1".parse().unwrap(), port: 57215 };
     assert!(joined.items[..4].iter().all(|item| item.session == Some(port)));
-    assert_eq!(joined.items[26].session, Some(SessionKey::Process(18209)));
+    assert_eq!(process(&joined.items[26]), Some(18209));
     // The user, the HELO name, the local account.
     let event = &joined.items[1].event;
     assert_eq!((event.auth.as_deref(), event.helo.as_deref()), (Some("al ice"), Some("cl.test")));
@@ -215,7 +227,7 @@ fn what_waits_is_bounded() {
     let mut order = Vec::new();
     let mut line = |joiner: &mut Joiner, text: &str| {
         let at = Timestamp { seconds: 1, micros: 0 };
-        let stamped = Stamped { line: text, at, program: None, rest: text, place: ("m", 1) };
+        let stamped = Stamped { line: text, at, tag: None, rest: text, place: ("m", 1) };
         joiner.line(&stamped, &mut |item| {
             if let ItemKind::Message(message) = item.what {
                 order.push(message.size.unwrap());
@@ -225,7 +237,7 @@ fn what_waits_is_bounded() {
     for n in 0..WAITING_MAX + 10 {
         line(&mut joiner, &format!("{n:06}-000000-00 <= a@x.test U=a P=local S={n}"));
     }
-    assert!(joiner.waiting.len() <= WAITING_MAX && joiner.open.len() <= WAITING_MAX);
+    assert!(joiner.waiting.len() <= WAITING_MAX && joiner.queue(0).open.len() <= WAITING_MAX);
     assert_eq!(joiner.counts().given_up, 10);
     // Much text is bounded as well.
     let long = "r".repeat(100_000);
@@ -246,8 +258,14 @@ Nov 24 05:19:20 mail exim[7]: [2/2] mtp S=9 for b@y.test
 ";
     let joined = join(log);
     assert_eq!(short(&joined), [r#"message a@x.test 127.0.0.1 - 9 ["b@y.test"]"#]);
-    assert_eq!(joined.items[0].session, Some(SessionKey::Process(7)));
-    assert_eq!((joined.counts.of_others, joined.counts.not_understood), (1, 0));
+    assert_eq!(process(&joined.items[0]), Some(7));
+    assert_eq!(
+        (
+            unused(&joined.counts, Reason::OtherProgram),
+            unused(&joined.counts, Reason::NotUnderstood)
+        ),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -257,9 +275,12 @@ fn lines_that_are_not_understood_are_counted_with_their_place() {
 2026-11-24 05:19:20 1xViw4-0004kV-1t something else
 ";
     let counts = join(log).counts;
-    assert_eq!((counts.used, counts.known, counts.not_understood), (0, 1, 2));
+    assert_eq!(
+        (counts.used, unused(&counts, Reason::Silent), unused(&counts, Reason::NotUnderstood)),
+        (0, 1, 2)
+    );
     let first = ("mainlog:2".to_owned(), "2026-11-24 05:19:20 something new".to_owned());
-    assert_eq!(counts.first_not_understood, Some(first));
+    assert_eq!(counts.unused.of(Reason::NotUnderstood).examples[0], first);
 }
 
 /// Postfix 3.10.
@@ -305,12 +326,12 @@ fn postfixs_lines_become_the_same_items() {
         r#"message  - - 9 ["z@y.test"]"#,
     ];
     assert_eq!(short(&joined), expected);
-    let session = Some(SessionKey::Process(194));
-    assert!(joined.items[..7].iter().all(|item| item.session == session));
+    assert!(joined.items[..7].iter().all(|item| process(item) == Some(194)));
+    assert!(joined.items[..7].iter().all(|item| item.session == joined.items[0].session));
     assert_eq!(joined.items[7].session, None);
     let event = &joined.items[7].event;
     assert_eq!((event.local_account.as_deref(), event.client), (Some("33"), Origin::Program));
-    assert_eq!(joined.counts.first_not_understood, None);
+    assert_eq!(unused(&joined.counts, Reason::NotUnderstood), 0);
     // A client without an address is a client all the same.
     let unknown = POSTFIX.replace("client=localhost[127.0.0.1]", "client=unknown[unknown]");
     let joined_unknown = join(&unknown);

@@ -3,21 +3,21 @@
 mod periods;
 mod suggestion;
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::io::{self, Write as _};
 
 use clap::Args;
 use regex::Regex;
 use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
+use super::logs::{Logs, notes, notes_of_origin, print_unused};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{
     By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Runs, Suggestion, replay,
 };
-use crate::logs::files::{LogFiles, Skipped};
+use crate::logs::files::Read;
 use crate::rate::Timestamp;
 use crate::text;
 use crate::text::counted_or_no;
@@ -50,7 +50,9 @@ with `main` in their name, and a pattern such as 'mainlog*' for those that match
 read in the order of time. Lines begin with Exim's time or with syslog's; those without a
 time are skipped and counted.
 
-Postfix's log, as syslog writes it, is read as well.
+Postfix's log, as syslog writes it, is read as well. --journal reads the journal of systemd, and
+with --cursor only what has been added since the last time. --unused shows the lines that were
+not used.
 
 The rates are those of a strict check of each message that came in (`<=`). Times are as
 exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
@@ -64,8 +66,8 @@ COUNT says what was counted, and --limit cannot be used.
 
 --suggest shows how high the keys have peaked, which rates the messages met, how many keys,
 events and messages some limits would have hit, and a limit: a little above the peaks of
-all keys but those few (at most 1 %) whose peaks are three times as high or more. Look at
-these before you choose it.
+all keys but those few (at most 1 %) whose peaks are three times as high or more. It names
+these, to be exempted or to have a limit of their own.
 
 Memory is bounded: of more than two million events, the others are kept in temporary files
 in $TMPDIR, 29 bytes each; there may be four million keys.
@@ -75,16 +77,15 @@ and so on; `rates` is an array of objects. `key` is empty where all lines count 
 `count` and `period`, in seconds, are there if several are measured. With --suggest, `periods`
 has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
 `message_rates` the highest rate of each share of the messages, `limits` the keys, events
-and messages that each limit would have hit, and `suggested` a limit, with its `reason`.")]
+and messages that each limit would have hit, and `suggested` a limit, with its `reason` and the
+keys that it `hits`. With --unused, an array of the reasons has the count and examples of each.")]
 pub(in crate::cli) struct Measure {
     /// The period, such as 1h, as in a spec; several are separated by commas
     #[arg(value_name = "PERIOD", value_parser = Periods::parse)]
     periods: Periods,
 
-    /// Read these logs, also compressed; of a directory, the main logs; - and the default
-    /// are standard input
-    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
-    files: Vec<PathBuf>,
+    #[command(flatten)]
+    logs: Logs,
 
     /// Count for this identity
     #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
@@ -116,6 +117,10 @@ pub(in crate::cli) struct Measure {
     /// have hit
     #[arg(long, conflicts_with_all = ["limit", "top"])]
     suggest: bool,
+
+    /// Show the lines that are not used, by reason and with examples, instead of the rates
+    #[arg(long, conflicts_with_all = ["limit", "top", "suggest"])]
+    unused: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -170,32 +175,34 @@ impl Measure {
         if counts.len() > 1 && self.limit.is_some() {
             return Err(Failure::new("--limit needs one --count: which is it a limit of?"));
         }
-        let stdin = [PathBuf::from("-")];
-        let files = if self.files.is_empty() { &stdin[..] } else { &self.files };
-        let files = LogFiles::find(files)?;
-        if files.has_standard_input() && io::stdin().is_terminal() {
-            note("reading what is typed; Ctrl-D ends it");
-        }
+        let files = self.logs.open()?;
         let measured = match &self.pattern {
             Some(pattern) => Measured::Lines(pattern),
             None => Measured::Arrivals(self.by, counts),
         };
         let mut events = Events::new(&measured);
         let bar = progress(files.size(), "bytes");
-        let skipped =
+        let mut read =
             files.read_while(|line| events.add(&line), |bytes| bar.set_position(bytes))?;
         bar.finish_and_clear();
         let (mut counted, keys, mut lines) = events.finish()?;
-        (lines.read, lines.without_time) = (skipped.of as u64, skipped.lines as u64);
-        self.note_lines(&lines, &counted, &skipped);
+        lines.read = read.lines;
+        lines.unused.join(std::mem::take(&mut read.unused));
+        if self.unused {
+            let outcome = print_unused(screen, lines.used, &lines.unused, self.json)?;
+            self.logs.keep_cursor(read.cursor.as_deref())?;
+            return Ok(outcome);
+        }
+        self.note_lines(&lines, &counted, &read);
         let found = !keys.is_empty();
         if !found && !self.json {
-            note("no line was of use: expected Exim's main log");
+            note("no line was of use: expected Exim's main log or Postfix's syslog");
         } else if self.suggest {
-            self.suggest(screen, &mut counted, keys.len(), &lines)?;
+            self.suggest(screen, &mut counted, &keys, &lines)?;
         } else {
             self.peaks(screen, &mut counted, &keys, &lines)?;
         }
+        self.logs.keep_cursor(read.cursor.as_deref())?;
         Ok(Outcome::found_if(!found))
     }
 
@@ -211,29 +218,9 @@ impl Measure {
     }
 
     /// Says which lines and messages could not be used.
-    fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], skipped: &Skipped) {
-        let of = counted_or_no(skipped.of, "line", "lines");
-        let places = [
-            ("without a time at the start", skipped.lines as u64, &skipped.first),
-            (
-                "of a form that is not known, such as what ACLs log",
-                lines.not_understood,
-                &lines.first_not_understood,
-            ),
-        ];
-        for (what, count, first) in places {
-            if let Some((place, line)) = first {
-                note(format_args!(
-                    "{} {what}, of {of}, skipped; the first is {place}: {}",
-                    counted_or_no(count as usize, "line", "lines"),
-                    text::printable(line.as_bytes())
-                ));
-            }
-        }
-        if lines.of_other_programs > 0 {
-            let count = counted_or_no(lines.of_other_programs as usize, "line", "lines");
-            note(format_args!("{count} of other programs, of {of}, skipped"));
-        }
+    fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], read: &Read) {
+        notes(read, &lines.unused).iter().for_each(note);
+        notes_of_origin(lines.messages_without_origin, lines.messages_before).iter().for_each(note);
         let messages = |count: u64| counted_or_no(count as usize, "message", "messages");
         for CountedEvents { count, lacking, .. } in counted.iter().filter(|one| one.lacking > 0) {
             let what =
@@ -266,7 +253,7 @@ impl Measure {
         &self,
         screen: &mut Screen<'_>,
         counted: &mut [CountedEvents],
-        keys: usize,
+        keys: &[String],
         lines: &Lines,
     ) -> Result<(), Failure> {
         let is_one_of_several = counted.len() > 1;

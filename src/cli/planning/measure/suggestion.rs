@@ -8,7 +8,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
 use crate::history::measure::Suggestion;
 use crate::text;
-use crate::text::counted_or_no;
+use crate::text::{counted, counted_or_no};
 
 /// Shows what is suggested for a count and a period.
 pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Result<()> {
@@ -51,7 +51,19 @@ pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Res
     let layout = Layout::of(screen, columns, cells());
     layout.head(screen)?;
     layout.write(screen, Style::new(), cells(), None)?;
-    let Suggestion { suggested, mode, reason, .. } = suggestion;
-    writeln!(screen, "\nsuggested: {} / {period}{mode}", text::number(*suggested))?;
-    writeln!(screen, "  {reason}")
+    let Suggestion { suggested, mode, reason, hits, .. } = suggestion;
+    let limit = text::number(*suggested);
+    writeln!(screen, "\nsuggested: {limit} / {period}{mode}")?;
+    writeln!(screen, "  {reason}")?;
+    let hit = suggestion.limits.iter().find(|limit| limit.limit == *suggested);
+    let others = hit.map_or(0, |limit| limit.keys).saturating_sub(hits.len());
+    if hits.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = hits.iter().map(|hit| text::printable(hit.key.as_bytes())).collect();
+    let others = match others {
+        0 => String::new(),
+        count => format!(" and {}", counted(count as u64, "other", "others")),
+    };
+    writeln!(screen, "  exempt {}{others}: then {limit} / {period} hits nobody", names.join(", "))
 }

@@ -4,21 +4,21 @@ mod live;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::logs::{Logs, notes};
 use super::measure::Periods;
 use super::policy::{FILE, sound};
 use super::simulate::Input;
 use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{By, Count, Period};
 use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
-use crate::logs::files::LogFiles;
 use crate::policy::image::{Image, build};
 use crate::text;
 use crate::text::time::now;
@@ -62,9 +62,8 @@ docs/report.md explains each part.
 JSON: with --json, what the page shows is written to FILE as JSON instead, with the fields that
 docs/report.md lists.")]
 pub(in crate::cli) struct Report {
-    /// Read these logs, also compressed; of a directory, the main logs; - is standard input
-    #[arg(value_name = "LOG", value_hint = clap::ValueHint::FilePath)]
-    logs: Vec<PathBuf>,
+    #[command(flatten)]
+    logs: Logs,
 
     /// Write the page to FILE; - is standard output
     #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -132,18 +131,20 @@ impl Report {
             made: text::local(now()),
             ..Page::default()
         };
+        let mut cursor = None;
         if self.logs.is_empty() {
             // Without logs, the database must be there.
             page.live = Some(live::read(&self.common)?);
         } else {
-            self.read_logs(&mut page)?;
+            cursor = self.read_logs(&mut page)?;
             page.live = live::read_if_any(&self.common);
         }
         self.write(screen, &page)?;
+        self.logs.keep_cursor(cursor.as_deref())?;
         Ok(Outcome::Fine)
     }
 
-    fn read_logs(&self, page: &mut Page) -> Result<(), Failure> {
+    fn read_logs(&self, page: &mut Page) -> Result<Option<String>, Failure> {
         let file = self.policy.clone().or_else(|| {
             let usual = PathBuf::from(FILE);
             usual.exists().then_some(usual)
@@ -154,19 +155,18 @@ impl Report {
             (Some(image), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
             _ => None,
         };
-        let files = LogFiles::find(&self.logs)?;
-        if files.has_standard_input() && io::stdin().is_terminal() {
-            note("reading what is typed; Ctrl-D ends it");
-        }
+        let files = self.logs.open()?;
         let mut rates = RatesOfLog::new(self.by, self.count, self.period.clone());
         // A client's own network says nothing more of it.
         let mut networks = (self.by != By::Host).then(|| Networks::new(who));
-        Input::default().read(&files, &mut |line| rates.add(line), &mut |attempt| {
+        let mut input = Input::default();
+        input.read(&files, &mut |line| rates.add(line), &mut |attempt| {
             if let Some(networks) = &mut networks {
                 networks.add(attempt);
             }
             evaluation.as_mut().map_or(Ok(()), |evaluation| evaluation.decide(attempt))
         })?;
+        page.notes.extend(notes(&input.read, &input.counts.unused));
         let mut log = rates.finish(self.limit, &mut page.notes)?;
         if log.names.is_empty() {
             return Err(Failure::new(format!(
@@ -193,7 +193,7 @@ impl Report {
             log.networks = networks.of(of.iter().map(|&id| (id, &*log.names[id])));
         }
         page.log = Some(log);
-        Ok(())
+        Ok(input.read.cursor)
     }
 
     fn write(&self, screen: &mut Screen<'_>, page: &Page) -> Result<(), Failure> {

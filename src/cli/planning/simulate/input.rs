@@ -1,13 +1,11 @@
 //! Reads logs, as attempts.
 
 use crate::cli::Failure;
-use crate::cli::shared::screen::{note, progress};
+use crate::cli::shared::screen::progress;
 use crate::history::simulate::{Attempt, Converter, SimulateError, Unshown};
-use crate::logs::files::{LogFiles, Stamped};
+use crate::logs::files::{LogFiles, Read, Stamped};
 use crate::logs::item::Item;
 use crate::logs::messages::{JoinCounts, JoinSettings, Joiner};
-use crate::text::counted_or_no;
-use crate::text::printable;
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -16,6 +14,8 @@ pub(in crate::cli) struct Input {
     pub(in crate::cli) unshown: Unshown,
     /// What became of the lines.
     pub(in crate::cli) counts: JoinCounts,
+    /// What was read of the logs.
+    pub(in crate::cli) read: Read,
 }
 
 impl Input {
@@ -37,7 +37,7 @@ impl Input {
             }
         };
         let bar = progress(files.size(), "bytes");
-        let skipped = files.read(
+        self.read = files.read(
             |line| {
                 see(&line);
                 joiner.line(&line, &mut |item: Item| converter.add(item, &mut decide));
@@ -50,21 +50,14 @@ impl Input {
         if let Some(error) = error {
             return Err(error.into());
         }
-        if let Some((place, line)) = &skipped.first {
-            note(format_args!(
-                "{} without a time at the start, of {}, skipped; the first is {place}: {}",
-                counted_or_no(skipped.lines, "line", "lines"),
-                counted_or_no(skipped.of, "line", "lines"),
-                printable(line.as_bytes())
-            ));
-        }
+        self.unshown = converter.unshown();
+        self.counts = joiner.counts().clone();
+        self.counts.unused.join(std::mem::take(&mut self.read.unused));
         if attempts == 0 {
             return Err(Failure::new(
                 "no line shows mail that came in: expected Exim's main log or Postfix's syslog",
             ));
         }
-        self.unshown = converter.unshown();
-        self.counts = joiner.counts().clone();
         Ok(())
     }
 }

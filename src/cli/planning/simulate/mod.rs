@@ -7,7 +7,6 @@ mod notes;
 mod settings;
 mod totals;
 
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -17,11 +16,11 @@ use self::events::Events;
 pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
+use super::logs::{Logs, print_unused};
 use super::policy::{FILE, sound};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Decided, Refusals, Settings, Simulation};
-use crate::logs::files::LogFiles;
 use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 
@@ -66,10 +65,8 @@ pub(in crate::cli) struct Simulate {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with = "events")]
     against: Option<PathBuf>,
 
-    /// Read these logs, also compressed; of a directory, the main logs; - and the default
-    /// are standard input
-    #[arg(value_name = "LOG", value_hint = clap::ValueHint::FilePath)]
-    logs: Vec<PathBuf>,
+    #[command(flatten)]
+    logs: Logs,
 
     /// Decide only by this policy of the file; several are separated by commas
     #[arg(long, value_name = "NAMES", default_value = "*")]
@@ -93,6 +90,10 @@ pub(in crate::cli) struct Simulate {
     #[arg(long, conflicts_with = "top")]
     events: bool,
 
+    /// Show the lines that are not used, by reason and with examples, and decide nothing
+    #[arg(long, conflicts_with_all = ["against", "top", "events"])]
+    unused: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -111,13 +112,14 @@ impl Simulate {
             }
             None => None,
         };
-        let stdin = [PathBuf::from("-")];
-        let logs = if self.logs.is_empty() { &stdin[..] } else { &self.logs };
-        let files = LogFiles::find(logs)?;
-        if files.has_standard_input() && io::stdin().is_terminal() {
-            note("reading what is typed; Ctrl-D ends it");
-        }
+        let files = self.logs.open()?;
         let mut input = Input::default();
+        if self.unused {
+            input.read(&files, &mut |_| {}, &mut |_| Ok(()))?;
+            let outcome = print_unused(screen, input.counts.used, &input.counts.unused, self.json)?;
+            self.logs.keep_cursor(input.read.cursor.as_deref())?;
+            return Ok(outcome);
+        }
         if let Some((path, other_policies, image)) = &other {
             let mut against = self.simulation(path, image)?;
             let mut comparison = Comparison::new(&self.policy, path);
@@ -135,7 +137,9 @@ impl Simulate {
             }
             notes.extend(notes::omitted(comparison.omitted()));
             notes.iter().for_each(note);
-            return comparison.print(screen, self.top, self.json, notes);
+            let outcome = comparison.print(screen, self.top, self.json, notes)?;
+            self.logs.keep_cursor(input.read.cursor.as_deref())?;
+            return Ok(outcome);
         }
         if self.events {
             let mut events = Events::new(self.json);
@@ -145,7 +149,9 @@ impl Simulate {
             notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
                 .iter()
                 .for_each(note);
-            return events.finish();
+            let outcome = events.finish()?;
+            self.logs.keep_cursor(input.read.cursor.as_deref())?;
+            return Ok(outcome);
         }
         let mut refusals = Refusals::default();
         let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
@@ -162,6 +168,7 @@ impl Simulate {
         } else {
             summary.print(screen, self.top)?
         }
+        self.logs.keep_cursor(input.read.cursor.as_deref())?;
         Ok(outcome)
     }
 

@@ -1,12 +1,12 @@
 //! What a log does not show of what policies need to know.
 
+use super::super::logs;
 use super::input::Input;
 use crate::event::AclStage;
 use crate::history::simulate::Totals;
 use crate::policy::model::{Identity, Limits, Policies, Policy};
 use crate::policy::word::{Field, Unit};
 use crate::text::counted_or_no;
-use crate::text::printable;
 
 /// What the selected policies of a file use.
 struct Used<'p> {
@@ -36,20 +36,8 @@ pub(super) fn of(
     let unshown = &input.unshown;
     let mut notes = Vec::new();
     let lines = &input.counts;
-    if let Some((place, line)) = &lines.first_not_understood {
-        notes.push(format!(
-            "{} of another form than is known, of {}; the first is {place}: {}",
-            counted_or_no(lines.not_understood, "line", "lines"),
-            counted_or_no(lines.not_understood + lines.used + lines.known, "line", "lines"),
-            printable(line.as_bytes())
-        ));
-    }
-    if lines.of_others > 0 {
-        notes.push(format!(
-            "{} of other programs than a mail server",
-            counted_or_no(lines.of_others, "line", "lines")
-        ));
-    }
+    notes.extend(logs::notes(&input.read, &lines.unused));
+    notes.extend(logs::notes_of_origin(lines.without_origin, lines.before));
     if lines.given_up > 0 {
         notes.push(format!(
             "of {} not all recipients may be known: too much would have waited for their \
@@ -73,6 +61,13 @@ pub(super) fn of(
             unshown.without_session,
             unshown.without_session + unshown.with_session,
             in_sessions.join(", ")
+        ));
+    }
+    if unshown.without_login > 0 {
+        notes.push(format!(
+            "of {} the log does not show whether the client had logged in, and as whom: they \
+             count for no login",
+            counted_or_no(unshown.without_login, "refused command", "refused commands")
         ));
     }
     let of_recipients = used.units(Unit::is_of_recipients);

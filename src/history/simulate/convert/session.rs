@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::super::attempt::{Attempt, InLog, Part};
 use crate::event::{Circumstances, Event, HandedOver};
-use crate::logs::item::{ItemKind, Message, Stage, Text};
+use crate::logs::item::{ItemKind, LoginShown, Message, Stage, Text};
 use crate::rate::Timestamp;
 
 /// A session that is open.
@@ -20,6 +20,8 @@ pub(super) struct Open {
     pub(super) wait: u64,
     /// Whether it is known to be SMTP.
     pub(super) is_smtp: bool,
+    /// Refused commands of which no line has shown who had logged in.
+    pub(super) without_login: u64,
     /// Whether AUTH is among the attempts.
     has_auth: bool,
     /// Transactions that have ended without DATA, of which it is not known who sent them.
@@ -38,19 +40,30 @@ pub(super) enum Login {
 }
 
 impl Login {
-    /// Whether an event shows another login than this one.
-    pub(super) fn is_not_of(&self, event: &Event<Text>, what: &ItemKind) -> bool {
-        let is_shown = match what {
+    /// Whether an event shows that it is of another session than the one with this login.
+    pub(super) fn is_not_of(
+        &self,
+        event: &Event<Text>,
+        shown: LoginShown,
+        what: &ItemKind,
+        is_guessed: bool,
+    ) -> bool {
+        let has_login = match what {
             ItemKind::Message(_) => true,
-            ItemKind::Refusal(one) => matches!(one.stage, Stage::Rcpt | Stage::Data),
+            ItemKind::Refusal(one) | ItemKind::Discarded(one) => {
+                matches!(one.stage, Stage::Rcpt | Stage::Data)
+            }
             _ => false,
         };
-        is_shown
-            && match self {
-                Self::Unknown => false,
-                Self::No => event.auth.is_some(),
-                Self::Yes(auth) => event.auth.as_ref() != Some(auth),
-            }
+        match (self, shown) {
+            (Self::Unknown, _) | (_, LoginShown::InSession) => false,
+            // Nobody has logged in before, and may do so now.
+            (Self::No, LoginShown::InLine) => has_login && is_guessed && event.auth.is_some(),
+            (Self::No, LoginShown::Nowhere) => false,
+            // Nobody logs out.
+            (Self::Yes(auth), LoginShown::InLine) => has_login && event.auth.as_ref() != Some(auth),
+            (Self::Yes(_), LoginShown::Nowhere) => has_login,
+        }
     }
 }
 
@@ -83,6 +96,7 @@ impl Open {
             login: Login::Unknown,
             wait: 0,
             is_smtp: false,
+            without_login: 0,
             has_auth: false,
             ended: Vec::new(),
             transaction: None,
@@ -99,7 +113,7 @@ impl Open {
     pub(super) fn logged_in(&mut self, auth: Option<Text>, visit: &mut Visit<'_>) {
         let login = match (auth, &self.login) {
             (Some(auth), _) => Login::Yes(auth),
-            // Nobody logs out, but Postfix's refusals do not show the login.
+            // Nobody logs out.
             (None, Login::Yes(_)) => return,
             (None, _) => Login::No,
         };

@@ -31,8 +31,8 @@ fn converted_as(log: &str, show: impl Fn(&Attempt) -> String) -> (String, Unshow
     let mut text = String::new();
     let mut visit = |attempt: &Attempt| text += &show(attempt);
     for (number, line) in (1..).zip(log.lines()) {
-        let crate::logs::stamp::Stamp { at, rest, .. } = stamps.read(line).unwrap();
-        let stamped = Stamped { line, at, program: None, rest, place: ("mainlog", number) };
+        let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(line).unwrap();
+        let stamped = Stamped { line, at, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
     }
     joiner.finish(&mut |item| converter.add(item, &mut visit));
@@ -272,7 +272,7 @@ fn what_is_remembered_is_bounded() {
     let mut visit = |_: &Attempt| attempts += 1;
     let refused = |sender: &str, port: u32| {
         let client = std::net::Ipv4Addr::from(port / 60_000 + 0x0a00_0000).into();
-        let key = SessionKey::Port(client, (port % 60_000) as u16);
+        let key = SessionKey::Port { host: 0, client, port: (port % 60_000) as u16 };
         let event = Event {
             sender: Some(sender.into()),
             recipient: Some("r@y".into()),
@@ -281,7 +281,13 @@ fn what_is_remembered_is_bounded() {
         };
         let refusal = Refusal { stage: Stage::Rcpt, ..Refusal::default() };
         let at = Timestamp { seconds: 1_795_175_437, micros: 0 };
-        Item { at, session: Some(key), event, what: ItemKind::Refusal(refusal) }
+        Item {
+            at,
+            session: Some(key),
+            login: LoginShown::InLine,
+            event,
+            what: ItemKind::Refusal(refusal),
+        }
     };
     for port in 0..SESSIONS_MAX as u32 + 10 {
         converter.add(refused("a@x", port), &mut visit);
@@ -314,8 +320,12 @@ impl AnyItem {
             .then(|| std::net::Ipv4Addr::new(192, 0, 2, self.1 % 3).into());
         let session = match self.1 / 64 {
             0 => None,
-            1 => Some(SessionKey::Process(u32::from(self.1 % 3))),
-            _ => client.map(|client| SessionKey::Port(client, u16::from(self.1 % 2))),
+            1 => Some(SessionKey::Process { service: 1, pid: u32::from(self.1 % 3), run: 1 }),
+            _ => client.map(|client| SessionKey::Port {
+                host: 0,
+                client,
+                port: u16::from(self.1 % 2),
+            }),
         };
         let mut event = Event::<Text> {
             client: client.map_or(Origin::Program, Origin::Client),
@@ -348,7 +358,8 @@ impl AnyItem {
                 (ItemKind::Message(message), many)
             }
         };
-        (Item { at: Timestamp { seconds, micros: 0 }, session, event, what }, recipients)
+        let login = LoginShown::InLine;
+        (Item { at: Timestamp { seconds, micros: 0 }, session, login, event, what }, recipients)
     }
 }
 
@@ -402,8 +413,8 @@ fn sessions_that_are_over_are_not_remembered() {
              P=esmtp S=184 for r@y",
             minute % 60
         );
-        let crate::logs::stamp::Stamp { at, rest, .. } = stamps.read(&line).unwrap();
-        let stamped = Stamped { line: &line, at, program: None, rest, place: ("mainlog", 1) };
+        let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(&line).unwrap();
+        let stamped = Stamped { line: &line, at, tag, rest, place: ("mainlog", 1) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
         most = most.max(converter.sessions.len());
     }

@@ -1,0 +1,224 @@
+//! Logs as others write them: other loggers, filters, several servers.
+
+use super::tests::{join, process, short};
+use super::*;
+
+/// A log of `tests/cli/logs_as_written`.
+macro_rules! log {
+    ($name:literal) => {
+        include_str!(concat!("../../../tests/cli/logs_as_written/", $name, ".log"))
+    };
+}
+
+/// The items but connections, with their logins.
+fn items(log: &str) -> Vec<String> {
+    let joined = join(log);
+    let of = joined.items.iter().zip(short(&joined));
+    let is_one = |item: &&Item| !matches!(item.what, ItemKind::Connect | ItemKind::Close);
+    of.filter(|(item, _)| is_one(item))
+        .map(|(item, text)| match (&item.what, &item.event.auth) {
+            (ItemKind::Refusal(_) | ItemKind::Discarded(_), Some(auth)) => {
+                format!("{text} by {auth}")
+            }
+            (_, _) if item.login == LoginShown::Nowhere => format!("{text} by ?"),
+            _ => text,
+        })
+        .collect()
+}
+
+const ALICES: &str =
+    r#"message alice@example.org 192.0.2.9 alice@example.org 3210 ["bob@example.net"]"#;
+
+#[test]
+fn lines_that_syslog_has_counted_count_as_often() {
+    let found = items(log!("message-repeated"));
+    let logins = found.iter().filter(|one| *one == "login 192.0.2.7 -").count();
+    let refused = found.iter().filter(|one| one.starts_with("refused Rcpt 192.0.2.8 ")).count();
+    assert_eq!((logins, refused, found.len()), (5, 3, 9), "{found:#?}");
+    // Other loggers name no program.
+    let solaris = log!("message-repeated")
+        .lines()
+        .map(|line| match line.split_once("postfix/smtpd[101]: message repeated") {
+            Some((start, _)) => format!("{start}last message repeated 2 times\n"),
+            None => format!("{line}\n"),
+        })
+        .collect::<String>();
+    assert!(solaris.contains(" mx1 last message"), "{solaris}");
+    assert_eq!(items(&solaris), found);
+}
+
+#[test]
+fn messages_that_come_back_count_once() {
+    for log in [log!("requeue"), log!("postsuper-requeue"), log!("content-filter")] {
+        assert_eq!(items(log), [ALICES], "{log}");
+    }
+    // A filter that says nothing of whom it has the message.
+    let plain = log!("content-filter")
+        .replace(", orig_queue_id=AB3116645B, orig_client=client.example.net[192.0.2.9]", "");
+    assert_eq!(items(&plain), [ALICES]);
+    for recipients in [true, false] {
+        let found = super::tests::join_with(JoinSettings { recipients }, &plain);
+        let is_message = |item: &&Item| matches!(item.what, ItemKind::Message(_));
+        assert_eq!(found.items.iter().filter(is_message).count(), 1, "{recipients}");
+    }
+    // The scanner's line comes after that of the queue.
+    let lines: Vec<&str> = log!("requeue").lines().collect();
+    let order = [0, 1, 2, 3, 4, 6, 5, 7, 8];
+    let late: String = order.iter().map(|at| format!("{}\n", lines[*at])).collect();
+    assert_eq!(items(&late), [ALICES]);
+    // Without it, the log does not show whose the message is.
+    let unknown = log!("requeue").replace("Requeue: ", "Scanned: ");
+    let joined = join(&unknown);
+    assert_eq!(items(&unknown), [ALICES.replace("192.0.2.9 alice@example.org", "- -")]);
+    assert_eq!(joined.counts.without_origin, 1);
+}
+
+#[test]
+fn what_was_received_before_the_log_is_not_counted() {
+    let joined = join(log!("begins-in-the-middle"));
+    let found = items(log!("begins-in-the-middle"));
+    assert_eq!(found, [r#"message alice@example.org - - 200 ["bob@example.net"]"#]);
+    assert_eq!((joined.counts.without_origin, joined.counts.before), (1, 1));
+}
+
+#[test]
+fn a_filter_before_the_queue_has_the_login() {
+    let expected = [
+        ALICES.replace("3210", "3600"),
+        "refused Data 192.0.2.9 alice@example.org carol@example.net 5: 554 5.7.0 Reject, id=1-1 - \
+         spam by alice@example.org"
+            .to_owned(),
+    ];
+    let log = log!("before-queue-filter");
+    assert_eq!(items(log), expected);
+    // Of a filter that does not name the new id, the only message of this sender.
+    let unnamed = log.replace(": queued as CD3116645C", "");
+    assert_eq!(items(&unnamed), expected);
+    // The queue is another server's: the recipient is the last one.
+    let front: String = log
+        .lines()
+        .filter(|line| !line.contains("CD3116645C: ") && !line.contains("[130]"))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let message = ALICES.replace("3210", "0") + " ?";
+    assert_eq!(items(&front), [message, expected[1].clone()]);
+}
+
+#[test]
+fn what_is_refused_after_data_keeps_its_login() {
+    let found = items(log!("refused-after-data"));
+    let alices = "by alice@example.org";
+    for (found, (start, end)) in found.iter().zip([
+        // The header imitates the fields, so that none of them is known.
+        ("refused Data 192.0.2.9 - - 5: 5.7.1 no spam", alices),
+        ("refused Data 192.0.2.9 alice@example.org bob@example.net 4: 4.7.1 Spam", alices),
+        ("discarded Data 192.0.2.9 alice@example.org bob@example.net", alices),
+        ("refused Rcpt 192.0.2.9 alice@example.org bob@example.net 5", "no"),
+        ("refused Rcpt 192.0.2.9 alice@example.org bob@example.net 5", alices),
+    ]) {
+        assert!(found.starts_with(start) && found.ends_with(end), "{found}");
+    }
+    assert_eq!(found.len(), 5);
+}
+
+#[test]
+fn each_server_has_its_own_queue_and_processes() {
+    let expected = [
+        r#"message alice@example.org 192.0.2.9 alice@example.org 1111 ["bob@example.net"]"#,
+        r#"message s@example.com 203.0.113.5 - 2222 ["carol@example.org"]"#,
+        "refused Rcpt 203.0.113.5 s@example.com x1@example.org 5: 550 5.1.1 <x1@example.org>: \
+         Recipient address rejected: User unknown",
+    ];
+    assert_eq!(items(log!("two-servers")), expected);
+    // Two instances on one host.
+    let instances = log!("two-servers")
+        .replace("mx2 postfix/", "mx1 postfix-in/")
+        .replace("smtpd[100]: NOQUEUE", "smtpd[101]: NOQUEUE");
+    assert_eq!(items(&instances)[..2], expected[..2]);
+    let joined = join(log!("two-servers"));
+    assert_eq!(process(&joined.items[0]), process(&joined.items[1]));
+    assert_ne!(joined.items[0].session, joined.items[1].session);
+}
+
+#[test]
+fn nothing_is_given_to_somebody_who_had_the_process_before() {
+    let alices = ALICES.replace("3210", "1111");
+    let refused = |address: &str| {
+        format!(
+            "refused Rcpt 203.0.113.5 s@example.com {address}@example.org 5: 550 5.1.1 \
+             <{address}@example.org>: Recipient address rejected: User unknown by ?"
+        )
+    };
+    let log = log!("no-connect-lines");
+    let expected = [alices.clone(), refused("x1"), refused("x2"), "login 203.0.113.6 -".to_owned()];
+    assert_eq!(items(log), expected);
+    // The same client, whose login is not in the line.
+    let same = log.replace("203.0.113.5", "192.0.2.9");
+    let expected = expected.map(|one| one.replace("203.0.113.5", "192.0.2.9"));
+    assert_eq!(items(&same), expected);
+    assert_eq!(items(&same.replace("10:20:", "10:00:")), expected);
+}
+
+#[test]
+fn postscreens_clients_are_sessions_of_their_own() {
+    let joined = join(log!("postscreen"));
+    let found = items(log!("postscreen"));
+    assert!(
+        found[0].starts_with("refused Rcpt 192.0.2.7 s@example.net bob@example.org 5: 550 5.7.1")
+    );
+    assert!(found[1].starts_with("refused Rcpt 192.0.2.8 t@example.net carol@example.org 4: 450"));
+    let helo = |at: usize| joined.items[at].event.helo.as_deref();
+    assert_eq!((helo(0), helo(1)), (Some("bad.example.net"), Some("other.example.net")));
+    assert_ne!(joined.items[0].session, joined.items[1].session);
+    assert_eq!(joined.items[0].session, joined.items[2].session);
+}
+
+#[test]
+fn what_exim_discards_or_drops_is_counted() {
+    let expected = [
+        "discarded Rcpt 192.0.2.7 s@example.net trap@example.org 5: discarded by RCPT ACL",
+        "discarded Rcpt 192.0.2.7 s@example.net trap2@example.org 5: discarded by RCPT ACL: spam trap",
+        "discarded Rcpt 192.0.2.7 s@example.net bob@example.org 5: discarded by MAIL ACL",
+        "refused Connect 192.0.2.101 - - 5: Country is banned",
+        "refused Connect 192.0.2.102 - - 5: Country is banned",
+    ];
+    assert_eq!(items(log!("discard")), expected);
+}
+
+#[test]
+fn exims_refusals_by_syslog_are_counted_once() {
+    let refused = |pid: u32, second: u32, to: &str| {
+        format!(
+            "Nov 24 05:19:{second:02} mail exim[{pid}]: H=(h) [192.0.2.7] F=<a@x> rejected RCPT \
+             <{to}@y>: no\n"
+        )
+    };
+    let log = [refused(7, 1, "b"), refused(7, 1, "b"), refused(8, 1, "c"), refused(7, 2, "d")];
+    let twice = log.concat() + &refused(8, 1, "c") + &refused(7, 2, "d");
+    assert_eq!(items(&twice).len(), 3);
+    let joined = join(&twice);
+    assert_eq!(joined.counts.unused.of(Reason::Copy).count, 3);
+    // With `syslog_duplication = false`, what is refused twice is refused twice.
+    let once = refused(7, 1, "a") + &refused(7, 2, "b") + &refused(7, 2, "b");
+    assert_eq!(items(&once).len(), 3);
+}
+
+#[test]
+fn a_login_may_look_like_what_follows_it() {
+    for (login, tail) in [
+        ("al S=1 for v@v", "S=1000 for r@y"),
+        ("al S=1 id=x for v@v", "S=1000 id=a@b for r@y"),
+        ("al S=1 T=\"", "S=1000 id=a@b T=\" for v@v \" for r@y"),
+        ("alice", "S=1000 id=a S=5 for b@c T=\"S=1\" for r@y"),
+        ("alice", "S=1000 M8S=8 RT=0.1s id=a@b T=\"x\" from <a@x> for r@y"),
+    ] {
+        let line = format!(
+            "2026-11-24 05:19:20 1xViw4-0004kV-1t <= a@x H=(h) [192.0.2.7] P=esmtpa A=plain:{login} {tail}\n"
+        );
+        assert_eq!(
+            items(&line),
+            [format!(r#"message a@x 192.0.2.7 {login} 1000 ["r@y"]"#)],
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,163 @@
+//! Logs as others write them: other loggers, filters, several servers, the journal. What single
+//! lines become is tested in `src/logs/messages/written_tests.rs`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{exirate, json, stderr, stdout};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/logs_as_written");
+
+/// Key, peak and events of each, as `exirate measure` finds them.
+fn measured(folder: &Path, arguments: &[&str]) -> Vec<(String, f64, u64)> {
+    let mut command = exirate();
+    let output = command.arg("measure").args(arguments).arg("--json").current_dir(folder).output();
+    let found: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let rows = found["rates"].as_array().unwrap().iter();
+    rows.map(|row| {
+        let key = row["key"].as_str().unwrap().to_owned();
+        (key, row["peak"].as_f64().unwrap(), row["events"].as_u64().unwrap())
+    })
+    .collect()
+}
+
+#[test]
+fn a_message_counts_once_for_its_login_whatever_it_passes() {
+    let folder = Path::new(FOLDER);
+    for (log, bytes) in [
+        ("requeue", 3210.0),
+        ("postsuper-requeue", 3210.0),
+        ("content-filter", 3210.0),
+        ("before-queue-filter", 3600.0),
+        ("message-repeated", 700.0),
+    ] {
+        let file = format!("{log}.log");
+        for (by, count, peak) in [
+            ("auth", "messages", 1.0),
+            ("auth", "recipients", 1.0),
+            ("auth", "bytes", bytes),
+            ("host", "messages", 1.0),
+            ("sender", "messages", 1.0),
+        ] {
+            let key = if by == "host" { "192.0.2.9" } else { "alice@example.org" };
+            let found = measured(folder, &["1h", &file, "--by", by, "--count", count]);
+            assert_eq!(found, [(key.to_owned(), peak, 1)], "{log} {by} {count}");
+        }
+    }
+}
+
+#[test]
+fn many_messages_of_one_second_count_as_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |n: u32| {
+        format!(
+            "2026-11-20 10:00:00 1tAB{n:02}-000000001Ab-0123 <= alice@example.org H=x [192.0.2.1] \
+             P=esmtpa A=plain:alice S=99 for b{n}@example.net\n"
+        )
+    };
+    std::fs::write(folder.path().join("mainlog"), (0..100).map(line).collect::<String>()).unwrap();
+    for period in ["1s", "1h", "30d", "26w", "52w"] {
+        for count in ["messages", "recipients", "different"] {
+            let found = measured(folder.path(), &[period, "mainlog", "--count", count]);
+            assert_eq!((found.len(), found[0].2), (1, 100));
+            assert!((99.8..100.1).contains(&found[0].1), "{period} {count}: {found:?}");
+        }
+        let mut command = exirate();
+        command.args(["measure", period, "mainlog", "--suggest"]).current_dir(folder.path());
+        let text = stdout(&command.output().unwrap());
+        assert!(text.contains(&format!("suggested: 150 / {period} / per_mail")), "{text}");
+    }
+}
+
+#[test]
+fn the_night_when_summer_time_ends_is_noted_and_does_not_count_double() {
+    let folder = tempfile::tempdir().unwrap();
+    // A message a minute, from 1 o'clock on; at 3 it is 2 again.
+    let line = |minute: u32| {
+        let clock = if minute < 120 { minute + 60 } else { minute };
+        format!(
+            "2026-10-25 {:02}:{:02}:00 1vM1aC-{minute:011}-1aBc <= alice@x.test H=h [192.0.2.7] \
+             P=esmtpa A=plain:alice S=1000\n",
+            clock / 60,
+            clock % 60
+        )
+    };
+    let log: String = (0..360).map(line).collect();
+    std::fs::write(folder.path().join("mainlog"), &log).unwrap();
+    let found = measured(folder.path(), &["1h", "mainlog"]);
+    // A message a minute never comes to more than 60 an hour.
+    assert!((59.0..60.5).contains(&found[0].1), "{found:?}");
+    let mut command = exirate();
+    let output = command.args(["measure", "1h", "mainlog"]).current_dir(folder.path()).output();
+    let said = stderr(&output.unwrap());
+    assert!(said.contains("mainlog:121: the clock goes back by an hour here"), "{said}");
+    // With zones, nothing is to be guessed.
+    let zoned: String = (0..360)
+        .map(|minute| {
+            let zone = if minute < 120 { "+0200" } else { "+0100" };
+            line(minute).replacen(":00 1v", &format!(":00 {zone} 1v"), 1)
+        })
+        .collect();
+    std::fs::write(folder.path().join("mainlog"), &zoned).unwrap();
+    let output = exirate().args(["measure", "1h", "mainlog"]).current_dir(folder.path()).output();
+    assert_eq!(stderr(&output.unwrap()), "");
+    assert!((measured(folder.path(), &["1h", "mainlog"])[0].1 - found[0].1).abs() < 1e-6);
+}
+
+#[test]
+fn keys_that_stand_out_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = String::new();
+    for user in 0..120 {
+        let count = if user == 7 { 900 } else { 10 };
+        for n in 0..count {
+            log += &format!(
+                "2026-11-20 10:00:00 1tA{user:03}-{n:011}-0123 <= u{user}@x.test H=x [192.0.2.1] \
+                 P=esmtpa A=plain:u{user} S=99 for b@example.net\n"
+            );
+        }
+    }
+    std::fs::write(folder.path().join("mainlog"), log).unwrap();
+    let suggest = |more: &[&str]| {
+        let mut command = exirate();
+        command.args(["measure", "1h", "mainlog", "--by", "auth", "--suggest"]).args(more);
+        command.current_dir(folder.path()).output().unwrap()
+    };
+    let text = stdout(&suggest(&[]));
+    assert!(text.contains("\n  exempt u7: then 15 / 1h hits nobody\n"), "{text}");
+    let found = json(&suggest(&["--json"]));
+    assert_eq!(found["periods"][0]["hits"][0]["key"], "u7");
+}
+
+#[test]
+fn lines_that_are_not_used_are_shown_by_reason() {
+    let unused = |command: &str, arguments: &[&str]| {
+        let mut exirate = exirate();
+        exirate.arg(command).args(arguments).arg("--unused");
+        let output = exirate.arg("postsuper-requeue.log").current_dir(FOLDER).output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+        output
+    };
+    let policy = tempfile::tempdir().unwrap();
+    let file = policy.path().join("policy.toml");
+    std::fs::write(&file, "version = 1\n[policy.a]\ndefault.messages = \"9/1h\"\n").unwrap();
+    let simulate = ["--policy", file.to_str().unwrap()];
+    for (command, arguments) in [("measure", &["1h"][..]), ("simulate", &simulate)] {
+        let text = stdout(&unused(command, arguments));
+        for part in [
+            "10 lines used\n",
+            "\n1 line without anything about who sends how much\n  postsuper-requeue.log:8: Nov 20 10:30:00 mx1 postfix/postsuper",
+            "\n2 lines of messages that are counted already: tried again, ",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let found = json(&unused(command, &[arguments, &["--json"]].concat()));
+        let all: Vec<&Value> = found.as_array().unwrap().iter().collect();
+        assert_eq!((all.len(), &all[1]["reason"]), (2, &"of_counted_messages".into()));
+        assert_eq!(
+            (&all[1]["count"], &all[0]["examples"][0][0]),
+            (&2.into(), &"postsuper-requeue.log:8".into())
+        );
+    }
+}
