@@ -84,3 +84,30 @@ fn hunks(f: &mut fmt::Formatter<'_>, tagged: &[Tagged]) -> fmt::Result {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Shown<F>(F);
+    impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Shown<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            (self.0)(f)
+        }
+    }
+
+    #[test]
+    fn whole_lines_and_parts_of_lines_are_shown() {
+        let before = b"1\n2\n3\n4\n5\n6\n7\n8\n9\na = b\n";
+        let shown = Shown(|f: &mut fmt::Formatter<'_>| {
+            insertions(f, Path::new("x"), before, &[(2, "new\n"), (22, "c, ")])
+        });
+        assert_eq!(
+            shown.to_string(),
+            "--- x\n+++ x\n@@ -1,4 +1,5 @@\n 1\n+new\n 2\n 3\n 4\n@@ -7,4 +8,4 @@\n 7\n 8\n 9\n\
+             -a = b\n+a = c, b\n"
+        );
+        let created = Shown(|f: &mut fmt::Formatter<'_>| new_file(f, Path::new("x"), "a\nb\n"));
+        assert_eq!(created.to_string(), "--- /dev/null\n+++ x\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+    }
+}

@@ -86,6 +86,12 @@ impl Directory {
     }
 }
 
+/// Removes the directory, where a run that was killed has left it without a manifest.
+pub(crate) fn clean(directory: &Path) {
+    files::clean(&directory.join(FILE));
+    let _ = fs::remove_dir(directory);
+}
+
 impl Manifest {
     /// Reads that of the directory; `None` if setup has added nothing.
     ///

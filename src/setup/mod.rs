@@ -24,10 +24,10 @@ use std::path::Path;
 
 pub(crate) use change::{BEGIN, Change, END};
 pub(crate) use error::SetupError;
-pub(crate) use manifest::{DIRECTORY, Manifest};
+pub(crate) use manifest::{DIRECTORY, Manifest, clean};
 pub(crate) use plan::{Contents, Plan};
 pub(crate) use server::MailServer;
-use service::run;
+pub(crate) use service::{Service, run};
 pub(crate) use steps::Steps;
 
 use manifest::{Directory, Entry};

@@ -29,7 +29,6 @@ pub(crate) struct Service {
 
 impl Service {
     /// Looks at the daemon of this name.
-    #[expect(dead_code, reason = "planners of mail servers that load no library use it")]
     pub(crate) fn look(name: &str, socket: &Path) -> Self {
         let (was_enabled, was_active) = if has_systemd() {
             let says = |what: &str| run("systemctl", &["--quiet", what, name]).is_ok();
@@ -41,7 +40,6 @@ impl Service {
     }
 
     /// Whether it runs and starts at each boot.
-    #[expect(dead_code, reason = "as above")]
     pub(crate) fn is_up(&self) -> bool {
         self.was_enabled && self.was_active && UnixStream::connect(&self.socket).is_ok()
     }

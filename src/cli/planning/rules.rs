@@ -38,7 +38,7 @@ known only when Exim expands it, and a file of limits gives one line for each li
 in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
 
 JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
-outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc or lookup), `library` (null in a lookup),
+outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc, lookup or readsocket), `library` (null without dlfunc),
 `function`, `arguments`, `key` (null where it is in the spec), `limits` (each with
 `limit` and `mode`), `errors` and `warnings`; `native` is an array of Exim's own
 ratelimit conditions, with `file`, `line` and `text`.")]
@@ -221,10 +221,11 @@ fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
         form: match rule.call.form {
             Form::Dlfunc { .. } => "dlfunc",
             Form::Lookup => "lookup",
+            Form::Socket => "readsocket",
         },
         library: match &rule.call.form {
             Form::Dlfunc { library } => Some(library),
-            Form::Lookup => None,
+            Form::Lookup | Form::Socket => None,
         },
         function: &rule.call.function,
         arguments: &rule.call.arguments,

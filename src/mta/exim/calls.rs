@@ -100,6 +100,8 @@ pub(crate) enum Form {
     Dlfunc { library: String },
     /// `${lookup ratelimit {SPEC}…}`, `${lookup policy {NAME}…}`
     Lookup,
+    /// `${readsocket{SOCKET}{request=exirate_policy…}…}`: the daemon evaluates the policies.
+    Socket,
 }
 
 /// A call of ours.
@@ -254,6 +256,8 @@ pub(crate) fn calls(text: &str) -> Vec<Call> {
         let Some(rest) = text.get(at + 2..).map(str::trim_start) else { continue };
         if let Some(rest) = rest.strip_prefix("dlfunc") {
             found.extend(dlfunc(rest));
+        } else if let Some(rest) = rest.strip_prefix("readsocket") {
+            found.extend(socket(rest));
         } else if let Some(rest) = rest.strip_prefix("lookup")
             && let Some((function, rest)) = lookup(rest.trim_start())
         {
@@ -277,6 +281,18 @@ fn lookup(text: &str) -> Option<(&'static str, &str)> {
     LOOKUPS.into_iter().find_map(|name| {
         let rest = text.strip_prefix(name)?;
         rest.starts_with([' ', '{', ',']).then_some((name, rest))
+    })
+}
+
+/// The request for a verdict; which policies it names, if not all, only Exim knows.
+fn socket(rest: &str) -> Option<Call> {
+    let (_, rest) = braced(rest)?;
+    let (request, _) = braced(rest)?;
+    request.starts_with("request=exirate_policy").then(|| Call {
+        form: Form::Socket,
+        function: "policy".to_owned(),
+        arguments: vec!["*".to_owned()],
+        closed: true,
     })
 }
 
@@ -353,6 +369,16 @@ mod tests {
             arguments: arguments.iter().map(|&argument| argument.into()).collect(),
             closed: true,
         }
+    }
+
+    #[test]
+    fn a_request_of_the_socket_is_a_call_of_all_policies() {
+        let text =
+            "set acl_c_x = ${readsocket{/s}{request=exirate_policy\\n${base64:$a}\\n}{5s}{}{}}";
+        let [call] = &calls(text)[..] else { panic!("{:?}", calls(text)) };
+        assert_eq!((&call.form, call.policies()), (&Form::Socket, Some("*")));
+        assert!(call.limits() && call.fault().is_none());
+        assert!(calls("${readsocket{/s}{request=smtpd_access_policy}}").is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::setup::{SetupError, files};
 use crate::sys::child;
 
 const UPDATE: &str = "/usr/sbin/update-exim4.conf";
+const MACROS: &str = "/etc/exim4/exim4.conf.localmacros";
 /// The directories of the split configuration, in the order in which they are read.
 const SECTIONS: [&str; 7] = ["main", "acl", "router", "transport", "retry", "rewrite", "auth"];
 
@@ -105,13 +106,11 @@ impl Debian {
             all.insert(path, bytes);
         }
         all.extend(changed.clone());
-        // Where there is no such file yet, Debian's script would not look for that of the copy.
-        if let Some(Some(macros)) = changed.get(&self.local_macros())
-            && !self.local_macros().exists()
-            && !self.split
-        {
+        // Debian's script looks for that of the copy only where there is one in the real place.
+        let macros = all.get(&self.local_macros()).cloned().flatten();
+        if let (Some(macros), false, false) = (macros, self.split, Path::new(MACROS).exists()) {
             let template = all.entry(self.template()).or_default();
-            *template = Some([&**macros, template.as_deref().unwrap_or_default()].concat());
+            *template = Some([&*macros, template.as_deref().unwrap_or_default()].concat());
         }
         for (path, bytes) in &all {
             if let (Ok(below), Some(bytes)) = (path.strip_prefix(&self.etc), bytes) {

@@ -2,58 +2,109 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::setup::{Change, Plan, Service, SetupError};
+
 /// The library, and the files that the package `exirate-exim` puts beside it.
 const LIBRARIES: [&str; 2] = ["/usr/lib/exim4/exirate.so", "/usr/lib/exim4/exirate-libraries.conf"];
 const LIBRARY_FILES: &str = "/etc/exim4/exirate";
 /// The files for the socket, of the package `exirate`.
 const SOCKET_FILES: &str = "/usr/share/exirate/exim";
 
-/// One of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FrontEnd {
-    Library,
-    Socket,
+/// The socket, which `exirate.toml` names as well.
+pub(super) const SOCKET: &str = "/var/lib/exirate/exim/policy";
+/// The daemon's unit, its user, its database and its configuration.
+const UNIT: &str = "exirate-mail";
+const USER: &str = "exirate-mail";
+const DATABASE: &str = "/var/lib/exirate";
+const CONFIGURATION: &str = "/etc/exirate/exirate.toml";
+
+/// One of the two, and where its files are.
+#[derive(Clone, Debug)]
+pub(super) struct FrontEnd {
+    /// By the socket, else by the library.
+    pub(super) socket: bool,
+    /// The directory of the files that Exim is to include.
+    pub(super) files: PathBuf,
 }
 
 impl FrontEnd {
     /// Which of them this Exim can use: `dlfunc` says whether it loads libraries.
     pub(super) fn choose(dlfunc: bool, socket: bool) -> Result<Self, String> {
         let is_installed = LIBRARIES.iter().all(|path| Path::new(path).exists());
-        let chosen = if dlfunc && !socket { Self::Library } else { Self::Socket };
-        if chosen == Self::Library && !is_installed {
+        let socket = socket || !dlfunc;
+        if !socket && !is_installed {
             return Err("this Exim loads libraries, and the package that has exirate's is not \
                         installed: run `apt-get install ./exirate-exim_*.deb`, then `exirate \
                         setup` again; or let Exim ask a daemon, which takes more time a check: \
                         `exirate setup --socket`"
                 .to_owned());
         }
-        if !chosen.file("acl_policy").exists() {
+        let files = if socket { SOCKET_FILES } else { LIBRARY_FILES };
+        let chosen = Self { socket, files: files.into() };
+        let one = chosen.file("acl_policy");
+        if !one.exists() {
             return Err(format!(
                 "{} does not exist: install the package that has it again",
-                chosen.file("acl_policy").display()
+                one.display()
             ));
         }
         Ok(chosen)
     }
 
     /// Its name, for people.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Library => "by the library",
-            Self::Socket => "by the socket",
-        }
+    pub(super) fn name(&self) -> &'static str {
+        if self.socket { "by the socket" } else { "by the library" }
     }
 
     /// The path of a file that Exim is to include.
-    pub(super) fn file(self, name: &str) -> PathBuf {
-        match self {
-            Self::Library => Path::new(LIBRARY_FILES).join(format!("{name}.conf")),
-            Self::Socket => Path::new(SOCKET_FILES).join(format!("{name}.conf")),
-        }
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.files.join(format!("{name}.conf"))
     }
 
     /// The line that includes it. Exim goes on where the file is gone.
-    pub(super) fn include(self, name: &str) -> String {
+    pub(super) fn include(&self, name: &str) -> String {
         format!(".include_if_exists {}\n", self.file(name).display())
+    }
+
+    /// The directory in which rates and policies in use are; `exim` is Exim's spool directory.
+    pub(super) fn spool(&self, exim: PathBuf) -> PathBuf {
+        if self.socket { DATABASE.into() } else { exim }
+    }
+
+    /// Adds the daemon, where one is needed; `group` is Exim's.
+    pub(super) fn daemon(&self, plan: &mut Plan, group: &str) -> Result<(), SetupError> {
+        if !self.socket {
+            return Ok(());
+        }
+        let (socket, file) = (Path::new(SOCKET), Path::new(CONFIGURATION));
+        let directory = socket.parent().unwrap_or(Path::new(DATABASE));
+        if !directory.exists() {
+            // The socket gets the directory's group, so that Exim can connect to it.
+            let (path, owner) = (directory.to_owned(), Some((USER.to_owned(), group.to_owned())));
+            plan.prepare.push(Change::Directory { path, mode: 0o2750, owner });
+        }
+        match plan.read(file)? {
+            None => {
+                let text = format!(
+                    "# Written by `exirate setup`: the daemon that Exim asks. docs/mail.md has all \
+                     settings.\n[listen]\npolicy = \"unix:{SOCKET}\"\n\n[mail]\nspool = \
+                     \"{DATABASE}\"\n"
+                );
+                plan.prepare.push(Change::Create { file: file.to_owned(), text, mode: 0o644 });
+            }
+            Some(text) if String::from_utf8_lossy(text).contains(SOCKET) => {}
+            Some(_) => {
+                return Err(SetupError::Unfit(format!(
+                    "{CONFIGURATION} is there and does not name the socket that Exim is to use: \
+                     write `policy = \"unix:{SOCKET}\"` in [listen] and `spool = \"{DATABASE}\"` \
+                     in [mail], then run `exirate setup` again"
+                )));
+            }
+        }
+        let service = Service::look(UNIT, socket);
+        if !service.is_up() {
+            plan.prepare.push(Change::Start(service));
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::debian::Debian;
-use super::front_end::FrontEnd;
+use super::front_end::{FrontEnd, SOCKET};
 use super::stages::{STAGES, Stage, missing};
 use crate::mta::exim::{Exim, Rules};
 use crate::setup::plan::Plan;
@@ -25,7 +25,7 @@ const SPLIT_ACLS: &str = "conf.d/acl/25_exirate_setup";
 pub(super) struct Planner<'a> {
     pub(super) exim: &'a Exim,
     pub(super) debian: &'a Debian,
-    pub(super) front_end: FrontEnd,
+    pub(super) front_end: &'a FrontEnd,
 }
 
 impl Planner<'_> {
@@ -69,17 +69,20 @@ impl Planner<'_> {
     /// Adds the switch, and what it needs.
     fn switch(&self, plan: &mut Plan, rules: &Rules) -> Result<(), SetupError> {
         let mut lines = String::new();
-        let mut define = |name: &str| {
+        let mut define = |name: &str, value: &str| {
             if rules.source.macro_named(name).is_none() {
-                lines += &format!("{name} = yes\n");
+                lines += &format!("{name} = {value}\n");
             }
         };
         for stage in STAGES {
             if let Some(own) = stage.own.filter(|_| stage.is_own(rules)) {
-                define(own);
+                define(own, "yes");
             }
         }
-        define(SWITCH);
+        define(SWITCH, "yes");
+        if self.front_end.socket {
+            define("RATELIMIT_SOCKET", SOCKET);
+        }
         let reads = |name: &str| rules.source.files.contains(&self.front_end.file(name));
         let (has_macros, has_acls) = (reads("exirate"), reads("acls"));
         if self.debian.split {
@@ -243,3 +246,6 @@ fn is_packaged(file: &Path) -> bool {
     command.arg("-S").arg(file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::setup::server::{self, Kind, Options};
-use crate::setup::{DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
+use crate::setup::{self, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
 use crate::text::printable;
 
@@ -158,6 +158,7 @@ impl SetupCommand {
             Box::new(server::Absent)
         });
         if Manifest::read(Path::new(DIRECTORY))?.is_none() {
+            setup::clean(Path::new(DIRECTORY));
             writeln!(screen, "setup has added nothing here: nothing changes")?;
             return Ok(Outcome::Fine);
         }
