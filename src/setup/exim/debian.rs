@@ -1,18 +1,20 @@
 //! Debian's layout: `update-exim4.conf` makes what Exim reads of the files in `/etc/exim4`.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::mta::exim::{Exim, Rules, RulesError};
 use crate::setup::plan::Contents;
 use crate::setup::{SetupError, files};
-use crate::sys::child;
+use crate::sys::{child, users};
 
 const UPDATE: &str = "/usr/sbin/update-exim4.conf";
 const MACROS: &str = "/etc/exim4/exim4.conf.localmacros";
+/// Exim's group.
+pub(super) const GROUP: &str = "Debian-exim";
 /// The directories of the split configuration, in the order in which they are read.
 const SECTIONS: [&str; 7] = ["main", "acl", "router", "transport", "retry", "rewrite", "auth"];
 
@@ -148,6 +150,11 @@ impl Candidate {
             .mode(0o700)
             .create(&directory)
             .map_err(SetupError::file("make the directory", &directory))?;
+        // Exim reads what a configuration includes as its own user; nobody else may.
+        let group = users::group_id_of(GROUP.as_ref());
+        chown(&directory, None, group)
+            .and_then(|()| fs::set_permissions(&directory, Permissions::from_mode(0o750)))
+            .map_err(SetupError::file("change", &directory))?;
         let config = directory.join("exim.conf");
         Ok(Self { directory, config })
     }

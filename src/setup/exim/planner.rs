@@ -17,8 +17,11 @@ use crate::sys::child;
 
 /// The switch.
 const SWITCH: &str = "RATELIMIT_POLICIES";
-/// The files of the split configuration that setup creates.
-const SPLIT_MACROS: &str = "conf.d/main/000_exirate";
+/// The files of the split configuration that setup creates: the switch comes before everything
+/// else, the rest after the administrator's macros and before the defaults of Debian's. With the
+/// package `exirate-exim`, its own files are the rest.
+const SPLIT_SWITCH: &str = "conf.d/main/000_exirate";
+const SPLIT_MACROS: &str = "conf.d/main/01_zzz_exirate_setup";
 const SPLIT_ACLS: &str = "conf.d/acl/25_exirate_setup";
 
 /// The planner.
@@ -86,11 +89,11 @@ impl Planner<'_> {
         let reads = |name: &str| rules.source.files.contains(&self.front_end.file(name));
         let (has_macros, has_acls) = (reads("exirate"), reads("acls"));
         if self.debian.split {
-            let include =
-                if has_macros { String::new() } else { self.front_end.include("exirate") };
-            // The package's own file comes later, and includes it again: that defines nothing more.
-            let macros = self.debian.etc.join(SPLIT_MACROS);
-            self.add_text(plan, &macros, &(lines + &include))?;
+            self.add_text(plan, &self.debian.etc.join(SPLIT_SWITCH), &lines)?;
+            if !has_macros {
+                let macros = self.debian.etc.join(SPLIT_MACROS);
+                self.add_text(plan, &macros, &self.front_end.include("exirate"))?;
+            }
             if !has_acls {
                 let acls = self.debian.etc.join(SPLIT_ACLS);
                 self.add_text(plan, &acls, &self.front_end.include("acls"))?;

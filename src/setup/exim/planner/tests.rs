@@ -131,7 +131,11 @@ fn split_no_file_of_the_package_is_edited() {
     let plan = tree.plan().unwrap();
     assert_eq!(
         tree.changed(&plan),
-        ["etc/conf.d/acl/25_exirate_setup", "etc/conf.d/main/000_exirate"]
+        [
+            "etc/conf.d/acl/25_exirate_setup",
+            "etc/conf.d/main/000_exirate",
+            "etc/conf.d/main/01_zzz_exirate_setup"
+        ]
     );
     tree.carry_out(&plan);
 }
