@@ -26,6 +26,7 @@ mod probe;
 mod record;
 mod shadow;
 mod simulated;
+mod socket;
 mod stages;
 mod taint;
 mod two_libraries;

@@ -1,5 +1,5 @@
-//! The same random mail through all front ends: a real Exim, the daemon's policy service as
-//! Postfix asks it, and its milter. What is refused, what the client reads, and all rates must
+//! The same random mail through all front ends: a real Exim with the library, one that asks the
+//! daemon's policy service, that service as Postfix asks it, and the milter. What is refused, what the client reads, and all rates must
 //! be the same, and what replayed events come to. `src/serve/mail/agreement_tests.rs` has what
 //! these policies do not count: bytes, other verdicts, and recipients that are asked about
 //! twice.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use crate::acl_files::login;
+use crate::acl_files::{login, shipped};
 use crate::mail_front_ends::{Daemon, Postfix, Sendmail};
 use crate::policy::OVER;
 use exirate::engine::Kind;
@@ -22,8 +22,10 @@ use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect, Memory};
 use kit::agreement::{LOGINS, POLICIES, SENDERS};
-use kit::{Client, PrivateExim, Random, Reply, Setup, counts};
+use kit::front_ends::Machine;
+use kit::{Client, PrivateExim, Process, Random, Reply, Setup, counts};
 
+const FRONT_ENDS: [&str; 4] = ["Exim", "Exim by the socket", "policy service", "milter"];
 /// The mails of one Exim.
 const MESSAGES: usize = 60;
 /// How often all begins again.
@@ -32,6 +34,7 @@ const ROUNDS: u64 = 6;
 /// An SMTP connection to all servers, as replayed events describe it.
 struct Connection {
     smtp: Client,
+    by_socket: Client,
     postfix: Postfix,
     sendmail: Sendmail,
     session: String,
@@ -79,6 +82,31 @@ fn exim() -> PrivateExim {
     exim
 }
 
+/// The same Exim without the library: its ACLs ask the policy service.
+fn exim_by_socket() -> (PrivateExim, Machine, Process) {
+    let machine = Machine::for_exim(POLICIES, "");
+    let daemon = machine.start();
+    let file = shipped().join("acl_policy.conf");
+    let acl = format!("  .include {}\n  accept\n", file.display());
+    let setup = Setup::new().socket(&machine.path("policy.sock")).auth();
+    let setup = setup.main(&format!(".include {}", shipped().join("exirate.conf").display()));
+    let setup = setup.acl("acl_smtp_rcpt", &acl).acl("acl_smtp_data", &acl);
+    let mut exim = setup.build();
+    exim.start();
+    (exim, machine, daemon)
+}
+
+/// A connection of a client.
+fn connected(exim: &PrivateExim, client: Ipv4Addr, name: &str) -> Client {
+    let mut smtp = exim.connect(client);
+    assert_eq!(smtp.expect().code, 220);
+    assert!(smtp.command("EHLO client.test").is_ok());
+    if !name.is_empty() {
+        login(&mut smtp, name);
+    }
+    smtp
+}
+
 /// Sends a message by SMTP.
 fn send(smtp: &mut Client, sender: &str, recipients: &[String]) -> Fate {
     let deferred = |reply: Reply| {
@@ -117,6 +145,7 @@ fn all_front_ends_and_replayed_events_agree() {
     let (mut refusals, mut accepted) = (0, 0);
     for round in 0..ROUNDS {
         let (exim, daemons) = (exim(), [(); 2].map(|()| Daemon::start(POLICIES)));
+        let (by_socket, asked, _daemon) = exim_by_socket();
         let mut random = Random::new(round + 1);
         let mut replay = Replay::new(&image, "*").unwrap();
         let mut store = Memory::new();
@@ -128,16 +157,14 @@ fn all_front_ends_and_replayed_events_agree() {
             }
             let connection = connections[place].get_or_insert_with(|| {
                 let client = Ipv4Addr::new(127, 0, 0, 10 + random.below(3) as u8);
-                let (mut smtp, login_name) = (exim.connect(client), random.pick(&LOGINS));
-                assert_eq!(smtp.expect().code, 220);
-                assert!(smtp.command("EHLO client.test").is_ok());
-                if !login_name.is_empty() {
-                    login(&mut smtp, login_name);
-                }
+                let login_name = random.pick(&LOGINS);
+                let smtp = connected(&exim, client, login_name);
+                let by_socket = connected(&by_socket, client, login_name);
                 let session = format!("{message}");
                 let postfix = Postfix::connect(&daemons[0], client, login_name);
                 let sendmail = Sendmail::connect(&daemons[1], client, login_name);
-                Connection { smtp, postfix, sendmail, session, client, login: login_name }
+                let login = login_name;
+                Connection { smtp, by_socket, postfix, sendmail, session, client, login }
             });
             let sender = random.pick(&SENDERS);
             let mut recipients: Vec<String> = (0..=random.below(4))
@@ -147,6 +174,7 @@ fn all_front_ends_and_replayed_events_agree() {
             recipients.dedup();
             let seen = [
                 send(&mut connection.smtp, sender, &recipients),
+                send(&mut connection.by_socket, sender, &recipients),
                 connection.postfix.send(sender, &recipients),
                 connection.sendmail.send(sender, &recipients),
             ];
@@ -166,7 +194,7 @@ fn all_front_ends_and_replayed_events_agree() {
             let decided = replay.decide(&event, &mut store).unwrap();
             let is_refused = decided.outcome.verdict >= Verdict::Defer;
             let text = is_refused.then(|| decided.outcome.text.trim_end());
-            for (fate, front_end) in seen.iter().zip(["Exim", "policy service", "milter"]) {
+            for (fate, front_end) in seen.iter().zip(FRONT_ENDS) {
                 // Exim writes its code before the text.
                 let same_text = match (&fate.text, text) {
                     (Some(seen), Some(text)) => seen.trim_end().ends_with(text),
@@ -182,7 +210,8 @@ fn all_front_ends_and_replayed_events_agree() {
         }
         let replayed = rates(&mut store);
         let [postfix, sendmail] = &daemons;
-        for spool in [exim.spool(), postfix.machine.spool(), sendmail.machine.spool()] {
+        let machines = [&asked, &postfix.machine, &sendmail.machine];
+        for spool in machines.map(Machine::spool).into_iter().chain([exim.spool()]) {
             let real = rates(&mut Spool::open(&spool, Options::default()).unwrap());
             let names = |rates: &BTreeMap<String, f64>| rates.keys().cloned().collect::<Vec<_>>();
             assert_eq!(names(&real), names(&replayed));

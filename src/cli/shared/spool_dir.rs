@@ -1,5 +1,9 @@
-//! Finding the directory that holds the database: Exim's spool directory, or exirate's own
-//! beside another mail server.
+//! Finding the directory that holds the database: that of `exirate serve mail` where its
+//! configuration names one, else Exim's spool directory, or exirate's own beside another mail
+//! server.
+//!
+//! The first is before Exim's: an Exim that loads no library asks the daemon, whose user may not
+//! write in Exim's spool directory; and one that loads it has no use for the daemon.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,6 +12,7 @@ use std::process::Stdio;
 
 use super::bypass_state;
 use crate::cli::Failure;
+use crate::serve::config;
 use crate::sys::child;
 
 /// Exim under the names it is installed as; Debian's has both.
@@ -16,7 +21,7 @@ const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim
 /// for `exirate serve mail` beside Postfix or Sendmail.
 const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", "/var/lib/exirate"];
 
-/// The spool directory `given`, or else that of the Exim on this machine. Where nothing is
+/// The spool directory `given`, or else that of this machine's mail server. Where nothing is
 /// refused now, that is shown.
 pub(in crate::cli) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let found = find_silently(given)?;
@@ -37,9 +42,8 @@ pub(in crate::cli) fn find_silently(given: Option<&Path>) -> Result<PathBuf, Fai
             )))
         };
     }
-    PROGRAMS
-        .iter()
-        .find_map(|program| of_exim(program))
+    of_daemon(Path::new(config::FILE))
+        .or_else(|| PROGRAMS.iter().find_map(|program| of_exim(program)))
         .or_else(|| usual(&USUAL.map(Path::new)))
         .ok_or_else(|| {
             Failure::new(format!(
@@ -56,6 +60,13 @@ fn usual(directories: &[&Path]) -> Option<PathBuf> {
     let has_database = |dir: &&&Path| dir.join("exirate").is_dir();
     let mut existing = directories.iter().filter(|dir| dir.is_dir());
     existing.clone().find(has_database).or_else(|| existing.next()).map(|dir| dir.to_path_buf())
+}
+
+/// The directory that the configuration at `path` names for the mail front ends, if they have a
+/// socket.
+fn of_daemon(path: &Path) -> Option<PathBuf> {
+    let mail = config::read_mail(path).ok()?.config?;
+    Some(mail.spool).filter(|spool| mail.names_spool && spool.is_dir())
 }
 
 /// The directory that `program -bP spool_directory` prints.
@@ -97,6 +108,26 @@ mod tests {
         assert_eq!(found(), Some(paths[1].clone()));
         std::fs::create_dir(paths[2].join("exirate")).unwrap();
         assert_eq!(found(), Some(paths[2].clone()));
+    }
+
+    #[test]
+    fn the_daemon_of_an_exim_without_the_library_names_its_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, spool] = ["exirate.toml", "spool"].map(|name| folder.path().join(name));
+        let of = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            of_daemon(&file)
+        };
+        let (listen, named) = ("[listen]\npolicy = \"unix:/a/policy\"\n", spool.display());
+        let named = format!("[mail]\nspool = \"{named}\"\n");
+        assert_eq!(of(&format!("{listen}{named}")), None, "it does not exist");
+        std::fs::create_dir(&spool).unwrap();
+        assert_eq!(of(&format!("{listen}{named}")), Some(spool));
+        // Without mail front ends, or a directory of their own, it is Exim's.
+        assert_eq!(of(&named), None);
+        assert_eq!(of(listen), None);
+        assert_eq!(of("[mail"), None);
+        assert_eq!(of_daemon(Path::new("/nonexistent/file")), None);
     }
 
     #[test]

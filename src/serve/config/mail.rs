@@ -59,6 +59,8 @@ pub struct Mail {
     pub milter: Option<Address>,
     /// The directory of the database, the policies and the trace store.
     pub spool: PathBuf,
+    /// Whether the file names it.
+    pub names_spool: bool,
     /// The policies, in this order; `None` for all of the image.
     pub policies: Option<Vec<String>>,
     /// What to reply when exirate itself cannot decide.
@@ -93,6 +95,7 @@ impl Mail {
             policy: None,
             milter: None,
             spool: exim.unwrap_or(Path::new(SPOOL)).to_owned(),
+            names_spool: false,
             policies: None,
             on_error: OnError::FailOpen,
             prepend: false,
@@ -178,6 +181,7 @@ pub(super) const KEYS: &[Key<Mail>] = &[
             reader.error(value, message);
         }
         mail.spool = text.into();
+        mail.names_spool = true;
     }),
     ("policies", |reader, value, mail| {
         let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()));

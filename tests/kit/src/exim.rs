@@ -21,6 +21,7 @@ pub struct PrivateExim {
     folder: tempfile::TempDir,
     config: PathBuf,
     environment: Vec<(&'static str, PathBuf)>,
+    program: PathBuf,
     daemon: Option<(Child, u16)>,
     runs: AtomicUsize,
 }
@@ -42,8 +43,9 @@ impl PrivateExim {
         folder: tempfile::TempDir,
         config: PathBuf,
         environment: Vec<(&'static str, PathBuf)>,
+        program: PathBuf,
     ) -> Self {
-        Self { folder, config, environment, daemon: None, runs: AtomicUsize::new(0) }
+        Self { folder, config, environment, program, daemon: None, runs: AtomicUsize::new(0) }
     }
 
     /// The private folder.
@@ -78,7 +80,7 @@ impl PrivateExim {
     /// It is killed after two minutes, so that a test fails instead of hanging.
     pub fn command(&self) -> Command {
         let mut command = Command::new("/usr/bin/timeout");
-        command.args(["--foreground", "120", PROGRAM]).arg("-C").arg(&self.config);
+        command.args(["--foreground", "120"]).arg(&self.program).arg("-C").arg(&self.config);
         command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
         command.envs(self.environment.iter().map(|(k, v)| (k, v)));
         command.current_dir(self.folder());
@@ -91,7 +93,7 @@ impl PrivateExim {
             let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let port = probe.local_addr().unwrap().port();
             drop(probe);
-            let mut command = Command::new(PROGRAM);
+            let mut command = Command::new(&self.program);
             command
                 .arg("-C")
                 .arg(&self.config)

@@ -19,6 +19,8 @@ pub struct Setup {
     routers: String,
     transports: String,
     library: bool,
+    socket: Option<PathBuf>,
+    program: Option<PathBuf>,
     environment: Vec<(&'static str, PathBuf)>,
 }
 
@@ -94,6 +96,23 @@ impl Setup {
         self
     }
 
+    /// Without the macros of the libraries: policies are asked by this socket.
+    #[must_use]
+    pub fn socket(mut self, path: &Path) -> Self {
+        self.socket = Some(path.to_owned());
+        self
+    }
+
+    /// The Exim of another Debian release, in the chroot of this name, which runs here with the
+    /// libraries of the chroot.
+    #[must_use]
+    pub fn of_chroot(mut self, name: &str) -> Self {
+        let root = Path::new("/var/cache/exirate-chroots").join(name);
+        assert!(root.join(".complete").exists(), "scripts/chroots make {name}");
+        self.program = Some(root);
+        self
+    }
+
     /// Makes all processes use this clock.
     #[must_use]
     pub fn clock(mut self, clock: &FakeClock) -> Self {
@@ -136,17 +155,37 @@ impl Setup {
         let config = folder.path().join("exim.conf");
         std::fs::write(&config, self.text(folder.path())).unwrap();
         std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o644)).unwrap();
-        PrivateExim::new(folder, config, self.environment)
+        let program = self.program.map_or_else(
+            || PROGRAM.into(),
+            |root| {
+                let script = folder.path().join("exim4");
+                let root = root.display();
+                // The link in lib64 may be absolute.
+                let text = format!(
+                    "#!/bin/sh\nfor loader in {root}/lib/*-linux-gnu*/ld-linux*.so.*; do :; done\n\
+                 folder=${{loader%/*}}\nexec \"$loader\" --library-path \
+                 \"$folder:{root}/usr${{folder#{root}}}\" {root}/usr/sbin/exim4 \"$@\"\n"
+                );
+                crate::write_script(&script, &text);
+                script
+            },
+        );
+        PrivateExim::new(folder, config, self.environment, program)
     }
 
     /// The whole configuration. Settings of a test replace the defaults: Exim
     /// refuses an option that is set twice.
     fn text(&self, folder: &Path) -> String {
         let folder = folder.display();
-        let mut main = format!(
-            "PRIVATE = {folder}\nEXIRATE_TRACE = {folder}/exirate-trace.so\n\
-             EXIRATE = {folder}/exirate.so\n"
-        );
+        let mut main = match &self.socket {
+            Some(socket) => {
+                format!("PRIVATE = {folder}\nRATELIMIT_SOCKET = {}\n", socket.display())
+            }
+            None => format!(
+                "PRIVATE = {folder}\nEXIRATE_TRACE = {folder}/exirate-trace.so\n\
+                 EXIRATE = {folder}/exirate.so\n"
+            ),
+        };
         for default in DEFAULTS {
             let name = default.split(" =").next().unwrap_or(default);
             let set = |l: &str| l.split('=').next().is_some_and(|n| n.trim() == name);

@@ -48,6 +48,13 @@ impl Machine {
         (machine, daemon)
     }
 
+    /// One that Exim's processes can connect to.
+    pub fn for_exim(policies: &str, mail: &str) -> Self {
+        let machine = Self::new(policies, &format!("socket_mode = \"0666\"\n{mail}"));
+        crate::exim::open_to_all(machine.folder.path());
+        machine
+    }
+
     /// A file in its folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
