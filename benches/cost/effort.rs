@@ -9,6 +9,8 @@ pub(crate) struct Effort {
     pub(crate) recipients: usize,
     /// Concurrent sessions.
     pub(crate) sessions: usize,
+    /// SMTP sessions that are open while they ask the socket.
+    pub(crate) smtp_sessions: usize,
     /// New processes whose first check is measured.
     pub(crate) processes: usize,
     /// Keys in the databases that are measured in process.
@@ -29,6 +31,7 @@ pub(crate) const FULL: Effort = Effort {
     rounds: 5,
     recipients: 3_000,
     sessions: 8,
+    smtp_sessions: 5_000,
     processes: 201,
     keys: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
     growth: 10_000_000,
@@ -41,6 +44,7 @@ pub(crate) const SMOKE: Effort = Effort {
     rounds: 1,
     recipients: 20,
     sessions: 2,
+    smtp_sessions: 50,
     processes: 2,
     keys: &[500],
     growth: 2_000,

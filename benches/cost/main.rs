@@ -7,7 +7,8 @@
 //! (the database in process, by size), `growth` (pauses during growth),
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
 //! opening, searching), `policy` (policies, compared with a check
-//! of a spec) and `cluster` (checks that servers share, through the agent and Redis); all of them by default. `--before=FILE` also
+//! of a spec), `cluster` (checks that servers share, through the agent and Redis) and `socket`
+//! (an Exim without the library, and its daemon); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
 //! Run as a test, it makes only a few measurements, to check that it works.
 
@@ -24,6 +25,7 @@ mod keys;
 mod library;
 mod policy;
 mod session;
+mod socket;
 mod spool;
 
 use std::path::Path;
@@ -40,7 +42,7 @@ fn main() {
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
     let known = [
         "session", "parallel", "identity", "first", "spool", "growth", "library", "image",
-        "policy", "cluster",
+        "policy", "cluster", "socket",
     ];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
@@ -76,5 +78,8 @@ fn main() {
     }
     if wanted("cluster") {
         cluster::run(effort);
+    }
+    if wanted("socket") {
+        socket::run(effort);
     }
 }

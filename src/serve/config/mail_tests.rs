@@ -68,6 +68,7 @@ fn everything_can_be_set_beside_the_agent() {
         policy: Some(Address::Inet("[2001:db8::1]:10031".parse().unwrap())),
         milter: Some(Address::Unix("/run/exirate/milter".into())),
         spool: "/srv/exirate".into(),
+        names_spool: true,
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
         on_error: OnError::FailClosed,
         prepend: true,
