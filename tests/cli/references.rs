@@ -1,11 +1,10 @@
-//! `debian/exim-references`: which lines of a configuration use exirate, and that no line of
+//! `exirate rules --references`: which lines of a configuration use exirate, and that no line of
 //! ours stops Exim when its file is gone.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use kit::write_script;
+use crate::{exirate, stderr, stdout};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// A statement that uses the library.
@@ -23,16 +22,13 @@ fn references(files: &[(&str, &str)]) -> Vec<String> {
         fs::write(path, text.replace("HERE", here).replace("  LIMIT\n", &format!("  {LIMIT}\n")))
             .unwrap();
     }
-    let exim = folder.path().join("exim");
-    write_script(&exim, &format!("#!/bin/sh\necho {here}/{}\n", files[0].0));
-    let output = Command::new(Path::new(ROOT).join("debian/exim-references"))
-        .arg(&exim)
-        // Not the folder of the configuration.
-        .current_dir("/")
-        .output()
-        .unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let lines = String::from_utf8(output.stdout).unwrap();
+    let mut command = exirate();
+    command.args(["rules", "--references", "--config"]).arg(folder.path().join(files[0].0));
+    // Not the folder of the configuration.
+    let output = command.current_dir("/").output().unwrap();
+    let lines = stdout(&output);
+    let status = i32::from(!lines.is_empty());
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(status), ""));
     lines.lines().map(|line| line.replace(here, "HERE").replace(LIMIT, "LIMIT")).collect()
 }
 

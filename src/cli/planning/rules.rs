@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::mta::exim::{self, Form, Rule, Rules as Found, RulesError};
+use crate::mta::exim::{self, Form, Position, Rule, Rules as Found, RulesError};
 use crate::text::printable;
 
 /// List what Exim's configuration limits, and where
@@ -20,12 +20,14 @@ use crate::text::printable;
     exirate rules
   With the keys, for scripts:
     exirate rules --json | jq '.rules[] | {file, line, key, limits}'
+  Which lines are to be deleted before exirate is removed?
+    exirate rules --references
 
 Each call of ratelimit and ratelimit_all is a line; --all lists those of the other functions too.
 USED BY is the option that leads to the ACL of the call; where nothing does, Exim never comes to it.
 
 Exit status: 0 something is limited, and no call has an error; 1 nothing is limited,
-or a call cannot work; 2 an error.
+or a call cannot work; 2 an error. With --references: 0 there are no such lines; 1 there are.
 
 The configuration is read as Exim reads it: files that it includes, conditions such
 as .ifdef, and macros. Each call of ratelimit and ratelimit_all is a line; with
@@ -37,15 +39,27 @@ that only Exim knows and that may be this one. LIMIT is `m / p`: `?` stands for 
 known only when Exim expands it, and a file of limits gives one line for each limit
 in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
 
+What Exim prints of its configuration (`exim -bP config`) decides: where the files were
+read otherwise, a note says so.
+
+--references prints all lines that use exirate, as FILE:LINE: TEXT: calls and what is left
+of their statements, macros, and includes of its files; of Debian's configuration, those
+of the files that it is generated from. It needs no valid configuration.
+
 JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
 outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc, lookup or readsocket), `library` (null without dlfunc),
 `function`, `arguments`, `key` (null where it is in the spec), `limits` (each with
 `limit` and `mode`), `errors` and `warnings`; `native` is an array of Exim's own
-ratelimit conditions, with `file`, `line` and `text`.")]
+ratelimit conditions, with `file`, `line` and `text`. With --references, `references` is an
+array of such lines.")]
 pub(in crate::cli) struct Rules {
     /// List the calls of the other functions as well
     #[arg(long)]
     all: bool,
+
+    /// Print the lines that use exirate
+    #[arg(long, conflicts_with = "all")]
+    references: bool,
 
     /// Read this configuration file of Exim, not the usual one
     #[arg(long, value_name = "FILE")]
@@ -86,19 +100,25 @@ struct JsonLimit<'a> {
     mode: &'a str,
 }
 
-/// A `ratelimit` condition of Exim's own, as JSON has it.
+/// A line, such as a `ratelimit` condition of Exim's own, as JSON has it.
 #[derive(Serialize)]
-struct JsonNative<'a> {
+struct JsonLine<'a> {
     file: String,
     line: usize,
     text: &'a str,
+}
+
+impl<'a> JsonLine<'a> {
+    fn of((position, text): &'a (Position, String)) -> Self {
+        Self { file: position.file.display().to_string(), line: position.line, text }
+    }
 }
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
 struct Json<'a> {
     rules: Vec<JsonRule<'a>>,
-    native: Vec<JsonNative<'a>>,
+    native: Vec<JsonLine<'a>>,
 }
 
 const COLUMNS: [Column; 6] = [
@@ -112,6 +132,9 @@ const COLUMNS: [Column; 6] = [
 
 impl Rules {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.references {
+            return self.print_references(screen);
+        }
         let (exim, _) =
             exim::find(self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)?;
         let settings = exim.settings().map_err(Failure::new)?;
@@ -134,6 +157,27 @@ impl Rules {
         Ok(Outcome::found_if(broken || found.limiting().next().is_none()))
     }
 
+    fn print_references(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = if self.exim.is_none() && exim::installed(&path).is_empty() {
+            Vec::new()
+        } else {
+            let (exim, _) =
+                exim::find(self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)?;
+            exim.references().map_err(Failure::new)?
+        };
+        if self.json {
+            let references: Vec<JsonLine<'_>> = found.iter().map(JsonLine::of).collect();
+            screen.json(&serde_json::json!({ "references": references }))?;
+        } else {
+            for (Position { file, line, .. }, text) in &found {
+                let text = format!("{}:{line}: {text}", file.display());
+                writeln!(screen, "{}", printable(text.as_bytes()))?;
+            }
+        }
+        Ok(Outcome::found_if(!found.is_empty()))
+    }
+
     fn print(
         &self,
         screen: &mut Screen<'_>,
@@ -154,6 +198,12 @@ impl Rules {
             writeln!(screen, "Exim's own ratelimit, counted apart: {text} ({position})")?;
         }
         screen.flush()?;
+        if found.settled {
+            note(
+                "Exim reads its configuration otherwise than exirate does: this is what Exim reads \
+                 (`exim -bP config`), and line numbers may be those of lines near by",
+            );
+        }
         if found.limiting().next().is_none() {
             complain(
                 "nothing is limited: Exim comes to no call of ratelimit; see `exirate doctor`",
@@ -238,10 +288,5 @@ fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
         errors: &rule.errors,
         warnings: &rule.warnings,
     });
-    let native = found.native.iter().map(|(position, text)| JsonNative {
-        file: position.file.display().to_string(),
-        line: position.line,
-        text,
-    });
-    Json { rules: rules.collect(), native: native.collect() }
+    Json { rules: rules.collect(), native: found.native.iter().map(JsonLine::of).collect() }
 }

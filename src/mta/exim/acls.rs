@@ -242,8 +242,10 @@ fn lines_of(path: &Path, acl: &Rc<str>) -> io::Result<Vec<Line>> {
             position: Position { file: file.clone(), line: n + 1, piece: None },
             section: "acl".into(),
             acl: Some(acl.clone()),
-            text: String::new(),
+            ..Line::default()
         });
+        let position = Position { line: n + 1, ..logical.position.clone() };
+        logical.written.push((position, line.to_owned()));
         logical.text.push_str(line.strip_suffix('\\').unwrap_or(line));
         if line.ends_with('\\') { unfinished = Some(logical) } else { lines.push(logical) }
     }

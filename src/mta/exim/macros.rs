@@ -82,6 +82,11 @@ fn our_macros() -> impl Iterator<Item = &'static str> {
     OUR_FILE.lines().filter_map(|line| line.strip_prefix(".ifndef ")).map(str::trim)
 }
 
+/// The macros that switch on what our file has ready: it tests them and does not define them.
+pub(super) fn switches() -> impl Iterator<Item = &'static str> {
+    OUR_FILE.lines().filter_map(|line| line.strip_prefix(".ifdef ")).map(str::trim)
+}
+
 /// The words of `text` that look like macros.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let parts = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

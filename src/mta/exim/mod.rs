@@ -14,6 +14,7 @@ mod lookup_file;
 mod macros;
 mod order;
 mod program;
+mod references;
 mod source;
 mod spec;
 
@@ -24,7 +25,9 @@ pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
-pub(crate) use program::{Exim, RulesError, Settings, Version, find, installed};
+pub(crate) use program::{
+    Exim, RulesError, Settings, Version, find, installed, usual_configuration,
+};
 pub(crate) use source::{Absent, Position, ReadError, Refused, Source};
 pub(crate) use spec::{Limit, SpecReport};
 

@@ -1,0 +1,204 @@
+//! Which lines of a configuration use exirate, so that whoever removes it knows what to delete.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::acls::Acls;
+use super::calls::{calls, verb};
+use super::macros::switches;
+use super::source::{Include, Line, Position, ReadError, Source, definition};
+
+/// What a text has in it that names a file or an ACL of ours, or asks our daemon.
+const OURS: [&str; 6] = [
+    "/exirate/",
+    "/exirate-",
+    "exirate.so",
+    "exirate-trace.so",
+    "acl_exirate_",
+    "request=exirate_policy",
+];
+/// Where Debian generates Exim's configuration, and from what.
+const GENERATED: &str = "/var/lib/exim4";
+const DEBIAN: &str = "/etc/exim4";
+/// The folders of Debian's split configuration, in the order in which they are read.
+const FOLDERS: [&str; 7] = ["main", "acl", "router", "transport", "retry", "rewrite", "auth"];
+/// The package's own files there, which go with it.
+const OWN_PIECES: [&str; 2] = ["main/00_exirate", "acl/25_exirate"];
+
+/// The lines that use exirate in the configuration `config`, as they are written. Of a statement
+/// of an ACL that uses it, these are all lines: what would be left could accept or refuse all
+/// mail. Lines of exirate's own files do not count. Where Debian generates the configuration,
+/// the lines are those of what it is generated from, if that has any.
+pub(crate) fn references(
+    config: &Path,
+    predefined: Vec<(String, String)>,
+) -> Result<Vec<(Position, String)>, ReadError> {
+    if config.starts_with(GENERATED) {
+        let found = in_sources(config, Path::new(DEBIAN), predefined.clone())?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+    }
+    Ok(in_source(&Source::read_all(&[config], predefined, true)?))
+}
+
+/// The lines in the files of `folder` from which Debian generated `config`.
+fn in_sources(
+    config: &Path,
+    folder: &Path,
+    mut predefined: Vec<(String, String)>,
+) -> Result<Vec<(Position, String)>, ReadError> {
+    let settings = std::fs::read_to_string(folder.join("update-exim4.conf.conf"));
+    let is_split = |line: &str| {
+        let value = line.trim().strip_prefix("dc_use_split_config=");
+        value.is_some_and(|value| value.trim_matches(['\'', '"']) == "true")
+    };
+    let files = if settings.unwrap_or_default().lines().any(is_split) {
+        FOLDERS.iter().flat_map(|name| pieces(&folder.join("conf.d").join(name))).collect()
+    } else {
+        let both = ["exim4.conf.localmacros", "exim4.conf.template"].map(|name| folder.join(name));
+        both.into_iter().filter(|path| path.exists()).collect::<Vec<PathBuf>>()
+    };
+    // What the generator adds: such as DCconfig_internet.
+    let generated = Source::read_all(&[config], predefined.clone(), true)?;
+    let added = generated.macros.into_iter().filter(|known| known.name.starts_with("DC"));
+    predefined.extend(added.map(|known| (known.name, known.value)));
+    let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    Ok(in_source(&Source::read_all(&files, predefined, true)?))
+}
+
+/// The files of a folder that Debian reads, in its order: `NAME.rul` in the place of `NAME`.
+fn pieces(folder: &Path) -> Vec<PathBuf> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let is_read = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        path.is_file() && !name.is_empty() && name.chars().all(is_part)
+    };
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_read).collect();
+    files.sort();
+    let instead = |path: PathBuf| {
+        let rule = path.with_extension("rul");
+        if rule.is_file() { rule } else { path }
+    };
+    files.into_iter().map(instead).collect()
+}
+
+fn in_source(source: &Source) -> Vec<(Position, String)> {
+    let acls = Acls::of(source);
+    let switches: BTreeSet<&str> = switches().collect();
+    let mut found: Vec<(Position, String)> = Vec::new();
+    let lines: Vec<&Line> = source.texts.iter().chain(&acls.from_files).collect();
+    for statement in lines.chunk_by(|_, next| continues(next)) {
+        if statement.iter().any(|line| uses(line, &switches)) {
+            found.extend(statement.iter().flat_map(|line| line.written.iter().cloned()));
+        }
+    }
+    for Include { position, written, path } in &source.includes {
+        // Of a lone macro, the definition is what to delete.
+        let name = written.split_whitespace().nth(1).unwrap_or_default();
+        let is_macro = source.macro_named(name).is_some_and(|known| known.position.is_some());
+        if !is_macro && is_ours(&path.to_string_lossy()) {
+            found.push((position.clone(), written.clone()));
+        }
+    }
+    found.retain(|(position, _)| !is_own_file(&position.file));
+    let files: Vec<&Rc<Path>> = lines.iter().map(|line| &line.position.file).collect();
+    let order = |position: &Position| files.iter().position(|file| **file == position.file);
+    found.sort_by_cached_key(|(position, _)| (order(position), position.line));
+    found.dedup();
+    found
+}
+
+/// Whether a line belongs to the statement of the line before.
+fn continues(line: &Line) -> bool {
+    line.acl.is_some()
+        && verb(&line.text).0.is_none()
+        && definition(&line.text).is_none()
+        && !is_label(&line.text)
+}
+
+fn is_label(text: &str) -> bool {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    !name.is_empty() && rest.trim_start().starts_with(':')
+}
+
+fn uses(line: &Line, switches: &BTreeSet<&str>) -> bool {
+    let is_switch =
+        |(name, _): (&str, usize)| switches.contains(name) || name.starts_with("EXIRATE");
+    is_ours(&line.text)
+        || definition(&line.text).is_some_and(is_switch)
+        || !calls(&line.text).is_empty()
+}
+
+fn is_ours(text: &str) -> bool {
+    OURS.iter().any(|part| text.contains(part))
+}
+
+fn is_own_file(file: &Path) -> bool {
+    file.to_string_lossy().contains("/exirate/") || OWN_PIECES.iter().any(|own| file.ends_with(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Debian's files, and what is found in them as `NAME:LINE: TEXT`.
+    fn found(settings: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("update-exim4.conf.conf", settings);
+        write("generated", ".ifndef DCconfig_internet\nDCconfig_internet=1\n.endif\n");
+        for (name, text) in files {
+            write(name, text);
+        }
+        let found = in_sources(&folder.path().join("generated"), folder.path(), Vec::new());
+        let shown = |(position, text): (Position, String)| {
+            let name = position.file.strip_prefix(folder.path()).unwrap().display().to_string();
+            format!("{name}:{}: {text}", position.line)
+        };
+        found.unwrap().into_iter().map(shown).collect()
+    }
+
+    const LIMIT: &str = "  deny condition = OVER{1 / 1h}}\n";
+
+    #[test]
+    fn what_debian_generates_from_is_what_to_edit() {
+        let split = "dc_use_split_config='true'\n";
+        let over = "OVER = ${dlfunc{/usr/lib/exim4/exirate.so}{ratelimit}\n";
+        let rcpt = format!("acl_check_rcpt:\n.ifdef DCconfig_internet\n{LIMIT}.endif\n  accept\n");
+        let files = [
+            ("conf.d/main/000_local", over),
+            ("conf.d/main/00_exirate", ".include_if_exists /etc/exim4/exirate/exirate.conf\n"),
+            ("conf.d/main/01_acl", "begin acl\n"),
+            ("conf.d/acl/25_exirate", "acl_exirate_check_rcpt:\n  accept\n"),
+            ("conf.d/acl/30_check", "no such\n"),
+            ("conf.d/acl/30_check.rul", &rcpt),
+            ("conf.d/acl/31_old.dpkg-old", LIMIT),
+            ("exim4.conf.template", over),
+        ];
+        let limit = LIMIT.trim();
+        let expected = [
+            format!("conf.d/main/000_local:1: {}", over.trim()),
+            format!("conf.d/acl/30_check.rul:3: {limit}"),
+        ];
+        assert_eq!(found(split, &files), expected);
+        let files = [
+            ("exim4.conf.localmacros", over),
+            ("exim4.conf.template", &*format!("begin acl\n{rcpt}")),
+            ("conf.d/main/000_local", over),
+        ];
+        let expected = [
+            format!("exim4.conf.localmacros:1: {}", over.trim()),
+            format!("exim4.conf.template:4: {limit}"),
+        ];
+        assert_eq!(found("dc_use_split_config='false'\n", &files), expected);
+    }
+}
