@@ -91,7 +91,7 @@ fn the_page_answers_without_the_network_or_a_complaint() {
     browser.open(&file);
     assert_eq!(browser.value("document.documentElement.dataset.ready"), "yes");
     // The picture in the README: WRITE_PICTURES=1 cargo test --test report
-    let picture = browser.picture(1100, 800);
+    let picture = browser.picture(1100, 625);
     assert!(picture.starts_with(b"\x89PNG") && picture.len() < 200_000, "{}", picture.len());
     if std::env::var_os("WRITE_PICTURES").is_some() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/report.png"), picture).unwrap();
