@@ -354,8 +354,15 @@ fn the_documentation_installs_what_there_is() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     files.sort();
-    let units =
-        SERVICES.into_iter().chain(TIMERS).chain([PATH, AGENT, MAIL, AGENT_CONFIGURATION, USERS]);
+    let units = SERVICES.into_iter().chain(TIMERS).chain([
+        PATH,
+        AGENT,
+        MAIL,
+        AGENT_CONFIGURATION,
+        USERS,
+        DIRECTORIES,
+        INIT,
+    ]);
     let mut known: Vec<&str> = units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);

@@ -86,7 +86,7 @@ impl FrontEnd {
         match plan.read(file)? {
             None => {
                 let text = format!(
-                    "# Written by `exirate setup`: the daemon that Exim asks. docs/mail.md has all \
+                    "# Written by `exirate setup`: the daemon that Exim asks. docs/serve-mail.md has all \
                      settings.\n[listen]\npolicy = \"unix:{SOCKET}\"\n\n[mail]\nspool = \
                      \"{DATABASE}\"\n"
                 );
