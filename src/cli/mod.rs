@@ -31,7 +31,7 @@ use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
 use shell::{completions, help, man};
 use storage::{config, copy, export, import, repair, stats, verify};
-use system::{bypass, cluster, doctor, serve, setup};
+use system::{bypass, cluster, doctor, serve, setup, status};
 
 /// Limit how much mail is sent, and show who is limited and why.
 #[derive(Debug, Parser)]
@@ -58,6 +58,7 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Status(status::StatusCommand),
     Setup(setup::SetupCommand),
     Check(check::Check),
     Rules(rules::Rules),
@@ -108,6 +109,7 @@ enum Command {
 impl Command {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match self {
+            Self::Status(status) => status.run(screen),
             Self::Setup(setup) => setup.run(screen),
             Self::Check(check) => check.run(screen),
             Self::Rules(rules) => rules.run(screen),

@@ -90,6 +90,12 @@ impl Spool {
         self.peek(key, None, |remembered, _| remembered.and_then(|r| Entry::of(&key, r)))
     }
 
+    /// Bytes of disk that all shards take.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        (0..=u8::MAX).map(|number| self.disk(number)).sum()
+    }
+
     /// Bytes of disk that a shard takes; 0 where it is not there.
     pub(super) fn disk(&self, number: u8) -> u64 {
         files::info_at(self.database.dir.directory(), &shard_name(number))

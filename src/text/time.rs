@@ -69,6 +69,12 @@ fn zoned(at: Timestamp, form: &str) -> String {
     }
 }
 
+/// When this day has begun here, in seconds since 1970.
+pub(crate) fn midnight() -> i64 {
+    let now = jiff::Timestamp::now().to_zoned(zone());
+    now.start_of_day().map_or(i64::MIN, |start| start.timestamp().as_second())
+}
+
 /// A moment of jiff's as one of ours, rounded down to microseconds.
 pub(crate) fn timestamp(time: jiff::Timestamp) -> Timestamp {
     let micros = time.as_microsecond();

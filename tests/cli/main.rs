@@ -43,6 +43,7 @@ mod set;
 mod show;
 mod simulate;
 mod stats;
+mod status;
 mod times;
 mod top;
 mod trace;

@@ -300,13 +300,10 @@ fn crossings_say_whether_they_were_enforced_and_alert_by_that() {
         place.fine(&["events", "deliver"])
     };
     let enforced = alerts(false);
-    assert!(enforced.contains(" auth:carl@example.com is over the limit: "), "{enforced}");
+    assert!(enforced.contains(" carl@example.com is over the limit: "), "{enforced}");
     assert!(!enforced.contains("ceo@") && !enforced.contains("try@"), "{enforced}");
     let all = alerts(true);
-    assert!(
-        all.contains(" auth:try@example.org is over the limit, which is only observed: "),
-        "{all}"
-    );
+    assert!(all.contains(" try@example.org is over the limit, which is only observed: "), "{all}");
     assert!(all.contains("carl@") && !all.contains("ceo@"), "{all}");
     assert_eq!(stdout(&run(place.path(), &["events", "deliver"])), "", "each once");
 

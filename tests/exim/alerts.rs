@@ -77,7 +77,11 @@ fn alerts_pass_and_others_do_not(when: &str) {
     let delivered = std::fs::read_to_string(exim.spool().join("delivered")).unwrap();
     assert_eq!(delivered.matches("\nX-Exirate-Event-Id: ").count(), 1, "{delivered}");
     assert!(delivered.contains("\nAuto-Submitted: auto-generated\n"), "{delivered}");
-    assert!(delivered.contains(" is over the limit\n"), "{delivered}");
+    assert!(delivered.contains(" is over the limit on "), "{delivered}");
+    assert!(
+        delivered.contains(" is over the limit of 1 messages in 1w of the policy p on "),
+        "{delivered}"
+    );
     assert_eq!(exim.log("main").matches(" <= <> ").count(), 1, "{}", exim.log("main"));
 
     // Exim's own bounces and its other mail, and that of root, by whatever way without a client.

@@ -18,6 +18,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Every day",
         &[
+            "status",
             "list",
             "show",
             "explain",

@@ -42,6 +42,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("shadow-reset", include_str!("../../../docs/transcripts/shadow-reset.txt")),
     ("show", include_str!("../../../docs/transcripts/show.txt")),
     ("simulate", include_str!("../../../docs/transcripts/simulate.txt")),
+    ("status", include_str!("../../../docs/transcripts/status.txt")),
     ("stats", include_str!("../../../docs/transcripts/stats.txt")),
     ("top", include_str!("../../../docs/transcripts/top.txt")),
     ("trace", include_str!("../../../docs/transcripts/trace.txt")),

@@ -5,3 +5,4 @@ pub(super) mod cluster;
 pub(super) mod doctor;
 pub(super) mod serve;
 pub(super) mod setup;
+pub(super) mod status;

@@ -172,6 +172,28 @@ impl Crossing {
         since: i64,
         until: i64,
     ) -> Result<Self, TraceError> {
+        Self::sampled(store, sender, (since, until), COMPARED_MAX)
+    }
+
+    /// As [`of_event`](Self::of_event), without comparing the messages.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn counted(
+        store: &TraceStore,
+        sender: &Sender,
+        event: &LoggedEvent,
+        window: &EventWindow,
+    ) -> Result<Self, TraceError> {
+        Self::sampled(store, sender, span(event, window), 0)
+    }
+
+    fn sampled(
+        store: &TraceStore,
+        sender: &Sender,
+        (since, until): (i64, i64),
+        compared: usize,
+    ) -> Result<Self, TraceError> {
         let is_sent = |envelope: &Envelope| sender.is_of(envelope);
         let accepts = move |result: &QueryResult| is_sent(&result.envelope);
         let (from, to) = match sender {
@@ -187,7 +209,7 @@ impl Crossing {
             accepts: Some(Accepts(Box::new(accepts))),
             ..Query::default()
         };
-        let sample = store.sample(&query, MESSAGES_MAX, COMPARED_MAX)?;
+        let sample = store.sample(&query, MESSAGES_MAX, compared)?;
         Ok(Self::of(&sample, since, until))
     }
 

@@ -116,6 +116,14 @@ pub(crate) struct Call {
 }
 
 impl Call {
+    /// What receives the requests of Exim.
+    pub(crate) fn front_end(&self) -> &'static str {
+        match self.form {
+            Form::Dlfunc { .. } | Form::Lookup => "library",
+            Form::Socket => "socket",
+        }
+    }
+
     /// What the libraries have under this name.
     pub(crate) fn known(&self) -> Option<&'static Function> {
         FUNCTIONS.iter().find(|function| function.name == self.function)

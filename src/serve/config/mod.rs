@@ -318,7 +318,8 @@ pub fn exim_group() -> Option<u32> {
 }
 
 /// The name of this machine.
-fn host_name() -> String {
+#[must_use]
+pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(64).collect();
     if name.is_empty() { "localhost".to_owned() } else { name }

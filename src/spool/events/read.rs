@@ -75,6 +75,28 @@ impl LoggedEvent {
         }
     }
 
+    /// A crossing that has not happened, of a spec's record: to try what becomes of one.
+    #[must_use]
+    pub fn invented(stored: &[u8], window: EventWindow, at: Timestamp) -> Self {
+        let mut texts: [Vec<u8>; TEXTS] = Default::default();
+        if let Some(first) = texts.first_mut() {
+            *first = stored.to_vec();
+        }
+        let entry = Entry {
+            what: What::Crossing,
+            record: RecordId { hash: 0, kind: 1, algorithm: 1 },
+            number: 1,
+            at,
+            sequence: 0,
+            update: 2,
+            identity_start: 0,
+            enforcement: Enforcement::Enforced,
+            windows: vec![window],
+            texts,
+        };
+        Self { has_details: true, ..Self::of(entry, EventKind::Crossings) }
+    }
+
     /// The event as bytes, for other servers.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -3,34 +3,73 @@
 use serde::Serialize;
 
 use super::event::{EventJson, decisive, key, period};
-use crate::cli::shared::key_text;
+use super::known::Known;
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
 use crate::text;
 
-/// An event that is sent.
-#[derive(Serialize)]
-pub(super) struct Alert<'a> {
+/// What every message to a receiver begins with.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Head<'a> {
     pub(super) id: &'a str,
     pub(super) attempt: u32,
     /// Whether it may have been sent before.
     pub(super) redelivered: bool,
-    #[serde(flatten)]
-    json: EventJson,
-    #[serde(skip)]
-    pub(super) event: &'a LoggedEvent,
+    /// It only shows that alerts arrive: nobody is over a limit.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) test: bool,
 }
 
-impl<'a> Alert<'a> {
-    pub(super) fn new(event: &'a LoggedEvent, id: &'a str, attempt: u32, marked: bool) -> Self {
-        let redelivered = marked || attempt > 1;
-        Self { id, attempt, redelivered, json: EventJson::of(event), event }
+impl<'a> Head<'a> {
+    pub(super) fn new(id: &'a str, attempt: u32, marked: bool) -> Self {
+        Self { id, attempt, redelivered: marked || attempt > 1, test: false }
     }
 
     /// `redelivered`, as programs and mail have it.
     pub(super) fn redelivered(&self) -> &'static str {
         if self.redelivered { "yes" } else { "no" }
+    }
+
+    /// A mail message. Exim adds `From:`, `Date:` and `Message-ID:`.
+    pub(super) fn mail(&self, to: &str, subject: &str, body: &str) -> String {
+        let subject: String =
+            subject.chars().map(|c| if c.is_ascii() { c } else { '?' }).take(200).collect();
+        let again = if self.redelivered { "\nThis alert may have been sent before.\n" } else { "" };
+        format!(
+            "To: {to}\nSubject: exirate: {subject}\n\
+             Auto-Submitted: auto-generated\nX-Exirate-Event-Id: {}\nX-Exirate-Attempt: {}\n\
+             X-Exirate-Redelivered: {}\nMIME-Version: 1.0\n\
+             Content-Type: text/plain; charset=utf-8\n\n{body}{again}",
+            self.id,
+            self.attempt,
+            self.redelivered(),
+        )
+    }
+}
+
+/// An event that is sent.
+#[derive(Serialize)]
+pub(super) struct Alert<'a> {
+    #[serde(flatten)]
+    pub(super) head: Head<'a>,
+    #[serde(flatten)]
+    json: EventJson,
+    host: &'a str,
+    #[serde(flatten)]
+    pub(super) known: &'a Known,
+    #[serde(skip)]
+    pub(super) event: &'a LoggedEvent,
+}
+
+impl<'a> Alert<'a> {
+    pub(super) fn new(
+        event: &'a LoggedEvent,
+        head: Head<'a>,
+        host: &'a str,
+        known: &'a Known,
+    ) -> Self {
+        Self { head, json: EventJson::of(event), host, known, event }
     }
 
     /// What is said of the key.
@@ -42,19 +81,6 @@ impl<'a> Alert<'a> {
         }
     }
 
-    /// What has happened, without details.
-    fn summary(&self) -> String {
-        let (event, window) = (self.event, decisive(self.event));
-        format!(
-            "{} {}: {:.1}/{} in {}",
-            text::printable(key(event)),
-            self.state(),
-            window.after,
-            text::number(window.limit),
-            period(event, &window),
-        )
-    }
-
     /// The texts that are not empty, with their names: that of the id is what it is of.
     fn details(&self) -> impl Iterator<Item = (&'static str, String)> {
         let texts = self.event.texts.values().filter(|(_, value)| !value.is_empty());
@@ -64,11 +90,23 @@ impl<'a> Alert<'a> {
 
     /// A line for people and logs.
     pub(super) fn line(&self) -> String {
-        let mut line = format!("{} {}", text::iso(self.event.at), self.summary());
+        let (event, window) = (self.event, decisive(self.event));
+        let mut line = format!(
+            "{} {} {}: {:.1}/{} in {}",
+            text::local(event.at),
+            self.known.who,
+            self.state(),
+            window.after,
+            text::number(window.limit),
+            period(event, &window),
+        );
         self.details().for_each(|(name, value)| line += &format!(" {name}={value}"));
-        line += &format!(" id={}", self.id);
-        if self.redelivered {
+        line += &format!(" id={}", self.head.id);
+        if self.head.redelivered {
             line += " redelivered";
+        }
+        if self.head.test {
+            line += " test";
         }
         line
     }
@@ -111,33 +149,20 @@ impl<'a> Alert<'a> {
         }
     }
 
-    /// A mail message. Exim adds `From:`, `Date:` and `Message-ID:`.
+    /// A mail message.
     pub(super) fn mail(&self, to: &str) -> String {
-        let key = text::shell(&key_text::key(self::key(self.event)));
-        let key = if key.starts_with('-') { format!("-- {key}") } else { key };
-        let subject: String = text::printable(self::key(self.event))
-            .chars()
-            .map(|c| if c.is_ascii() { c } else { '?' })
-            .take(120)
-            .collect();
-        let mut body = format!("{}\n\ntime: {}\n", self.summary(), text::iso(self.event.at));
+        let (host, commands) = (self.host, &self.known.commands);
+        let mut body = format!(
+            "{}\n\nWhy, and when mail passes again:\n  {}\nStop all of it for a day:\n  {}\n\
+             Let it send again now:\n  {}\n",
+            self.known.text, commands.explain, commands.deny, commands.unblock
+        );
+        body += &format!("\nhost: {host}\ntime: {}\n", text::local(self.event.at));
         self.details().for_each(|(name, value)| body += &format!("{name}: {value}\n"));
-        if self.redelivered {
-            body += "\nThis alert may have been sent before.\n";
-        }
-        format!(
-            "To: {to}\nSubject: exirate: {subject} {}\n\
-             Auto-Submitted: auto-generated\nX-Exirate-Event-Id: {}\nX-Exirate-Attempt: {}\n\
-             X-Exirate-Redelivered: {}\nMIME-Version: 1.0\n\
-             Content-Type: text/plain; charset=utf-8\n\n{body}\n\
-             Show all its limits: `exirate show {key}`\n\
-             Show what was refused: `exirate events --refusals {key}`\n\
-             Stop it: `exirate deny {key}`\n\
-             Let it send again: `exirate unblock {key}`\n",
-            self.state(),
-            self.id,
-            self.attempt,
-            self.redelivered(),
-        )
+        let subject = match self.head.test {
+            false => format!("{} {} on {host}", self.known.who, self.state()),
+            true => format!("test of alerts from {host}"),
+        };
+        self.head.mail(to, &subject, &body)
     }
 }

@@ -75,6 +75,34 @@ impl Cursor {
         micros(at) <= self.marked
     }
 
+    /// Marks all events until `at`, if it is given: an attempt with them begins. Returns what
+    /// [`Self::unmark`] takes.
+    pub(super) fn mark(&mut self, at: Option<Timestamp>) -> i64 {
+        let before = self.marked;
+        self.marked = before.max(at.map_or(before, micros));
+        before
+    }
+
+    /// The attempt that [`Self::mark`] has begun has succeeded.
+    pub(super) fn unmark(&mut self, before: i64) {
+        self.marked = before;
+    }
+
+    /// Whether a crossing was delivered that was at most so many seconds before `at`.
+    pub(super) fn has_sent_since(&self, at: Timestamp, seconds: i64) -> bool {
+        self.latest > micros(at).saturating_sub(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Whether an attempt to deliver `id` has begun.
+    pub(super) fn is_pending(&self, id: &str) -> bool {
+        self.pending == id
+    }
+
+    /// Whether the last attempt has failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.next > 0
+    }
+
     /// Whether a refusal that repeats an alert was delivered.
     pub(super) fn is_repeated(&self, at: Timestamp) -> bool {
         micros(at) <= self.repeated

@@ -3,7 +3,10 @@
 mod alert;
 mod cursor;
 mod deliver;
+mod delivery;
+mod digest;
 pub(in crate::cli) mod event;
+mod known;
 mod program;
 mod receiver;
 mod source;
@@ -16,6 +19,7 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
+pub(in crate::cli) use self::delivery::{Delivered, delivered, has_alert};
 pub(in crate::cli) use self::event::{EventJson, decisive, key, mark, period};
 pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(in crate::cli) use self::source::{Event, Source};

@@ -31,7 +31,7 @@ impl Account {
     }
 }
 
-/// Runs `program` with `input`, which fits in a pipe; `prepare` adds arguments and variables
+/// Runs `program` with `input`; `prepare` adds arguments and variables
 /// to its command, which has an environment and a session of its own. It and what it has
 /// started are killed when it takes too long. The error is the first line that it wrote on
 /// standard error, if it wrote one.
@@ -39,7 +39,7 @@ pub(super) fn run(
     program: &str,
     prepare: impl FnOnce(&mut Command),
     account: Account,
-    input: &str,
+    input: String,
 ) -> Result<(), String> {
     let begun = Instant::now();
     let mut command = child::command(program.as_ref());
@@ -56,8 +56,9 @@ pub(super) fn run(
         _ => format!("cannot run {program}: {error}"),
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program need not read it.
-        let _ = stdin.write_all(input.as_bytes());
+        // A program need not read it, and it may be more than a pipe holds. This ends with the
+        // program.
+        thread::spawn(move || stdin.write_all(input.as_bytes()));
     }
     let said = Said::by(&mut child);
     let fault = loop {

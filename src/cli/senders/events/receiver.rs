@@ -4,14 +4,16 @@ use std::env::var_os;
 use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use super::alert::Alert;
+use super::alert::{Alert, Head};
+use super::cursor::{CursorFile, SavedCursor};
+use super::digest::Digest;
 use super::program::{Account, TIMEOUT, run};
 use crate::cli::shared::servers::configuration;
-use crate::policy::model::{OnCrossing, Template};
+use crate::policy::model::{OnCrossing, Piece, Template};
 use crate::redis::SharedEvents;
 
 /// The program for `post`.
@@ -69,7 +71,9 @@ impl Stream {
                 closed.insert((stream, config.agent.server_name))
             }
         };
-        stream.append(server, alert.id, &alert.event.encode()).map_err(|error| error.to_string())
+        stream
+            .append(server, alert.head.id, &alert.event.encode())
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -100,6 +104,47 @@ impl<'a> Receiver<'a> {
         !matches!(self, Self::Shared(_))
     }
 
+    /// Whether it can get several alerts in one message.
+    pub(super) fn takes_digests(&self) -> bool {
+        matches!(self, Self::Post(_) | Self::Mail(..))
+    }
+
+    /// Where it leads, for people: of a URL, without what may be a password.
+    pub(super) fn destination(&self) -> String {
+        match self {
+            Self::Log => "standard output".to_owned(),
+            Self::Run(words) => {
+                let program = words.first().and_then(|word| word.0.first());
+                match program {
+                    Some(Piece::Text(program)) => program.clone(),
+                    _ => "the program".to_owned(),
+                }
+            }
+            Self::Post(url) => {
+                let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+                let place = rest.split(['/', '?', '#']).next().unwrap_or_default();
+                format!("{scheme}://{}", place.rsplit('@').next().unwrap_or_default())
+            }
+            Self::Mail(to, sendmail) => format!("{sendmail}, for {to},"),
+            Self::Shared(_) => "the stream of all servers".to_owned(),
+        }
+    }
+
+    /// Whether it has got the crossing of this id.
+    pub(super) fn has_got(&self, spool: &Path, id: &str) -> bool {
+        let saved = CursorFile::open(spool, self.name()).and_then(|file| file.read());
+        matches!(saved, Ok(SavedCursor::Cursor(cursor)) if cursor.is_done(id))
+    }
+
+    /// Sends alerts together, where it can take them so.
+    pub(super) fn send_digest(&self, digest: &Digest<'_>, account: Account) -> Result<(), String> {
+        match self {
+            Self::Post(url) => post(url, &digest.head, &digest.json()?, account),
+            Self::Mail(to, sendmail) => mail(to, sendmail, digest.mail(to), account),
+            _ => digest.alerts.iter().try_for_each(|alert| self.send(alert, account)),
+        }
+    }
+
     /// Sends an alert, or says why not.
     pub(super) fn send(&self, alert: &Alert<'_>, account: Account) -> Result<(), String> {
         match self {
@@ -116,48 +161,59 @@ impl<'a> Receiver<'a> {
                 let prepare = |command: &mut Command| {
                     command
                         .args(words)
-                        .env("EXIRATE_EVENT_ID", alert.id)
-                        .env("EXIRATE_ATTEMPT", alert.attempt.to_string())
-                        .env("EXIRATE_REDELIVERED", alert.redelivered());
+                        .env("EXIRATE_EVENT_ID", alert.head.id)
+                        .env("EXIRATE_ATTEMPT", alert.head.attempt.to_string())
+                        .env("EXIRATE_REDELIVERED", alert.head.redelivered());
+                    if alert.head.test {
+                        command.env("EXIRATE_TEST", "yes");
+                    }
                 };
-                run(&program, prepare, account, &alert.json()?)
+                run(&program, prepare, account, alert.json()?)
             }
-            Self::Post(url) => {
-                let prepare = |command: &mut Command| {
-                    command
-                        // Its first option: no file of a user's changes what it does.
-                        .args(["--disable", "--silent", "--show-error", "--fail", "--globoff"])
-                        .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
-                        .arg(TIMEOUT.as_secs().to_string())
-                        .args(["--config", "-"]);
-                    let set = CURL_VARIABLES.iter().filter_map(|name| Some((name, var_os(name)?)));
-                    command.envs(set);
-                };
-                run(CURL, prepare, account, &curl_config(url, alert)?)
-            }
-            Self::Mail(to, sendmail) => {
-                let prepare = |command: &mut Command| {
-                    // The null sender: what cannot be delivered is not returned.
-                    command.args(["-oi", "-f", "<>", "--", to]);
-                };
-                run(sendmail, prepare, account, &alert.mail(to))
-            }
+            Self::Post(url) => post(url, &alert.head, &alert.json()?, account),
+            Self::Mail(to, sendmail) => mail(to, sendmail, alert.mail(to), account),
             Self::Shared(stream) => stream.append(alert),
         }
     }
 }
 
+/// Posts JSON to a URL.
+fn post(url: &str, head: &Head<'_>, json: &str, account: Account) -> Result<(), String> {
+    let prepare = |command: &mut Command| {
+        command
+            // Its first option: no file of a user's changes what it does.
+            .args(["--disable", "--silent", "--show-error", "--fail", "--globoff"])
+            .args(["--proto", "=http,https", "--output", "/dev/null", "--max-time"])
+            .arg(TIMEOUT.as_secs().to_string())
+            .args(["--config", "-"]);
+        let set = CURL_VARIABLES.iter().filter_map(|name| Some((name, var_os(name)?)));
+        command.envs(set);
+    };
+    run(CURL, prepare, account, curl_config(url, head, json))
+}
+
+/// Passes a message to a program that sends mail.
+fn mail(to: &str, sendmail: &str, message: String, account: Account) -> Result<(), String> {
+    let prepare = |command: &mut Command| {
+        // The null sender: what cannot be delivered is not returned.
+        command.args(["-oi", "-f", "<>", "--", to]);
+    };
+    run(sendmail, prepare, account, message)
+}
+
 /// The options of curl that other users must not see in the list of processes: a URL may
 /// contain a password.
-fn curl_config(url: &str, alert: &Alert<'_>) -> Result<String, String> {
+fn curl_config(url: &str, head: &Head<'_>, json: &str) -> String {
     let options = [
         ("url", url.to_owned()),
         ("header", "Content-Type: application/json".to_owned()),
-        ("header", format!("X-Exirate-Event-Id: {}", alert.id)),
-        ("header", format!("X-Exirate-Attempt: {}", alert.attempt)),
-        ("header", format!("X-Exirate-Redelivered: {}", alert.redelivered())),
-        ("data-raw", alert.json()?),
+        // It would wait for a reply before it sends a large body.
+        ("header", "Expect:".to_owned()),
+        ("header", format!("X-Exirate-Event-Id: {}", head.id)),
+        ("header", format!("X-Exirate-Attempt: {}", head.attempt)),
+        ("header", format!("X-Exirate-Redelivered: {}", head.redelivered())),
+        ("data-raw", json.to_owned()),
     ];
     let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    Ok(options.iter().map(|(name, value)| format!("{name} = \"{}\"\n", quoted(value))).collect())
+    options.iter().map(|(name, value)| format!("{name} = \"{}\"\n", quoted(value))).collect()
 }

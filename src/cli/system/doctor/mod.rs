@@ -20,6 +20,7 @@ mod elf;
 mod files;
 mod filesystem;
 mod finding;
+mod glance;
 mod installation;
 mod library;
 mod lookups;
@@ -42,6 +43,8 @@ use crate::cli::{Failure, Outcome};
 use crate::mta::{Account, exim};
 use crate::serve::config;
 use finding::{Findings, Level};
+pub(in crate::cli) use glance::{DecidedBy, Glance};
+use glance::{EXIM, Examined};
 use policy::Caller;
 
 /// Where the doctor says whether anything is refused.
@@ -102,9 +105,27 @@ pub(in crate::cli) struct Doctor {
     json: bool,
 }
 
+/// How much is examined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Depth {
+    /// What takes a moment, however many records there are.
+    Glance,
+    All,
+}
+
+/// What is kept in a directory.
+struct Stores<'a> {
+    spool: &'a Path,
+    who: Option<&'a Account>,
+    /// What evaluates its policies, if that is known.
+    callers: Option<Vec<Caller>>,
+    record: bool,
+    depth: Depth,
+}
+
 impl Doctor {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut findings = self.examine()?;
+        let mut findings = self.examine(Depth::All)?.findings;
         // What matters most comes first.
         findings.list.sort_by_key(|finding| finding.about != LIMITS);
         if self.json {
@@ -120,20 +141,24 @@ impl Doctor {
         }
     }
 
-    fn examine(&self) -> Result<Findings, Failure> {
+    fn examine(&self, depth: Depth) -> Result<Examined, Failure> {
         let mut findings = Findings::default();
         if let Some(server) = self.other_server() {
             let file = Path::new(config::FILE);
             let config = mail::look(&server, file, &mut findings);
-            let spool = config.as_ref().map(|config| config.spool.clone());
-            if let Some(spool) = self.spool.clone().or(spool) {
+            let own = config.as_ref().map(|config| config.spool.clone());
+            let decided_by = config.as_ref().map(|config| DecidedBy::daemon(&server, config));
+            if let Some(spool) = self.spool.clone().or(own.clone()) {
                 let who = Account::named(MAIL_USER);
                 // A directory of Exim belongs to Exim's user.
                 let who = who.filter(|_| spool.starts_with("/var/lib"));
                 let callers = config.map(|config| vec![Caller::daemon(file, &config)]);
-                self.stores(&spool, who.as_ref(), callers, false, |_, _| {}, &mut findings);
+                let stores =
+                    Stores { spool: &spool, who: who.as_ref(), callers, record: false, depth };
+                self.stores(stores, |_, _| {}, &mut findings);
             }
-            return Ok(findings);
+            let decided_by = decided_by.unwrap_or_default();
+            return Ok(Examined { findings, server: Some(server.name()), decided_by, spool: own });
         }
         findings.about("Exim");
         let exim = installation::find(self.exim.as_deref(), self.config.as_deref(), &mut findings)?;
@@ -159,7 +184,8 @@ impl Doctor {
                 library::check_once(&installation, &libraries, spec, findings);
             };
             let callers = rules.as_ref().map(Caller::of_exim);
-            self.stores(spool, who, callers, libraries.record, check, &mut findings);
+            let stores = Stores { spool, who, callers, record: libraries.record, depth };
+            self.stores(stores, check, &mut findings);
         }
         findings.about("The machine");
         let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
@@ -167,7 +193,9 @@ impl Doctor {
         if let Some(spool) = spool {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }
-        Ok(findings)
+        let decided_by = rules.as_ref().map(DecidedBy::exim).unwrap_or_default();
+        let own = settings.map(|settings| settings.spool.clone());
+        Ok(Examined { findings, server: Some(EXIM), decided_by, spool: own })
     }
 
     /// The mail server of a machine without Exim.
@@ -178,16 +206,14 @@ impl Doctor {
         (!is_exim).then(mail::Server::of_this_machine).flatten()
     }
 
-    /// Checks what is kept in a directory, whose policies `callers` evaluate; `check` has the mail server do a check by this spec.
+    /// Checks what is kept in a directory; `check` has the mail server do a check by this spec.
     fn stores(
         &self,
-        spool: &Path,
-        who: Option<&Account>,
-        callers: Option<Vec<Caller>>,
-        record: bool,
+        stores: Stores<'_>,
         check: impl FnOnce(&str, &mut Findings),
         findings: &mut Findings,
     ) {
+        let Stores { spool, who, callers, record, depth } = stores;
         findings.about(LIMITS);
         match bypass_state::state(spool) {
             None => {}
@@ -197,7 +223,8 @@ impl Doctor {
         }
         findings.about("The database");
         let owner = directory::look(spool, who, findings);
-        let contents = owner.and_then(|_| database::look(spool, findings));
+        let contents = owner.filter(|_| depth == Depth::All);
+        let contents = contents.and_then(|_| database::look(spool, findings));
         let harmless = contents.as_ref().and_then(|contents| contents.harmless.as_deref());
         // Exim uses the database of its configuration.
         if let (None, Some(spec)) = (&self.spool, harmless) {
@@ -208,12 +235,35 @@ impl Doctor {
         let callers = callers.filter(|_| self.spool.is_none());
         policy::look(spool, Path::new(FILE), callers.as_deref(), findings);
         alerts::look(spool, findings);
-        findings.about("The shared limits");
-        cluster::look(spool, Path::new(config::FILE), findings);
-        findings.about("The trace store");
-        trace::look(spool, who, record, findings);
+        if depth == Depth::All {
+            findings.about("The shared limits");
+            cluster::look(spool, Path::new(config::FILE), findings);
+            findings.about("The trace store");
+            trace::look(spool, who, record, findings);
+        }
         findings.about("The file system");
         let stats = contents.as_ref().map(|contents| &contents.stats);
         filesystem::look(spool, stats, findings);
     }
+}
+
+/// Looks at the mail server of this machine, and at the spool directory `spool`, if it is named,
+/// without reading records and asking other servers.
+///
+/// # Errors
+/// The output cannot be written.
+pub(in crate::cli) fn glance(spool: Option<&Path>) -> Result<Glance, Failure> {
+    let spool = spool.map(Path::to_owned);
+    let doctor = Doctor { config: None, exim: None, spool, json: false };
+    let examined = match doctor.examine(Depth::Glance) {
+        Ok(examined) => examined,
+        // There is no mail server, or it cannot be run.
+        Err(Failure::Said(why)) => {
+            let mut findings = Findings::default();
+            findings.problem(why);
+            Examined { findings, server: None, decided_by: Vec::new(), spool: None }
+        }
+        Err(failure) => return Err(failure),
+    };
+    Ok(Glance::of(examined))
 }

@@ -1,0 +1,422 @@
+//! What is sent to one receiver, and how far it has got.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::alert::{Alert, Head};
+use super::cursor::{Cursor, CursorFile, SavedCursor, micros};
+use super::digest::Digest;
+use super::known::{Known, Sources};
+use super::program::Account;
+use super::receiver::Receiver;
+use crate::cli::Failure;
+use crate::cli::shared::screen::{complain, note};
+use crate::policy::model::OnCrossing;
+use crate::rate::Timestamp;
+use crate::spool::{Enforcement, LoggedEvent};
+use crate::text;
+use crate::text::time::now;
+
+/// How long a run goes on with one receiver. The others get what is new in the next run.
+const RUN_TIME: Duration = Duration::from_secs(60);
+/// How old the crossings are at most that a new receiver gets, in seconds.
+const FIRST: i64 = 3600;
+/// When an event is given up: after so many attempts, if it is so many seconds old.
+const GIVEN_UP: (u32, i64) = (10, 86_400);
+/// More alerts than this within [`BURST`] seconds are sent together.
+const SINGLE_MAX: usize = 10;
+const BURST: i64 = 60;
+/// The most alerts that are sent together.
+const TOGETHER_MAX: usize = 1000;
+
+/// What was done for one receiver.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) receiver: &'static str,
+    sent: usize,
+    given_up: usize,
+    remaining: usize,
+    pub(super) failed: bool,
+    /// Those that remain wait to be sent together.
+    #[serde(skip)]
+    waits: bool,
+}
+
+impl Report {
+    fn of(receiver: &Receiver<'_>) -> Self {
+        let receiver = receiver.name();
+        Self { receiver, sent: 0, given_up: 0, remaining: 0, failed: false, waits: false }
+    }
+
+    /// That of a receiver for which nothing could be done.
+    pub(super) fn failed(receiver: &Receiver<'_>, remaining: usize) -> Self {
+        Self { remaining, failed: true, ..Self::of(receiver) }
+    }
+}
+
+/// An event that may be sent.
+pub(super) struct Event<'a> {
+    pub(super) event: &'a LoggedEvent,
+    pub(super) id: String,
+    /// There is an alert of it.
+    is_due: bool,
+    /// It is one of more alerts within a minute than are sent one by one.
+    in_burst: bool,
+}
+
+/// What is sent.
+pub(super) struct Events<'a> {
+    /// All crossings, in the order of the journal.
+    pub(super) crossings: Vec<Event<'a>>,
+    /// Refusals of keys that were still over a limit `repeat` seconds after their last
+    /// alert; `None` if alerts are not repeated.
+    pub(super) repeats: Option<Vec<Event<'a>>>,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn of(
+        crossings: &'a [LoggedEvent],
+        refusals: &'a [LoggedEvent],
+        on: &OnCrossing,
+    ) -> Self {
+        let all = crossings.iter().map(|event| (event, has_alert(event, on.observed)));
+        let again = |repeat| repeats(crossings, refusals, repeat, on.observed);
+        Self {
+            crossings: with_bursts(all),
+            repeats: on
+                .repeat
+                .map(|repeat| with_bursts(again(repeat).into_iter().map(|e| (e, true)))),
+        }
+    }
+}
+
+/// Marks the alerts of which there are too many within a minute to be sent one by one. This
+/// depends on the logs alone, as what is repeated does.
+fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec<Event<'a>> {
+    let mut all: Vec<Event<'a>> = events
+        .map(|(event, is_due)| Event { event, id: event.id(), is_due, in_burst: false })
+        .collect();
+    let mut due: Vec<usize> =
+        (0..).zip(&all).filter(|(_, one)| one.is_due).map(|(n, _)| n).collect();
+    let second = |all: &[Event<'a>], n: usize| all.get(n).map_or(0, |one| one.event.at.seconds);
+    due.sort_by_key(|n| second(&all, *n));
+    let many: Vec<usize> = due
+        .windows(SINGLE_MAX + 1)
+        .filter(|many| match many {
+            [first, .., last] => second(&all, *last) - second(&all, *first) < BURST,
+            _ => false,
+        })
+        .flatten()
+        .copied()
+        .collect();
+    for n in many {
+        if let Some(one) = all.get_mut(n) {
+            one.in_burst = true;
+        }
+    }
+    all
+}
+
+/// Whether there is an alert of a crossing; `observed`: also of what is only observed.
+pub(in crate::cli) fn has_alert(event: &LoggedEvent, observed: bool) -> bool {
+    match event.enforcement {
+        Enforcement::Enforced => true,
+        Enforcement::Observed => observed,
+        Enforcement::Exempt => false,
+    }
+}
+
+/// The refusals that repeat an alert. They depend on the logs alone, so that each run and
+/// each receiver finds the same.
+fn repeats<'a>(
+    crossings: &[LoggedEvent],
+    refusals: &'a [LoggedEvent],
+    repeat: f64,
+    observed: bool,
+) -> Vec<&'a LoggedEvent> {
+    let mut crossed: HashMap<&[u8], Vec<f64>> = HashMap::new();
+    for event in crossings.iter().filter(|event| has_alert(event, observed)) {
+        crossed.entry(&event.stored).or_default().push(event.at.as_seconds());
+    }
+    let mut alerted: HashMap<&[u8], f64> = HashMap::new();
+    let mut found = Vec::new();
+    for event in refusals {
+        let (key, at) = (&event.stored[..], event.at.as_seconds());
+        // Without a crossing that is still in the journal, there was no alert to repeat.
+        let times = crossed.get(key).into_iter().flatten().copied().filter(|time| *time <= at);
+        let last = times.chain(alerted.get(key).copied()).reduce(f64::max);
+        if last.is_some_and(|last| at - last >= repeat) {
+            alerted.insert(key, at);
+            found.push(event);
+        }
+    }
+    found
+}
+
+/// How far a receiver has got with the crossings of the journal.
+pub(in crate::cli) struct Delivered {
+    pub(in crate::cli) name: &'static str,
+    /// The first that it has not got; what is before, it has.
+    pub(in crate::cli) done: usize,
+    /// How many alerts it has not got.
+    pub(in crate::cli) waiting: usize,
+    /// The last attempt has failed.
+    pub(in crate::cli) failing: bool,
+}
+
+/// How far each receiver of `on` has got with `crossings`, those of the journal.
+///
+/// # Errors
+/// How far one has got cannot be read.
+pub(in crate::cli) fn delivered(
+    spool: &Path,
+    on: &OnCrossing,
+    crossings: &[LoggedEvent],
+) -> Result<Vec<Delivered>, Failure> {
+    let each = Receiver::all(on, "");
+    let states = each.iter().map(|receiver| {
+        let cursor = match CursorFile::open(spool, receiver.name())?.read()? {
+            SavedCursor::Cursor(cursor) => cursor,
+            SavedCursor::Nothing | SavedCursor::Damaged(_) => Cursor::default(),
+        };
+        let done = crossings.iter().rposition(|event| cursor.is_done(&event.id()));
+        let done = done.map_or(0, |at| at + 1);
+        let new = crossings.iter().skip(done);
+        let waiting = new.filter(|event| has_alert(event, on.observed)).count();
+        Ok(Delivered { name: receiver.name(), done, waiting, failing: cursor.is_failing() })
+    });
+    states.collect()
+}
+
+/// What is delivered to one receiver.
+pub(super) struct Delivery<'a> {
+    receiver: &'a Receiver<'a>,
+    events: &'a Events<'a>,
+    account: Account,
+    file: CursorFile,
+    cursor: Cursor,
+    /// The first crossing that it has not got, and the time, in microseconds, before which it
+    /// has all the same.
+    from: (usize, i64),
+    begun: Instant,
+    report: Report,
+}
+
+/// What all alerts of a run have in common.
+pub(super) struct Context<'a> {
+    pub(super) host: &'a str,
+    /// By the ids of events.
+    pub(super) known: &'a HashMap<&'a str, Known>,
+}
+
+impl<'a> Delivery<'a> {
+    /// Finds what a receiver has not got.
+    pub(super) fn begin(
+        spool: &Path,
+        receiver: &'a Receiver<'a>,
+        events: &'a Events<'a>,
+        account: Account,
+    ) -> Result<Self, Failure> {
+        let file = CursorFile::open(spool, receiver.name())?;
+        let mut cursor = match file.read()? {
+            SavedCursor::Cursor(cursor) => cursor,
+            SavedCursor::Nothing => first(events, now().seconds.saturating_sub(FIRST), i64::MIN),
+            SavedCursor::Damaged(written) => {
+                note(format_args!(
+                    "{} is damaged: the crossings of the hour before {} and later are sent again",
+                    file.path().display(),
+                    text::local_second(written)
+                ));
+                first(events, written.saturating_sub(FIRST), written.saturating_add(1))
+            }
+        };
+        let known = events.crossings.iter().rposition(|one| cursor.is_done(&one.id));
+        let from = match known {
+            Some(at) => (at + 1, i64::MIN),
+            None => (0, cursor.lose_place()),
+        };
+        let (begun, report) = (Instant::now(), Report::of(receiver));
+        Ok(Self { receiver, events, account, file, cursor, from, begun, report })
+    }
+
+    /// The crossings that it has not got.
+    fn new_crossings(&self) -> Vec<&'a Event<'a>> {
+        let (at, from) = self.from;
+        let new = self.events.crossings.iter().skip(at);
+        new.filter(|one| micros(one.event.at) >= from).collect()
+    }
+
+    /// The refusals that repeat an alert and that it has not got.
+    fn new_repeats(&self) -> Vec<&'a Event<'a>> {
+        let all = self.events.repeats.iter().flatten().filter(|_| self.receiver.is_alerted());
+        all.filter(|one| !self.cursor.is_repeated(one.event.at)).collect()
+    }
+
+    /// The events of which it is to get an alert.
+    pub(super) fn due(&self) -> Vec<&'a Event<'a>> {
+        let mut all = self.new_crossings();
+        all.extend(self.new_repeats());
+        all.retain(|one| self.is_due(one));
+        all
+    }
+
+    fn is_due(&self, one: &Event<'_>) -> bool {
+        // Others get to see all: what they have is their own list.
+        one.is_due || !self.receiver.is_alerted()
+    }
+
+    /// Sends it what it has not got.
+    pub(super) fn run(mut self, context: &Context<'_>) -> Result<Report, Failure> {
+        let crossings = self.new_crossings();
+        let complete = self.send_all(&crossings, Cursor::finish, context)?;
+        match &self.events.repeats {
+            Some(_) if complete => {
+                let repeats = self.new_repeats();
+                self.send_all(&repeats, |cursor, _, at| cursor.finish_repeat(at), context)?;
+            }
+            Some(_) => {}
+            None => self.cursor.skip_repeats(now()),
+        }
+        self.file.write(&self.cursor)?;
+        let report = self.report;
+        if report.remaining > 0 && !report.failed && !report.waits {
+            let Report { receiver, remaining, .. } = report;
+            let events = text::counted(remaining, "more event", "more events");
+            note(format_args!("{receiver}: no time for {events} in this run"));
+        }
+        Ok(report)
+    }
+
+    /// Sends events, in their order; false if some remain.
+    fn send_all(
+        &mut self,
+        new: &[&'a Event<'a>],
+        finish: impl Fn(&mut Cursor, &str, Timestamp),
+        context: &Context<'_>,
+    ) -> Result<bool, Failure> {
+        let mut rest = new;
+        while let Some((one, after)) = rest.split_first() {
+            if !self.is_due(one) {
+                finish(&mut self.cursor, &one.id, one.event.at);
+                rest = after;
+                continue;
+            }
+            let together = self.together(rest);
+            let (now_sent, after) = rest.split_at_checked(together).unwrap_or((rest, &[]));
+            let due: Vec<&Event<'_>> =
+                now_sent.iter().copied().filter(|one| self.is_due(one)).collect();
+            if self.waits_for_more(one, &due) {
+                self.report.waits = true;
+                self.report.remaining = rest.len();
+                return Ok(false);
+            }
+            if !self.send(&due, context)? {
+                self.report.remaining = rest.len();
+                return Ok(false);
+            }
+            now_sent.iter().for_each(|one| finish(&mut self.cursor, &one.id, one.event.at));
+            self.file.write(&self.cursor)?;
+            rest = after;
+        }
+        Ok(true)
+    }
+
+    /// How many of the next events are sent together.
+    fn together(&self, rest: &[&Event<'_>]) -> usize {
+        let is_many = |one: &&&Event<'_>| one.in_burst || !self.is_due(one);
+        match rest.first() {
+            Some(first) if first.in_burst && self.receiver.takes_digests() => {
+                rest.iter().take(TOGETHER_MAX).take_while(is_many).count()
+            }
+            _ => 1,
+        }
+    }
+
+    /// Whether more alerts are likely to come, to be sent with these: some of this minute were
+    /// sent already.
+    fn waits_for_more(&self, first: &Event<'_>, due: &[&Event<'_>]) -> bool {
+        let age = now().seconds.saturating_sub(first.event.at.seconds);
+        first.in_burst
+            && self.receiver.takes_digests()
+            && due.len() < TOGETHER_MAX
+            && (0..BURST).contains(&age)
+            && self.cursor.has_sent_since(first.event.at, BURST)
+            && !self.cursor.is_pending(&first.id)
+    }
+
+    /// Sends alerts, several of them together; true if they were sent or are given up.
+    fn send(&mut self, due: &[&Event<'_>], context: &Context<'_>) -> Result<bool, Failure> {
+        let (Some(first), Some(last)) = (due.first(), due.last()) else { return Ok(true) };
+        let (id, name) = (&*first.id, self.receiver.name());
+        if self.cursor.must_wait(id, now()) {
+            self.report.failed = true;
+            return Ok(false);
+        }
+        if self.begun.elapsed() > RUN_TIME {
+            return Ok(false);
+        }
+        let attempt = self.cursor.attempt(id);
+        let known: Vec<Known> = due.iter().map(|one| context.known(one)).collect();
+        let alerts: Vec<Alert<'_>> = due
+            .iter()
+            .zip(&known)
+            .map(|(one, known)| {
+                let head = Head::new(&one.id, attempt, self.cursor.is_marked(one.event.at));
+                Alert::new(one.event, head, context.host, known)
+            })
+            .collect();
+        let marked = alerts.iter().any(|alert| alert.head.redelivered);
+        // What arrives by an attempt that fails is marked the next time, with whatever it is
+        // sent then.
+        let marked_before =
+            self.cursor.mark(if due.len() > 1 { Some(last.event.at) } else { None });
+        // An attempt that is not on the disk could be repeated without a mark.
+        self.file.write(&self.cursor)?;
+        let sent = match <[Alert<'_>; 1]>::try_from(alerts) {
+            Ok([alert]) => self.receiver.send(&alert, self.account),
+            Err(alerts) => {
+                let head = Head::new(id, attempt, marked);
+                self.receiver.send_digest(&Digest::new(head, context.host, alerts), self.account)
+            }
+        };
+        let Err(fault) = sent else {
+            self.cursor.unmark(marked_before);
+            self.report.sent += due.len();
+            return Ok(true);
+        };
+        let what = match due.len() {
+            1 => format!("event {id} is"),
+            several => format!("{several} events from {id} on are"),
+        };
+        let is_old = now().seconds.saturating_sub(last.event.at.seconds) > GIVEN_UP.1;
+        if is_old && attempt >= GIVEN_UP.0 {
+            complain(format_args!("{name}: {fault}; {what} given up"));
+            self.report.given_up += due.len();
+            return Ok(true);
+        }
+        let wait = text::duration(self.cursor.fail(now()) as f64);
+        complain(format_args!("{name}: {fault}; {what} attempted again in {wait}"));
+        self.report.failed = true;
+        Ok(false)
+    }
+}
+
+impl Context<'_> {
+    fn known(&self, one: &Event<'_>) -> Known {
+        let known = self.known.get(&*one.id).cloned();
+        known.unwrap_or_else(|| Known::of(one.event, &Sources::of(self.host)))
+    }
+}
+
+/// A cursor for a receiver that has none: it gets the events since the second `from`.
+fn first(events: &Events<'_>, from: i64, marked: i64) -> Cursor {
+    let mut cursor = Cursor::new(from, marked);
+    let is_old = |one: &&Event<'_>| one.event.at.seconds < from;
+    for one in events.crossings.iter().take_while(is_old) {
+        cursor.finish(&one.id, one.event.at);
+    }
+    cursor
+}

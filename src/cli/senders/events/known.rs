@@ -1,0 +1,256 @@
+//! What is known of who went over a limit, besides the event: what an alert says in a
+//! sentence, and the commands to act.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::event::{decisive, key, period};
+use crate::cli::shared::key_text;
+use crate::engine::RecordKey;
+use crate::history::explain::crossing::{Crossing, Sender};
+use crate::history::explain::rule;
+use crate::identity::Field;
+use crate::spool::{Enforcement, EventKind, LoggedEvent};
+use crate::text::{self, counted};
+use crate::trace::TraceStore;
+
+/// What an alert says besides its event.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Known {
+    /// Who it is, as people call them: the login, the address of the client.
+    pub(super) who: String,
+    /// What has happened, in a sentence.
+    pub(super) text: String,
+    /// How many refusals of the key are logged since.
+    refused: usize,
+    /// To how many different recipients, as far as the journal knows.
+    recipients: usize,
+    /// From how many addresses of clients.
+    clients: usize,
+    /// The messages in the period before, where they are recorded.
+    messages: Option<u64>,
+    pub(super) commands: Commands,
+}
+
+/// Commands that can be pasted.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Commands {
+    pub(super) explain: String,
+    pub(super) deny: String,
+    pub(super) unblock: String,
+}
+
+/// Where more is known.
+pub(super) struct Sources<'a> {
+    /// The name of this server.
+    pub(super) host: &'a str,
+    /// The log of refusals, by the names of records.
+    pub(super) refusals: HashMap<&'a [u8], Vec<&'a LoggedEvent>>,
+    /// The messages of the period before are counted there.
+    pub(super) traces: Option<&'a TraceStore>,
+    /// The spool directory, where commands have to name it.
+    pub(super) spool: Option<&'a Path>,
+}
+
+impl<'a> Sources<'a> {
+    /// Where nothing more is known.
+    pub(super) fn of(host: &'a str) -> Self {
+        Self { host, refusals: HashMap::new(), traces: None, spool: None }
+    }
+}
+
+impl Known {
+    pub(super) fn of(event: &LoggedEvent, sources: &Sources<'_>) -> Self {
+        let refusals = sources.refusals.get(&*event.stored).into_iter().flatten().copied();
+        let refusals: Vec<&LoggedEvent> = refusals.filter(|other| other.at >= event.at).collect();
+        let each = || std::iter::once(event).chain(refusals.iter().copied());
+        let different = |of: &dyn Fn(&LoggedEvent) -> Vec<u8>| {
+            each().map(of).filter(|text| !text.is_empty()).collect::<BTreeSet<_>>().len()
+        };
+        let window = decisive(event);
+        let recorded = sources
+            .traces
+            .zip(Sender::of_event(event))
+            .and_then(|(store, sender)| Crossing::counted(store, &sender, event, &window).ok());
+        let recorded = recorded.filter(|recorded| recorded.messages > 0);
+        let mut known = Self {
+            who: who(&event.record_key()),
+            text: String::new(),
+            refused: refusals.len(),
+            recipients: different(&|event| event.texts.recipient.clone()),
+            clients: different(&|event| event.texts.client.clone()),
+            messages: recorded.as_ref().map(|recorded| recorded.messages),
+            commands: Commands::of(event, sources.spool),
+        };
+        known.text = known.sentence(event, sources.host, recorded.as_ref());
+        known
+    }
+
+    /// How many, to how many, from where, since when, and against which limit, as far as it is
+    /// known.
+    fn sentence(&self, event: &LoggedEvent, host: &str, recorded: Option<&Crossing>) -> String {
+        let window = decisive(event);
+        let texts = event.texts.map(|text| text::printable(text));
+        let policy = match &*texts.policy {
+            "" => String::new(),
+            policy => format!(" of the policy {policy}"),
+        };
+        let still = if event.kind == EventKind::Refusals { "still " } else { "" };
+        let mut text = format!(
+            "{} is {still}over the limit of {} {} in {}{policy} on {host}, with {:.1} at {}",
+            self.who,
+            text::number(window.limit),
+            unit(event),
+            period(event, &window),
+            window.after,
+            text::local(event.at),
+        );
+        if !texts.client.is_empty() && texts.client != self.who {
+            text += &format!(", from {}", texts.client);
+        }
+        if self.clients > 1 {
+            text +=
+                &format!(" and {}", counted(self.clients - 1, "other address", "other addresses"));
+        }
+        text += match event.enforcement {
+            Enforcement::Enforced => "",
+            Enforcement::Observed => ", which is only observed",
+            Enforcement::Exempt => ", and exempt",
+        };
+        if let Some(recorded) = recorded {
+            text += &format!(
+                "; recorded of that time: {} to {}, {} different, from {}",
+                counted(recorded.messages, "message", "messages"),
+                counted(recorded.recipients as u64, "recipient", "recipients"),
+                recorded.different_recipients,
+                counted(recorded.client_networks as u64, "network", "networks"),
+            );
+        }
+        if self.refused > 0 {
+            text += &format!("; refused since: {} or more", self.refused);
+        }
+        if self.recipients > 1 {
+            text += &format!(", to {} recipients in all", self.recipients);
+        }
+        text + "."
+    }
+}
+
+impl Commands {
+    fn of(event: &LoggedEvent, spool: Option<&Path>) -> Self {
+        let bytes = key(event);
+        // Byte for byte where a shell can have it so; else in escapes, which mean the same key.
+        let literal = std::str::from_utf8(bytes).ok().filter(|key| text::printable(bytes) == **key);
+        let (option, key) = match literal {
+            Some(key) => (" --exact", key.to_owned()),
+            None => ("", key_text::key(bytes)),
+        };
+        let spool =
+            spool.map(|spool| format!(" --spool {}", text::shell(&spool.display().to_string())));
+        let spool = spool.unwrap_or_default();
+        let end = if key.starts_with('-') { " --" } else { "" };
+        let key = text::shell(&key);
+        let command = |word: &str| format!("exirate {word}{option}{spool}{end} {key}");
+        Self { explain: command("explain"), deny: command("deny"), unblock: command("unblock") }
+    }
+}
+
+/// Who was counted, without what keys begin with: the login `alice`, not `auth:alice`.
+fn who(record: &RecordKey<'_>) -> String {
+    let Some([_, _, _, identity]) = rule::parts(record) else {
+        return key_text::title(key_text::key_of(record));
+    };
+    let name = |(field, value): (String, String)| {
+        let value = text::printable(value.as_bytes());
+        match Field::of(field.as_bytes()) {
+            Some(Field::Auth | Field::Client) => value,
+            Some(Field::LocalAccount) => format!("local user {value}"),
+            Some(Field::Script) => format!("script {value}"),
+            Some(Field::Sender) if value.is_empty() => "the null sender".to_owned(),
+            Some(Field::Sender) => format!("sender {value}"),
+            Some(Field::SenderDomain) => format!("senders of {value}"),
+            Some(Field::Recipient) => format!("mail to {value}"),
+            Some(Field::RecipientDomain) => format!("mail to {value}"),
+            Some(Field::Helo) => format!("clients called {value}"),
+            None => format!("all of {value}"),
+        }
+    };
+    let names: Vec<String> = rule::fields(identity).into_iter().map(name).collect();
+    match names.is_empty() {
+        true => key_text::title(key_text::key_of(record)),
+        false => names.join(", "),
+    }
+}
+
+/// What is counted.
+fn unit(event: &LoggedEvent) -> String {
+    let of_policy = text::printable(&event.texts.unit);
+    if !of_policy.is_empty() {
+        return of_policy.replace("unique_", "different ").replace('_', " ");
+    }
+    let key = event.record_key();
+    match key_text::parts(&key).map(|parts| parts.mode) {
+        Some(b"per_rcpt") => "recipients",
+        Some(b"per_addr") => "different recipients",
+        Some(b"per_mail") => "messages or bytes",
+        Some(b"per_conn") => "connections",
+        Some(b"per_cmd") => "commands",
+        _ => "events",
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{AlgorithmKind, Kind};
+    use crate::rate::Timestamp;
+    use crate::spool::EventWindow;
+
+    #[test]
+    fn keys_are_called_as_people_call_them() {
+        let of = |kind, prefix: &str, identity: &str| {
+            let name = format!("{prefix}{identity}").into_bytes();
+            let algorithm = AlgorithmKind::MovingAverage;
+            who(&RecordKey { name: &name, identity_start: prefix.len(), kind, algorithm })
+        };
+        for (identity, called) in [
+            ("auth:alice@example.org", "alice@example.org"),
+            ("client:192.0.2.7", "192.0.2.7"),
+            ("auth:alice,client:2001:db8::", "alice, 2001:db8::"),
+            ("auth:a,,b", "a,b"),
+            ("local_account:www-data", "local user www-data"),
+            ("script:/var/www/x.php", "script /var/www/x.php"),
+            ("sender:bob@example.org", "sender bob@example.org"),
+            ("sender:", "the null sender"),
+            ("sender_domain:example.org", "senders of example.org"),
+            ("recipient:bob@example.org", "mail to bob@example.org"),
+            ("helo:pc", "clients called pc"),
+            ("domain:example.org", "all of example.org"),
+            ("auth:a\nb", "a\\nb"),
+        ] {
+            assert_eq!(of(Kind::Policy, "out/recipients/1h/", identity), called);
+        }
+        // The key of a spec is literal.
+        assert_eq!(of(Kind::Spec, "1h/per_rcpt/", "auth:alice"), "auth:alice");
+        assert_eq!(of(Kind::Spec, "1h/per_rcpt/", ""), "(the empty key)");
+    }
+
+    #[test]
+    fn commands_name_the_key_byte_for_byte_where_a_shell_can_have_it() {
+        let of = |key: &[u8]| {
+            let stored = [b"1h/per_rcpt/", key].concat();
+            let event =
+                LoggedEvent::invented(&stored, EventWindow::default(), Timestamp::default());
+            Commands::of(&event, None).deny
+        };
+        assert_eq!(of(b"alice@example.org"), "exirate deny --exact alice@example.org");
+        assert_eq!(of(b"it's *"), "exirate deny --exact \"it's *\"");
+        assert_eq!(of(b"-x"), "exirate deny --exact -- -x");
+        assert_eq!(of(b""), "exirate deny --exact ''");
+        assert_eq!(of(b"a\xff*"), "exirate deny 'a\\xff\\*'");
+        assert_eq!(of(b"a\nb"), "exirate deny 'a\\nb'");
+    }
+}

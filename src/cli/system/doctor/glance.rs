@@ -1,0 +1,119 @@
+//! What `exirate status` asks the doctor: what decides mail, and what is wrong, without reading
+//! records and asking other servers.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::finding::{Findings, Level};
+use super::mail::Server;
+use crate::mta::exim::Rules;
+use crate::serve::config::Mail;
+
+/// Exim's name.
+pub(super) const EXIM: &str = "Exim";
+/// Where a problem means that what decides may not be reached.
+const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", "The daemon"];
+
+/// What decides mail, as the configuration of the mail server says.
+#[derive(Debug, Serialize)]
+pub(in crate::cli) struct DecidedBy {
+    pub(in crate::cli) server: &'static str,
+    pub(in crate::cli) front_end: &'static str,
+    /// How many specs there are in its lines.
+    pub(in crate::cli) specs: usize,
+    /// Whether it evaluates policies.
+    pub(in crate::cli) evaluates: bool,
+    /// Which; `None` for all.
+    pub(in crate::cli) policies: Option<Vec<String>>,
+}
+
+/// What the doctor has examined.
+pub(super) struct Examined {
+    pub(super) findings: Findings,
+    pub(super) server: Option<&'static str>,
+    pub(super) decided_by: Vec<DecidedBy>,
+    /// The directory of the mail server.
+    pub(super) spool: Option<PathBuf>,
+}
+
+/// What the doctor sees at a glance.
+#[derive(Debug)]
+pub(in crate::cli) struct Glance {
+    pub(in crate::cli) server: Option<&'static str>,
+    pub(in crate::cli) decided_by: Vec<DecidedBy>,
+    pub(in crate::cli) spool: Option<PathBuf>,
+    pub(in crate::cli) problems: usize,
+    pub(in crate::cli) warnings: usize,
+    /// The first problem, or else the first warning.
+    pub(in crate::cli) first: Option<String>,
+    /// Why what decides may not be reached.
+    pub(in crate::cli) doubt: Option<String>,
+    /// Everything could be seen.
+    pub(in crate::cli) complete: bool,
+}
+
+impl Glance {
+    /// What was found.
+    pub(super) fn of(examined: Examined) -> Self {
+        let Examined { findings, server, decided_by, spool } = examined;
+        let of = |level| findings.list.iter().filter(move |one| one.level == level);
+        let in_the_way = of(Level::Problem).find(|one| IN_THE_WAY.contains(&one.about));
+        let first = of(Level::Problem).next().or_else(|| of(Level::Warning).next());
+        Self {
+            server,
+            decided_by,
+            spool,
+            problems: findings.count(Level::Problem),
+            warnings: findings.count(Level::Warning),
+            first: first.map(|one| one.text.clone()),
+            doubt: in_the_way.map(|one| one.text.clone()),
+            complete: !findings.is_hidden(),
+        }
+    }
+}
+
+impl DecidedBy {
+    /// By the lines of Exim's configuration that mail comes to.
+    pub(super) fn exim(rules: &Rules) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for rule in rules.limiting() {
+            let front_end = rule.call.front_end();
+            let at = all.iter().position(|one| one.front_end == front_end);
+            let at = at.unwrap_or_else(|| {
+                let policies = Some(Vec::new());
+                all.push(Self { server: EXIM, front_end, specs: 0, evaluates: false, policies });
+                all.len() - 1
+            });
+            let Some(one) = all.get_mut(at) else { continue };
+            one.specs += rule.call.specs().len();
+            if rule.call.policies().is_some() {
+                one.evaluates = true;
+                let names = rule.policies();
+                one.policies = one.policies.take().zip(names).map(|(mut before, names)| {
+                    before.extend(
+                        names.into_iter().filter(|name| !before.contains(name)).collect::<Vec<_>>(),
+                    );
+                    before
+                });
+            }
+        }
+        all
+    }
+
+    /// By the daemon for another mail server.
+    pub(super) fn daemon(server: &Server, mail: &Mail) -> Vec<Self> {
+        let ends = [
+            mail.policy.as_ref().map(|_| "policy service"),
+            mail.milter.as_ref().map(|_| "milter"),
+        ];
+        let of = |front_end| Self {
+            server: server.name(),
+            front_end,
+            specs: 0,
+            evaluates: true,
+            policies: mail.policies.clone(),
+        };
+        ends.into_iter().flatten().map(of).collect()
+    }
+}
