@@ -46,15 +46,27 @@ impl Sendmail {
             // The names of options are in any case, and blanks may be around the `=`.
             let option = line.strip_prefix("O ").and_then(|option| option.split_once('='));
             let Some((name, value)) = option else { continue };
-            match &*name.trim().to_ascii_lowercase() {
-                "inputmailfilters" => sendmail.used = names(value),
-                "milter.macros.envfrom" => sendmail.macros = Some(value.to_owned()),
-                "daemonportoptions" => sendmail.daemons.push(daemon_of(value)),
+            match option_named(name.trim()) {
+                Some("InputMailFilters") => sendmail.used = names(value),
+                Some("Milter.macros.envfrom") => sendmail.macros = Some(value.to_owned()),
+                Some("DaemonPortOptions") => sendmail.daemons.push(daemon_of(value)),
                 _ => {}
             }
         }
         sendmail
     }
+}
+
+/// The option that Sendmail takes a name for: in any case, and as far as it is written, if only
+/// one option begins so; those of milters are written out.
+fn option_named(name: &str) -> Option<&'static str> {
+    const OPTIONS: [(&str, usize); 3] =
+        [("InputMailFilters", 2), ("Milter.macros.envfrom", 21), ("DaemonPortOptions", 2)];
+    let is_it = |(option, least): &&(&str, usize)| {
+        let start = option.get(..name.len());
+        name.len() >= *least && start.is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    OPTIONS.iter().find(is_it).map(|(option, _)| *option)
 }
 
 /// The lines of `sendmail.cf`: one that starts with a blank continues the one before.
@@ -92,9 +104,11 @@ fn filter_of(text: &str) -> Filter {
     let mut filter =
         Filter { name: parts.next().unwrap_or_default().to_owned(), ..Filter::default() };
     for part in parts {
-        match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
-            Some(("S", socket)) => socket.clone_into(&mut filter.socket),
-            Some(("F", flags)) => flags.clone_into(&mut filter.flags),
+        // The first letter of a name counts.
+        let Some((key, value)) = part.split_once('=') else { continue };
+        match key.trim().chars().next() {
+            Some('S') => value.trim().clone_into(&mut filter.socket),
+            Some('F') => value.trim().clone_into(&mut filter.flags),
             _ => {}
         }
     }

@@ -53,22 +53,37 @@ fn address(text: &str, queue: &Path) -> Option<Address> {
 
 /// Whether a restriction accepts mail, or refuses all of it, so that nothing behind it counts.
 pub(super) fn ends(word: &str) -> bool {
-    word.starts_with("permit") || matches!(word, "reject" | "defer" | "discard")
+    let word = word.to_ascii_lowercase();
+    word.starts_with("permit") || matches!(&*word, "reject" | "defer" | "discard")
+}
+
+/// Whether the word behind a restriction is what that takes.
+pub(super) fn takes_word(restriction: &str) -> bool {
+    let name = restriction.to_ascii_lowercase();
+    let lists = ["reject_rbl_", "reject_rhsbl_", "permit_dnswl_", "permit_rhswl_"];
+    name.starts_with("check_") || name == "sleep" || lists.iter().any(|list| name.starts_with(list))
+}
+
+/// The restrictions of a list, each with the word that it takes.
+pub(super) fn restrictions(words: &[String]) -> Vec<(&str, Option<&str>)> {
+    let (mut found, mut words) = (Vec::new(), words.iter().map(String::as_str));
+    while let Some(word) = words.next() {
+        found.push((word, if takes_word(word) { words.next() } else { None }));
+    }
+    found
 }
 
 /// The policy services in a list of restrictions.
 pub(crate) fn policy_services(words: &[String], queue: &Path) -> Vec<Asked> {
-    let mut found = Vec::new();
-    let mut ending: Option<&String> = None;
-    for (at, word) in words.iter().enumerate() {
-        if ends(word) && ending.is_none() {
-            ending = Some(word);
+    let (mut found, mut ending, mut only_warns) = (Vec::new(), None, false);
+    for (name, word) in restrictions(words) {
+        if name.eq_ignore_ascii_case(CHECK) {
+            found.extend(word.and_then(|word| Asked::new(word, ending.clone(), queue)));
+        } else if ending.is_none() && !only_warns && ends(name) {
+            ending = Some(name.to_owned());
         }
-        if word == CHECK
-            && let Some(next) = words.get(at + 1)
-        {
-            found.extend(Asked::new(next, ending.cloned(), queue));
-        }
+        // What it refuses, it only writes to the log.
+        only_warns = name.eq_ignore_ascii_case("warn_if_reject");
     }
     found
 }

@@ -7,9 +7,21 @@ use super::text::lines;
 /// The name at the start of what follows a `$`, and what comes after it.
 pub(super) fn reference(text: &str) -> (&str, &str) {
     for (open, close) in [('{', '}'), ('(', ')')] {
-        if let Some((name, rest)) = text.strip_prefix(open).and_then(|text| text.split_once(close))
-        {
-            return (name, rest);
+        let mut depth = 0_usize;
+        for (at, c) in text.char_indices() {
+            match c {
+                c if c == open => depth += 1,
+                c if c == close => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                // Not the braces of another reference.
+                if at == 0 {
+                    break;
+                }
+                let (inside, rest) = text.split_at(at);
+                return (inside.get(1..).unwrap_or_default(), rest.get(1..).unwrap_or_default());
+            }
         }
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -13,7 +13,7 @@ use std::process::Command;
 use super::command;
 use main_cf::{parse, reference};
 use master_cf::services;
-use text::words;
+use text::{inside, split, words};
 
 pub(crate) use asked::{Asked, milters, policy_services};
 pub(crate) use master_cf::Service;
@@ -65,7 +65,7 @@ impl Postfix {
         // Without a level, Postfix keeps the defaults of version 2.
         let level = main.get("compatibility_level").and_then(|level| level.split('.').next());
         let is_old = level.and_then(|level| level.trim().parse().ok()).unwrap_or(0) < 1;
-        Self { services: services(master, is_old), main }
+        Self { services: services(master, &main, is_old), main }
     }
 
     /// The words of a list of restrictions for a service or for all, with the lists of
@@ -96,21 +96,43 @@ impl Postfix {
         self.expanded(service, name, 0)
     }
 
+    /// What `$name`, `${name?text}`, `${name:text}` or `${name?{text}:{text}}` stands for.
+    fn referred(&self, service: Option<&Service>, reference: &str, depth: u32) -> String {
+        let Some(at) = reference.find(['?', ':']) else {
+            return self.expanded(service, reference, depth);
+        };
+        let (name, then) = reference.split_at(at);
+        let is_set = !self.expanded(service, name.trim(), depth).is_empty();
+        let (wanted, text) = (then.starts_with('?') == is_set, then.get(1..).unwrap_or_default());
+        let parts = split(text, |c| c == ':');
+        let text = match (&parts[..], wanted) {
+            ([yes, _], true) if inside(yes).is_some() => yes,
+            ([yes, no], false) if inside(yes).is_some() => no,
+            (_, true) => text,
+            (_, false) => return String::new(),
+        };
+        self.with_values(service, inside(text).unwrap_or(text), depth)
+    }
+
     fn expanded(&self, service: Option<&Service>, name: &str, depth: u32) -> String {
         let own = service.and_then(|service| service.own.get(name));
         let default = || DEFAULTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let value = own.or_else(|| self.main.get(name)).map(String::as_str).or_else(default);
-        let mut rest = value.unwrap_or_default();
+        self.with_values(service, value.unwrap_or_default(), depth)
+    }
+
+    /// A text with the values of the settings that it refers to.
+    fn with_values(&self, service: Option<&Service>, mut rest: &str, depth: u32) -> String {
         let mut text = String::new();
         while let Some((before, after)) = rest.split_once('$') {
             text.push_str(before);
-            let (name, next) = reference(after);
+            let (reference, next) = reference(after);
             // Settings that refer to each other have no value.
-            if name.is_empty() || depth > 8 {
+            if reference.is_empty() || depth > 8 {
                 text.push('$');
                 rest = after;
             } else {
-                text.push_str(&self.expanded(service, name, depth + 1));
+                text.push_str(&self.referred(service, reference, depth + 1));
                 rest = next;
             }
         }
@@ -135,6 +157,11 @@ mod tests {
         assert_eq!(value("queue_directory"), "/var/spool/postfix");
         assert!(value("loop").starts_with('$'));
         assert_eq!(value("unknown"), "");
+        let main = "set = x\na = ${set?yes}${set:no}\nb = ${none?yes}${none:no $set}\n\
+                    c = ${set?{$set, y}:{n}} ${none?{y}:{n}}\n";
+        let postfix = Postfix::new(main, "");
+        let values = ["a", "b", "c"].map(|name| postfix.value(None, name));
+        assert_eq!(values, ["yes", "no x", "x, y n"]);
     }
 
     #[test]

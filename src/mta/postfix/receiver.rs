@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::asked::{Asked, CHECK, ends, name, policy_services};
+use super::asked::{Asked, CHECK, ends, name, policy_services, takes_word};
 use super::text::{without_blanks, words};
 use super::{Postfix, Service};
 use crate::mta::command::quoted;
@@ -77,11 +77,21 @@ impl Receiver<'_> {
         .into_iter();
         let (mut others, mut class): (Vec<String>, Option<String>) = (Vec::new(), None);
         while let Some(word) = words.next() {
-            // With what it checks.
-            if word.starts_with("check_")
+            // What it refuses, it only writes to the log.
+            if word.eq_ignore_ascii_case("warn_if_reject")
                 && let Some(next) = words.next()
             {
-                let asked = (word == CHECK).then(|| Asked::new(&next, None, self.queue)).flatten();
+                let takes = if takes_word(&next) { words.next() } else { None };
+                let both = [Some(word), Some(next), takes].into_iter().flatten();
+                others.push(both.collect::<Vec<_>>().join(" "));
+                continue;
+            }
+            // With what it checks.
+            if takes_word(&word)
+                && let Some(next) = words.next()
+            {
+                let is_policy = word.eq_ignore_ascii_case(CHECK);
+                let asked = is_policy.then(|| Asked::new(&next, None, self.queue)).flatten();
                 if !asked.is_some_and(|asked| self.is_ours(&asked)) {
                     others.push(format!("{word} {next}"));
                 }

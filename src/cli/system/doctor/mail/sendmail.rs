@@ -144,6 +144,8 @@ mod tests {
             GOOD.replace("O InputMailFilters=", "O inputMAILfilters = "),
             GOOD.replace("O Milter.macros.envfrom=", "O milter.Macros.EnvFrom =\t"),
             GOOD.replace("Xexirate, ", "Xexirate,\n\t"),
+            GOOD.replace("O InputMailFilters=", "O inputmail="),
+            GOOD.replace("Xexirate, S=", "Xexirate, Socket="),
             GOOD.replace("Xother", "O DaemonPortOptions=Name=MTA\nXother"),
             GOOD.replace("Xother", "O DaemonPortOptions=Name=MTA, I=exirate;other\nXother"),
         ] {

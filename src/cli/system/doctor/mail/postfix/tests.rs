@@ -241,3 +241,23 @@ fn times_are_postfixs() {
         [Some(100), Some(10), Some(120), None]
     );
 }
+
+#[test]
+fn names_are_in_any_case_and_arguments_are_none() {
+    // What only warns, and what a restriction takes, ends nothing.
+    for before in [
+        "warn_if_reject reject",
+        "reject_rbl_client permit.dnsbl.test",
+        "check_client_access permit",
+        "sleep 1",
+        "WARN_IF_REJECT reject_rhsbl_sender reject",
+    ] {
+        let main = by_policy(&format!("{before}, {}", CHECK.replace("check_", "Check_")));
+        assert_eq!(found(&main, "").0, [], "{before}");
+        let broken = by_policy(&format!("{before}, Permit_MyNetworks, {CHECK}"));
+        let (texts, fixes) = found(&broken, "");
+        assert!(texts[0].1.contains("Permit_MyNetworks is before the check"), "{texts:?}");
+        assert!(fixes[0].contains(&format!("{before}, {CHECK}, Permit_MyNetworks")), "{fixes:?}");
+        is_repaired(&broken, &fixes);
+    }
+}
