@@ -200,11 +200,20 @@ fn other_of_message(rest: &str) -> What<'_> {
         "mailing list",
         "Delivery status",
     ];
-    match refused(rest) {
+    match refused(rest).or_else(|| connection(rest)) {
         Some(what) => what,
         None if KNOWN.iter().any(|start| rest.starts_with(start)) => What::Known,
         None => What::Other(rest),
     }
+}
+
+/// `SMTP connection from …`: a session begins or ends. From 4.98 on, the connection's id may come
+/// first: `SMTP connection Ci=712 from …`.
+fn connection(rest: &str) -> Option<What<'_>> {
+    let after = rest.strip_prefix("SMTP connection ")?;
+    let (id, others) = token(after);
+    let after = if id.starts_with("Ci=") { others } else { after };
+    after.strip_prefix("from ").map(session)
 }
 
 /// What a line of no message says: of a session, or of the daemon.
@@ -257,13 +266,16 @@ fn of_session(rest: &str) -> What<'_> {
         let after = rest.split_once(" from ").map_or("", |(_, after)| after);
         return What::Close(host(after).map_or(Host::default(), |(host, _)| host));
     }
-    // From 4.98 on, the connection's id may come first: `SMTP connection Ci=712 from …`.
-    if let Some(after) = rest.strip_prefix("SMTP connection ") {
-        let (id, others) = token(after);
-        let after = if id.starts_with("Ci=") { others } else { after };
-        if let Some(after) = after.strip_prefix("from ") {
-            return session(after);
-        }
+    if let Some(what) = connection(rest) {
+        return what;
+    }
+    // `(input sent without waiting for greeting): rejected connection from H=…`
+    if let Some(after) = rest.strip_prefix("SMTP protocol synchronization error ")
+        && let Some((why, after)) = split(after, ": rejected connection from ")
+        && let Some((host, _)) = after.strip_prefix("H=").and_then(host)
+    {
+        let (what, reason) = ("connection", Some(why));
+        return What::Refusal(Refusal { host, what, reason, ..Refusal::default() });
     }
     match refused(rest).or_else(|| failed_login(rest)) {
         Some(what) => what,

@@ -161,3 +161,61 @@ fn lines_that_are_not_used_are_shown_by_reason() {
         );
     }
 }
+
+/// Adds entries to a journal: second, facility, program and text of each.
+fn add_to_journal(folder: &Path, entries: &[(u64, u8, &str, &str)]) {
+    let boot = "3f1f5d6f2c4f4ad5a0f0c0f0a0b0c0d0";
+    let entry = |&(second, facility, program, text): &(u64, u8, &str, &str)| {
+        format!(
+            "__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\n_BOOT_ID={boot}\n_HOSTNAME=mx1\n\
+             SYSLOG_FACILITY={facility}\nSYSLOG_IDENTIFIER={program}\nSYSLOG_PID=100\nMESSAGE={text}\n\n",
+            1_795_175_437_000_000 + second * 1_000_000,
+            second * 1_000_000
+        )
+    };
+    let export = folder.join("export");
+    std::fs::write(&export, entries.iter().map(entry).collect::<String>()).unwrap();
+    let mut remote = std::process::Command::new("/lib/systemd/systemd-journal-remote");
+    let output = remote.arg("--output").arg(folder.join("mail.journal")).arg(export).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn the_journal_is_read_on_from_its_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = "client=c.example.net[192.0.2.9], sasl_method=PLAIN, sasl_username=alice";
+    let active = |id: &str| format!("{id}: from=<a@x.test>, size=900, nrcpt=1 (queue active)");
+    let add = |second: u64, id: &str| {
+        let begin = format!("{id}: {client}");
+        add_to_journal(
+            folder.path(),
+            &[
+                (second, 2, "postfix/smtpd", &begin),
+                (second, 9, "cron", &active("FFFFFFFFFF")),
+                (second + 1, 2, "postfix/qmgr", &active(id)),
+            ],
+        );
+    };
+    add(0, "AB31166401");
+    add(5, "AB31166402");
+    let journal = format!("--journal={}", folder.path().display());
+    let cursor = folder.path().join("cursor");
+    let events = |arguments: &[&str]| {
+        let all = [&["1h", &journal, "--by", "auth"], arguments].concat();
+        measured(folder.path(), &all).first().map(|(key, _, events)| (key.clone(), *events))
+    };
+    let alice = |events| Some(("alice".to_owned(), events));
+    let with_cursor = ["--cursor", cursor.to_str().unwrap()];
+    assert_eq!(events(&[]), alice(2));
+    assert_eq!(events(&with_cursor), alice(2));
+    assert_eq!(events(&with_cursor), None);
+    add(10, "AB31166403");
+    assert_eq!(events(&with_cursor), alice(1));
+    assert_eq!(events(&[]), alice(3));
+    // What journalctl says of an error is shown.
+    let mut command = exirate();
+    let output = command.args(["measure", "1h", "--journal=/nonexistent"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("cannot read journal: journalctl: "), "{}", stderr(&output));
+}

@@ -23,6 +23,7 @@ mod imports;
 mod install;
 mod keys;
 mod list;
+mod log_truth;
 mod logs;
 mod logs_as_written;
 mod mail;

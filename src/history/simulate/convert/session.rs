@@ -117,6 +117,10 @@ impl Open {
             (None, Login::Yes(_)) => return,
             (None, _) => Login::No,
         };
+        if self.login == Login::No && login != Login::No {
+            // Nobody logs in between MAIL and DATA.
+            end_all(self, visit);
+        }
         let before = std::mem::replace(&mut self.login, login);
         if before == Login::Unknown || before == self.login {
             self.end_ended(visit);
