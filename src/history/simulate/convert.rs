@@ -135,8 +135,9 @@ impl Converter {
         let is_end = matches!(what, ItemKind::Close);
         self.in_session(&mut open, at, event, login, what, visit);
         if is_end {
-            if login != LoginShown::Nowhere {
-                // Nobody has logged in but who is known.
+            end_all(&mut open, visit);
+            if login != LoginShown::Nowhere && !matches!(open.login, Login::Yes(_)) {
+                // Nobody has logged in.
                 open.without_login = 0;
             }
             self.close(&mut open, at, visit);
@@ -169,9 +170,7 @@ impl Converter {
     /// A session has ended.
     fn close(&mut self, open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
         close(open, at, visit);
-        if !matches!(open.login, Login::Yes(_)) {
-            self.unshown.without_login += std::mem::take(&mut open.without_login);
-        }
+        self.unshown.without_login += std::mem::take(&mut open.without_login);
     }
 
     fn open(&mut self, at: Timestamp) -> Box<Open> {
@@ -342,10 +341,9 @@ impl Converter {
         }
         open.is_smtp = true;
         let is_of_message = matches!(stage, Stage::Rcpt | Stage::Data);
-        if is_of_message && (login == LoginShown::InLine || auth.is_some()) {
+        let is_hidden = login != LoginShown::InLine && auth.is_none();
+        if is_of_message && !is_hidden {
             open.logged_in(auth, visit);
-        } else if is_of_message {
-            open.without_login += 1;
         }
         match stage {
             Stage::Connect | Stage::Helo => {
@@ -365,12 +363,14 @@ impl Converter {
             }
             Stage::Rcpt => {
                 let mut transaction = open.begun(at, event, visit);
+                transaction.without_login += u64::from(is_hidden);
                 transaction.refused.push((at, recipient.unwrap_or_default(), in_log));
                 open.transaction = Some(transaction);
             }
             Stage::Data => {
                 self.unshown.refused_after_data += 1;
                 let mut transaction = open.begun(at, event, visit);
+                transaction.without_login += u64::from(is_hidden);
                 transaction.accepted = vec![recipient.unwrap_or_default()];
                 open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
             }

@@ -22,9 +22,12 @@ impl Joiner {
         let at = line.at;
         let exim::Line { pid, id, what } = exim::line(line.rest);
         let pid = pid.or(syslog_pid);
-        let is_refused =
-            matches!(what, What::Refusal(_) | What::Discarded(_) | What::FailedLogin(_));
-        if is_refused && syslog_pid.is_some() && self.copies.is_copy(source, pid, line) {
+        let is_login = matches!(what, What::FailedLogin(_));
+        let is_refused = is_login || matches!(what, What::Refusal(_) | What::Discarded(_));
+        if is_refused
+            && let Some(pid) = syslog_pid
+            && self.copies.is_copy(source, pid, line, is_login)
+        {
             return self.unused(Reason::Copy, line);
         }
         let session = host_of(&what).and_then(|host| self.exim_session(source, host, pid, at));

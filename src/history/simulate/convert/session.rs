@@ -20,7 +20,7 @@ pub(super) struct Open {
     pub(super) wait: u64,
     /// Whether it is known to be SMTP.
     pub(super) is_smtp: bool,
-    /// Refused commands of which no line has shown who had logged in.
+    /// Refused commands of which no line had shown who had logged in when they were complete.
     pub(super) without_login: u64,
     /// Whether AUTH is among the attempts.
     has_auth: bool,
@@ -75,6 +75,8 @@ pub(super) struct Transaction {
     pub(super) said: Event<Text>,
     pub(super) accepted: Vec<Text>,
     pub(super) refused: Vec<(Timestamp, Text, InLog)>,
+    /// Refused commands whose lines do not show who has logged in.
+    pub(super) without_login: u64,
 }
 
 /// How a transaction ends.
@@ -143,8 +145,13 @@ impl Open {
         match self.transaction.take() {
             Some(begun) if begun.said.sender == said.sender => Transaction { said, ..begun },
             Some(other) => {
-                let end = other.latest();
-                self.end(other, end, End::Incomplete, visit);
+                if self.login == Login::Unknown && other.without_login > 0 {
+                    // A line that follows may show it.
+                    self.ended.push(other);
+                } else {
+                    let end = other.latest();
+                    self.end(other, end, End::Incomplete, visit);
+                }
                 Transaction { at, said, ..Transaction::default() }
             }
             None => Transaction { at, said, ..Transaction::default() },
@@ -161,6 +168,9 @@ impl Open {
 
     pub(super) fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
         let begun = one.at.min(at);
+        if !matches!(self.login, Login::Yes(_)) {
+            self.without_login += one.without_login;
+        }
         self.said.clone_from(&one.said);
         if let Login::Yes(_) = &self.login
             && !self.has_auth
