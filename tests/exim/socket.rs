@@ -429,7 +429,7 @@ fn a_spec_is_checked_as_by_the_library() {
 }
 
 #[test]
-fn local_programs_are_limited_and_the_system_is_not() {
+fn mail_of_the_system_is_not_counted() {
     let policy = "[policy.p]\nkey = \"local_account\"\ntext = \"no more\"\ndefault.recipients = \"1.5/1w\"\n";
     let asking = Asking::socket(None, policy, |setup| {
         let setup = setup.acl("acl_not_smtp", &format!("{POLICY}  accept\n"));
