@@ -8,6 +8,7 @@
 
 mod action;
 mod change;
+mod daemon;
 mod diff;
 mod error;
 mod exim;
@@ -15,6 +16,8 @@ mod files;
 mod manifest;
 mod plan;
 pub(crate) mod policy_file;
+mod postfix;
+mod probe;
 mod revert;
 pub(crate) mod server;
 mod service;

@@ -44,6 +44,17 @@ impl Plan {
         Ok(self.before.get(path).and_then(Option::as_deref))
     }
 
+    /// Adds a directory, for the user and group with these names, or else for root, unless it
+    /// exists or is planned.
+    pub(super) fn directory(&mut self, path: &Path, mode: u32, owner: Option<(&str, &str)>) {
+        let is_it =
+            |change: &Change| matches!(change, Change::Directory { path: one, .. } if one == path);
+        if !path.exists() && !self.prepare.iter().any(is_it) {
+            let owner = owner.map(|(user, group)| (user.to_owned(), group.to_owned()));
+            self.prepare.push(Change::Directory { path: path.to_owned(), mode, owner });
+        }
+    }
+
     /// Adds an insertion of `text` in the mail server's configuration, `at` so many bytes
     /// from the start of a file that [`Plan::read`] has read.
     pub(crate) fn insert(&mut self, file: &Path, at: usize, text: String) {

@@ -2,7 +2,16 @@
 //! with `action = "observe"`, a line that `--enforce` and `--observe` change.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
+use super::change::Change;
+use super::plan::Plan;
+use super::{SetupError, files};
+use crate::identity::network::Cidr;
+use crate::sys::users;
+
+/// The policy file.
+const POLICIES: &str = "/etc/exirate/policy.toml";
 /// The shipped file, whose text is filled in.
 const TEMPLATE: &str = include_str!("../../exim/policy.toml");
 /// Accounts of list managers, of which a message goes to many.
@@ -25,6 +34,60 @@ pub(crate) struct Facts {
     pub(crate) web_servers: Vec<String>,
     /// The accounts of [`LIST_MANAGERS`] that exist.
     pub(crate) list_managers: Vec<String>,
+}
+
+/// Adds the policy file, where there is none, and has its policies be in use in `spool`.
+pub(super) fn add(
+    plan: &mut Plan,
+    spool: &Path,
+    facts: impl FnOnce() -> Facts,
+) -> Result<(), SetupError> {
+    let file = PathBuf::from(POLICIES);
+    plan.directory(file.parent().unwrap_or(Path::new("/")), 0o755, None);
+    let text = match files::read(&file)? {
+        Some(_) if spool.join("exirate/policy.image").exists() => return Ok(()),
+        Some(_) => None,
+        None => Some(text(&facts())),
+    };
+    plan.prepare.push(Change::Policies { file, text, spool: spool.to_owned() });
+    Ok(())
+}
+
+impl Facts {
+    /// What is known of the server `name`. `domains` and `networks` may have other items, such
+    /// as the names of tables.
+    pub(super) fn of(
+        name: String,
+        mut domains: Vec<String>,
+        mut networks: Vec<String>,
+        smarthost: Option<String>,
+    ) -> Self {
+        let is_name =
+            |item: &str| item.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+        domains.retain(|item| item.contains('.') && is_name(item));
+        let mut seen = Vec::new();
+        domains.retain(|item| {
+            let is_new = !seen.contains(item);
+            seen.push(item.clone());
+            is_new
+        });
+        // The name of the machine is the last that people would write.
+        domains.sort_by_key(|item| *item == name);
+        let is_loopback = |item: &str| item.starts_with("127.") || item.starts_with("::1");
+        networks.retain(|item| !is_loopback(item) && Cidr::parse(item).is_ok());
+        let existing = |names: &[&str]| {
+            let exists = |name: &&&str| users::id_of((**name).as_ref()).is_some();
+            names.iter().filter(exists).map(|&name| name.to_owned()).collect()
+        };
+        Self {
+            name,
+            domains,
+            relays: networks,
+            smarthost,
+            web_servers: existing(&WEB_SERVERS),
+            list_managers: existing(&LIST_MANAGERS),
+        }
+    }
 }
 
 /// Puts `new` in the place of `old`, which is in the shipped file.

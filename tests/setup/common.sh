@@ -87,7 +87,7 @@ everything() {
   # Not all of these exist everywhere.
   find /etc /usr /var/lib/exim4 /var/lib/exirate* /run/exirate* /var/spool/postfix/exirate \
     -printf '%y %m %U:%G %p %l\n' 2>/dev/null | sort || true
-  find /etc /var/lib/exim4 -type f -exec sha256sum {} + | sort -k 2
+  { find /etc /var/lib/exim4 -type f -exec sha256sum {} + 2>/dev/null || true; } | sort -k 2
 }
 # unchanged WHAT: all files are as they were before.
 unchanged() {

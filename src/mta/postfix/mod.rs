@@ -13,6 +13,7 @@ use std::process::Command;
 use super::command;
 use main_cf::{parse, reference};
 use master_cf::services;
+pub(crate) use text::without_blanks;
 use text::{inside, split, words};
 
 pub(crate) use asked::{Asked, milters, policy_services};

@@ -1,0 +1,328 @@
+//! Postfix: the check in its lists of restrictions, by the policy protocol.
+//!
+//! `main.cf` and `master.cf` are replaced by one rename each. A daemon that Postfix starts in
+//! between has the check in the lists of `main.cf` and not yet in those that `master.cf` gives a
+//! service of its own, which the master reads when it is reloaded. As nothing refuses mail then,
+//! and mail passes where the check is missing, no message is lost or refused for it.
+
+mod text;
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::daemon::Daemon;
+use super::policy_file::{self, Facts};
+use super::probe::{Found, Probed, probe};
+use super::steps::Steps;
+use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
+use crate::mta::postfix::{
+    END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets, milters,
+    policy_services, without_blanks,
+};
+use crate::serve::config::Address;
+
+/// The lists that the check belongs in.
+const LISTS: [&str; 2] = [RECIPIENT, END_OF_DATA];
+/// The group of Postfix's processes.
+const GROUP: &str = "postfix";
+/// How long Postfix may take until its new processes have replaced the old ones.
+const RELOAD: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A Postfix.
+struct Postfix {
+    settings: Settings,
+    /// `/etc/postfix`
+    directory: PathBuf,
+    /// `/var/spool/postfix`
+    queue: PathBuf,
+    daemon: Daemon,
+    spool: PathBuf,
+}
+
+/// Looks at the Postfix of this machine.
+pub(super) fn find() -> Result<Box<dyn MailServer>, SetupError> {
+    let settings = Settings::of_this_machine()
+        .ok_or_else(|| SetupError::Unfit("Postfix has no configuration".to_owned()))?;
+    let queue = PathBuf::from(settings.value(None, "queue_directory"));
+    let directory = match settings.value(None, "config_directory") {
+        empty if empty.is_empty() => "/etc/postfix".into(),
+        directory => PathBuf::from(directory),
+    };
+    let socket = queue.join("exirate/policy");
+    let group = Some(GROUP.to_owned());
+    let daemon = Daemon { asker: "Postfix", key: "policy", socket, group };
+    let spool = daemon.spool();
+    Ok(Box::new(Postfix { settings, directory, queue, daemon, spool }))
+}
+
+impl MailServer for Postfix {
+    fn name(&self) -> String {
+        format!("Postfix {}, by the policy protocol", self.settings.value(None, "mail_version"))
+    }
+
+    fn spool(&self) -> &Path {
+        &self.spool
+    }
+
+    fn plan(&self) -> Result<Plan, SetupError> {
+        self.is_sound()?;
+        let mut plan = Plan::default();
+        self.daemon.prepare(&mut plan)?;
+        policy_file::add(&mut plan, &self.spool, || self.facts())?;
+        self.daemon.start(&mut plan)?;
+        let address = self.daemon.address()?;
+        // The milter counts as well: with both, everything would count twice.
+        let is_asked = milters(&self.settings.value(None, MILTERS), &self.queue)
+            .iter()
+            .any(|asked| self.receiver(None, &address).is_ours(asked));
+        if !is_asked {
+            let main = self.main(&mut plan, &address)?;
+            self.master(&mut plan, &address, &main)?;
+        }
+        Ok(plan)
+    }
+
+    fn is_running(&self) -> Result<(), SetupError> {
+        run("postfix", &["status"]).map_err(|_| {
+            SetupError::Unfit(
+                "Postfix does not run: start it, then run `exirate setup` again".to_owned(),
+            )
+        })
+    }
+
+    fn check(&self, changed: &Contents) -> Result<(), SetupError> {
+        let copy = Copy::of(&self.directory, changed)?;
+        let directory = copy.0.to_string_lossy();
+        run("postconf", &["-c", &directory, "-n"])?;
+        run("postconf", &["-c", &directory, "-M"])?;
+        run("postconf", &["-c", &directory, "-P"])?;
+        run("postfix", &["-c", &directory, "check"])
+    }
+
+    fn put_into_force(&self, steps: &Steps) -> Result<(), SetupError> {
+        run("postfix", &["reload"])?;
+        steps.step();
+        Ok(())
+    }
+
+    fn probe(&self) -> Result<(), SetupError> {
+        let name = self.settings.value(None, "myhostname");
+        let recipients = [format!("postmaster@{name}"), "postmaster".to_owned()];
+        let end = Instant::now() + RELOAD;
+        loop {
+            let probed = probe(&self.spool, self.listener(), &recipients);
+            if let Some(reply) = &probed.taken {
+                remove(reply)?;
+            }
+            match missed(&probed) {
+                None => return Ok(()),
+                Some(why) if Instant::now() > end => return Err(SetupError::Unfit(why)),
+                // By a process that has read the old configuration.
+                Some(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+/// What mail does not come to.
+fn missed(probed: &Probed) -> Option<String> {
+    for (stage, found) in [("RCPT", &probed.rcpt), ("the end of DATA", &probed.data)] {
+        if *found != Found::Reached {
+            return Some(format!("no mail comes to the policies at {stage}: {found}"));
+        }
+    }
+    None
+}
+
+/// Removes the message of a probe that Postfix has taken, and holds.
+fn remove(reply: &str) -> Result<(), SetupError> {
+    let id = reply.rsplit_once("queued as ").map(|(_, id)| id.trim());
+    let is_id = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !id.is_empty();
+    match id.filter(is_id) {
+        Some(id) => run("postsuper", &["-d", id]),
+        None => Err(SetupError::Unfit(format!("a message of the probe is held: {reply}"))),
+    }
+}
+
+impl Postfix {
+    fn is_sound(&self) -> Result<(), SetupError> {
+        let version = self.settings.value(None, "mail_version");
+        let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+        if major.is_some_and(|major| major < 3) {
+            return Err(SetupError::Unfit(format!(
+                "Postfix {version} is too old: the check needs Postfix 3.0"
+            )));
+        }
+        self.check(&Contents::new()).map_err(|why| {
+            SetupError::Unfit(format!(
+                "Postfix does not accept its configuration as it is: {why}; correct it, then run \
+                 `exirate setup` again"
+            ))
+        })
+    }
+
+    fn receiver<'a>(&'a self, service: Option<&'a Service>, address: &'a Address) -> Receiver<'a> {
+        let sockets = Sockets { policy: Some(address), milter: None };
+        Receiver { postfix: &self.settings, service, queue: &self.queue, sockets }
+    }
+
+    /// Whether mail comes to the check of a list: in the one of a service, or in `main.cf`.
+    fn has(&self, service: Option<&Service>, list: &str, address: &Address) -> bool {
+        let words = self.settings.restrictions(service, &self.settings.value(service, list));
+        let asked = policy_services(&words, &self.queue);
+        asked.iter().any(|one| one.ending.is_none() && one.address.as_ref() == Some(address))
+    }
+
+    /// The check, as a list has it.
+    fn check_of(&self, address: &Address, blanks: bool) -> String {
+        let name = match address {
+            Address::Unix(path) => {
+                let path = path.strip_prefix(&self.queue).unwrap_or(path);
+                format!("unix:{}", path.display())
+            }
+            Address::Inet(_) => address.to_string(),
+        };
+        match blanks {
+            true => format!("check_policy_service {{ {name}, timeout=10s, default_action=DUNNO }}"),
+            false => format!("check_policy_service,{{{name},timeout=10s,default_action=DUNNO}}"),
+        }
+    }
+
+    /// Adds the check to the lists of `main.cf`; those which have it then.
+    fn main(&self, plan: &mut Plan, address: &Address) -> Result<Vec<&'static str>, SetupError> {
+        let file = self.directory.join("main.cf");
+        let text = ascii(plan.read(&file)?);
+        let check = self.check_of(address, true);
+        let (mut block, mut inserts) = (String::new(), Vec::new());
+        for list in LISTS.into_iter().filter(|list| !self.has(None, list, address)) {
+            match text::setting(&text, list) {
+                Some(found) => inserts.push(found.insertion(&text, &check, true)),
+                // What Postfix refuses of its own is not counted.
+                None if list == RECIPIENT => {
+                    block += &format!("{list} = reject_unlisted_recipient, {check}\n");
+                }
+                None => block += &format!("{list} = {check}\n"),
+            }
+        }
+        inserts.sort_by_key(|(at, _)| *at);
+        if !block.is_empty() {
+            let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            inserts.push((text.len(), format!("{line}{BEGIN}\n{block}{END}\n")));
+        }
+        for (at, insert) in inserts {
+            plan.insert(&file, at, insert);
+        }
+        Ok(LISTS.to_vec())
+    }
+
+    /// Adds the check to the lists that services have of their own. A service that takes back
+    /// what a content filter has seen gets none: it would count each message again.
+    fn master(&self, plan: &mut Plan, address: &Address, main: &[&str]) -> Result<(), SetupError> {
+        let file = self.directory.join("master.cf");
+        let text = ascii(plan.read(&file)?);
+        let check = self.check_of(address, false);
+        for found in text::services(&text, &LISTS) {
+            let Some(service) = self.settings.services.iter().find(|one| one.name == found.name)
+            else {
+                continue;
+            };
+            if !service.reinjects {
+                for (name, list) in &found.lists {
+                    if !self.has(Some(service), name, address) {
+                        let (at, insert) = list.insertion(&text, &check, false);
+                        plan.insert(&file, at, insert);
+                    }
+                }
+                continue;
+            }
+            let mut lines = String::new();
+            for list in main.iter().filter(|list| !service.replaces(list)) {
+                let value = self.receiver(Some(service), address).with_check(list, None);
+                let value = without_blanks(&value);
+                if value.contains(char::is_whitespace) {
+                    plan.by_hand.push(format!(
+                        "{}: the service {} takes back filtered mail, which counts twice there: \
+                         give it {list} without the check",
+                        file.display(),
+                        found.name
+                    ));
+                } else {
+                    lines += &format!("\n  -o {list}={value}");
+                }
+            }
+            if !lines.is_empty() {
+                plan.insert(&file, found.end, lines);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where Postfix receives mail, as this machine reaches it.
+    fn listener(&self) -> SocketAddr {
+        let interfaces = self.settings.value(None, "inet_interfaces");
+        let addresses: Vec<IpAddr> = interfaces
+            .split([',', ' ', '\t'])
+            .filter_map(|one| one.trim_matches(['[', ']']).parse().ok())
+            .collect();
+        let loopback = addresses.iter().find(|address| address.is_loopback());
+        let own = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let address = loopback.or(addresses.first()).copied().unwrap_or(own);
+        SocketAddr::new(address, 25)
+    }
+
+    /// What the policy file says of this server.
+    fn facts(&self) -> Facts {
+        let list = |name: &str| {
+            let value = self.settings.value(None, name);
+            let items = value.split([',', ' ', '\t', '\n']).map(str::to_owned);
+            items.filter(|item| !item.is_empty()).collect::<Vec<_>>()
+        };
+        let own = ["mydestination", "virtual_mailbox_domains", "virtual_alias_domains"];
+        let domains = own.into_iter().flat_map(list).collect();
+        let smarthost = self.settings.value(None, "relayhost");
+        let smarthost = (!smarthost.is_empty()).then_some(smarthost);
+        let name = self.settings.value(None, "myhostname");
+        Facts::of(name, domains, list("mynetworks"), smarthost)
+    }
+}
+
+/// A text of the same length, for places in it: comments may be in any encoding.
+fn ascii(bytes: Option<&[u8]>) -> String {
+    let bytes = bytes.unwrap_or_default().iter();
+    bytes.map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
+}
+
+/// A copy of the configuration with changes; it is removed when this is dropped.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn of(directory: &Path, changed: &Contents) -> Result<Self, SetupError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let path =
+            std::env::temp_dir().join(format!("exirate-setup-{:016x}", rand::random::<u64>()));
+        fs::DirBuilder::new()
+            .mode(0o755)
+            .create(&path)
+            .map_err(SetupError::file("make the directory", &path))?;
+        let copy = Self(path);
+        for name in ["main.cf", "master.cf"] {
+            let from = directory.join(name);
+            let bytes = match changed.get(&from) {
+                Some(Some(bytes)) => bytes.clone(),
+                _ => fs::read(&from).map_err(SetupError::file("read", &from))?,
+            };
+            let to = copy.0.join(name);
+            fs::write(&to, bytes).map_err(SetupError::file("write", &to))?;
+        }
+        Ok(copy)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
