@@ -108,6 +108,18 @@ pub struct Listener {
     _lock: File,
 }
 
+/// The file that an instance has locked while it listens at `path`. It stays.
+#[must_use]
+pub fn lock_of(path: &Path) -> PathBuf {
+    with_suffix(path, ".lock")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 impl Listener {
     /// Listens at `path`, where those who have `access` may connect. The socket of an instance that was
     /// killed is replaced.
@@ -115,16 +127,11 @@ impl Listener {
     /// # Errors
     /// Another instance or program listens there, or a system call failed.
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
-        let with = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| SocketError::Io { action, path, source }
         };
-        let lock_path = with(".lock");
+        let lock_path = lock_of(path);
         let lock = OpenOptions::new()
             .read(true)
             .write(true)
@@ -160,7 +167,7 @@ impl Listener {
             Ok(_) => {}
         }
         // Clients find the old socket or the new one, and never one that refuses them.
-        let new = with(".new");
+        let new = with_suffix(path, ".new");
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("cannot remove", &new)(error));
@@ -214,7 +221,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
         let second = Listener::bind(&path, ACCESS).unwrap_err().to_string();
         let (own, socket) = (std::process::id(), path.display());
-        assert!(second.starts_with(&format!("{socket} is in use by process {own} (")), "{second}");
+        assert!(second.starts_with_suffix(path, &format!("{socket} is in use by process {own} (")), "{second}");
         UnixStream::connect(&path).unwrap();
         drop(first);
         assert!(!path.exists());

@@ -3,11 +3,48 @@
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use super::error::SetupError;
+use super::plan::Contents;
 use super::steps::Steps;
+
+/// A directory for a configuration beside the one in use; it is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes one, which only root can write to.
+    pub(super) fn make(mode: u32) -> Result<Self, SetupError> {
+        let name = format!("exirate-setup-{:016x}", rand::random::<u64>());
+        let path = std::env::temp_dir().join(name);
+        let made = fs::DirBuilder::new().mode(mode).create(&path);
+        made.map_err(SetupError::file("make the directory", &path))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Copies a file into it, as it would be with these changes.
+    pub(super) fn copy(&self, from: &Path, changed: &Contents) -> Result<PathBuf, SetupError> {
+        let bytes = match changed.get(from) {
+            Some(Some(bytes)) => bytes.clone(),
+            _ => fs::read(from).map_err(SetupError::file("read", from))?,
+        };
+        let to = self.0.join(from.file_name().unwrap_or_default());
+        fs::write(&to, bytes).map_err(SetupError::file("write", &to))?;
+        Ok(to)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
 
 /// The file beside `path` that is renamed to it. Nothing reads it: Debian's Exim passes over
 /// names with a dot in them.

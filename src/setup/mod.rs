@@ -19,6 +19,7 @@ pub(crate) mod policy_file;
 mod postfix;
 mod probe;
 mod revert;
+mod sendmail;
 pub(crate) mod server;
 mod service;
 mod steps;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::error::SetupError;
 use super::exim;
 use super::plan::{Contents, Plan};
-use super::postfix;
+use super::{postfix, sendmail};
 use super::steps::Steps;
 use crate::mta::command::{is_only_roots, is_program};
 use crate::mta::exim::installed;
@@ -122,11 +122,7 @@ pub(crate) fn find(options: &Options) -> Result<Box<dyn MailServer>, SetupError>
         })),
         [(Kind::Exim, program)] => exim::find(program, options.socket),
         [(Kind::Postfix, _)] => postfix::find(),
-        [(kind, _)] => Err(SetupError::Unfit(format!(
-            "setup does not know {} yet: docs/{}.md has the lines",
-            kind.name(),
-            kind.name().to_lowercase()
-        ))),
+        [(Kind::Sendmail, program)] => sendmail::find(program),
         several => {
             let names: Vec<String> = several
                 .iter()

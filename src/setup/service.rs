@@ -1,6 +1,7 @@
 //! A daemon of exirate's, started by systemd or by an init script.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::error::SetupError;
+use crate::serve::socket::lock_of;
 use crate::sys::child;
 
 /// How long a daemon may take to listen.
@@ -76,18 +78,25 @@ impl Service {
     /// Leaves it as it was before.
     pub(super) fn stop(&self) -> Result<(), SetupError> {
         let name = &*self.name;
+        let verb = if self.was_active { "restart" } else { "stop" };
         if has_systemd() {
             if !self.was_enabled {
                 run("systemctl", &["--quiet", "disable", name])?;
             }
-            run("systemctl", &[if self.was_active { "restart" } else { "stop" }, name])
+            run("systemctl", &[verb, name])?;
         } else {
-            run("invoke-rc.d", &[name, if self.was_active { "restart" } else { "stop" }])?;
-            if self.was_enabled {
-                return Ok(());
+            run("invoke-rc.d", &[name, verb])?;
+            if !self.was_enabled {
+                run("update-rc.d", &["-f", name, "remove"])?;
             }
-            run("update-rc.d", &["-f", name, "remove"])
         }
+        if !self.was_active {
+            // What a daemon leaves beside its socket, and one that was killed, the socket.
+            for path in [self.socket.clone(), lock_of(&self.socket)] {
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
     }
 }
 

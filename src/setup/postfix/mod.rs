@@ -7,12 +7,12 @@
 
 mod text;
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::daemon::Daemon;
+use super::files::Temporary;
 use super::policy_file::{self, Facts};
 use super::probe::{Found, Probed, probe};
 use super::steps::Steps;
@@ -94,8 +94,11 @@ impl MailServer for Postfix {
     }
 
     fn check(&self, changed: &Contents) -> Result<(), SetupError> {
-        let copy = Copy::of(&self.directory, changed)?;
-        let directory = copy.0.to_string_lossy();
+        let copy = Temporary::make(0o755)?;
+        for name in ["main.cf", "master.cf"] {
+            copy.copy(&self.directory.join(name), changed)?;
+        }
+        let directory = copy.path().to_string_lossy();
         run("postconf", &["-c", &directory, "-n"])?;
         run("postconf", &["-c", &directory, "-M"])?;
         run("postconf", &["-c", &directory, "-P"])?;
@@ -293,36 +296,4 @@ impl Postfix {
 fn ascii(bytes: Option<&[u8]>) -> String {
     let bytes = bytes.unwrap_or_default().iter();
     bytes.map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
-}
-
-/// A copy of the configuration with changes; it is removed when this is dropped.
-struct Copy(PathBuf);
-
-impl Copy {
-    fn of(directory: &Path, changed: &Contents) -> Result<Self, SetupError> {
-        use std::os::unix::fs::DirBuilderExt as _;
-        let path =
-            std::env::temp_dir().join(format!("exirate-setup-{:016x}", rand::random::<u64>()));
-        fs::DirBuilder::new()
-            .mode(0o755)
-            .create(&path)
-            .map_err(SetupError::file("make the directory", &path))?;
-        let copy = Self(path);
-        for name in ["main.cf", "master.cf"] {
-            let from = directory.join(name);
-            let bytes = match changed.get(&from) {
-                Some(Some(bytes)) => bytes.clone(),
-                _ => fs::read(&from).map_err(SetupError::file("read", &from))?,
-            };
-            let to = copy.0.join(name);
-            fs::write(&to, bytes).map_err(SetupError::file("write", &to))?;
-        }
-        Ok(copy)
-    }
-}
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,0 +1,294 @@
+//! Sendmail: the daemon as a milter.
+//!
+//! The line in `sendmail.mc` is what an administrator would write. `sendmail.cf` is not made
+//! from it again, as it may have been edited: what m4 would add is inserted there, and Sendmail
+//! reads only that file, which one rename replaces.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::daemon::Daemon;
+use super::files::Temporary;
+use super::policy_file::{self, Facts};
+use super::probe::{Found, probe};
+use super::service::has_systemd;
+use super::steps::Steps;
+use super::{Contents, MailServer, Plan, SetupError, run};
+use crate::mta::command;
+use crate::mta::sendmail::Sendmail as Settings;
+
+const MC: &str = "/etc/mail/sendmail.mc";
+const CF: &str = "/etc/mail/sendmail.cf";
+const DOMAINS: &str = "/etc/mail/local-host-names";
+const RELAYS: &str = "/etc/mail/relay-domains";
+/// The name of the milter.
+const NAME: &str = "exirate";
+/// How long Sendmail waits for it.
+const TIMES: &str = "T=C:5s;S:10s;R:10s;E:1m";
+/// What milters get to know, where no other milter has had m4 write it.
+const MACROS: &str = "O Milter.macros.connect=j, _, {daemon_name}, {if_name}, {if_addr}
+O Milter.macros.helo={tls_version}, {cipher}, {cipher_bits}, {cert_subject}, {cert_issuer}
+O Milter.macros.envfrom=i, {auth_type}, {auth_authen}, {auth_ssf}, {auth_author}, {mail_mailer}, {mail_host}, {mail_addr}
+O Milter.macros.envrcpt={rcpt_mailer}, {rcpt_host}, {rcpt_addr}
+O Milter.macros.eom={msg_id}
+";
+/// How long Sendmail may take until it listens again.
+const RELOAD: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A Sendmail.
+struct Sendmail {
+    program: PathBuf,
+    settings: Settings,
+    daemon: Daemon,
+    spool: PathBuf,
+}
+
+/// Looks at the Sendmail that `program` is.
+pub(super) fn find(program: &Path) -> Result<Box<dyn MailServer>, SetupError> {
+    let bytes = fs::read(CF).map_err(SetupError::file("read", Path::new(CF)))?;
+    let settings = Settings::new(&String::from_utf8_lossy(&bytes));
+    let socket = PathBuf::from("/run/exirate-mail/milter");
+    let daemon = Daemon { asker: "Sendmail", key: "milter", socket, group: None };
+    let spool = daemon.spool();
+    Ok(Box::new(Sendmail { program: program.to_owned(), settings, daemon, spool }))
+}
+
+impl MailServer for Sendmail {
+    fn name(&self) -> String {
+        "Sendmail, by the milter".to_owned()
+    }
+
+    fn spool(&self) -> &Path {
+        &self.spool
+    }
+
+    fn plan(&self) -> Result<Plan, SetupError> {
+        self.check(&Contents::new()).map_err(|why| {
+            SetupError::Unfit(format!(
+                "Sendmail does not accept its configuration as it is: {why}; correct it, then run \
+                 `exirate setup` again"
+            ))
+        })?;
+        let mut plan = Plan::default();
+        self.daemon.prepare(&mut plan)?;
+        policy_file::add(&mut plan, &self.spool, || self.facts())?;
+        self.daemon.start(&mut plan)?;
+        let filter = format!("S={}, {TIMES}", socket(&self.daemon)?);
+        self.mc(&mut plan, &filter)?;
+        self.cf(&mut plan, &filter)?;
+        Ok(plan)
+    }
+
+    fn is_running(&self) -> Result<(), SetupError> {
+        TcpStream::connect(listener()).map(drop).map_err(|error| {
+            SetupError::Unfit(format!(
+                "Sendmail does not accept connections on {}: {error}; start it, then run `exirate \
+                 setup` again",
+                listener()
+            ))
+        })
+    }
+
+    fn check(&self, changed: &Contents) -> Result<(), SetupError> {
+        let directory = Temporary::make(0o755)?;
+        if changed.contains_key(Path::new(MC)) {
+            let made = output("/usr/bin/m4", &[&directory.copy(Path::new(MC), changed)?.to_string_lossy()])?;
+            if !has_milter(&Settings::new(&made)) {
+                return Err(SetupError::Unfit(format!(
+                    "with the line for exirate, m4 makes of {MC} no configuration that has it: is \
+                     confINPUT_MAIL_FILTERS defined there? Then name {NAME} in it"
+                )));
+            }
+        }
+        let cf = directory.copy(Path::new(CF), changed)?;
+        output(&self.program.to_string_lossy(), &["-C", &cf.to_string_lossy(), "-d0.1", "-bt"])?;
+        Ok(())
+    }
+
+    fn put_into_force(&self, steps: &Steps) -> Result<(), SetupError> {
+        if has_systemd() {
+            run("systemctl", &["reload", "sendmail"])?;
+        } else {
+            run("invoke-rc.d", &["sendmail", "reload"])?;
+        }
+        steps.step();
+        Ok(())
+    }
+
+    fn probe(&self) -> Result<(), SetupError> {
+        let end = Instant::now() + RELOAD;
+        loop {
+            let probed = probe(&self.spool, listener(), &["postmaster".to_owned()]);
+            if let Some(reply) = probed.taken {
+                return Err(SetupError::Unfit(format!(
+                    "no mail comes to the milter at the end of a message; one is quarantined, \
+                     `sendmail -qQ` shows it: {reply}"
+                )));
+            }
+            let stages = [("RCPT", probed.rcpt), ("the end of DATA", probed.data)];
+            match stages.into_iter().find(|(_, found)| *found != Found::Reached) {
+                None => return Ok(()),
+                Some((stage, found)) if Instant::now() > end => {
+                    let why = format!("no mail comes to the policies at {stage}: {found}");
+                    return Err(SetupError::Unfit(why));
+                }
+                // It does not listen for a moment.
+                Some(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+}
+
+impl Sendmail {
+    /// Adds the line to `sendmail.mc`, if there is one: before other milters, which may refuse
+    /// what is counted then.
+    fn mc(&self, plan: &mut Plan, filter: &str) -> Result<(), SetupError> {
+        let file = Path::new(MC);
+        let Some(bytes) = plan.read(file)? else { return Ok(()) };
+        if has_filter(bytes, &format!("INPUT_MAIL_FILTER(`{NAME}'")) {
+            return Ok(());
+        }
+        let starts = ["INPUT_MAIL_FILTER(", "MAIL_FILTER(", "MAILER_DEFINITIONS", "MAILER("];
+        let at = line_at(bytes, |line| starts.iter().any(|start| line.starts_with(start.as_bytes())));
+        let line = format!("INPUT_MAIL_FILTER(`{NAME}', `{filter}')dnl\n");
+        let (at, line) = at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone()));
+        plan.insert(file, at, line);
+        Ok(())
+    }
+
+    /// Adds to `sendmail.cf` what m4 would add, each line by itself: so it is also found in one
+    /// that m4 has made since.
+    fn cf(&self, plan: &mut Plan, filter: &str) -> Result<(), SetupError> {
+        let file = Path::new(CF);
+        let bytes = plan.read(file)?.unwrap_or_default();
+        let is_used = |settings: &Settings| settings.used.iter().any(|used| used == NAME);
+        let mut inserts: Vec<(usize, String)> = Vec::new();
+        if !is_used(&self.settings) {
+            let option = |line: &[u8]| option_value(line, "inputmailfilters");
+            let place = line_at(bytes, |line| option(line).is_some());
+            let value = place.and_then(|at| option(rest(bytes, at)).map(|value| at + value));
+            match (value, self.settings.used.is_empty()) {
+                (Some(at), false) => inserts.push((at, format!("{NAME},"))),
+                _ => {
+                    let comment = line_at(bytes, |line| line.starts_with(b"#O InputMailFilters"));
+                    let (at, _) = comment
+                        .map_or_else(|| at_the_end(bytes, String::new()), |at| (at, String::new()));
+                    inserts.push((at, format!("O InputMailFilters={NAME}\n")));
+                    if self.settings.macros.is_none() {
+                        let lines = MACROS.lines().filter(|line| !has_option(bytes, line));
+                        inserts.extend(lines.map(|line| (at, format!("{line}\n"))));
+                    }
+                }
+            }
+        }
+        if !self.settings.filters.iter().any(|one| one.name == NAME) {
+            let line = format!("X{NAME}, {filter}\n");
+            let at = line_at(bytes, |line| line.starts_with(b"X"))
+                .or_else(|| inserts.first().map(|(at, _)| *at));
+            inserts.push(at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone())));
+        }
+        for (at, text) in inserts {
+            plan.insert(file, at, text);
+        }
+        Ok(())
+    }
+
+    /// What the policy file says of this server.
+    fn facts(&self) -> Facts {
+        let items = |path: &str| -> Vec<String> {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+            lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+        };
+        let said = output(&self.program.to_string_lossy(), &["-d0.1", "-bt"]).unwrap_or_default();
+        let name = said.lines().find_map(|line| line.trim().strip_prefix("(canonical domain name) $j = "));
+        let name = name.unwrap_or("localhost").trim().to_owned();
+        let cf = fs::read(CF).unwrap_or_default();
+        let cf = String::from_utf8_lossy(&cf).into_owned();
+        let smarthost = cf.lines().find_map(|line| line.strip_prefix("DS"));
+        let smarthost = smarthost.map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
+        Facts::of(name, items(DOMAINS), items(RELAYS), smarthost)
+    }
+}
+
+/// Where Sendmail receives mail, as this machine reaches it.
+fn listener() -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 25)
+}
+
+/// The milter's socket, as Sendmail names it.
+fn socket(daemon: &Daemon) -> Result<String, SetupError> {
+    use crate::serve::config::Address;
+    Ok(match daemon.address()? {
+        Address::Unix(path) => format!("local:{}", path.display()),
+        Address::Inet(address) => {
+            let kind = if address.is_ipv6() { "inet6" } else { "inet" };
+            format!("{kind}:{}@{}", address.port(), address.ip())
+        }
+    })
+}
+
+fn has_milter(settings: &Settings) -> bool {
+    settings.used.iter().any(|used| used == NAME)
+        && settings.filters.iter().any(|one| one.name == NAME)
+}
+
+/// What a program prints, which succeeds.
+fn output(program: &str, arguments: &[&str]) -> Result<String, SetupError> {
+    let mut line = Command::new(program);
+    line.args(arguments);
+    let output = command::run(line).map_err(SetupError::Unfit)?;
+    match output.success {
+        true => Ok(output.stdout),
+        false => Err(SetupError::Unfit(output.complaint())),
+    }
+}
+
+/// Whether a line of a file begins so.
+fn has_filter(bytes: &[u8], start: &str) -> bool {
+    line_at(bytes, |line| line.starts_with(start.as_bytes())).is_some()
+}
+
+/// Whether a file sets the option that `line` sets.
+fn has_option(bytes: &[u8], line: &str) -> bool {
+    let name = line.split('=').next().unwrap_or(line).trim_start_matches("O ");
+    line_at(bytes, |line| option_value(line, &name.to_ascii_lowercase()).is_some()).is_some()
+}
+
+/// Where the value of an option begins in a line that sets it.
+fn option_value(line: &[u8], name: &str) -> Option<usize> {
+    let line = line.split(|&byte| byte == b'\n').next()?;
+    let equals = line.iter().position(|&byte| byte == b'=')?;
+    let found = line.get(..equals)?.strip_prefix(b"O ")?.trim_ascii();
+    if !found.eq_ignore_ascii_case(name.as_bytes()) {
+        return None;
+    }
+    let blanks = line.get(equals + 1..)?.iter().take_while(|&&byte| byte == b' ').count();
+    Some(equals + 1 + blanks)
+}
+
+fn rest(bytes: &[u8], at: usize) -> &[u8] {
+    bytes.get(at..).unwrap_or_default()
+}
+
+/// Where the first line begins that `is_it`.
+fn line_at(bytes: &[u8], is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    let mut start = 0;
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        if is_it(line) {
+            return Some(start);
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// A line at the end of a file.
+fn at_the_end(bytes: &[u8], line: String) -> (usize, String) {
+    let ends = bytes.is_empty() || bytes.ends_with(b"\n");
+    (bytes.len(), if ends { line } else { format!("\n{line}") })
+}
