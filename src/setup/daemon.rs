@@ -11,7 +11,7 @@ use crate::serve::config::{Address, Mail, check_mail};
 /// Its unit and its user.
 const UNIT: &str = "exirate-mail";
 /// Its database, if its configuration names no other.
-const DATABASE: &str = "/var/lib/exirate";
+pub(super) const DATABASE: &str = "/var/lib/exirate";
 const CONFIGURATION: &str = "/etc/exirate/exirate.toml";
 
 /// What a mail server needs of the daemon.
@@ -53,15 +53,23 @@ impl Daemon {
         let default = || Address::Unix(self.socket.clone());
         let Some(mail) = self.configured()? else { return Ok(default()) };
         let listens = if self.key == "policy" { mail.policy } else { mail.milter };
-        listens.ok_or_else(|| {
-            SetupError::Unfit(format!(
-                "{CONFIGURATION} is there and does not name the socket for {}: write\n    {} = \
-                 \"unix:{}\"\nin [listen], then run `exirate setup` again",
-                self.asker,
-                self.key,
-                self.socket.display()
-            ))
-        })
+        listens.ok_or_else(|| self.names_no_socket())
+    }
+
+    /// For mail servers that can use no other socket.
+    pub(super) fn listens_there(&self) -> Result<(), SetupError> {
+        let is_it = self.address()? == Address::Unix(self.socket.clone());
+        if is_it { Ok(()) } else { Err(self.names_no_socket()) }
+    }
+
+    fn names_no_socket(&self) -> SetupError {
+        SetupError::Unfit(format!(
+            "{CONFIGURATION} is there and does not name the socket that {} is to use: write `{} = \
+             \"unix:{}\"` in [listen], then run `exirate setup` again",
+            self.asker,
+            self.key,
+            self.socket.display()
+        ))
     }
 
     /// Adds its directories and its configuration, but does not start it.
@@ -77,7 +85,7 @@ impl Daemon {
         if self.configured()?.is_none() {
             let mode = if self.group.is_some() { "0660" } else { "0600" };
             let text = format!(
-                "# Written by `exirate setup`: the daemon that {} asks. docs/mail.md has all \
+                "# Written by `exirate setup`: the daemon that {} asks. docs/serve-mail.md has all \
                  settings.\n[listen]\n{} = \"unix:{}\"\n\n[mail]\nspool = \"{DATABASE}\"\n\
                  socket_mode = \"{mode}\"\n",
                 self.asker,

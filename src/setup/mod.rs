@@ -31,7 +31,7 @@ pub(crate) use error::SetupError;
 pub(crate) use manifest::{DIRECTORY, Manifest, clean};
 pub(crate) use plan::{Contents, Plan};
 pub(crate) use server::MailServer;
-pub(crate) use service::{Service, run};
+use service::run;
 pub(crate) use steps::Steps;
 
 use manifest::{Directory, Entry};

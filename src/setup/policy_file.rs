@@ -40,14 +40,14 @@ pub(crate) struct Facts {
 pub(super) fn add(
     plan: &mut Plan,
     spool: &Path,
-    facts: impl FnOnce() -> Facts,
+    facts: impl FnOnce() -> Result<Facts, SetupError>,
 ) -> Result<(), SetupError> {
     let file = PathBuf::from(POLICIES);
     plan.directory(file.parent().unwrap_or(Path::new("/")), 0o755, None);
     let text = match files::read(&file)? {
         Some(_) if spool.join("exirate/policy.image").exists() => return Ok(()),
         Some(_) => None,
-        None => Some(text(&facts())),
+        None => Some(text(&facts()?)),
     };
     plan.prepare.push(Change::Policies { file, text, spool: spool.to_owned() });
     Ok(())

@@ -10,18 +10,21 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::SetupError;
 use crate::event::AclStage;
 use crate::policy::probe::{Part, Ticket, text};
 use crate::sys::clock;
 
 /// How long the whole session may take: less than a secret holds.
 const LONGEST: Duration = Duration::from_secs(50);
+/// How long to wait before it is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// The most of a reply that is read.
 const REPLY_MAX: usize = 1 << 16;
 
 /// What was found of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+enum Found {
     /// The policies are evaluated there.
     Reached,
     /// They are not: the server's reply.
@@ -42,19 +45,29 @@ impl fmt::Display for Found {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Probed {
+struct Probed {
     /// At AUTH, where the server offers it without TLS.
-    pub(crate) auth: Found,
+    auth: Found,
     /// At RCPT.
-    pub(crate) rcpt: Found,
+    rcpt: Found,
     /// When a message has been received.
-    pub(crate) data: Found,
+    data: Found,
     /// The reply with which the server took the message, which it holds: it is to be removed
     /// from its queue.
-    pub(crate) taken: Option<String>,
+    taken: Option<String>,
 }
 
 impl Probed {
+    /// The first stage at which mail does not come to the policies. A server that accepts none of
+    /// the recipients by itself is not asked at the end of DATA.
+    fn missed(&self) -> Option<(&'static str, &Found)> {
+        match (&self.rcpt, &self.data) {
+            (Found::Reached, Found::Missed(_)) => Some(("the end of DATA", &self.data)),
+            (Found::Reached, _) => None,
+            (found, _) => Some(("RCPT", found)),
+        }
+    }
+
     /// Nothing could be tried.
     fn nothing(why: &str) -> Self {
         let untried = || Found::Untried(why.to_owned());
@@ -62,10 +75,40 @@ impl Probed {
     }
 }
 
+/// Shows that mail comes to the policies, or why it does not: tries the mail server for `longest`,
+/// as one that has just read its configuration may not listen for a moment, or have processes
+/// that know the old one. `remove` removes a message that it has taken, by its reply.
+///
+/// # Errors
+/// At which stage mail does not come to them, and the reply of the mail server.
+pub(super) fn comes_to_policies(
+    spool: &Path,
+    server: SocketAddr,
+    recipients: &[String],
+    longest: Duration,
+    remove: impl Fn(&str) -> Result<(), SetupError>,
+) -> Result<(), SetupError> {
+    let end = Instant::now() + longest;
+    loop {
+        let probed = probe(spool, server, recipients);
+        if let Some(reply) = &probed.taken {
+            remove(reply)?;
+        }
+        match probed.missed() {
+            None => return Ok(()),
+            Some(_) if Instant::now() < end => std::thread::sleep(PAUSE),
+            Some((stage, found)) => {
+                let why = format!("no mail comes to the policies at {stage}: {found}");
+                return Err(SetupError::Unfit(why));
+            }
+        }
+    }
+}
+
 /// Tries the mail server at `server`, an address of this machine, which decides with the
 /// database in `spool`. `recipients` are addresses for which it accepts mail, of several kinds
 /// if its configuration treats some before it comes to the policies.
-pub(crate) fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
+fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
     let ticket = match Ticket::issue(spool, clock::now().0) {
         Ok(ticket) => ticket,
         Err(error) => return Probed::nothing(&error.to_string()),

@@ -8,12 +8,12 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
 use super::policy_file::{self, Facts};
-use super::probe::{Found, probe};
+use super::probe::comes_to_policies;
 use super::service::has_systemd;
 use super::steps::Steps;
 use super::{Contents, MailServer, Plan, SetupError, run};
@@ -37,7 +37,6 @@ O Milter.macros.eom={msg_id}
 ";
 /// How long Sendmail may take until it listens again.
 const RELOAD: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// A Sendmail.
 struct Sendmail {
@@ -75,7 +74,7 @@ impl MailServer for Sendmail {
         })?;
         let mut plan = Plan::default();
         self.daemon.prepare(&mut plan)?;
-        policy_file::add(&mut plan, &self.spool, || self.facts())?;
+        policy_file::add(&mut plan, &self.spool, || Ok(self.facts()))?;
         self.daemon.start(&mut plan)?;
         let filter = format!("S={}, {TIMES}", socket(&self.daemon)?);
         self.mc(&mut plan, &filter)?;
@@ -96,7 +95,10 @@ impl MailServer for Sendmail {
     fn check(&self, changed: &Contents) -> Result<(), SetupError> {
         let directory = Temporary::make(0o755)?;
         if changed.contains_key(Path::new(MC)) {
-            let made = output("/usr/bin/m4", &[&directory.copy(Path::new(MC), changed)?.to_string_lossy()])?;
+            let made = output(
+                "/usr/bin/m4",
+                &[&directory.copy(Path::new(MC), changed)?.to_string_lossy()],
+            )?;
             if !has_milter(&Settings::new(&made)) {
                 return Err(SetupError::Unfit(format!(
                     "with the line for exirate, m4 makes of {MC} no configuration that has it: is \
@@ -120,26 +122,13 @@ impl MailServer for Sendmail {
     }
 
     fn probe(&self) -> Result<(), SetupError> {
-        let end = Instant::now() + RELOAD;
-        loop {
-            let probed = probe(&self.spool, listener(), &["postmaster".to_owned()]);
-            if let Some(reply) = probed.taken {
-                return Err(SetupError::Unfit(format!(
-                    "no mail comes to the milter at the end of a message; one is quarantined, \
-                     `sendmail -qQ` shows it: {reply}"
-                )));
-            }
-            let stages = [("RCPT", probed.rcpt), ("the end of DATA", probed.data)];
-            match stages.into_iter().find(|(_, found)| *found != Found::Reached) {
-                None => return Ok(()),
-                Some((stage, found)) if Instant::now() > end => {
-                    let why = format!("no mail comes to the policies at {stage}: {found}");
-                    return Err(SetupError::Unfit(why));
-                }
-                // It does not listen for a moment.
-                Some(_) => std::thread::sleep(PAUSE),
-            }
-        }
+        let recipients = ["postmaster".to_owned()];
+        comes_to_policies(&self.spool, listener(), &recipients, RELOAD, |reply| {
+            Err(SetupError::Unfit(format!(
+                "no mail comes to the milter at the end of a message; one is quarantined, \
+                 `sendmail -bp -qQ` shows it: {reply}"
+            )))
+        })
     }
 }
 
@@ -153,9 +142,11 @@ impl Sendmail {
             return Ok(());
         }
         let starts = ["INPUT_MAIL_FILTER(", "MAIL_FILTER(", "MAILER_DEFINITIONS", "MAILER("];
-        let at = line_at(bytes, |line| starts.iter().any(|start| line.starts_with(start.as_bytes())));
+        let at =
+            line_at(bytes, |line| starts.iter().any(|start| line.starts_with(start.as_bytes())));
         let line = format!("INPUT_MAIL_FILTER(`{NAME}', `{filter}')dnl\n");
-        let (at, line) = at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone()));
+        let (at, line) =
+            at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone()));
         plan.insert(file, at, line);
         Ok(())
     }
@@ -189,7 +180,8 @@ impl Sendmail {
             let line = format!("X{NAME}, {filter}\n");
             let at = line_at(bytes, |line| line.starts_with(b"X"))
                 .or_else(|| inserts.first().map(|(at, _)| *at));
-            inserts.push(at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone())));
+            inserts
+                .push(at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone())));
         }
         for (at, text) in inserts {
             plan.insert(file, at, text);
@@ -205,7 +197,8 @@ impl Sendmail {
             lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
         };
         let said = output(&self.program.to_string_lossy(), &["-d0.1", "-bt"]).unwrap_or_default();
-        let name = said.lines().find_map(|line| line.trim().strip_prefix("(canonical domain name) $j = "));
+        let name =
+            said.lines().find_map(|line| line.trim().strip_prefix("(canonical domain name) $j = "));
         let name = name.unwrap_or("localhost").trim().to_owned();
         let cf = fs::read(CF).unwrap_or_default();
         let cf = String::from_utf8_lossy(&cf).into_owned();

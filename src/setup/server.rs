@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::error::SetupError;
 use super::exim;
 use super::plan::{Contents, Plan};
-use super::{postfix, sendmail};
 use super::steps::Steps;
+use super::{postfix, sendmail};
 use crate::mta::command::{is_only_roots, is_program};
 use crate::mta::exim::installed;
 

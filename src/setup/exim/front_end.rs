@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::setup::{Change, Plan, Service, SetupError};
+use crate::setup::daemon::{DATABASE, Daemon};
+use crate::setup::{Plan, SetupError};
 
 /// The library, and the files that the package `exirate-exim` puts beside it.
 const LIBRARIES: [&str; 2] = ["/usr/lib/exim4/exirate.so", "/usr/lib/exim4/exirate-libraries.conf"];
@@ -12,11 +13,6 @@ const SOCKET_FILES: &str = "/usr/share/exirate/exim";
 
 /// The socket, which `exirate.toml` names as well.
 pub(super) const SOCKET: &str = "/var/lib/exirate/exim/policy";
-/// The daemon's unit, its user, its database and its configuration.
-const UNIT: &str = "exirate-mail";
-const USER: &str = "exirate-mail";
-const DATABASE: &str = "/var/lib/exirate";
-const CONFIGURATION: &str = "/etc/exirate/exirate.toml";
 
 /// One of the two, and where its files are.
 #[derive(Clone, Debug)]
@@ -76,35 +72,10 @@ impl FrontEnd {
         if !self.socket {
             return Ok(());
         }
-        let (socket, file) = (Path::new(SOCKET), Path::new(CONFIGURATION));
-        let directory = socket.parent().unwrap_or(Path::new(DATABASE));
-        if !directory.exists() {
-            // The socket gets the directory's group, so that Exim can connect to it.
-            let (path, owner) = (directory.to_owned(), Some((USER.to_owned(), group.to_owned())));
-            plan.prepare.push(Change::Directory { path, mode: 0o2750, owner });
-        }
-        match plan.read(file)? {
-            None => {
-                let text = format!(
-                    "# Written by `exirate setup`: the daemon that Exim asks. docs/serve-mail.md has all \
-                     settings.\n[listen]\npolicy = \"unix:{SOCKET}\"\n\n[mail]\nspool = \
-                     \"{DATABASE}\"\n"
-                );
-                plan.prepare.push(Change::Create { file: file.to_owned(), text, mode: 0o644 });
-            }
-            Some(text) if String::from_utf8_lossy(text).contains(SOCKET) => {}
-            Some(_) => {
-                return Err(SetupError::Unfit(format!(
-                    "{CONFIGURATION} is there and does not name the socket that Exim is to use: \
-                     write `policy = \"unix:{SOCKET}\"` in [listen] and `spool = \"{DATABASE}\"` \
-                     in [mail], then run `exirate setup` again"
-                )));
-            }
-        }
-        let service = Service::look(UNIT, socket);
-        if !service.is_up() {
-            plan.prepare.push(Change::Start(service));
-        }
-        Ok(())
+        let (asker, key, socket) = ("Exim", "policy", PathBuf::from(SOCKET));
+        let daemon = Daemon { asker, key, socket, group: Some(group.to_owned()) };
+        daemon.listens_there()?;
+        daemon.prepare(plan)?;
+        daemon.start(plan)
     }
 }

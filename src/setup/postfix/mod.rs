@@ -9,12 +9,12 @@ mod text;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
 use super::policy_file::{self, Facts};
-use super::probe::{Found, Probed, probe};
+use super::probe::comes_to_policies;
 use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
 use crate::mta::postfix::{
@@ -29,7 +29,6 @@ const LISTS: [&str; 2] = [RECIPIENT, END_OF_DATA];
 const GROUP: &str = "postfix";
 /// How long Postfix may take until its new processes have replaced the old ones.
 const RELOAD: Duration = Duration::from_secs(15);
-const PAUSE: Duration = Duration::from_millis(200);
 
 /// A Postfix.
 struct Postfix {
@@ -71,7 +70,7 @@ impl MailServer for Postfix {
         self.is_sound()?;
         let mut plan = Plan::default();
         self.daemon.prepare(&mut plan)?;
-        policy_file::add(&mut plan, &self.spool, || self.facts())?;
+        policy_file::add(&mut plan, &self.spool, || Ok(self.facts()))?;
         self.daemon.start(&mut plan)?;
         let address = self.daemon.address()?;
         // The milter counts as well: with both, everything would count twice.
@@ -114,30 +113,8 @@ impl MailServer for Postfix {
     fn probe(&self) -> Result<(), SetupError> {
         let name = self.settings.value(None, "myhostname");
         let recipients = [format!("postmaster@{name}"), "postmaster".to_owned()];
-        let end = Instant::now() + RELOAD;
-        loop {
-            let probed = probe(&self.spool, self.listener(), &recipients);
-            if let Some(reply) = &probed.taken {
-                remove(reply)?;
-            }
-            match missed(&probed) {
-                None => return Ok(()),
-                Some(why) if Instant::now() > end => return Err(SetupError::Unfit(why)),
-                // By a process that has read the old configuration.
-                Some(_) => std::thread::sleep(PAUSE),
-            }
-        }
+        comes_to_policies(&self.spool, self.listener(), &recipients, RELOAD, remove)
     }
-}
-
-/// What mail does not come to.
-fn missed(probed: &Probed) -> Option<String> {
-    for (stage, found) in [("RCPT", &probed.rcpt), ("the end of DATA", &probed.data)] {
-        if *found != Found::Reached {
-            return Some(format!("no mail comes to the policies at {stage}: {found}"));
-        }
-    }
-    None
 }
 
 /// Removes the message of a probe that Postfix has taken, and holds.
