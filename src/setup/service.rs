@@ -87,7 +87,7 @@ impl Service {
         } else {
             run("invoke-rc.d", &[name, verb])?;
             if !self.was_enabled {
-                run("update-rc.d", &["-f", name, "remove"])?;
+                run("update-rc.d", &[name, "disable"])?;
             }
         }
         if !self.was_active {

@@ -82,11 +82,12 @@ setup() {
 # killed STEP ARGUMENT...: runs it until it kills itself at a step, status 137.
 killed() { (exirate setup --kill-at "$@" >/tmp/said 2>&1 </dev/null) 2>/dev/null; }
 
-# Every file of the configuration and of exirate's, with its mode and owner.
+# Every file of the configuration and of exirate's, with its mode and owner, but for the
+# database: the rates stay.
 everything() {
   # Not all of these exist everywhere.
   find /etc /usr /var/lib/exim4 /var/lib/exirate* /run/exirate* /var/spool/postfix/exirate \
-    -printf '%y %m %U:%G %p %l\n' 2>/dev/null | sort || true
+    ! -path '/var/lib/exirate/exirate*' -printf '%y %m %U:%G %p %l\n' 2>/dev/null | sort || true
   { find /etc /var/lib/exim4 -type f -exec sha256sum {} + 2>/dev/null || true; } | sort -k 2
 }
 # unchanged WHAT: all files are as they were before.
