@@ -1,7 +1,6 @@
 //! A daemon of exirate's, started by systemd or by an init script.
 
-use std::ffi::OsStr;
-use std::fs;
+use std::ffi::{CString, OsStr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::error::SetupError;
 use crate::serve::socket::lock_of;
 use crate::sys::child;
+use crate::sys::files::{open_real_directory, remove_at};
 
 /// How long a daemon may take to listen.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -91,12 +91,21 @@ impl Service {
             }
         }
         if !self.was_active {
-            // What a daemon leaves beside its socket, and one that was killed, the socket.
-            for path in [self.socket.clone(), lock_of(&self.socket)] {
-                let _ = fs::remove_file(path);
-            }
+            self.remove_socket();
         }
         Ok(())
+    }
+
+    /// Removes the socket, which a daemon that was killed leaves, and the file beside it that it
+    /// locks. The directory may belong to the daemon's user: no link is followed.
+    fn remove_socket(&self) {
+        let Some(Ok(directory)) = self.socket.parent().map(open_real_directory) else { return };
+        for path in [self.socket.clone(), lock_of(&self.socket)] {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            if let Ok(name) = CString::new(name) {
+                let _ = remove_at(&directory, &name);
+            }
+        }
     }
 }
 

@@ -168,22 +168,20 @@ impl Exim {
 
     /// What the policy file says of this server.
     fn facts(&self) -> Result<Facts, SetupError> {
-        let printed = |what: &[&str]| {
-            let mut arguments = vec!["-bP"];
-            arguments.extend(what);
-            let output = self.program.run(&arguments).map_err(SetupError::Unfit)?;
+        let printed = |what: &str| {
+            let output = self.program.run(&["-bP", what]).map_err(SetupError::Unfit)?;
             let value = output.stdout.split_once('=').map_or("", |(_, value)| value.trim());
             Ok::<String, SetupError>(value.to_owned())
         };
-        let name = printed(&["primary_hostname"])?;
+        let name = printed("primary_hostname")?;
         let own = |item: &str| match item {
             "@" => Some(name.clone()),
             "localhost" | "@[]" | "@mx_any" | "" => None,
             item => Some(item.to_owned()),
         };
-        let domains = list(&printed(&["domain_list", "local_domains"])?);
+        let domains = list(&printed("+local_domains")?);
         let domains = domains.iter().filter_map(|item| own(item)).collect();
-        let relays = list(&printed(&["host_list", "relay_from_hosts"])?);
+        let relays = list(&printed("+relay_from_hosts")?);
         Ok(Facts::of(name.clone(), domains, relays, self.smarthost()))
     }
 
