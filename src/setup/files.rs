@@ -127,6 +127,10 @@ fn put(
 /// Removes a file, and what a killed process has left beside it.
 pub(super) fn remove(path: &Path, steps: &Steps) -> Result<(), SetupError> {
     clean(path);
+    // On a file system that is read-only, removing what is not there is an error.
+    if matches!(path.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound) {
+        return Ok(());
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(SetupError::file("remove", path)(error))

@@ -35,11 +35,10 @@ time: it adds what is missing and nothing else.
 Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
 found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.
 
-It finds the mail server, shows what it would change as a diff, asks, and does it: a policy
-file for this server, the lines in every ACL before what accepts mail, a daemon where one is
-needed, and a reload. The mail server checks the new configuration before it is used. If
-anything fails, all is as it was before. It can be run again at any time: it adds what is
-missing and nothing else.
+What it does: it writes a policy file for this server, adds the lines in every ACL or list of
+restrictions before what accepts mail, starts a daemon where one is needed, and has the mail
+server read its configuration again, which the mail server has checked before. Then it tries in
+an SMTP session whether mail comes to the lines. docs/setup.md has all changes.
 
 For a configuration of your own it prints the lines and where they go; --check tells
 whether mail comes to them.")]
