@@ -35,7 +35,7 @@ impl World {
             let script = Path::new("scripts").join(name);
             fs::copy(Path::new(ROOT).join(&script), folder.path().join(script)).unwrap();
         }
-        for name in ["fuzz", "chroots", "try-package", "exims"] {
+        for name in ["fuzz", "chroots", "try-package", "try-setup", "exims"] {
             write_script(folder.path().join("scripts").join(name), PRETENDER);
         }
         for test in ["cli/main.rs", "exim_lookup.rs", "one/main.rs", "other.rs"] {
@@ -90,6 +90,7 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
         "exims table",
         "fuzz bounded",
         "try-package ",
+        "try-setup ",
     ] {
         assert!(calls.iter().any(|call| call == part), "{part}: {calls:?}");
     }
