@@ -201,8 +201,13 @@ impl Exim {
             return Ok(());
         }
         if !rules.source.files.contains(&self.front_end.file("exirate")) {
+            let socket = if self.front_end.socket {
+                format!("RATELIMIT_SOCKET = {}\n    ", front_end::SOCKET)
+            } else {
+                String::new()
+            };
             plan.by_hand.push(format!(
-                "{}: in the main section, above `begin acl`:\n    {}",
+                "{}: in the main section, above `begin acl`:\n    {socket}{}",
                 self.config.display(),
                 self.front_end.include("exirate").trim_end()
             ));
