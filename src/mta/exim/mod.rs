@@ -195,3 +195,6 @@ impl Rule {
         (!key.is_empty()).then_some(key)
     }
 }
+
+#[cfg(test)]
+mod reach_tests;
