@@ -250,7 +250,8 @@ mod tests {
         assert_eq!(of(b"it's *"), "exirate deny --exact \"it's *\"");
         assert_eq!(of(b"-x"), "exirate deny --exact -- -x");
         assert_eq!(of(b""), "exirate deny --exact ''");
-        assert_eq!(of(b"a\xff*"), "exirate deny 'a\\xff\\*'");
-        assert_eq!(of(b"a\nb"), "exirate deny 'a\\nb'");
+        // In double quotes, a shell reads two backslashes as one.
+        assert_eq!(of(b"a\xff*"), r#"exirate deny "a\\xff\\*""#);
+        assert_eq!(of(b"a\nb"), r#"exirate deny "a\\nb""#);
     }
 }
