@@ -234,6 +234,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 fn the_commands_it_shows_exist() {
     let mut seen = 0;
     let mut helps: HashMap<String, String> = HashMap::new();
+    let all = crate::prepared::commands();
     for command in commands() {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words[..] {
@@ -244,8 +245,8 @@ fn the_commands_it_shows_exist() {
             }
             ["exirate", subcommand, ..] => {
                 // A command of a command has its own options.
-                let below =
-                    matches!(subcommand, "trace" | "policy").then(|| words.get(2)).flatten();
+                let is_command = |below: &&&str| all.contains(&format!("{subcommand} {below}"));
+                let below = words.get(2).filter(is_command);
                 let key = format!("{subcommand} {}", below.unwrap_or(&""));
                 let help = helps.entry(key).or_insert_with(|| {
                     let mut help = Command::new(env!("CARGO_BIN_EXE_exirate"));
