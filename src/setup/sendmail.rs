@@ -94,7 +94,8 @@ impl MailServer for Sendmail {
 
     fn check(&self, changed: &Contents) -> Result<(), SetupError> {
         let directory = Temporary::make(0o755)?;
-        if changed.contains_key(Path::new(MC)) {
+        let has_line = |bytes: &Vec<u8>| has_filter(bytes, &format!("INPUT_MAIL_FILTER(`{NAME}'"));
+        if changed.get(Path::new(MC)).and_then(Option::as_ref).is_some_and(has_line) {
             let made = output(
                 "/usr/bin/m4",
                 &[&directory.copy(Path::new(MC), changed)?.to_string_lossy()],
@@ -122,7 +123,10 @@ impl MailServer for Sendmail {
     }
 
     fn probe(&self) -> Result<(), SetupError> {
-        let recipients = ["postmaster".to_owned()];
+        // Sendmail refuses whom it does not know before it asks a milter; from this machine it
+        // relays, and there is no such domain.
+        let recipients = ["postmaster", "root", "postmaster@exirate-probe.invalid"];
+        let recipients = recipients.map(str::to_owned);
         comes_to_policies(&self.spool, listener(), &recipients, RELOAD, |reply| {
             Err(SetupError::Unfit(format!(
                 "no mail comes to the milter at the end of a message; one is quarantined, \
