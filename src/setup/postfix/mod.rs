@@ -43,8 +43,10 @@ struct Postfix {
 
 /// Looks at the Postfix of this machine.
 pub(super) fn find() -> Result<Box<dyn MailServer>, SetupError> {
-    let settings = Settings::of_this_machine()
-        .ok_or_else(|| SetupError::Unfit("Postfix has no configuration".to_owned()))?;
+    let settings = Settings::of_this_machine().ok_or_else(|| match run("postconf", &["-n"]) {
+        Err(why) => unsound(&why),
+        Ok(()) => SetupError::Unfit("Postfix has no configuration".to_owned()),
+    })?;
     let queue = PathBuf::from(settings.value(None, "queue_directory"));
     let directory = match settings.value(None, "config_directory") {
         empty if empty.is_empty() => "/etc/postfix".into(),
@@ -117,6 +119,13 @@ impl MailServer for Postfix {
     }
 }
 
+fn unsound(why: &SetupError) -> SetupError {
+    SetupError::Unfit(format!(
+        "Postfix does not accept its configuration as it is: {why}; correct it, then run `exirate \
+         setup` again"
+    ))
+}
+
 /// Removes the message of a probe that Postfix has taken, and holds.
 fn remove(reply: &str) -> Result<(), SetupError> {
     let id = reply.rsplit_once("queued as ").map(|(_, id)| id.trim());
@@ -136,12 +145,7 @@ impl Postfix {
                 "Postfix {version} is too old: the check needs Postfix 3.0"
             )));
         }
-        self.check(&Contents::new()).map_err(|why| {
-            SetupError::Unfit(format!(
-                "Postfix does not accept its configuration as it is: {why}; correct it, then run \
-                 `exirate setup` again"
-            ))
-        })
+        self.check(&Contents::new()).map_err(|why| unsound(&why))
     }
 
     fn receiver<'a>(&'a self, service: Option<&'a Service>, address: &'a Address) -> Receiver<'a> {
