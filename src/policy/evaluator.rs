@@ -19,7 +19,7 @@ use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
-use super::probe::Probes;
+use super::probe::{self, Probes};
 use super::word::{OnError, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
@@ -187,7 +187,10 @@ impl<'i> Evaluator<'i> {
         observer: &mut impl Observer,
     ) -> Evaluated {
         let probes = self.probes.as_ref();
-        if let Some(evaluated) = probes.and_then(|all| all.evaluated(step, || clock().seconds)) {
+        let of_probe = |all: &Probes| all.outcome(step.stage, &step.event, || clock().seconds);
+        if let Some(outcome) = probes.and_then(of_probe) {
+            let policy = Arc::from(probe::POLICY);
+            let evaluated = Evaluated { policy, outcome, failure: None };
             observer.evaluated(&evaluated);
             return evaluated;
         }

@@ -13,15 +13,13 @@ use std::fs::File;
 use std::hint::black_box;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 
-use super::evaluator::{Evaluated, Step};
 use super::outcome::Outcome;
 use super::word::Verdict;
-use crate::event::AclStage;
+use crate::event::{AclStage, Event};
 use crate::spool;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
@@ -40,7 +38,7 @@ const DIGITS: usize = 32;
 const START: &str = "exirate-probe-";
 const END: &str = ".invalid";
 /// In place of the name of a policy, for logs.
-const POLICY: &str = "exirate-probe";
+pub(super) const POLICY: &str = "exirate-probe";
 
 /// What a part of the session is to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,39 +124,34 @@ impl Probes {
         Self { spool: spool.to_owned() }
     }
 
-    /// What is made of a step of the probe; `None` if it is not one.
+    /// What is to be done about an event of the probe; `None` if it is not one.
     #[inline]
-    pub(super) fn evaluated(
+    pub(super) fn outcome(
         &self,
-        step: &Step<'_>,
+        stage: AclStage,
+        event: &Event<&str>,
         now: impl FnOnce() -> i64,
-    ) -> Option<Evaluated> {
-        let said = step.event.helo?.strip_prefix(START)?;
-        self.of_probe(said, step, now)
+    ) -> Option<Outcome> {
+        let said = event.helo?.strip_prefix(START)?;
+        self.of_probe(said, stage, event, now)
     }
 
     #[cold]
     fn of_probe(
         &self,
         said: &str,
-        step: &Step<'_>,
+        stage: AclStage,
+        event: &Event<&str>,
         now: impl FnOnce() -> i64,
-    ) -> Option<Evaluated> {
-        if !step.event.client.address()?.to_canonical().is_loopback() {
+    ) -> Option<Outcome> {
+        if !event.client.address()?.to_canonical().is_loopback() {
             return None;
         }
         let said = said.strip_suffix(END)?;
         let named = |part: &Part| said.strip_prefix(part.word()).map(|secret| (*part, secret));
         let (part, secret) = Part::ALL.iter().find_map(named)?;
         let known = in_force(&self.spool, now())?;
-        if !is_same(secret.as_bytes(), known.as_bytes()) {
-            return None;
-        }
-        Some(Evaluated {
-            policy: Arc::from(POLICY),
-            outcome: outcome(part, step.stage),
-            failure: None,
-        })
+        is_same(secret.as_bytes(), known.as_bytes()).then(|| outcome(part, stage))
     }
 }
 

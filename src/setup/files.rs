@@ -1,5 +1,6 @@
 //! Files of the configuration: each change of one is a rename.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,7 +10,6 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use super::error::SetupError;
-use super::plan::Contents;
 use super::steps::Steps;
 
 /// A directory for a configuration beside the one in use; it is removed when this is dropped.
@@ -47,6 +47,9 @@ impl Drop for Temporary {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// The bytes that files are to have; `None` where a file is to be gone.
+pub(crate) type Contents = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 /// The file beside `path` that is renamed to it. Nothing reads it: Debian's Exim passes over
 /// names with a dot in them.

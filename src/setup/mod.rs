@@ -1,6 +1,6 @@
 //! `exirate setup`: has the mail server of this machine ask exirate, and takes that back.
 //!
-//! [`server`] finds the mail server; its planner ([`exim`], ...) looks at the configuration and
+//! [`find`] finds the mail server; its planner ([`exim`], ...) looks at the configuration and
 //! makes a [`plan`] of what is missing: each [`change`] only adds. [`Setup::carry_out`] makes
 //! them in an order in which no moment holds half of one, and puts all back if anything fails;
 //! [`Setup::undo`] takes back what the [`manifest`] names. [`policy_file`] writes the policy
@@ -13,6 +13,7 @@ mod diff;
 mod error;
 mod exim;
 mod files;
+pub(crate) mod find;
 mod manifest;
 mod plan;
 pub(crate) mod policy_file;
@@ -20,7 +21,7 @@ mod postfix;
 mod probe;
 mod revert;
 mod sendmail;
-pub(crate) mod server;
+mod server;
 mod service;
 mod steps;
 
@@ -28,9 +29,10 @@ use std::path::Path;
 
 pub(crate) use change::{BEGIN, Change, END};
 pub(crate) use error::SetupError;
+pub(crate) use files::Contents;
 pub(crate) use manifest::{DIRECTORY, Manifest, clean};
-pub(crate) use plan::{Contents, Plan};
-pub(crate) use server::MailServer;
+pub(crate) use plan::Plan;
+pub(crate) use server::{Absent, MailServer};
 use service::run;
 pub(crate) use steps::Steps;
 

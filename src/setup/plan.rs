@@ -1,16 +1,13 @@
 //! What setup would change, as data: shown, checked by the mail server, and carried out.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::change::Change;
 use super::diff;
 use super::error::SetupError;
-use super::files;
-
-/// The bytes that files are to have; `None` where a file is to be gone.
-pub(crate) type Contents = BTreeMap<PathBuf, Option<Vec<u8>>>;
+use super::files::{self, Contents};
+use super::policy_file::{self, Facts};
 
 /// What setup would change.
 #[derive(Debug, Default)]
@@ -81,6 +78,23 @@ impl Plan {
             }
         }
         contents
+    }
+
+    /// Adds the policy file, where there is none, and has its policies be in use in `spool`.
+    pub(super) fn policies(
+        &mut self,
+        spool: &Path,
+        facts: impl FnOnce() -> Result<Facts, SetupError>,
+    ) -> Result<(), SetupError> {
+        let file = PathBuf::from(policy_file::POLICIES);
+        self.directory(file.parent().unwrap_or(Path::new("/")), 0o755, None);
+        let text = match files::read(&file)? {
+            Some(_) if spool.join("exirate/policy.image").exists() => return Ok(()),
+            Some(_) => None,
+            None => Some(policy_file::text(&facts()?)),
+        };
+        self.prepare.push(Change::Policies { file, text, spool: spool.to_owned() });
+        Ok(())
     }
 
     /// The insertions in a file, in the order in which they stand in it.

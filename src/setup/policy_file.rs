@@ -2,16 +2,12 @@
 //! with `action = "observe"`, a line that `--enforce` and `--observe` change.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
-use super::change::Change;
-use super::plan::Plan;
-use super::{SetupError, files};
 use crate::identity::network::Cidr;
 use crate::sys::users;
 
 /// The policy file.
-const POLICIES: &str = "/etc/exirate/policy.toml";
+pub(super) const POLICIES: &str = "/etc/exirate/policy.toml";
 /// The shipped file, whose text is filled in.
 const TEMPLATE: &str = include_str!("../../exim/policy.toml");
 /// Accounts of list managers, of which a message goes to many.
@@ -34,23 +30,6 @@ pub(crate) struct Facts {
     pub(crate) web_servers: Vec<String>,
     /// The accounts of [`LIST_MANAGERS`] that exist.
     pub(crate) list_managers: Vec<String>,
-}
-
-/// Adds the policy file, where there is none, and has its policies be in use in `spool`.
-pub(super) fn add(
-    plan: &mut Plan,
-    spool: &Path,
-    facts: impl FnOnce() -> Result<Facts, SetupError>,
-) -> Result<(), SetupError> {
-    let file = PathBuf::from(POLICIES);
-    plan.directory(file.parent().unwrap_or(Path::new("/")), 0o755, None);
-    let text = match files::read(&file)? {
-        Some(_) if spool.join("exirate/policy.image").exists() => return Ok(()),
-        Some(_) => None,
-        None => Some(text(&facts()?)),
-    };
-    plan.prepare.push(Change::Policies { file, text, spool: spool.to_owned() });
-    Ok(())
 }
 
 impl Facts {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
-use super::policy_file::{self, Facts};
+use super::policy_file::Facts;
 use super::probe::comes_to_policies;
 use super::service::has_systemd;
 use super::steps::Steps;
@@ -74,7 +74,7 @@ impl MailServer for Sendmail {
         })?;
         let mut plan = Plan::default();
         self.daemon.prepare(&mut plan)?;
-        policy_file::add(&mut plan, &self.spool, || Ok(self.facts()))?;
+        plan.policies(&self.spool, || Ok(self.facts()))?;
         self.daemon.start(&mut plan)?;
         let filter = format!("S={}, {TIMES}", socket(&self.daemon)?);
         self.mc(&mut plan, &filter)?;

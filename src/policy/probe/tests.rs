@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
 use super::*;
+use crate::event::Origin;
 use crate::event::session::SessionFacts;
-use crate::event::{Event, Origin};
-use crate::policy::evaluator::{Evaluator, Observer, OnErrors, PolicySession};
+use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, PolicySession, Step};
 use crate::policy::image::{build, install};
 use crate::policy::source::compile;
 use crate::rate::Timestamp;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use crate::mta::exim::{Exim, Rules, RulesError};
-use crate::setup::plan::Contents;
-use crate::setup::{SetupError, files};
+use crate::setup::SetupError;
+use crate::setup::files::{self, Contents};
 use crate::sys::{child, users};
 
 const UPDATE: &str = "/usr/sbin/update-exim4.conf";

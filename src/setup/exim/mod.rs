@@ -9,7 +9,7 @@ mod stages;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::policy_file::{self, Facts};
+use super::policy_file::Facts;
 use super::probe::comes_to_policies;
 use super::service::has_systemd;
 use super::steps::Steps;
@@ -91,7 +91,7 @@ impl MailServer for Exim {
     fn plan(&self) -> Result<Plan, SetupError> {
         self.is_sound()?;
         let mut plan = Plan::default();
-        policy_file::add(&mut plan, &self.spool, || self.facts())?;
+        plan.policies(&self.spool, || self.facts())?;
         self.front_end.daemon(&mut plan, &self.group)?;
         match &self.debian {
             Some(debian) => {

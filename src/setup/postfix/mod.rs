@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
-use super::policy_file::{self, Facts};
+use super::policy_file::Facts;
 use super::probe::comes_to_policies;
 use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
@@ -72,7 +72,7 @@ impl MailServer for Postfix {
         self.is_sound()?;
         let mut plan = Plan::default();
         self.daemon.prepare(&mut plan)?;
-        policy_file::add(&mut plan, &self.spool, || Ok(self.facts()))?;
+        plan.policies(&self.spool, || Ok(self.facts()))?;
         self.daemon.start(&mut plan)?;
         let address = self.daemon.address()?;
         // The milter counts as well: with both, everything would count twice.

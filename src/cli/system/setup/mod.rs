@@ -11,8 +11,8 @@ use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
-use crate::setup::server::{self, Kind, Options};
-use crate::setup::{self, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
+use crate::setup::find::{Kind, Options, find};
+use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
 use crate::text::printable;
 
@@ -94,7 +94,7 @@ impl SetupCommand {
                  as root",
             ));
         }
-        let found = server::find(&Options { server: self.server, socket: self.socket });
+        let found = find(&Options { server: self.server, socket: self.socket });
         if self.undo {
             return self.undo(screen, found);
         }
@@ -154,7 +154,7 @@ impl SetupCommand {
     ) -> Result<Outcome, Failure> {
         let server = found.unwrap_or_else(|why| {
             note(format_args!("{why}; its files are put back, and it is not reloaded"));
-            Box::new(server::Absent)
+            Box::new(Absent)
         });
         if Manifest::read(Path::new(DIRECTORY))?.is_none() {
             setup::clean(Path::new(DIRECTORY));
