@@ -271,11 +271,11 @@ fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
         form: match rule.call.form {
             Form::Dlfunc { .. } => "dlfunc",
             Form::Lookup => "lookup",
-            Form::Socket => "readsocket",
+            Form::Socket { .. } => "readsocket",
         },
         library: match &rule.call.form {
             Form::Dlfunc { library } => Some(library),
-            Form::Lookup | Form::Socket => None,
+            Form::Lookup | Form::Socket { .. } => None,
         },
         function: &rule.call.function,
         arguments: &rule.call.arguments,

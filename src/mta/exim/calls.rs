@@ -101,7 +101,7 @@ pub(crate) enum Form {
     /// `${lookup ratelimit {SPEC}…}`, `${lookup policy {NAME}…}`
     Lookup,
     /// `${readsocket{SOCKET}{request=exirate_policy…}…}`: the daemon evaluates the policies.
-    Socket,
+    Socket { socket: String },
 }
 
 /// A call of ours.
@@ -120,7 +120,15 @@ impl Call {
     pub(crate) fn front_end(&self) -> &'static str {
         match self.form {
             Form::Dlfunc { .. } | Form::Lookup => "library",
-            Form::Socket => "socket",
+            Form::Socket { .. } => "socket",
+        }
+    }
+
+    /// The socket that Exim asks, as written.
+    pub(crate) fn socket(&self) -> Option<&str> {
+        match &self.form {
+            Form::Socket { socket } => Some(socket),
+            Form::Dlfunc { .. } | Form::Lookup => None,
         }
     }
 
@@ -294,10 +302,10 @@ fn lookup(text: &str) -> Option<(&'static str, &str)> {
 
 /// The request for a verdict; which policies it names, if not all, only Exim knows.
 fn socket(rest: &str) -> Option<Call> {
-    let (_, rest) = braced(rest)?;
+    let (socket, rest) = braced(rest)?;
     let (request, _) = braced(rest)?;
     request.starts_with("request=exirate_policy").then(|| Call {
-        form: Form::Socket,
+        form: Form::Socket { socket: socket.to_owned() },
         function: "policy".to_owned(),
         arguments: vec!["*".to_owned()],
         closed: true,
@@ -384,7 +392,7 @@ mod tests {
         let text =
             "set acl_c_x = ${readsocket{/s}{request=exirate_policy\\n${base64:$a}\\n}{5s}{}{}}";
         let [call] = &calls(text)[..] else { panic!("{:?}", calls(text)) };
-        assert_eq!((&call.form, call.policies()), (&Form::Socket, Some("*")));
+        assert_eq!((call.socket(), call.policies()), (Some("/s"), Some("*")));
         assert!(call.limits() && call.fault().is_none());
         assert!(calls("${readsocket{/s}{request=smtpd_access_policy}}").is_empty());
     }

@@ -17,12 +17,13 @@ fn disguised(folder: &Path, name: &str, case: &str) -> PathBuf {
 }
 
 #[test]
-fn an_exim_without_dlfunc_is_a_problem() {
+fn an_exim_without_dlfunc_is_a_problem_where_lines_call_the_library() {
     let exim = exim();
     let version = "*-bV*) echo 'Exim version 4.99 #1'; echo 'Support for: IPv6'; exit 0;;";
     let light = disguised(exim.folder(), "exim-light", version);
     let found = Diagnosis::with(&exim, &["--exim", light.to_str().unwrap()]);
-    let problem = found.finding("problem", &["Exim version 4.99 #1", "lacks dlfunc"]);
+    found.finding("ok", &["Exim version 4.99 #1", "it loads no libraries"]);
+    let problem = found.finding("problem", &["exim-light cannot load libraries", "lacks dlfunc"]);
     assert_eq!(problem["fix"][0], "apt-get install exim4-daemon-heavy");
     assert_eq!(found.texts("problem").len(), 1, "{:?}", found.texts("problem"));
     assert_eq!(Diagnosis::with(&exim, &["--exim", PROGRAM]).code, 0);

@@ -12,8 +12,10 @@ use crate::serve::config::Mail;
 
 /// Exim's name.
 pub(super) const EXIM: &str = "Exim";
+/// The daemon of the mail front ends.
+pub(super) const DAEMON: &str = "The daemon";
 /// Where a problem means that what decides may not be reached.
-const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", "The daemon"];
+const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", DAEMON];
 
 /// What decides mail, as the configuration of the mail server says.
 #[derive(Debug, Serialize)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::finding::Findings;
 use super::users::real;
 use crate::cli::Failure;
-use crate::mta::exim::{self, Exim, Refused, Settings, Source, Version};
+use crate::mta::exim::{self, Exim, Refused, Rules, Settings, Source, Version};
 
 /// Exim, and what it reports of itself.
 #[derive(Debug)]
@@ -39,17 +39,8 @@ pub(super) fn find(
 pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, Failure> {
     let program = exim.program.display().to_string();
     let Version { name, dlfunc, complaint } = exim.version().map_err(Failure::new)?;
-    if dlfunc {
-        findings.ok(format!("{program} is {name}; it can load libraries (dlfunc)"));
-    } else {
-        let text = format!("{program} is {name}, and cannot load libraries: it lacks dlfunc");
-        if Path::new("/etc/debian_version").exists() {
-            findings.problem(format!("{text}; Debian's exim4-daemon-heavy has it"));
-            findings.fix("apt-get install exim4-daemon-heavy");
-        } else {
-            findings.problem(format!("{text}: build it with EXPAND_DLFUNC=yes in Local/Makefile"));
-        }
-    }
+    let can = if dlfunc { "it can load libraries (dlfunc)" } else { "it loads no libraries" };
+    findings.ok(format!("{program} is {name}; {can}"));
     let settings = match (exim.settings(), complaint) {
         (Ok(settings), _) => {
             findings.ok(format!(
@@ -74,6 +65,36 @@ pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, 
         check_generated(settings, Path::new("/etc/exim4"), findings);
     }
     Ok(Installation { exim, dlfunc, settings })
+}
+
+/// Whether an Exim that loads no libraries has no need of one: it asks the daemon, and calls none.
+pub(super) fn needs_no_library(
+    installation: &Installation,
+    rules: &Rules,
+    findings: &mut Findings,
+) {
+    let asks = rules.limiting().any(|rule| rule.call.socket().is_some());
+    let calls = rules.rules.iter().any(|rule| rule.call.socket().is_none());
+    if installation.dlfunc || asks && !calls {
+        return;
+    }
+    let program = installation.exim.program.display();
+    if calls {
+        findings.problem(format!(
+            "lines of the configuration call a library, and {program} cannot load libraries: it \
+             lacks dlfunc, which Debian's exim4-daemon-heavy has; or it may ask the daemon \
+             (docs/exim.md)"
+        ));
+        if Path::new("/etc/debian_version").exists() {
+            findings.fix("apt-get install exim4-daemon-heavy");
+        }
+    } else {
+        findings
+            .problem(format!(
+                "{program} cannot load libraries (it lacks dlfunc), so it has to ask the daemon"
+            ))
+            .fix("exirate setup");
+    }
 }
 
 /// Exim's error about the name of a macro contains neither the line nor the fix.

@@ -32,6 +32,7 @@ mod trace;
 mod units;
 mod users;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -40,8 +41,9 @@ use crate::cli::planning::policy::FILE;
 use crate::cli::shared::bypass_state::{self, State};
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
+use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
-use crate::serve::config;
+use crate::serve::config::{self, Mail};
 use finding::{Findings, Level};
 pub(in crate::cli) use glance::{DecidedBy, Glance};
 use glance::{EXIM, Examined};
@@ -149,9 +151,7 @@ impl Doctor {
             let own = config.as_ref().map(|config| config.spool.clone());
             let decided_by = config.as_ref().map(|config| DecidedBy::daemon(&server, config));
             if let Some(spool) = self.spool.clone().or(own.clone()) {
-                let who = Account::named(MAIL_USER);
-                // A directory of Exim belongs to Exim's user.
-                let who = who.filter(|_| spool.starts_with("/var/lib"));
+                let who = daemon_account(&spool);
                 let callers = config.map(|config| vec![Caller::daemon(file, &config)]);
                 let stores =
                     Stores { spool: &spool, who: who.as_ref(), callers, record: false, depth };
@@ -175,11 +175,18 @@ impl Doctor {
             _ => library::Libraries::default(),
         };
         if let Some(rules) = &rules {
+            installation::needs_no_library(&installation, rules, &mut findings);
             lookups::look(&installation.exim.program, rules, &libraries.limiting, &mut findings);
         }
-        let spool = self.spool.as_ref().or(settings.map(|settings| &settings.spool));
+        let exim_user = settings.map(|settings| &settings.who);
+        let daemon = rules.as_ref().and_then(|rules| daemon_of(rules, exim_user, &mut findings));
+        // Where Exim asks the daemon, the daemon has the database.
+        let own = daemon.map(|config| config.spool);
+        let daemon_user = own.as_ref().and_then(|own| daemon_account(own));
+        let own = own.or_else(|| settings.map(|settings| settings.spool.clone()));
+        let spool = self.spool.as_ref().or(own.as_ref());
         if let Some(spool) = spool {
-            let who = settings.map(|settings| &settings.who);
+            let who = daemon_user.as_ref().or(exim_user);
             let check = |spec: &str, findings: &mut Findings| {
                 library::check_once(&installation, &libraries, spec, findings);
             };
@@ -194,7 +201,6 @@ impl Doctor {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }
         let decided_by = rules.as_ref().map(DecidedBy::exim).unwrap_or_default();
-        let own = settings.map(|settings| settings.spool.clone());
         Ok(Examined { findings, server: Some(EXIM), decided_by, spool: own })
     }
 
@@ -245,6 +251,23 @@ impl Doctor {
         let stats = contents.as_ref().map(|contents| &contents.stats);
         filesystem::look(spool, stats, findings);
     }
+}
+
+/// The user of the daemon where the spool directory belongs to it: one of Exim's belongs to Exim's
+/// user.
+fn daemon_account(spool: &Path) -> Option<Account> {
+    Account::named(MAIL_USER).filter(|_| spool.starts_with("/var/lib"))
+}
+
+/// The configuration of the daemon, where lines of Exim's that mail comes to ask it, and no
+/// library decides.
+fn daemon_of(rules: &Rules, who: Option<&Account>, findings: &mut Findings) -> Option<Mail> {
+    let sockets: BTreeSet<&str> = rules.limiting().filter_map(|rule| rule.call.socket()).collect();
+    let loads = rules.limiting().any(|rule| rule.call.socket().is_none());
+    if sockets.is_empty() || loads {
+        return None;
+    }
+    mail::look_for_exim(&sockets, who, Path::new(config::FILE), findings)
 }
 
 /// Looks at the mail server of this machine, and at the spool directory `spool`, if it is named,

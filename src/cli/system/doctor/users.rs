@@ -9,6 +9,21 @@ use crate::mta::Account;
 /// Why `who` may not read `file`, and the command that allows it; `None` if they
 /// may. ACLs of the file system and supplementary groups are not considered.
 pub(super) fn unreadable_for(who: &Account, file: &Path) -> Option<(String, String)> {
+    denied(who, file, 0o4, "may not read it", "0644")
+}
+
+/// The same for connecting to a socket.
+pub(super) fn out_of_reach_for(who: &Account, socket: &Path) -> Option<(String, String)> {
+    denied(who, socket, 0o2, "may not connect to it", "0666")
+}
+
+fn denied(
+    who: &Account,
+    file: &Path,
+    what: u32,
+    why: &str,
+    mode: &str,
+) -> Option<(String, String)> {
     let mut above: Vec<&Path> = file.ancestors().skip(1).collect();
     above.reverse();
     for directory in above {
@@ -21,9 +36,9 @@ pub(super) fn unreadable_for(who: &Account, file: &Path) -> Option<(String, Stri
         }
     }
     let facts = file.metadata().ok()?;
-    let text = format!("may not read it (mode {:04o})", bits(&facts));
-    (!may(who, facts.uid(), facts.gid(), facts.mode(), 0o4))
-        .then(|| (text, format!("chmod 0644 {}", quoted(file))))
+    let text = format!("{why} (mode {:04o})", bits(&facts));
+    (!may(who, facts.uid(), facts.gid(), facts.mode(), what))
+        .then(|| (text, format!("chmod {mode} {}", quoted(file))))
 }
 
 /// A directory above `file` in which everyone may replace files.

@@ -1,16 +1,19 @@
-//! Postfix or Sendmail, and the daemon that decides for them: its configuration, its
-//! sockets, and whether the mail server asks it.
+//! The daemon that decides for Postfix, Sendmail and an Exim that loads no library: its
+//! configuration, its sockets, and whether the mail server asks it.
 
 mod postfix;
 mod sendmail;
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use super::finding::{Findings, quoted};
-use super::units;
+use super::glance::{DAEMON, EXIM};
+use super::{units, users};
+use crate::mta::Account;
 use crate::mta::postfix::{Postfix, Sockets};
 use crate::mta::sendmail::Sendmail;
 use crate::serve::config::{Address, Mail, read_mail};
@@ -45,7 +48,7 @@ impl Server {
 /// configuration.
 pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Option<Mail> {
     findings.about(server.name());
-    let config = configuration(server, file, findings)?;
+    let config = configuration(server.name(), file, findings)?;
     match server {
         Server::Postfix(postfix) => {
             let sockets =
@@ -54,7 +57,45 @@ pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Opt
         }
         Server::Sendmail(sendmail) => sendmail::look(sendmail, config.milter.as_ref(), findings),
     }
-    findings.about("The daemon");
+    listens(&config, file, findings);
+    Some(config)
+}
+
+/// Checks the daemon with the configuration at `file`, where lines of Exim's that mail comes to
+/// ask these sockets. Returns the configuration.
+pub(super) fn look_for_exim(
+    sockets: &BTreeSet<&str>,
+    who: Option<&Account>,
+    file: &Path,
+    findings: &mut Findings,
+) -> Option<Mail> {
+    findings.about(DAEMON);
+    let config = configuration(EXIM, file, findings)?;
+    for asked in sockets {
+        let listens =
+            matches!(&config.policy, Some(Address::Unix(path)) if path == Path::new(asked));
+        if listens {
+            continue;
+        }
+        let at = config.policy.as_ref().map_or("nothing".to_owned(), ToString::to_string);
+        findings.problem(format!(
+            "Exim asks {asked}, and listen.policy of {} names {at}: nothing is limited; name the \
+             same socket in both",
+            file.display()
+        ));
+    }
+    listens(&config, file, findings);
+    if let (Some(Address::Unix(path)), Some(who)) = (&config.policy, who)
+        && let Some((why, fix)) = users::out_of_reach_for(who, path)
+    {
+        findings.problem(format!("Exim's user {} {why}: nothing is limited", who.user)).fix(fix);
+    }
+    Some(config)
+}
+
+/// Whether the daemon listens where its configuration says.
+fn listens(config: &Mail, file: &Path, findings: &mut Findings) {
+    findings.about(DAEMON);
     for address in [&config.policy, &config.milter].into_iter().flatten() {
         match connect(address) {
             Ok(()) => findings.ok(format!("it listens on {address}")),
@@ -66,11 +107,10 @@ pub(super) fn look(server: &Server, file: &Path, findings: &mut Findings) -> Opt
             }
         }
     }
-    Some(config)
 }
 
 /// The configuration of the daemon, if it can be used.
-fn configuration(server: &Server, file: &Path, findings: &mut Findings) -> Option<Mail> {
+fn configuration(server: &str, file: &Path, findings: &mut Findings) -> Option<Mail> {
     let shown = file.display();
     match read_mail(file) {
         Ok(checked) if checked.config.is_some() => {
@@ -86,10 +126,9 @@ fn configuration(server: &Server, file: &Path, findings: &mut Findings) -> Optio
             None
         }
         Err(error) => {
-            let name = server.name();
             findings.problem(format!(
-                "{error}: it says where exirate listens for {name}; see docs/{}.md",
-                name.to_ascii_lowercase()
+                "{error}: it says where exirate listens for {server}; see docs/{}.md",
+                server.to_ascii_lowercase()
             ));
             None
         }
