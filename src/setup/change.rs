@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,7 @@ use super::service::Service;
 use super::steps::Steps;
 use crate::policy::image;
 use crate::policy::source;
+use crate::sys::files::open_real_directory;
 use crate::sys::users;
 
 /// The line above text of several lines that setup has inserted.
@@ -142,13 +143,16 @@ fn make_directory(
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+        // The directory above may be that of a daemon's user, who must not be able to have root
+        // give away what a link leads to.
+        let directory = open_real_directory(path)?;
         if let Some((user, group)) = owner {
             let no_such = |what: &str| io::Error::other(format!("there is no {what}"));
             let uid = users::id_of(user.as_ref()).ok_or_else(|| no_such("such user"))?;
             let gid = users::group_id_of(group.as_ref()).ok_or_else(|| no_such("such group"))?;
-            chown(path, Some(uid), Some(gid))?;
+            fchown(&directory, Some(uid), Some(gid))?;
         }
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        directory.set_permissions(fs::Permissions::from_mode(mode))
     };
     made().map_err(SetupError::file("make the directory", path))
 }
@@ -165,4 +169,30 @@ pub(super) fn apply_policies(file: &Path, spool: &Path) -> Result<(), SetupError
     let image = image::build(&policies);
     image::install(spool, &image).map_err(|error| SetupError::Unfit(error.to_string()))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_not_made_through_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let (secret, link) = (place.path().join("secret"), place.path().join("link"));
+        fs::create_dir(&secret).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).unwrap();
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        let make = |path: &Path| {
+            let change = Change::Directory { path: path.to_owned(), mode: 0o755, owner: None };
+            change.apply(&Steps::new(None))
+        };
+        assert!(make(&link).is_err());
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        assert_eq!(mode(&secret), 0o700);
+        // Twice, as after a setup that was killed.
+        let new = place.path().join("new");
+        make(&new).unwrap();
+        make(&new).unwrap();
+        assert_eq!(mode(&new), 0o755);
+    }
 }
