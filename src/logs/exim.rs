@@ -4,7 +4,7 @@
 //! fields around them. So a line is read from its start, in the order in which Exim writes
 //! it, quoted texts as a whole, and of a field that occurs twice the first one counts.
 
-use memchr::{memchr_iter, memchr2};
+use memchr::{memchr_iter, memchr2, memchr3};
 
 /// What a line says, and of which message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,7 +309,9 @@ fn session(after: &str) -> What<'_> {
 
 /// `plain authenticator failed for (helo) [address]:port I=…: 535 … (set_id=user)`
 fn failed_login(rest: &str) -> Option<What<'_>> {
-    let (_name, after) = split(rest, " authenticator failed for ")?;
+    // The name has no spaces: a line that quotes what a client sends has some before these words.
+    let (_name, after) = rest.split_once(' ')?;
+    let after = after.strip_prefix("authenticator failed for ")?;
     let (host, after) = host(after.strip_prefix("H=").unwrap_or(after))?;
     // The user is the last thing on the line, and may contain anything.
     let user = after.split_once(" (set_id=").and_then(|(_, user)| user.strip_suffix(')'));
@@ -345,7 +347,7 @@ pub(super) fn is_id(text: &str) -> bool {
 
 /// `SENDER [R=] H=… U=… P=… A=… S=… T="…" from <…> for …`
 fn arrival(text: &str) -> Arrival<'_> {
-    let (sender, mut rest) = token(text);
+    let (sender, mut rest) = address(text);
     let mut arrival = Arrival { sender, ..Arrival::default() };
     let mut first_for = None;
     while !rest.is_empty() {
@@ -388,11 +390,11 @@ fn arrival(text: &str) -> Arrival<'_> {
 fn recipient(text: &str, result: Delivery) -> &str {
     let ends = |token: &str| result == Delivery::Failed && token.ends_with(':');
     let without = |token: &str| if ends(token) { token.len() - 1 } else { token.len() };
-    let (first, mut rest) = token(text);
+    let (first, mut rest) = self::address(text);
     let mut address = first.get(..without(first)).unwrap_or(first);
     let mut ended = ends(first);
     while !ended && !rest.is_empty() {
-        let (one, after) = token(rest);
+        let (one, after) = self::address(rest);
         ended = ends(one) || ["R=", "T=", "F=", "P="].iter().any(|field| one.starts_with(field));
         let one = one.get(..without(one)).unwrap_or(one);
         if let Some(original) = one.strip_prefix('<').and_then(|one| one.strip_suffix('>')) {
@@ -424,7 +426,7 @@ fn refused(text: &str) -> Option<What<'_>> {
             rest = after;
             continue;
         }
-        let (field, after) = token(rest);
+        let (field, after) = if rest.starts_with("F=<") { address(rest) } else { token(rest) };
         match field.split_once('=') {
             Some(("F", sender)) if refusal.sender.is_none() => {
                 refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
@@ -487,7 +489,7 @@ fn refused_user(rest: &str) -> Option<(Option<&str>, &str)> {
 fn refusal_first(text: &str) -> Option<Refusal<'_>> {
     let mut refusal = Refusal { hides_login: true, ..Refusal::default() };
     let rest = if let Some(after) = text.strip_prefix("rejected from ") {
-        let (sender, after) = token(after);
+        let (sender, after) = address(after);
         refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
         refusal.what = "message";
         after
@@ -496,7 +498,7 @@ fn refusal_first(text: &str) -> Option<Refusal<'_>> {
         after
     } else if let Some(after) = text.strip_prefix("unqualified ") {
         let (kind, after) = after.split_once(" rejected: ")?;
-        let (address, after) = token(after);
+        let (address, after) = address(after);
         let address = address.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
         match kind {
             "sender" => (refusal.what, refusal.sender) = ("MAIL", address),
@@ -539,7 +541,7 @@ fn incomplete<'a>(after: &'a str, before: &Refusal<'a>) -> Option<Incomplete<'a>
 /// What comes before the `>` that ends an address, and what follows it. Quoted parts of the
 /// address may contain spaces.
 pub(super) fn bracketed(text: &str) -> Option<(&str, &str)> {
-    let (first, _) = token(text);
+    let (first, _) = address(text);
     let end = first.rfind('>')?;
     Some((text.get(..end)?, text.get(end + 1..)?))
 }
@@ -602,7 +604,8 @@ fn is_size(text: &str, at: usize) -> bool {
 fn is_tail(text: Option<&str>) -> bool {
     let Some(mut rest) = text else { return false };
     while !rest.is_empty() {
-        let (field, after) = token(rest);
+        let is_address = rest.starts_with('<');
+        let (field, after) = if is_address { address(rest) } else { token(rest) };
         match field.split_once('=') {
             _ if field == "for" => return recipients(after).all(|one| one.contains('@')),
             _ if field == "from" => {}
@@ -640,20 +643,45 @@ fn token(text: &str) -> (&str, &str) {
 
 /// Where a token with quotes in it ends.
 fn quoted_end(text: &str) -> Option<usize> {
+    let (end, quoted) = unquoted_space(text, false);
+    // A quote that is not closed is an ordinary character.
+    if quoted { text.find(' ') } else { end }
+}
+
+/// Where the first space is that is not in quotes; and whether a quote is left open. With
+/// `escapes`, a backslash has the next character be ordinary outside quotes, too.
+fn unquoted_space(text: &str, escapes: bool) -> (Option<usize>, bool) {
     let (mut quoted, mut escaped) = (false, false);
     let is_end = |b: u8| {
-        let is_end = b == b' ' && !quoted;
+        let is_end = b == b' ' && !quoted && !escaped;
         match b {
             _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
+            b'\\' if quoted || escapes => escaped = true,
             b'"' => quoted = !quoted,
             _ => {}
         }
         is_end
     };
     let end = text.bytes().position(is_end);
-    // A quote that is not closed is an ordinary character.
-    if quoted { text.find(' ') } else { end }
+    (end, quoted)
+}
+
+/// As [`token`], for an address: Exim also takes a backslash before a character of a local part
+/// that is not in quotes, such as a space (`a\ b@example.org`).
+fn address(text: &str) -> (&str, &str) {
+    let special = memchr3(b' ', b'"', b'\\', text.as_bytes());
+    match special {
+        Some(at) if text.as_bytes().get(at) != Some(&b' ') => {}
+        _ => return token(text),
+    }
+    match unquoted_space(text, true) {
+        // It is no address.
+        (_, true) => token(text),
+        (Some(end), _) => {
+            (text.get(..end).unwrap_or(text), text.get(end + 1..).unwrap_or_default())
+        }
+        (None, _) => (text, ""),
+    }
 }
 
 /// Where `part`, which is short, begins in `text`: without the preparations of `str::find`,
@@ -677,7 +705,7 @@ fn split<'a>(text: &'a str, part: &str) -> Option<(&'a str, &'a str)> {
 /// The recipients of an arrival, one by one.
 pub fn recipients(mut list: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
-        let (one, rest) = token(list.trim_start());
+        let (one, rest) = address(list.trim_start());
         list = rest;
         Some(one).filter(|one| !one.is_empty())
     })

@@ -178,3 +178,48 @@ fn other_lines_are_no_arrivals() {
         );
     }
 }
+
+/// As a real Exim writes them: outside quotes, a local part may have any character after a
+/// backslash.
+#[test]
+fn escaped_senders_cannot_imitate_fields() {
+    for sender in [
+        r#"a\ A=.":victim S=1"@x.test"#,
+        r#"a\ A=login\:victim\ S=1@x.test"#,
+        r#"a\ A=.":victim rejected "@x.test"#,
+        r"a\ for\ victim\@x.test@x.test",
+        r#"a\""@x.test"#,
+        r"H=\(x\)\ \[198\.51\.100\.1\]\ U=v@x.test",
+    ] {
+        for recipient in ["b@x.test", r#""\""@x.test"#, r"c\ d@x.test"] {
+            let line = format!(
+                "{ID} <= {sender} H=(h) [192.0.2.9] U=al P=esmtpa A=p:me S=231 for {recipient}"
+            );
+            let found = arrived(&line);
+            assert_eq!((found.sender, found.auth, found.size), (sender, Some("me"), Some(231)));
+            assert_eq!((found.user, found.host.address), (Some("al"), Some("192.0.2.9")), "{line}");
+            let all = recipients(found.recipients.unwrap()).collect::<Vec<_>>();
+            assert_eq!(all, [recipient], "{line}");
+            let line = format!(
+                "H=(h) [192.0.2.9] U=al F=<{sender}> A=p:me rejected RCPT <{recipient}>: no"
+            );
+            let What::Refusal(found) = super::line(&line).what else { panic!("{line}") };
+            assert_eq!((found.sender, found.auth), (Some(sender), Some("me")), "{line}");
+            let what = format!("RCPT <{recipient}>: no");
+            assert_eq!((found.what, found.user), (what.as_str(), Some("al")), "{line}");
+            let (named, rest) = bracketed(what.strip_prefix("RCPT <").unwrap()).unwrap();
+            assert_eq!((named, rest), (recipient, ": no"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn what_a_client_sends_is_no_failed_login() {
+    for line in [
+        "SMTP syntax error in \"x authenticator failed for (x) [198.51.100.1]: 535 (set_id=v)\" \
+         H=(h) [192.0.2.9] unrecognized command",
+        "SMTP protocol error in \"AUTH x authenticator failed for [198.51.100.1]: 535\" H=[::1] no",
+    ] {
+        assert_eq!(super::line(line).what, What::Known, "{line}");
+    }
+}
