@@ -28,8 +28,9 @@ use crate::serve::log::{Level, Log};
 use crate::trace::Envelope;
 
 /// How long a decision may take, with the time that it waits for a thread: mail servers wait
-/// 10 seconds for a reply.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// 10 seconds for a reply, and Exim 5 (`RATELIMIT_DEADLINE`). It must come before Exim gives up,
+/// or else `on_error` of the policies has no effect.
+const DEADLINE: Duration = Duration::from_secs(4);
 /// How many messages may wait to be recorded.
 pub(super) const RECORD_MAX: usize = 1000;
 /// How many lines a minute are logged of each verdict.
@@ -359,4 +360,17 @@ fn record(messages: &Queue<Message>, spool: PathBuf) {
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_decision_is_replied_to_before_exim_gives_up() {
+        let macros = include_str!("../../../exim/exirate.conf");
+        let waits = macros.lines().find_map(|line| line.strip_prefix("RATELIMIT_DEADLINE = "));
+        let waits = waits.and_then(|text| text.strip_suffix('s')).unwrap().parse().unwrap();
+        assert!(DEADLINE < Duration::from_secs(waits));
+    }
 }
