@@ -8,7 +8,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::daemon::Daemon;
 use super::files::Temporary;
@@ -113,6 +113,11 @@ impl MailServer for Sendmail {
     }
 
     fn put_into_force(&self, steps: &Steps) -> Result<(), SetupError> {
+        // Debian's script would make one anew that is older than `sendmail.mc`. Where it cannot be
+        // written, nothing was changed.
+        if let Ok(file) = fs::File::options().append(true).open(CF) {
+            let _ = file.set_modified(SystemTime::now());
+        }
         if has_systemd() {
             run("systemctl", &["reload", "sendmail"])?;
         } else {
