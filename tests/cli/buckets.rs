@@ -7,7 +7,7 @@ use exirate::spool::{Options, Spool};
 use exirate::store::Store as _;
 use exirate::sys::clock;
 
-use crate::{json, run, stdout};
+use crate::{exirate, json, run, stdout};
 
 /// A database with the bucket of a policy's user: a burst of 4, of which one leaks in a
 /// week; `events` of them were counted.
@@ -59,7 +59,7 @@ fn list_and_top_print_the_level_as_rate_and_the_burst_as_limit() {
     assert!((record["leak"].as_f64().unwrap() * 604_800.0 - 1.0).abs() < 1e-9, "{record}");
     assert_eq!(record["over"], false);
     for command in ["list", "top"] {
-        let help = stdout(&run(spool.path(), &[command, "--help"]));
+        let help = stdout(&exirate().args(["man", command]).output().unwrap());
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(help.contains("leaky bucket") && help.contains("level"), "{command}");
     }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::list;
+use super::lists::list;
 use crate::mta::exim::Exim;
 use crate::setup::SetupError;
 

@@ -3,6 +3,7 @@
 mod debian;
 mod front_end;
 mod listener;
+mod lists;
 mod planner;
 mod stages;
 
@@ -17,6 +18,7 @@ use super::{Contents, MailServer, Plan, SetupError, run};
 use crate::mta::exim::{Exim as Program, Rules, RulesError};
 use debian::{Debian, GROUP};
 use front_end::FrontEnd;
+use lists::list;
 use planner::Planner;
 use stages::{STAGES, missing};
 
@@ -234,32 +236,5 @@ impl Exim {
             }
         }
         Ok(())
-    }
-}
-
-/// The items of a list of Exim's.
-fn list(text: &str) -> Vec<String> {
-    let text = text.trim();
-    let (separator, text) = match text.strip_prefix('<') {
-        Some(rest) => (rest.chars().next().unwrap_or(':'), rest.get(1..).unwrap_or_default()),
-        None => (':', text),
-    };
-    // Doubled, it is a part of the item.
-    let doubled: String = [separator, separator].iter().collect();
-    let text = text.replace(&doubled, "\0");
-    let items = text.split(separator).map(|item| item.replace('\0', &separator.to_string()));
-    items.map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_split_as_exim_does() {
-        assert_eq!(list("@:localhost:mail.test"), ["@", "localhost", "mail.test"]);
-        assert_eq!(list("<; 192.0.2.0/24 ; ::1"), ["192.0.2.0/24", "::1"]);
-        assert_eq!(list("192.0.2.1 : ::::1"), ["192.0.2.1", "::1"]);
-        assert!(list("").is_empty());
     }
 }

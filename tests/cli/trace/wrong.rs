@@ -47,7 +47,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
         (&["query", "--from", "[a"], &["no glob"]),
         (&["query", "--client", "laptop"], &["an IP address, such as 192.0.2.7"]),
         (&["query", "--client", "10.0.0.0/40"], &["at most 32 bits"]),
-        (&["query", "--since", "soon"], &["such as 7d"]),
+        (&["query", "--since", "soon"], &["expected a time, such as", "2h for two hours ago"]),
         (&["query", "--since", "1h", "--until", "2h"], &["--since is later than --until"]),
         (&["query", "--from", "x", "--at-least", "50%"], &["is a share of a text or a file"]),
         (&["query", "--text", "x", "--doubtful"], &["--doubtful needs --at-least"]),

@@ -9,6 +9,9 @@ use super::users;
 use crate::mta::exim::{Absent, Rule, Rules, RulesError, Settings};
 use crate::text::counted;
 
+/// The file that names the libraries, where the package of the libraries is installed.
+const LIBRARIES: &str = "exirate-libraries.conf";
+
 /// Checks what the configuration says about limits.
 pub(super) fn look(
     installation: &Installation,
@@ -32,7 +35,11 @@ pub(super) fn look(
              Exim reads (`exim -bP config`), and line numbers may be those of lines near by",
         );
     }
-    absent_files(&rules.source.absent, findings);
+    // An Exim that asks the daemon needs no libraries.
+    let asks = rules.limiting().any(|rule| rule.call.socket().is_some());
+    let absent = rules.source.absent.iter();
+    let absent = absent.filter(|one| !(asks && one.path.ends_with(LIBRARIES)));
+    absent_files(absent, findings);
     misspelt_names(&rules, findings);
     for fault in rules.acls.faults() {
         findings.problem(fault);
@@ -59,7 +66,7 @@ pub(super) fn look(
 
 /// Files of exirate that `.include_if_exists` did not find: Exim prints nothing
 /// then.
-fn absent_files(absent: &[Absent], findings: &mut Findings) {
+fn absent_files<'a>(absent: impl Iterator<Item = &'a Absent>, findings: &mut Findings) {
     for Absent { position, path } in absent {
         if !path.to_string_lossy().contains("exirate") {
             continue;
@@ -165,8 +172,8 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
         // What Exim would not understand there is reported.
         let text = match rules.acls.faults().next() {
             None => format!(
-                "{text}; include a file such as acl_check_rcpt.conf of /etc/exim4/exirate in the \
-                 ACL that acl_smtp_rcpt names, in the section of ACLs"
+                "{text}; `exirate setup` adds the lines, or include a file such as acl_check_rcpt.conf of \
+                 /etc/exim4/exirate in the ACL that acl_smtp_rcpt names, in the section of ACLs"
             ),
             Some(_) => text,
         };

@@ -12,6 +12,11 @@ use crate::mta::command;
 pub(super) use crate::mta::command::quoted;
 use crate::text::counted;
 
+/// What findings about Exim are about.
+pub(super) const EXIM: &str = "Exim";
+/// Those about the daemon of the mail front ends.
+pub(super) const DAEMON: &str = "The daemon";
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]

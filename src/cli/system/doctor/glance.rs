@@ -5,15 +5,11 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::finding::{Findings, Level};
+use super::finding::{DAEMON, EXIM, Findings, Level};
 use super::mail::Server;
 use crate::mta::exim::Rules;
 use crate::serve::config::Mail;
 
-/// Exim's name.
-pub(super) const EXIM: &str = "Exim";
-/// The daemon of the mail front ends.
-pub(super) const DAEMON: &str = "The daemon";
 /// Where a problem means that what decides may not be reached.
 const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", DAEMON];
 

@@ -44,9 +44,9 @@ use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
 use crate::serve::config::{self, Mail};
-use finding::{Findings, Level};
+use finding::{EXIM, Findings, Level};
+use glance::Examined;
 pub(in crate::cli) use glance::{DecidedBy, Glance};
-use glance::{EXIM, Examined};
 use policy::Caller;
 
 /// Where the doctor says whether anything is refused.

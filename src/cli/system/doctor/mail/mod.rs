@@ -10,8 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::finding::{Findings, quoted};
-use super::glance::{DAEMON, EXIM};
+use super::finding::{DAEMON, EXIM, Findings, quoted};
 use super::{units, users};
 use crate::mta::Account;
 use crate::mta::postfix::{Postfix, Sockets};
