@@ -9,15 +9,14 @@ use super::calls::{calls, verb};
 use super::macros::switches;
 use super::source::{Include, Line, Position, ReadError, Source, definition};
 
-/// What a text has in it that names a file or an ACL of ours, or asks our daemon.
-const OURS: [&str; 6] = [
-    "/exirate/",
-    "/exirate-",
-    "exirate.so",
-    "exirate-trace.so",
-    "acl_exirate_",
-    "request=exirate_policy",
-];
+/// What a text has in it that names a file of ours, or asks our daemon.
+const OURS: [&str; 5] =
+    ["/exirate/", "/exirate-", "exirate.so", "exirate-trace.so", "request=exirate_policy"];
+/// The start of the names of our ACLs. Debian's own options name them by a macro that a switch
+/// defines: that line goes on with another value.
+const OUR_ACLS: &str = "acl_exirate_";
+/// The file with the paths of the libraries, which is installed and removed with them.
+const LIBRARIES: &str = "exirate-libraries.conf";
 /// Where Debian generates Exim's configuration, and from what.
 const GENERATED: &str = "/var/lib/exim4";
 const DEBIAN: &str = "/etc/exim4";
@@ -129,6 +128,7 @@ fn uses(line: &Line, switches: &BTreeSet<&str>) -> bool {
     let is_switch =
         |(name, _): (&str, usize)| switches.contains(name) || name.starts_with("EXIRATE");
     is_ours(&line.text)
+        || line.written.iter().any(|(_, written)| written.contains(OUR_ACLS))
         || definition(&line.text).is_some_and(is_switch)
         || !calls(&line.text).is_empty()
 }
@@ -138,7 +138,8 @@ fn is_ours(text: &str) -> bool {
 }
 
 fn is_own_file(file: &Path) -> bool {
-    file.to_string_lossy().contains("/exirate/") || OWN_PIECES.iter().any(|own| file.ends_with(own))
+    let is_listed = file.ends_with(LIBRARIES) || file.to_string_lossy().contains("/exirate/");
+    is_listed || OWN_PIECES.iter().any(|own| file.ends_with(own))
 }
 
 #[cfg(test)]
@@ -190,14 +191,17 @@ mod tests {
             format!("conf.d/acl/30_check.rul:3: {limit}"),
         ];
         assert_eq!(found(split, &files), expected);
+        // Debian's own option names the ACL by a macro, and stays as it is.
+        let macros = format!("{over}MAIN_ACL = acl_exirate_check_rcpt\n");
         let files = [
-            ("exim4.conf.localmacros", over),
-            ("exim4.conf.template", &*format!("begin acl\n{rcpt}")),
+            ("exim4.conf.localmacros", &*macros),
+            ("exim4.conf.template", &*format!("acl_smtp_rcpt = MAIN_ACL\nbegin acl\n{rcpt}")),
             ("conf.d/main/000_local", over),
         ];
         let expected = [
             format!("exim4.conf.localmacros:1: {}", over.trim()),
-            format!("exim4.conf.template:4: {limit}"),
+            "exim4.conf.localmacros:2: MAIN_ACL = acl_exirate_check_rcpt".to_owned(),
+            format!("exim4.conf.template:5: {limit}"),
         ];
         assert_eq!(found("dc_use_split_config='false'\n", &files), expected);
     }
