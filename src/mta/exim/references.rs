@@ -39,7 +39,15 @@ pub(crate) fn references(
             return Ok(found);
         }
     }
-    Ok(in_source(&Source::read_all(&[config], predefined, true)?))
+    let mut found = in_source(&Source::read_all(&[config], predefined, true)?);
+    if config.starts_with(GENERATED) {
+        // The lines of the package's own files go with them.
+        let read = |name| std::fs::read_to_string(Path::new(DEBIAN).join("conf.d").join(name));
+        let own = OWN_PIECES.map(read).map(Result::unwrap_or_default);
+        let is_own = |text: &str| own.iter().any(|file| file.lines().any(|own| own.trim() == text));
+        found.retain(|(_, text)| !is_own(text.trim()));
+    }
+    Ok(found)
 }
 
 /// The lines in the files of `folder` from which Debian generated `config`.
