@@ -20,7 +20,13 @@ pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
         .main("hostlist relay_from_hosts = 127.0.0.3")
         .acl(option, &format!(".include PRIVATE/exim/{file}\n  accept\n"))
         .build();
-    // Exim's user reads one of them at run time, and may not look everywhere.
+    copy_shipped(&exim);
+    exim
+}
+
+/// Copies the shipped files beside the configuration: Exim's user reads some of them at run
+/// time, and may not look everywhere.
+pub(crate) fn copy_shipped(exim: &PrivateExim) {
     let copy = exim.folder().join("exim");
     std::fs::create_dir(&copy).unwrap();
     open_to_all(&copy);
@@ -28,7 +34,6 @@ pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
         let path = entry.unwrap().path();
         std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
     }
-    exim
 }
 
 #[test]

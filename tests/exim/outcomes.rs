@@ -3,9 +3,8 @@
 
 use std::net::Ipv4Addr;
 
-use crate::acl_files::{base64, login, shipped};
+use crate::acl_files::{base64, copy_shipped, login};
 use crate::policy::{apply, rates};
-use kit::exim::open_to_all;
 use kit::{Client, PrivateExim, Setup};
 
 const POLICY: &str = "[policy.p]\nwhen = \"!authenticated\"\nkey = \"client\"\n\
@@ -36,14 +35,7 @@ fn exim(refused: bool) -> PrivateExim {
         setup = setup.acl(option, &format!("{}  accept\n", include("acl_policy_end.conf")));
     }
     let mut exim = setup.build();
-    let copy = exim.folder().join("exim");
-    std::fs::create_dir(&copy).unwrap();
-    open_to_all(&copy);
-    for name in
-        ["exirate.conf", "acl_policy.conf", "acl_policy_end.conf", "acl_policy_refused.conf"]
-    {
-        std::fs::copy(shipped().join(name), copy.join(name)).unwrap();
-    }
+    copy_shipped(&exim);
     apply(&exim, POLICY);
     exim.start();
     exim

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use crate::acl_files::{base64, login, shipped};
+use crate::acl_files::{base64, copy_shipped, login};
 use crate::policy::{ALL_UNITS, STAGES, apply, rates};
 use exirate::engine::Kind;
 use exirate::spool::{Options, Spool};
@@ -66,13 +66,7 @@ impl Asking {
 /// An Exim with the shipped files beside its configuration.
 fn built(setup: Setup) -> PrivateExim {
     let exim = setup.auth().main(".include PRIVATE/exim/exirate.conf").build();
-    let copy = exim.folder().join("exim");
-    std::fs::create_dir(&copy).unwrap();
-    open_to_all(&copy);
-    for entry in std::fs::read_dir(shipped()).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
-    }
+    copy_shipped(&exim);
     exim
 }
 
