@@ -91,7 +91,7 @@ pub struct Begin<'a> {
     pub uid: Option<&'a str>,
     /// The queue id that it had before: `orig_queue_id=` of a filter, `orig_id=` of postsuper.
     pub before: Option<&'a str>,
-    /// The client of whom a filter has it: `orig_client=`.
+    /// The client that a filter has it from: `orig_client=`.
     pub before_client: Option<&'a str>,
 }
 

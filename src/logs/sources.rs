@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::hash::FastMap;
 use crate::rate::Timestamp;
 
-/// At most so many programs on hosts are told apart.
+/// At most so many programs on hosts are distinguished.
 const SOURCES_MAX: usize = 16_384;
 /// At most so many processes are remembered.
 const PROCESSES_MAX: usize = 100_000;
@@ -76,7 +76,7 @@ impl Sources {
     }
 }
 
-/// Whom a process serves, one client after the other.
+/// The client that a process serves, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) client: Option<IpAddr>,

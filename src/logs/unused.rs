@@ -55,7 +55,7 @@ pub const REASONS: [(Reason, &str, &str); 9] = [
     (Reason::NotBegun, "of_unknown_messages", "of messages whose arrival is not in the log"),
     (Reason::Copy, "copies", "written twice by Exim, for the main log and the reject log"),
     (Reason::Part, "parts", "of several that make one, which is read when it is complete"),
-    (Reason::TooManyServers, "of_too_many_servers", "of more servers than can be told apart"),
+    (Reason::TooManyServers, "of_too_many_servers", "of more servers than can be distinguished"),
 ];
 
 /// The lines that are not used, by reason.

@@ -54,8 +54,8 @@ pub struct Unshown {
     pub refused_after_data: u64,
     /// Received messages whose size is not known: they count no bytes.
     pub without_size: u64,
-    /// Refused commands of which the log does not show whether the client had logged in, and as
-    /// whom: they count for no login.
+    /// Refused commands of which the log does not show whether the client had logged in, or
+    /// which login it used: they count for no login.
     pub without_login: u64,
 }
 

@@ -52,7 +52,7 @@ fn messages_that_come_back_count_once() {
     for log in [log!("requeue"), log!("postsuper-requeue"), log!("content-filter")] {
         assert_eq!(items(log), [ALICES], "{log}");
     }
-    // A filter that says nothing of whom it has the message.
+    // A filter that does not say which client it has the message from.
     let plain = log!("content-filter")
         .replace(", orig_queue_id=AB3116645B, orig_client=client.example.net[192.0.2.9]", "");
     assert_eq!(items(&plain), [ALICES]);

@@ -65,8 +65,8 @@ pub(super) fn of(
     }
     if unshown.without_login > 0 {
         notes.push(format!(
-            "of {} the log does not show whether the client had logged in, and as whom: they \
-             count for no login",
+            "of {} the log does not show whether the client had logged in, or which login it used: \
+             they count for no login",
             counted_or_no(unshown.without_login, "refused command", "refused commands")
         ));
     }

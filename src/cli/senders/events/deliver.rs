@@ -128,7 +128,7 @@ impl Deliver {
     }
 }
 
-/// As whom programs run.
+/// The account that programs run as.
 fn account(directory: &Path) -> Result<Account, Failure> {
     require_owner(directory)?;
     let owner = files::info_of(directory)

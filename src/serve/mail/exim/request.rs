@@ -49,7 +49,7 @@ attributes! {
     session, message,
     // What the stage is derived from; the command in base64.
     command, notquit, router, transport,
-    // Whence it comes; all but the addresses in base64.
+    // Where it comes from; all but the addresses in base64.
     address, server, protocol, helo, ident, authenticated, login,
     // What it is about, in base64.
     sender, local_part, domain, list,
