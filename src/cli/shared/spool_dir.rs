@@ -19,7 +19,7 @@ use crate::sys::child;
 const PROGRAMS: [&str; 4] = ["exim4", "exim", "/usr/sbin/exim4", "/usr/sbin/exim"];
 /// Where it is on a machine without Exim: Exim's usual spool directories, and exirate's own,
 /// for `exirate serve mail` beside Postfix or Sendmail.
-const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", "/var/lib/exirate"];
+const USUAL: [&str; 3] = ["/var/spool/exim4", "/var/spool/exim", config::OWN_SPOOL];
 
 /// The spool directory `given`, or else that of this machine's mail server. Where nothing is
 /// refused now, that is shown.

@@ -25,6 +25,8 @@ use kind::{Context, Kind as _};
 #[cfg(test)]
 pub(super) use policy::TABLES;
 
+/// The policy file that is used where none is named.
+pub const FILE: &str = "/etc/exirate/policy.toml";
 /// The keys at the top of a policy file.
 const TOP: &[&str] = &["version", ACTION, "identity", "on", "policy"];
 /// What policies do that do not say so themselves.

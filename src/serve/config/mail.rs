@@ -19,7 +19,7 @@ use crate::toml_file::{Location, Word};
 /// Exim's usual spool directories: where there is one, its database and policies are used.
 const EXIM: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
 /// Where they are without Exim.
-const SPOOL: &str = "/var/lib/exirate";
+pub const OWN_SPOOL: &str = "/var/lib/exirate";
 /// The longest time that a peer may be silent.
 const IDLE_MAX: Duration = Duration::from_hours(24);
 
@@ -94,7 +94,7 @@ impl Mail {
         Self {
             policy: None,
             milter: None,
-            spool: exim.unwrap_or(Path::new(SPOOL)).to_owned(),
+            spool: exim.unwrap_or(Path::new(OWN_SPOOL)).to_owned(),
             names_spool: false,
             policies: None,
             on_error: OnError::FailOpen,
@@ -174,10 +174,11 @@ fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<A
 /// The keys of `[mail]`.
 pub(super) const KEYS: &[Key<Mail>] = &[
     ("spool", |reader, value, mail| {
-        let Some(text) = reader.string(value, &format!("{SPOOL:?}")) else { return };
+        let Some(text) = reader.string(value, &format!("{OWN_SPOOL:?}")) else { return };
         if !text.starts_with('/') {
-            let message =
-                format!("{text:?} is not the full path of a directory; expected such as {SPOOL:?}");
+            let message = format!(
+                "{text:?} is not the full path of a directory; expected such as {OWN_SPOOL:?}"
+            );
             reader.error(value, message);
         }
         mail.spool = text.into();

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub use address::Address;
-pub use mail::{EarlyStage, Mail};
+pub use mail::{EarlyStage, Mail, OWN_SPOOL};
 
 use super::log::{Level, Log};
 /// Where the configuration is, if no other file is named.

@@ -9,7 +9,7 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, sound};
+use super::file::sound;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::override_state;
@@ -23,6 +23,7 @@ use crate::policy::counters::{RuleName, retain};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
+use crate::policy::source::FILE;
 use crate::spool::{Options, Spool};
 use crate::store::{Inspect, Memory};
 use crate::text::bytes;

@@ -9,9 +9,6 @@ use crate::policy::source::{Compiled, read};
 use crate::text::printable;
 use crate::toml_file::diagnostic::place;
 
-/// The policy file that is used where none is named.
-pub(in crate::cli) const FILE: &str = "/etc/exirate/policy.toml";
-
 /// Reads a policy file, which must be readable.
 pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
     read(path).map_err(Failure::new)

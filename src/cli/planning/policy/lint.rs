@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, open};
+use super::file::open;
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::policy::lint::lint;
 use crate::policy::needs::{FrontEnd, unseen};
+use crate::policy::source::FILE;
 use crate::text::counted_or_no;
 use crate::text::printable;
 use crate::text::time::now;

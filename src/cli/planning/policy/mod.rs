@@ -11,7 +11,7 @@ mod show;
 use clap::{Args, Subcommand};
 
 pub(in crate::cli) use decided::DecisionsJson;
-pub(in crate::cli) use file::{FILE, sound};
+pub(in crate::cli) use file::sound;
 
 use super::check;
 use crate::cli::shared::screen::{Screen, note_older_word};

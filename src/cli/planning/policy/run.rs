@@ -7,12 +7,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::decided::DecisionsJson;
-use super::file::{FILE, sound};
+use super::file::sound;
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::screen::{Screen, Tally, complain};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Image, build};
 use crate::policy::replay::{Replay, ReplayEvent};
+use crate::policy::source::FILE;
 use crate::store::Memory;
 use crate::text::{iso_exact, printable};
 

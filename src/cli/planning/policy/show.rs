@@ -8,7 +8,7 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{FILE, sound};
+use super::file::sound;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
@@ -17,6 +17,7 @@ use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
 use crate::policy::limit::{Exemption, Limit, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
+use crate::policy::source::FILE;
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
 use crate::text::time::now;

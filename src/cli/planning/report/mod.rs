@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::logs::{Logs, notes};
 use super::measure::Periods;
-use super::policy::{FILE, sound};
+use super::policy::sound;
 use super::simulate::Input;
 use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
@@ -20,6 +20,7 @@ use crate::cli::{Failure, Outcome};
 use crate::history::measure::{By, Count, Period};
 use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
 use crate::policy::image::{Image, build};
+use crate::policy::source::FILE;
 use crate::text;
 use crate::text::time::now;
 use crate::text::{bytes, counted};

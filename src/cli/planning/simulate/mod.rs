@@ -17,12 +17,13 @@ pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
 use super::logs::{Logs, print_unused};
-use super::policy::{FILE, sound};
+use super::policy::sound;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Decided, Refusals, Settings, Simulation};
 use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
+use crate::policy::source::FILE;
 
 /// Show what a policy file would have refused, from logs
 #[derive(Debug, Args)]

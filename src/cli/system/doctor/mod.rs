@@ -37,13 +37,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::cli::planning::policy::FILE;
 use crate::cli::shared::bypass_state::{self, State};
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
+use crate::policy::source::FILE;
 use crate::serve::config::{self, Mail};
+use crate::serve::mail::surroundings::USER as MAIL_USER;
 use finding::{EXIM, Findings, Level};
 use glance::Examined;
 pub(in crate::cli) use glance::{DecidedBy, Glance};
@@ -51,8 +52,6 @@ use policy::Caller;
 
 /// Where the doctor says whether anything is refused.
 const LIMITS: &str = "The limits";
-/// The user of `exirate serve mail`.
-const MAIL_USER: &str = "exirate-mail";
 
 /// Check that mail server, exirate and database work together
 #[derive(Debug, Args)]

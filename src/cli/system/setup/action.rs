@@ -13,7 +13,7 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::{confirm, key_text};
 use crate::cli::{Failure, Outcome};
 use crate::policy::model::Policies;
-use crate::policy::source::compile;
+use crate::policy::source::{FILE, compile};
 use crate::policy::word::Action;
 use crate::rate::Timestamp;
 use crate::setup::{MailServer, policy_file};
@@ -22,8 +22,6 @@ use crate::text;
 use crate::text::time::now;
 use crate::toml_file::text::load;
 
-/// The policy file.
-const FILE: &str = "/etc/exirate/policy.toml";
 /// How far back crossings are shown.
 const SECONDS: i64 = 7 * 24 * 60 * 60;
 /// How many senders are shown.

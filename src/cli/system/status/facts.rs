@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use crate::bypass::Bypass;
 use crate::cli::Failure;
-use crate::cli::planning::policy::FILE;
 use crate::cli::senders::events::{self, Delivered, decisive};
 use crate::cli::senders::list::{First, Sort};
 use crate::cli::shared::bypass_state;
@@ -23,6 +22,7 @@ use crate::engine::Overridden;
 use crate::policy::changes::settings;
 use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::model::{self, OnCrossing};
+use crate::policy::source::FILE;
 use crate::policy::source::read;
 use crate::policy::word::{Action, Word as _};
 use crate::rate::Timestamp;
