@@ -57,7 +57,7 @@ impl Change {
         }
     }
 
-    /// Makes it. Insertions are made by [`insert`](super::plan::Contents), all of a file at once.
+    /// Makes it, but for an insertion: all of a file are made at once.
     pub(super) fn apply(&self, steps: &Steps) -> Result<(), SetupError> {
         match self {
             Self::Insert { .. } => Ok(()),

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::change::Change;
 use super::plan::Plan;
+use super::policy_file::Facts;
 use super::service::Service;
 use super::{SetupError, files};
-use crate::serve::config::{Address, Mail, check_mail};
-
-/// Its unit and its user.
-const UNIT: &str = "exirate-mail";
-/// Its database, if its configuration names no other.
-pub(super) const DATABASE: &str = "/var/lib/exirate";
-const CONFIGURATION: &str = "/etc/exirate/exirate.toml";
+use crate::serve::config::{
+    Address, FILE as CONFIGURATION, Mail, OWN_SPOOL as DATABASE, check_mail,
+};
+use crate::serve::mail::surroundings::USER as UNIT;
 
 /// What a mail server needs of the daemon.
 #[derive(Clone, Debug)]
@@ -72,8 +70,19 @@ impl Daemon {
         ))
     }
 
+    /// Adds all that it needs, the policies included, and has it run.
+    pub(super) fn plan(
+        &self,
+        plan: &mut Plan,
+        facts: impl FnOnce() -> Result<Facts, SetupError>,
+    ) -> Result<(), SetupError> {
+        self.prepare(plan)?;
+        plan.policies(&self.spool(), facts)?;
+        self.start(plan)
+    }
+
     /// Adds its directories and its configuration, but does not start it.
-    pub(super) fn prepare(&self, plan: &mut Plan) -> Result<(), SetupError> {
+    fn prepare(&self, plan: &mut Plan) -> Result<(), SetupError> {
         plan.directory(Path::new(DATABASE), 0o755, Some((UNIT, UNIT)));
         if let (Some(group), Address::Unix(socket)) = (&self.group, self.address()?)
             && let Some(directory) = socket.parent()
@@ -98,7 +107,7 @@ impl Daemon {
     }
 
     /// Has it run, when all that it needs is there.
-    pub(super) fn start(&self, plan: &mut Plan) -> Result<(), SetupError> {
+    fn start(&self, plan: &mut Plan) -> Result<(), SetupError> {
         let Address::Unix(socket) = self.address()? else { return Ok(()) };
         let service = Service::look(UNIT, &socket);
         if !service.is_up() || !plan.prepare.is_empty() {

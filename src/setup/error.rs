@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::mta::exim::RulesError;
+
 /// Why a setup did not succeed, and what has become of it.
 #[derive(Debug)]
 pub(crate) enum SetupError {
@@ -24,6 +26,14 @@ pub(crate) enum SetupError {
 }
 
 impl SetupError {
+    /// A mail server does not accept its configuration as it is.
+    pub(super) fn unsound(server: &str, why: &dyn fmt::Display) -> Self {
+        Self::Unfit(format!(
+            "{server} does not accept its configuration as it is: {why}; correct it, then run \
+             `exirate setup` again"
+        ))
+    }
+
     /// Makes an error of what the system says of a file.
     pub(super) fn file(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -42,8 +52,16 @@ impl fmt::Display for SetupError {
             Self::Stuck { why, also } => write!(
                 f,
                 "{why}; and not everything could be put back: {also}; run `exirate setup --undo` \
-                 when that is mended"
+                 when that is repaired"
             ),
+        }
+    }
+}
+
+impl From<RulesError> for SetupError {
+    fn from(error: RulesError) -> Self {
+        match error {
+            RulesError::Hidden(text) | RulesError::Failed(text) => Self::Unfit(text),
         }
     }
 }

@@ -14,6 +14,7 @@ mod error;
 mod exim;
 mod files;
 pub(crate) mod find;
+mod lines;
 mod manifest;
 mod plan;
 pub(crate) mod policy_file;

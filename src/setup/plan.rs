@@ -8,6 +8,7 @@ use super::diff;
 use super::error::SetupError;
 use super::files::{self, Contents};
 use super::policy_file::{self, Facts};
+use crate::policy::source::FILE;
 
 /// What setup would change.
 #[derive(Debug, Default)]
@@ -58,6 +59,21 @@ impl Plan {
         self.configure.push(Change::Insert { file: file.to_owned(), at, text });
     }
 
+    /// Adds lines at the end of a file that [`Plan::read`] has read.
+    pub(super) fn append(&mut self, file: &Path, lines: String) {
+        let before = self.before.get(file).and_then(Option::as_deref).unwrap_or_default();
+        let (at, ends) = (before.len(), before.is_empty() || before.ends_with(b"\n"));
+        self.insert(file, at, if ends { lines } else { format!("\n{lines}") });
+    }
+
+    /// Adds a line where the line at `at` begins, or else at the end.
+    pub(super) fn insert_line(&mut self, file: &Path, at: Option<usize>, line: String) {
+        match at {
+            Some(at) => self.insert(file, at, line),
+            None => self.append(file, line),
+        }
+    }
+
     /// Adds a file of the mail server's configuration.
     pub(crate) fn create(&mut self, file: &Path, text: String, mode: u32) {
         self.before.insert(file.to_owned(), None);
@@ -86,7 +102,7 @@ impl Plan {
         spool: &Path,
         facts: impl FnOnce() -> Result<Facts, SetupError>,
     ) -> Result<(), SetupError> {
-        let file = PathBuf::from(policy_file::POLICIES);
+        let file = PathBuf::from(FILE);
         self.directory(file.parent().unwrap_or(Path::new("/")), 0o755, None);
         let text = match files::read(&file)? {
             Some(_) if spool.join("exirate/policy.image").exists() => return Ok(()),

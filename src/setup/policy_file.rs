@@ -6,8 +6,6 @@ use std::fmt::Write as _;
 use crate::identity::network::Cidr;
 use crate::sys::users;
 
-/// The policy file.
-pub(super) const POLICIES: &str = "/etc/exirate/policy.toml";
 /// The shipped file, whose text is filled in.
 const TEMPLATE: &str = include_str!("../../exim/policy.toml");
 /// Accounts of list managers, of which a message goes to many.

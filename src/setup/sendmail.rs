@@ -12,13 +12,15 @@ use std::time::{Duration, SystemTime};
 
 use super::daemon::Daemon;
 use super::files::Temporary;
+use super::lines::line_at;
 use super::policy_file::Facts;
 use super::probe::comes_to_policies;
-use super::service::has_systemd;
+use super::service::reload;
 use super::steps::Steps;
-use super::{Contents, MailServer, Plan, SetupError, run};
+use super::{Contents, MailServer, Plan, SetupError};
 use crate::mta::command;
 use crate::mta::sendmail::Sendmail as Settings;
+use crate::serve::config::Address;
 
 const MC: &str = "/etc/mail/sendmail.mc";
 const CF: &str = "/etc/mail/sendmail.cf";
@@ -66,16 +68,10 @@ impl MailServer for Sendmail {
     }
 
     fn plan(&self) -> Result<Plan, SetupError> {
-        self.check(&Contents::new()).map_err(|why| {
-            SetupError::Unfit(format!(
-                "Sendmail does not accept its configuration as it is: {why}; correct it, then run \
-                 `exirate setup` again"
-            ))
-        })?;
+        let sound = self.check(&Contents::new());
+        sound.map_err(|why| SetupError::unsound("Sendmail", &why))?;
         let mut plan = Plan::default();
-        self.daemon.prepare(&mut plan)?;
-        plan.policies(&self.spool, || Ok(self.facts()))?;
-        self.daemon.start(&mut plan)?;
+        self.daemon.plan(&mut plan, || Ok(self.facts()))?;
         let filter = format!("S={}, {TIMES}", socket(&self.daemon)?);
         self.mc(&mut plan, &filter)?;
         self.cf(&mut plan, &filter)?;
@@ -113,22 +109,18 @@ impl MailServer for Sendmail {
     }
 
     fn put_into_force(&self, steps: &Steps) -> Result<(), SetupError> {
-        // Debian's script would make one anew that is older than `sendmail.mc`. Where it cannot be
-        // written, nothing was changed.
+        // Debian's script would make another one, if this is older than `sendmail.mc`. Where it
+        // cannot be written, nothing was changed.
         if let Ok(file) = fs::File::options().append(true).open(CF) {
             let _ = file.set_modified(SystemTime::now());
         }
-        if has_systemd() {
-            run("systemctl", &["reload", "sendmail"])?;
-        } else {
-            run("invoke-rc.d", &["sendmail", "reload"])?;
-        }
+        reload("sendmail")?;
         steps.step();
         Ok(())
     }
 
     fn probe(&self) -> Result<(), SetupError> {
-        // Sendmail refuses whom it does not know before it asks a milter; from this machine it
+        // Sendmail refuses recipients that it does not know before it asks a milter; from this machine it
         // relays, and there is no such domain.
         let recipients = ["postmaster", "root", "postmaster@exirate-probe.invalid"];
         let recipients = recipients.map(str::to_owned);
@@ -153,10 +145,7 @@ impl Sendmail {
         let starts = ["INPUT_MAIL_FILTER(", "MAIL_FILTER(", "MAILER_DEFINITIONS", "MAILER("];
         let at =
             line_at(bytes, |line| starts.iter().any(|start| line.starts_with(start.as_bytes())));
-        let line = format!("INPUT_MAIL_FILTER(`{NAME}', `{filter}')dnl\n");
-        let (at, line) =
-            at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone()));
-        plan.insert(file, at, line);
+        plan.insert_line(file, at, format!("INPUT_MAIL_FILTER(`{NAME}', `{filter}')dnl\n"));
         Ok(())
     }
 
@@ -164,36 +153,28 @@ impl Sendmail {
     /// that m4 has made since.
     fn cf(&self, plan: &mut Plan, filter: &str) -> Result<(), SetupError> {
         let file = Path::new(CF);
-        let bytes = plan.read(file)?.unwrap_or_default();
-        let is_used = |settings: &Settings| settings.used.iter().any(|used| used == NAME);
-        let mut inserts: Vec<(usize, String)> = Vec::new();
-        if !is_used(&self.settings) {
+        let bytes = plan.read(file)?.unwrap_or_default().to_owned();
+        let mut before = line_at(&bytes, |line| line.starts_with(b"X"));
+        if !self.settings.used.iter().any(|used| used == NAME) {
             let option = |line: &[u8]| option_value(line, "inputmailfilters");
-            let place = line_at(bytes, |line| option(line).is_some());
-            let value = place.and_then(|at| option(rest(bytes, at)).map(|value| at + value));
+            let place = line_at(&bytes, |line| option(line).is_some());
+            let value = place.and_then(|at| option(rest(&bytes, at)).map(|value| at + value));
             match (value, self.settings.used.is_empty()) {
-                (Some(at), false) => inserts.push((at, format!("{NAME},"))),
+                (Some(at), false) => plan.insert(file, at, format!("{NAME},")),
                 _ => {
-                    let comment = line_at(bytes, |line| line.starts_with(b"#O InputMailFilters"));
-                    let (at, _) = comment
-                        .map_or_else(|| at_the_end(bytes, String::new()), |at| (at, String::new()));
-                    inserts.push((at, format!("O InputMailFilters={NAME}\n")));
+                    let at = line_at(&bytes, |line| line.starts_with(b"#O InputMailFilters"));
+                    plan.insert_line(file, at, format!("O InputMailFilters={NAME}\n"));
                     if self.settings.macros.is_none() {
-                        let lines = MACROS.lines().filter(|line| !has_option(bytes, line));
-                        inserts.extend(lines.map(|line| (at, format!("{line}\n"))));
+                        for line in MACROS.lines().filter(|line| !has_option(&bytes, line)) {
+                            plan.insert_line(file, at, format!("{line}\n"));
+                        }
                     }
+                    before = before.or(at);
                 }
             }
         }
         if !self.settings.filters.iter().any(|one| one.name == NAME) {
-            let line = format!("X{NAME}, {filter}\n");
-            let at = line_at(bytes, |line| line.starts_with(b"X"))
-                .or_else(|| inserts.first().map(|(at, _)| *at));
-            inserts
-                .push(at.map_or_else(|| at_the_end(bytes, line.clone()), |at| (at, line.clone())));
-        }
-        for (at, text) in inserts {
-            plan.insert(file, at, text);
+            plan.insert_line(file, before, format!("X{NAME}, {filter}\n"));
         }
         Ok(())
     }
@@ -224,7 +205,6 @@ fn listener() -> SocketAddr {
 
 /// The milter's socket, as Sendmail names it.
 fn socket(daemon: &Daemon) -> Result<String, SetupError> {
-    use crate::serve::config::Address;
     Ok(match daemon.address()? {
         Address::Unix(path) => format!("local:{}", path.display()),
         Address::Inet(address) => {
@@ -275,22 +255,4 @@ fn option_value(line: &[u8], name: &str) -> Option<usize> {
 
 fn rest(bytes: &[u8], at: usize) -> &[u8] {
     bytes.get(at..).unwrap_or_default()
-}
-
-/// Where the first line begins that `is_it`.
-fn line_at(bytes: &[u8], is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
-    let mut start = 0;
-    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-        if is_it(line) {
-            return Some(start);
-        }
-        start += line.len();
-    }
-    None
-}
-
-/// A line at the end of a file.
-fn at_the_end(bytes: &[u8], line: String) -> (usize, String) {
-    let ends = bytes.is_empty() || bytes.ends_with(b"\n");
-    (bytes.len(), if ends { line } else { format!("\n{line}") })
 }

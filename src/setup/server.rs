@@ -6,6 +6,7 @@ use super::error::SetupError;
 use super::files::Contents;
 use super::plan::Plan;
 use super::steps::Steps;
+use crate::serve::config::OWN_SPOOL;
 
 /// A mail server, as setup deals with it.
 pub(crate) trait MailServer {
@@ -57,7 +58,7 @@ impl MailServer for Absent {
     }
 
     fn spool(&self) -> &Path {
-        Path::new("/var/lib/exirate")
+        Path::new(OWN_SPOOL)
     }
 
     fn plan(&self) -> Result<Plan, SetupError> {

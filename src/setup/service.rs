@@ -109,8 +109,19 @@ impl Service {
     }
 }
 
+/// Has a daemon of the mail server's read its configuration again.
+///
+/// # Errors
+/// It does not.
+pub(super) fn reload(name: &str) -> Result<(), SetupError> {
+    match has_systemd() {
+        true => run("systemctl", &["reload", name]),
+        false => run("invoke-rc.d", &[name, "reload"]),
+    }
+}
+
 /// Whether systemd runs this machine.
-pub(crate) fn has_systemd() -> bool {
+fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 

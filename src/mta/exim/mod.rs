@@ -9,6 +9,7 @@
 
 mod acls;
 mod calls;
+pub(crate) mod debian;
 mod expansion;
 mod lookup_file;
 mod macros;

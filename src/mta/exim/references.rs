@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::acls::Acls;
 use super::calls::{calls, verb};
+use super::debian::{Debian, ETC, GENERATED};
 use super::macros::switches;
 use super::source::{Include, Line, Position, ReadError, Source, definition};
 
@@ -17,11 +18,6 @@ const OURS: [&str; 5] =
 const OUR_ACLS: &str = "acl_exirate_";
 /// The file with the paths of the libraries, which is installed and removed with them.
 const LIBRARIES: &str = "exirate-libraries.conf";
-/// Where Debian generates Exim's configuration, and from what.
-const GENERATED: &str = "/var/lib/exim4";
-const DEBIAN: &str = "/etc/exim4";
-/// The folders of Debian's split configuration, in the order in which they are read.
-const FOLDERS: [&str; 7] = ["main", "acl", "router", "transport", "retry", "rewrite", "auth"];
 /// The package's own files there, which go with it.
 const OWN_PIECES: [&str; 2] = ["main/00_exirate", "acl/25_exirate"];
 
@@ -33,16 +29,17 @@ pub(crate) fn references(
     config: &Path,
     predefined: Vec<(String, String)>,
 ) -> Result<Vec<(Position, String)>, ReadError> {
-    if config.starts_with(GENERATED) {
-        let found = in_sources(config, Path::new(DEBIAN), predefined.clone())?;
+    let is_generated = config.parent() == Path::new(GENERATED).parent();
+    if is_generated {
+        let found = in_sources(config, Path::new(ETC), predefined.clone())?;
         if !found.is_empty() {
             return Ok(found);
         }
     }
     let mut found = in_source(&Source::read_all(&[config], predefined, true)?);
-    if config.starts_with(GENERATED) {
+    if is_generated {
         // The lines of the package's own files go with them.
-        let read = |name| std::fs::read_to_string(Path::new(DEBIAN).join("conf.d").join(name));
+        let read = |name| std::fs::read_to_string(Path::new(ETC).join("conf.d").join(name));
         let own = OWN_PIECES.map(read).map(Result::unwrap_or_default);
         let is_own = |text: &str| own.iter().any(|file| file.lines().any(|own| own.trim() == text));
         found.retain(|(_, text)| !is_own(text.trim()));
@@ -56,40 +53,14 @@ fn in_sources(
     folder: &Path,
     mut predefined: Vec<(String, String)>,
 ) -> Result<Vec<(Position, String)>, ReadError> {
-    let settings = std::fs::read_to_string(folder.join("update-exim4.conf.conf"));
-    let is_split = |line: &str| {
-        let value = line.trim().strip_prefix("dc_use_split_config=");
-        value.is_some_and(|value| value.trim_matches(['\'', '"']) == "true")
-    };
-    let files = if settings.unwrap_or_default().lines().any(is_split) {
-        FOLDERS.iter().flat_map(|name| pieces(&folder.join("conf.d").join(name))).collect()
-    } else {
-        let both = ["exim4.conf.localmacros", "exim4.conf.template"].map(|name| folder.join(name));
-        both.into_iter().filter(|path| path.exists()).collect::<Vec<PathBuf>>()
-    };
+    let unsplit = || Debian { etc: folder.to_owned(), split: false };
+    let files = Debian::look(folder).unwrap_or_else(unsplit).sources();
     // What the generator adds: such as DCconfig_internet.
     let generated = Source::read_all(&[config], predefined.clone(), true)?;
     let added = generated.macros.into_iter().filter(|known| known.name.starts_with("DC"));
     predefined.extend(added.map(|known| (known.name, known.value)));
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     Ok(in_source(&Source::read_all(&files, predefined, true)?))
-}
-
-/// The files of a folder that Debian reads, in its order: `NAME.rul` in the place of `NAME`.
-fn pieces(folder: &Path) -> Vec<PathBuf> {
-    let entries = folder.read_dir().into_iter().flatten().flatten();
-    let is_read = |path: &PathBuf| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        path.is_file() && !name.is_empty() && name.chars().all(is_part)
-    };
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_read).collect();
-    files.sort();
-    let instead = |path: PathBuf| {
-        let rule = path.with_extension("rul");
-        if rule.is_file() { rule } else { path }
-    };
-    files.into_iter().map(instead).collect()
 }
 
 fn in_source(source: &Source) -> Vec<(Position, String)> {

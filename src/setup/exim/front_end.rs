@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::setup::daemon::{DATABASE, Daemon};
-use crate::setup::{Plan, SetupError};
+use crate::setup::daemon::Daemon;
 
 /// The library, and the files that the package `exirate-exim` puts beside it.
 const LIBRARIES: [&str; 2] = ["/usr/lib/exim4/exirate.so", "/usr/lib/exim4/exirate-libraries.conf"];
@@ -62,20 +61,9 @@ impl FrontEnd {
         format!(".include_if_exists {}\n", self.file(name).display())
     }
 
-    /// The directory in which rates and policies in use are; `exim` is Exim's spool directory.
-    pub(super) fn spool(&self, exim: PathBuf) -> PathBuf {
-        if self.socket { DATABASE.into() } else { exim }
-    }
-
-    /// Adds the daemon, where one is needed; `group` is Exim's.
-    pub(super) fn daemon(&self, plan: &mut Plan, group: &str) -> Result<(), SetupError> {
-        if !self.socket {
-            return Ok(());
-        }
+    /// The daemon that is asked, if one is; `group` is Exim's.
+    pub(super) fn daemon(&self, group: String) -> Option<Daemon> {
         let (asker, key, socket) = ("Exim", "policy", PathBuf::from(SOCKET));
-        let daemon = Daemon { asker, key, socket, group: Some(group.to_owned()) };
-        daemon.listens_there()?;
-        daemon.prepare(plan)?;
-        daemon.start(plan)
+        self.socket.then_some(Daemon { asker, key, socket, group: Some(group) })
     }
 }

@@ -7,10 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::debian::Debian;
+use super::candidate::Candidate;
 use super::front_end::{FrontEnd, SOCKET};
 use super::stages::{STAGES, Stage, missing};
+use crate::mta::exim::debian::Debian;
 use crate::mta::exim::{Exim, Rules};
+use crate::setup::lines::{line_at, lines_of};
 use crate::setup::plan::Plan;
 use crate::setup::{BEGIN, END, SetupError};
 use crate::sys::child;
@@ -34,8 +36,7 @@ pub(super) struct Planner<'a> {
 impl Planner<'_> {
     /// Adds what is missing to the plan; `generated` is the file that Exim reads.
     pub(super) fn add(&self, plan: &mut Plan, generated: &Path) -> Result<(), SetupError> {
-        let now = self.debian.candidate(&plan.contents())?;
-        now.check(self.exim)?;
+        let now = self.candidate(plan)?;
         plan.outdated = match crate::setup::files::read(generated)? {
             Some(text) => !now.is_same(&text)?,
             None => true,
@@ -45,17 +46,13 @@ impl Planner<'_> {
             return Ok(());
         }
         self.switch(plan, &rules)?;
-        let with_switch = self.debian.candidate(&plan.contents())?;
-        with_switch.check(self.exim)?;
-        let rules = with_switch.rules(self.exim)?;
+        let rules = self.candidate(plan)?.rules(self.exim)?;
         let mut lines = Vec::new();
         for stage in missing(&rules) {
             self.own_acl(plan, &rules, stage, &mut lines)?;
         }
         if lines.is_empty() {
-            let all = self.debian.candidate(&plan.contents())?;
-            all.check(self.exim)?;
-            for stage in missing(&all.rules(self.exim)?) {
+            for stage in missing(&self.candidate(plan)?.rules(self.exim)?) {
                 lines.push(self.by_hand(stage, "the ACL that this option names"));
             }
         }
@@ -67,6 +64,13 @@ impl Planner<'_> {
              changed",
             lines.join("\n  ")
         )))
+    }
+
+    /// The configuration with the plan, which Exim accepts.
+    fn candidate(&self, plan: &Plan) -> Result<Candidate, SetupError> {
+        let candidate = Candidate::of(self.debian, &plan.contents())?;
+        candidate.check(self.exim)?;
+        Ok(candidate)
     }
 
     /// Adds the switch, and what it needs.
@@ -124,11 +128,7 @@ impl Planner<'_> {
                             `exirate setup --undo` removes it.\n";
                 plan.create(file, format!("{head}{lines}"), 0o644);
             }
-            Some(text) => {
-                let feed = if text.is_empty() || text.ends_with(b"\n") { "" } else { "\n" };
-                let (at, text) = (text.len(), format!("{feed}{}", block(lines)));
-                plan.insert(file, at, text);
-            }
+            Some(_) => plan.append(file, block(lines)),
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Planner<'_> {
     fn below_begin_acl(&self, plan: &mut Plan) -> Result<(), SetupError> {
         let template = self.debian.template();
         let text = plan.read(&template)?.unwrap_or_default();
-        let at = after_line(text, |line| {
+        let at = after_lines(text, |line| {
             let words: Vec<String> = line.split_whitespace().map(str::to_ascii_lowercase).collect();
             words == ["begin", "acl"]
         });
@@ -155,18 +155,17 @@ impl Planner<'_> {
     /// Where the line begins that has `word` in it.
     fn line_of(&self, plan: &mut Plan, file: &Path, word: &str) -> Result<usize, SetupError> {
         let text = plan.read(file)?.unwrap_or_default();
-        let mut start = 0;
-        for line in text.split_inclusive(|&byte| byte == b'\n') {
-            let shown = String::from_utf8_lossy(line);
-            if shown.contains(word) && !shown.trim_start().starts_with('#') {
-                return Ok(start);
-            }
-            start += line.len();
-        }
-        Err(SetupError::Unfit(format!(
-            "Exim reads {word}, but not by a line of {}: write `{SWITCH} = yes` above that line",
-            file.display()
-        )))
+        let has_word = |line: &[u8]| {
+            let line = String::from_utf8_lossy(line);
+            line.contains(word) && !line.trim_start().starts_with('#')
+        };
+        line_at(text, has_word).ok_or_else(|| {
+            SetupError::Unfit(format!(
+                "Exim reads {word}, but not by a line of {}: write `{SWITCH} = yes` above that \
+                 line",
+                file.display()
+            ))
+        })
     }
 
     /// Adds the lines to the administrator's own ACL at a stage, or says where they go.
@@ -215,7 +214,7 @@ impl Planner<'_> {
                 let name = line.trim().strip_suffix(':').map(str::trim);
                 name.is_some_and(|name| name.trim_matches('"') == acl)
             };
-            places.extend(after_line(text, is_label).into_iter().map(|at| (file.clone(), at)));
+            places.extend(after_lines(text, is_label).into_iter().map(|at| (file.clone(), at)));
         }
         Ok(places)
     }
@@ -232,15 +231,10 @@ fn block(lines: &str) -> String {
 }
 
 /// The places behind the lines that `is_wanted`.
-fn after_line(text: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
-    let (mut found, mut at) = (Vec::new(), 0);
-    for line in text.split_inclusive(|&byte| byte == b'\n') {
-        at += line.len();
-        if line.ends_with(b"\n") && is_wanted(&String::from_utf8_lossy(line)) {
-            found.push(at);
-        }
-    }
-    found
+fn after_lines(text: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+    let whole = lines_of(text).filter(|(_, line)| line.ends_with(b"\n"));
+    let wanted = whole.filter(|(_, line)| is_wanted(&String::from_utf8_lossy(line)));
+    wanted.map(|(start, line)| start + line.len()).collect()
 }
 
 /// Whether a package of Debian's has put the file there.

@@ -44,7 +44,7 @@ struct Postfix {
 /// Looks at the Postfix of this machine.
 pub(super) fn find() -> Result<Box<dyn MailServer>, SetupError> {
     let settings = Settings::of_this_machine().ok_or_else(|| match run("postconf", &["-n"]) {
-        Err(why) => unsound(&why),
+        Err(why) => SetupError::unsound("Postfix", &why),
         Ok(()) => SetupError::Unfit("Postfix has no configuration".to_owned()),
     })?;
     let queue = PathBuf::from(settings.value(None, "queue_directory"));
@@ -71,17 +71,15 @@ impl MailServer for Postfix {
     fn plan(&self) -> Result<Plan, SetupError> {
         self.is_sound()?;
         let mut plan = Plan::default();
-        self.daemon.prepare(&mut plan)?;
-        plan.policies(&self.spool, || Ok(self.facts()))?;
-        self.daemon.start(&mut plan)?;
+        self.daemon.plan(&mut plan, || Ok(self.facts()))?;
         let address = self.daemon.address()?;
         // The milter counts as well: with both, everything would count twice.
         let is_asked = milters(&self.settings.value(None, MILTERS), &self.queue)
             .iter()
             .any(|asked| self.receiver(None, &address).is_ours(asked));
         if !is_asked {
-            let main = self.main(&mut plan, &address)?;
-            self.master(&mut plan, &address, &main)?;
+            self.main(&mut plan, &address)?;
+            self.master(&mut plan, &address)?;
         }
         Ok(plan)
     }
@@ -119,13 +117,6 @@ impl MailServer for Postfix {
     }
 }
 
-fn unsound(why: &SetupError) -> SetupError {
-    SetupError::Unfit(format!(
-        "Postfix does not accept its configuration as it is: {why}; correct it, then run `exirate \
-         setup` again"
-    ))
-}
-
 /// Removes the message of a probe that Postfix has taken, and holds.
 fn remove(reply: &str) -> Result<(), SetupError> {
     let id = reply.rsplit_once("queued as ").map(|(_, id)| id.trim());
@@ -145,7 +136,7 @@ impl Postfix {
                 "Postfix {version} is too old: the check needs Postfix 3.0"
             )));
         }
-        self.check(&Contents::new()).map_err(|why| unsound(&why))
+        self.check(&Contents::new()).map_err(|why| SetupError::unsound("Postfix", &why))
     }
 
     fn receiver<'a>(&'a self, service: Option<&'a Service>, address: &'a Address) -> Receiver<'a> {
@@ -175,15 +166,18 @@ impl Postfix {
         }
     }
 
-    /// Adds the check to the lists of `main.cf`; those which have it then.
-    fn main(&self, plan: &mut Plan, address: &Address) -> Result<Vec<&'static str>, SetupError> {
+    /// Adds the check to the lists of `main.cf`.
+    fn main(&self, plan: &mut Plan, address: &Address) -> Result<(), SetupError> {
         let file = self.directory.join("main.cf");
         let text = ascii(plan.read(&file)?);
         let check = self.check_of(address, true);
-        let (mut block, mut inserts) = (String::new(), Vec::new());
+        let mut block = String::new();
         for list in LISTS.into_iter().filter(|list| !self.has(None, list, address)) {
             match text::setting(&text, list) {
-                Some(found) => inserts.push(found.insertion(&text, &check, true)),
+                Some(found) => {
+                    let (at, insert) = found.insertion(&text, &check, true);
+                    plan.insert(&file, at, insert);
+                }
                 // What Postfix refuses of its own is not counted.
                 None if list == RECIPIENT => {
                     block += &format!("{list} = reject_unlisted_recipient, {check}\n");
@@ -191,20 +185,15 @@ impl Postfix {
                 None => block += &format!("{list} = {check}\n"),
             }
         }
-        inserts.sort_by_key(|(at, _)| *at);
         if !block.is_empty() {
-            let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            inserts.push((text.len(), format!("{line}{BEGIN}\n{block}{END}\n")));
+            plan.append(&file, format!("{BEGIN}\n{block}{END}\n"));
         }
-        for (at, insert) in inserts {
-            plan.insert(&file, at, insert);
-        }
-        Ok(LISTS.to_vec())
+        Ok(())
     }
 
     /// Adds the check to the lists that services have of their own. A service that takes back
     /// what a content filter has seen gets none: it would count each message again.
-    fn master(&self, plan: &mut Plan, address: &Address, main: &[&str]) -> Result<(), SetupError> {
+    fn master(&self, plan: &mut Plan, address: &Address) -> Result<(), SetupError> {
         let file = self.directory.join("master.cf");
         let text = ascii(plan.read(&file)?);
         let check = self.check_of(address, false);
@@ -223,7 +212,7 @@ impl Postfix {
                 continue;
             }
             let mut lines = String::new();
-            for list in main.iter().filter(|list| !service.replaces(list)) {
+            for list in LISTS.iter().filter(|list| !service.replaces(list)) {
                 let value = self.receiver(Some(service), address).with_check(list, None);
                 let value = without_blanks(&value);
                 if value.contains(char::is_whitespace) {

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::super::debian::Debian;
+use super::super::candidate::Candidate;
 use super::super::front_end::FrontEnd;
 use super::super::stages::missing;
 use super::Planner;
 use crate::mta::exim::Exim;
+use crate::mta::exim::debian::Debian;
 use crate::setup::Plan;
 
 /// A copy of Debian's configuration, and the files that Exim includes.
@@ -84,7 +85,8 @@ impl Tree {
             fs::write(path, bytes.unwrap()).unwrap();
         }
         let exim = Exim { program: "/usr/sbin/exim4".into(), config: None };
-        let candidate = Debian::look(&self.path("")).unwrap().candidate(&Default::default());
+        let debian = Debian::look(&self.path("")).unwrap();
+        let candidate = Candidate::of(&debian, &Default::default());
         let rules = candidate.unwrap().rules(&exim).unwrap();
         assert_eq!(missing(&rules), []);
         assert_eq!(self.plan().unwrap().configure, []);
@@ -169,6 +171,18 @@ fn lines_go_into_acls_of_the_administrators_before_what_accepts() {
         assert_eq!(text.matches("acl_policy_end.conf").count(), 1, "{text}");
         tree.carry_out(&plan);
     }
+}
+
+#[test]
+fn what_debian_reads_in_the_place_of_a_file_is_what_is_changed() {
+    let tree = Tree::new(true);
+    tree.macros("MAIN_ACL_CHECK_RCPT = own_rcpt\n");
+    tree.acls("no such\n");
+    tree.write("conf.d/acl/50_local.rul", "own_rcpt:\n  accept\n");
+    let plan = tree.plan().unwrap();
+    let changed = tree.changed(&plan);
+    assert!(changed.contains(&"etc/conf.d/acl/50_local.rul".to_owned()), "{changed:?}");
+    tree.carry_out(&plan);
 }
 
 #[test]
