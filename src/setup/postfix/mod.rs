@@ -120,7 +120,10 @@ impl MailServer for Postfix {
 /// Removes the message of a probe that Postfix has taken, and holds.
 fn remove(reply: &str) -> Result<(), SetupError> {
     let id = reply.rsplit_once("queued as ").map(|(_, id)| id.trim());
-    let is_id = |id: &&str| id.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !id.is_empty();
+    // `postsuper -d ALL` deletes all messages.
+    let is_id = |id: &&str| {
+        !id.is_empty() && *id != "ALL" && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
     match id.filter(is_id) {
         Some(id) => run("postsuper", &["-d", id]),
         None => Err(SetupError::Unfit(format!("a message of the probe is held: {reply}"))),
