@@ -57,11 +57,9 @@ impl Setup<'_> {
     /// Why it is as it was before, or cannot be.
     pub(crate) fn carry_out(&self, plan: &Plan) -> Result<(), SetupError> {
         self.server.is_running()?;
-        self.server.check(&Contents::new())?;
+        // As it is, it was checked for the plan.
         let contents = plan.contents();
-        if !contents.is_empty() {
-            self.server.check(&contents)?;
-        }
+        self.server.check(&contents)?;
         let directory = Directory::make(self.state)?;
         let _guard = directory.lock()?;
         let mut manifest = Manifest::read(self.state)?.unwrap_or_default();
