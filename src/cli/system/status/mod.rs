@@ -1,9 +1,11 @@
 //! `exirate status`: whether mail is limited, by what, and who is blocked: on one screen.
 //!
-//! [`facts`] collects it, [`print`] shows it. All records are read once, so that a million keys
-//! take a fraction of a second; meanwhile the doctor looks at everything else.
+//! [`facts`] collects it, with [`policies`] and [`keys`]; [`print`] shows it. All records are
+//! read once; meanwhile the doctor looks at everything else.
 
 mod facts;
+mod keys;
+mod policies;
 mod print;
 
 use clap::Args;

@@ -4,7 +4,9 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::facts::{Blocked, Cluster, CrossingShown, Keys, Policies, Status, Verdict};
+use super::facts::{Cluster, Status, Verdict};
+use super::keys::{Blocked, CrossingShown, Keys};
+use super::policies::Policies;
 use crate::cli::Failure;
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::screen::Screen;

@@ -1,0 +1,214 @@
+//! What the rate database holds, as `exirate status` shows it.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::senders::events::{self, Delivered, decisive};
+use crate::cli::senders::list::{First, Sort};
+use crate::cli::shared::in_force::InForce;
+use crate::cli::shared::key_state::{KeyState, later};
+use crate::cli::shared::{key_text, override_state};
+use crate::engine::Overridden;
+use crate::policy::model::OnCrossing;
+use crate::rate::Timestamp;
+use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
+use crate::store::FOREVER;
+use crate::text;
+use crate::text::time::{midnight, now};
+
+/// How many of each list are shown.
+const SHOWN: usize = 5;
+
+/// What the rate database holds.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Keys {
+    pub(super) keys: u64,
+    pub(super) keys_today: u64,
+    pub(super) last_event: Option<String>,
+    #[serde(skip)]
+    pub(super) last: Option<Timestamp>,
+    pub(super) blocked: u64,
+    pub(super) blocked_first: Vec<Blocked>,
+    pub(super) allowed: usize,
+    pub(super) denied: usize,
+    pub(super) overrides: Vec<OverrideShown>,
+    pub(super) crossings_today: usize,
+    pub(super) crossings: Vec<CrossingShown>,
+    pub(super) receivers: Vec<ReceiverShown>,
+    pub(super) database: Option<Database>,
+}
+
+/// A key whose next event is refused.
+#[derive(Debug, Serialize)]
+pub(super) struct Blocked {
+    pub(super) key: String,
+    pub(super) rate: f64,
+    pub(super) limit: f64,
+    pub(super) period: Option<String>,
+    pub(super) mode: Option<String>,
+    pub(super) since: Option<String>,
+    #[serde(skip)]
+    pub(super) since_at: Option<Timestamp>,
+    pub(super) free_at: Option<String>,
+    /// What else decides than the rate.
+    pub(super) why: Option<String>,
+    #[serde(skip)]
+    pub(super) wait: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct OverrideShown {
+    #[serde(rename = "override")]
+    overridden: &'static str,
+    key: String,
+    until: Option<String>,
+    #[serde(skip)]
+    pub(super) text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct CrossingShown {
+    time: String,
+    #[serde(skip)]
+    pub(super) at: Timestamp,
+    pub(super) key: String,
+    pub(super) rate: f64,
+    pub(super) limit: f64,
+    pub(super) period: String,
+    enforcement: &'static str,
+    /// It has no alert.
+    #[serde(skip)]
+    pub(super) is_silent: bool,
+    pub(super) waiting_for: Vec<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ReceiverShown {
+    pub(super) name: &'static str,
+    pub(super) waiting: usize,
+    pub(super) failing: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Database {
+    pub(super) disk_bytes: u64,
+    pub(super) max_bytes: u64,
+    pub(super) damaged: u64,
+    pub(super) unreadable: usize,
+}
+
+impl Keys {
+    /// Reads the database in `spool`, if there is one.
+    pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
+        let mut database = match Spool::open_existing(spool, Options::default()) {
+            Ok(database) => database,
+            Err(SpoolError::Absent { .. }) => return Ok(Self::default()),
+            Err(error) => return Err(error.into()),
+        };
+        let (in_force, _) = InForce::of(&mut database, spool);
+        let (now, today) = (in_force.now, midnight());
+        let mut found = Self::default();
+        let mut first = First::new(Sort::Share, now, SHOWN);
+        let left_out = database.for_each(|entry| {
+            let at = entry.average.at;
+            found.keys += 1;
+            found.keys_today += u64::from(at.seconds >= today);
+            found.last = found.last.max(Some(at));
+            let state = KeyState::from(entry);
+            if in_force.refuses(&state) {
+                found.blocked += 1;
+                first.add(state);
+            }
+        })?;
+        found.blocked_first = first.take().iter().map(|one| Blocked::of(one, &in_force)).collect();
+        found.last_event = found.last.map(text::iso);
+        found.database = Some(Database {
+            disk_bytes: database.disk_bytes(),
+            max_bytes: database.max_bytes(),
+            damaged: left_out.damaged,
+            unreadable: left_out.shards.len(),
+        });
+        found.overrides(&mut database, now)?;
+        found.crossings(&mut database, spool, on_crossing, today)?;
+        Ok(found)
+    }
+
+    fn overrides(&mut self, database: &mut Spool, now: Timestamp) -> Result<(), Failure> {
+        let mut all = database.overrides()?;
+        all.retain(|one| one.is_active(now.seconds));
+        let count = |what| all.iter().filter(|one| one.overridden == what).count();
+        (self.allowed, self.denied) = (count(Overridden::Allow), count(Overridden::Deny));
+        // The latest first.
+        all.sort_by_key(|one| std::cmp::Reverse(one.since));
+        let shown = all.iter().take(SHOWN).map(|one| OverrideShown {
+            overridden: one.overridden.word(),
+            key: one.argument.clone(),
+            until: (one.until != FOREVER).then(|| text::iso_second(one.until)),
+            text: override_state::sentence(one),
+        });
+        self.overrides = shown.collect();
+        Ok(())
+    }
+
+    fn crossings(
+        &mut self,
+        database: &mut Spool,
+        spool: &Path,
+        on: &OnCrossing,
+        today: i64,
+    ) -> Result<(), Failure> {
+        let crossings =
+            database.read_events(&mut EventReader::new(EventKind::Crossings), now(), true)?;
+        let delivered = events::delivered(spool, on, &crossings)?;
+        self.crossings_today = crossings.iter().filter(|event| event.at.seconds >= today).count();
+        let last = crossings.iter().enumerate().rev().take(SHOWN).map(|(at, event)| {
+            let window = decisive(event);
+            let is_silent = !events::has_alert(event, on.observed);
+            let waiting = delivered.iter().filter(|one| at >= one.done && !is_silent);
+            CrossingShown {
+                time: text::iso(event.at),
+                at: event.at,
+                key: key_text::title(events::key(event)),
+                rate: window.after,
+                limit: window.limit,
+                period: events::period(event, &window),
+                enforcement: event.enforcement.word(),
+                is_silent,
+                waiting_for: waiting.map(|one| one.name).collect(),
+            }
+        });
+        self.crossings = last.collect();
+        self.receivers = delivered
+            .iter()
+            .map(|Delivered { name, waiting, failing, .. }| ReceiverShown {
+                name,
+                waiting: *waiting,
+                failing: *failing,
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+impl Blocked {
+    fn of(record: &KeyState, in_force: &InForce) -> Self {
+        let now = in_force.now;
+        let next = in_force.next(record);
+        let wait = next.wait(record, now);
+        let seconds = wait.and_then(|wait| wait.whole_seconds());
+        Self {
+            key: key_text::title(record.key()),
+            rate: record.rate(now),
+            limit: record.limit,
+            period: record.period_text(),
+            mode: record.mode(),
+            since: record.over_since().map(text::iso),
+            since_at: record.over_since(),
+            free_at: seconds.map(|seconds| text::iso(later(now, seconds))),
+            why: next.why(),
+            wait: wait.map(text::rough_wait),
+        }
+    }
+}
