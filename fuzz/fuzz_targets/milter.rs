@@ -7,6 +7,7 @@ use std::error::Error as _;
 
 use arbitrary::Arbitrary;
 use exirate::event::AclStage;
+use exirate::policy::outcome::Outcome;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::{MailEvent, MailVerdict};
 use exirate::serve::mail::milter::dialogue::{Dialogue, Fault, Limits, Step};
@@ -194,9 +195,10 @@ impl<V: Iterator<Item = u8>> Talk<V> {
         if verdict == V::Delay {
             self.reply(&Reply::Progress);
         }
-        let verdict = MailVerdict { verdict, text, ..MailVerdict::default() };
+        let outcome = Outcome { verdict, text, ..Outcome::default() };
+        let verdict = MailVerdict { outcome, ..MailVerdict::default() };
         let (reply, accepted) = self.dialogue.decided(&verdict);
-        let refused = verdict.verdict >= V::Defer && event.stage != S::Quit;
+        let refused = verdict.outcome.verdict >= V::Defer && event.stage != S::Quit;
         assert_eq!(matches!(reply, Reply::Defer(_) | Reply::Reject(_)), refused || held(&reply));
         if let Some(accepted) = accepted {
             assert!(complete && !refused);
