@@ -134,6 +134,12 @@ fn quantile(sorted: &[Duration], part: f64) -> f64 {
     sorted.get(at.min(sorted.len() - 1)).map_or(0.0, Duration::as_secs_f64)
 }
 
+/// A time in microseconds, or in milliseconds if it has any.
+fn time(seconds: f64) -> String {
+    let millis = 1e3 * seconds;
+    if millis < 1.0 { micros(1e6 * seconds) } else { format!("{millis:.1} ms") }
+}
+
 fn daemon(effort: Effort) {
     let open = effort.smtp_sessions;
     let limits = format!("max_connections = {}\nmax_in_flight = {}", open + 500, open + 500);
@@ -158,10 +164,10 @@ fn daemon(effort: Effort) {
             name,
             &times.len().to_string(),
             &(times.len() - decided.len()).to_string(),
-            &micros(quantile(&decided, 0.5)),
-            &micros(quantile(&decided, 0.99)),
+            &time(quantile(&decided, 0.5)),
+            &time(quantile(&decided, 0.99)),
             &format!("{:.0}", count / taken.as_secs_f64()),
-            &micros(spent.as_secs_f64() / count),
+            &time(spent.as_secs_f64() / count),
         ]));
     };
     // All sessions are open: each asks at MAIL, then each at RCPT, and so on.
