@@ -8,7 +8,7 @@
 //! socket /run/exirate/agent.sock
 //! agent_user 997
 //! servers 4
-//! deadline 20ms
+//! deadline 100ms
 //! away local
 //! config /etc/exirate/exirate.toml
 //! ```
@@ -35,7 +35,7 @@ pub const SOCKET_DEFAULT: &str = "/run/exirate/agent.sock";
 /// The configuration of the agent, where the file names none.
 pub const CONFIG_DEFAULT: &str = "/etc/exirate/exirate.toml";
 /// How long a process waits for the agent, where the file does not say.
-pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(20);
+pub const DEADLINE_DEFAULT: Duration = Duration::from_millis(100);
 /// The longest deadline: an SMTP client waits for it at each command.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(5);
 /// The most servers that share limits.
@@ -251,7 +251,7 @@ impl ClusterSettings {
                     let known = micros
                         .filter(|one| (Duration::from_millis(1)..=DEADLINE_MAX).contains(one));
                     known.ok_or_else(|| {
-                        (line, "'deadline' must be from 1ms to 5000ms, such as 20ms".to_owned())
+                        (line, "'deadline' must be from 1ms to 5000ms, such as 100ms".to_owned())
                     })?
                 }
             },
@@ -286,7 +286,7 @@ fn number(text: &[u8]) -> Option<u32> {
     std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
-/// A time such as `20ms`.
+/// A time such as `100ms`.
 fn milliseconds(text: &[u8]) -> Option<Duration> {
     number(text.strip_suffix(b"ms")?).map(|number| Duration::from_millis(number.into()))
 }

@@ -68,7 +68,9 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
         let log = Rc::clone(&self.log);
         log.write(Level::Notice, format_args!("listening on {path}"));
         let manager = Manager::from_environment();
-        until_stopped(&mut self, &mut signals, &manager, &log, &mut serving).await?;
+        let sockets = [&socket];
+        let why =
+            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
         // From now on a new process finds no socket, and another instance may start.
         drop(socket);
         let _ = stop.send(true);
@@ -76,7 +78,7 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
         connecting.abort();
         served.map_err(|error| format!("the agent has failed: {error}"))?;
         log.write(Level::Notice, "stopped");
-        Ok(())
+        why.result()
     }
 }
 

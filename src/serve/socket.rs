@@ -187,6 +187,23 @@ impl Listener {
         Ok(Self { path: path.to_owned(), identity, listener: Some(listener), _lock: lock })
     }
 
+    /// Makes sure that those who connect to the path find this socket.
+    ///
+    /// # Errors
+    /// It was removed or replaced: in words.
+    pub fn check(&self) -> Result<(), String> {
+        let path = self.path.display();
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == self.identity => Ok(()),
+            Ok(_) => Err(format!("the socket {path} was replaced by something else")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(format!("the socket {path} was removed"))
+            }
+            // What cannot be looked at may well be there.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// The listening socket, once.
     pub fn take(&mut self) -> Option<UnixListener> {
         self.listener.take()
@@ -245,8 +262,11 @@ mod tests {
         // The socket of an instance that was replaced is not removed with the old one.
         let path = folder.path().join("b.sock");
         let old = Listener::bind(&path, ACCESS).unwrap();
+        assert_eq!(old.check(), Ok(()));
         std::fs::remove_file(&path).unwrap();
+        assert!(old.check().unwrap_err().ends_with("b.sock was removed"));
         let _new = UnixListener::bind(&path).unwrap();
+        assert!(old.check().unwrap_err().ends_with("b.sock was replaced by something else"));
         drop(old);
         UnixStream::connect(&path).unwrap();
         let error =

@@ -12,6 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::log::{Level, Log};
 use super::notify::Manager;
+use super::socket::Listener;
 
 /// How often the log is summarized, and a new state is sent to systemd.
 const TICK: Duration = Duration::from_secs(1);
@@ -32,14 +33,35 @@ pub(super) trait Unit {
     fn reload(&mut self);
 }
 
-/// Runs until a signal says to stop. An error says that `serving` has ended before.
+/// Why a unit stops in an orderly way.
+pub(super) enum Stop {
+    /// A signal says so.
+    Signal,
+    /// A socket was removed or replaced: nobody would find this instance any more. The next
+    /// one, which systemd starts, makes a new socket, and its directory.
+    Socket(String),
+}
+
+impl Stop {
+    /// The result of the daemon.
+    pub(super) fn result(self) -> Result<(), String> {
+        match self {
+            Self::Signal => Ok(()),
+            Self::Socket(why) => Err(why),
+        }
+    }
+}
+
+/// Runs until a signal says to stop, or one of the unit's sockets is lost. An error says that
+/// `serving` has ended before.
 pub(super) async fn until_stopped(
     unit: &mut impl Unit,
     signals: &mut Signals,
     manager: &Manager,
     log: &Log,
+    sockets: &[&Listener],
     serving: &mut JoinHandle<()>,
-) -> Result<(), String> {
+) -> Result<Stop, String> {
     let mut state = unit.state();
     manager.ready(&unit.status());
     let (mut tick, mut ticks) = (every(TICK), 0);
@@ -61,12 +83,17 @@ pub(super) async fn until_stopped(
                 _ => {
                     log.write(Level::Notice, format_args!("{name}: stopping"));
                     manager.stopping();
-                    return Ok(());
+                    return Ok(Stop::Signal);
                 }
             },
             _ = alive => manager.alive(),
             _ = tick.tick() => {
                 log.summarize();
+                if let Some(why) = sockets.iter().find_map(|socket| socket.check().err()) {
+                    log.write(Level::Error, format_args!("{why}: stopping, to be started again"));
+                    manager.stopping();
+                    return Ok(Stop::Socket(why));
+                }
                 let now = unit.state();
                 ticks = (ticks + 1) % STATUS_TICKS;
                 if now != state || ticks == 0 {

@@ -49,6 +49,18 @@ fn the_limit_bites_and_each_recipient_counts_once() {
 }
 
 #[test]
+fn a_daemon_whose_socket_is_lost_ends_so_that_the_next_one_is_found() {
+    for lost in ["policy.sock", "milter.sock"] {
+        let (machine, mut daemon) = Machine::with_milter(TWO, "");
+        assert_eq!(Client::connect(&machine).rcpt(&Message::new("alice"), "a@b.example"), "DUNNO");
+        std::fs::remove_file(machine.path(lost)).unwrap();
+        assert_eq!(daemon.wait().code(), Some(2), "systemd starts it again");
+        machine.until_logged(&format!("{lost} was removed: stopping, to be started again"));
+        assert!(!machine.path("policy.sock").exists() && !machine.path("milter.sock").exists());
+    }
+}
+
+#[test]
 fn messages_bytes_and_connections_count_once() {
     let policies = "[policy.out]
 key = [\"client\"]

@@ -36,6 +36,27 @@ fn it_starts_before_redis_and_decides_when_it_is_there() {
 }
 
 #[test]
+fn one_whose_socket_is_lost_ends_so_that_the_next_one_is_found() {
+    let machine = Machine::new("", "");
+    let _redis = machine.redis();
+    let socket = machine.path("agent.sock");
+    for replaced in [false, true] {
+        let mut agent = machine.start_deciding();
+        let mut client = machine.client();
+        std::fs::remove_file(&socket).unwrap();
+        if replaced {
+            std::fs::write(&socket, "of somebody else").unwrap();
+        }
+        assert_eq!(agent.wait().code(), Some(2), "systemd starts it again");
+        assert!(matches!(client.ask("alice"), Err(NotDecided::Closed)));
+        let why = if replaced { "replaced by something else" } else { "removed" };
+        let line = format!("{} was {why}: stopping, to be started again", socket.display());
+        assert!(machine.log().contains(&line), "{}", machine.log());
+        assert_eq!(socket.exists(), replaced);
+    }
+}
+
+#[test]
 fn it_stops_when_it_has_replied_and_leaves_no_socket() {
     use std::io::Write as _;
     let machine = Machine::new("deadline = \"5s\"", "");

@@ -14,8 +14,8 @@ use crate::cli::shared::servers::{self, JsonServer};
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
 use crate::cluster::{
-    self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_MAX, SERVERS_MAX,
-    SOCKET_DEFAULT,
+    self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX,
+    SERVERS_MAX, SOCKET_DEFAULT,
 };
 use crate::redis::is_server_name;
 use crate::spool::open_directory;
@@ -105,7 +105,7 @@ struct Join {
     agent_user: String,
 
     /// How long a check waits for the agent, in milliseconds
-    #[arg(long, value_name = "MS", default_value = "20",
+    #[arg(long, value_name = "MS", default_value_t = DEADLINE_DEFAULT.as_millis() as u64,
           value_parser = clap::value_parser!(u64).range(1..=DEADLINE_MAX.as_millis() as u64))]
     deadline: u64,
 

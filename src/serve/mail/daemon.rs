@@ -90,7 +90,9 @@ impl Daemon {
             self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
         }
         let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
-        until_stopped(&mut self, &mut signals, &manager, &log, &mut serving).await?;
+        let sockets: Vec<_> = policy.iter().chain(&milter).filter_map(Bound::unix).collect();
+        let why =
+            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
         // From now on mail servers find no socket, and another instance may start.
         drop((policy, milter));
         let _ = stop.send(true);
@@ -110,7 +112,7 @@ impl Daemon {
         }
         self.decider.stop().await;
         log.write(Level::Notice, "stopped");
-        Ok(())
+        why.result()
     }
 }
 

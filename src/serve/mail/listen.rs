@@ -55,6 +55,11 @@ impl Bound {
         &self.address
     }
 
+    /// The unix socket, if it is one.
+    pub(super) fn unix(&self) -> Option<&Listener> {
+        self.unix.as_ref()
+    }
+
     /// The listening socket, once, within a runtime.
     ///
     /// # Errors
