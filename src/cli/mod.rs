@@ -2,7 +2,8 @@
 //!
 //! A command is a struct of clap's with a `run` that writes to the [`Screen`]
 //! and says whether it found something. A new one is a file here, a line in
-//! `Command`, one in `Command::run`, and its name in a group of [`help`]. What commands share: [`database`] opens
+//! `Command`, one in `Command::run`, and its name in a group of [`help`]; [`other_words`]
+//! has what else people may type for it. What commands share: [`database`] opens
 //! and reads, [`keys`] finds the records an argument means, [`screen`],
 //! [`table`] and [`text`] show things to people.
 //!
@@ -29,7 +30,7 @@ use senders::{allow, erase, events, explain, list, overrides, set, show, top, un
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
-use shell::{completions, help, man};
+use shell::{completions, help, man, other_words};
 use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve, setup, status};
 
@@ -172,7 +173,11 @@ pub fn run() -> ExitCode {
     // Ends the process where a shell asks for completions.
     CompleteEnv::with_factory(program).var(complete::VARIABLE).complete();
     let mut arranged = help::arranged(program());
-    let parsed = Program::from_arg_matches(&arranged.get_matches_mut());
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let matches = arranged
+        .try_get_matches_from_mut(&arguments)
+        .unwrap_or_else(|error| other_words::suggest(error, &arranged, &arguments).exit());
+    let parsed = Program::from_arg_matches(&matches);
     let program = parsed.unwrap_or_else(|error| error.format(&mut arranged).exit());
     let mut screen = Screen::stdout(program.color);
     let result = program.command.run(&mut screen);

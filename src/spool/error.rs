@@ -103,7 +103,8 @@ impl fmt::Display for SpoolError {
             Self::Absent { path } => {
                 write!(
                     f,
-                    "no rate database at {}: Exim creates it at the first check",
+                    "no rate database at {}: the first check creates it; to have the mail \
+                     server check, run `exirate setup`",
                     path.display()
                 )
             }

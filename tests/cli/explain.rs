@@ -137,6 +137,31 @@ fn what_is_not_there_is_said() {
 }
 
 #[test]
+fn the_only_similar_key_is_explained_at_once() {
+    let place = Place::new();
+    for typed in ["alice", "Alise", "alise@example.org"] {
+        let noted = format!(
+            "exirate: note: no key matches {typed}; this is of the only similar one, \
+             alice@example.org"
+        );
+        has(&place.shows(0, &noted, &[typed]), &["alice@example.org: refused at "]);
+        has(&place.shows(0, &noted, &[typed, "--now"]), &["now, alice@example.org, "]);
+        let shown = place.run(&["show", typed]);
+        assert_eq!(stderr(&shown).trim_end(), noted);
+        has(&stdout(&shown), &["alice@example.org: "]);
+    }
+    // A program, and who selects, gets what was asked for.
+    for more in ["--json", "--exact", "--period=1h"] {
+        assert_eq!(place.explain(&["alice", more]).status.code(), Some(1), "{more}");
+    }
+    // Two are similar.
+    assert_eq!(place.explain(&["example.org"]).status.code(), Some(1));
+    // Denied by that name.
+    assert!(place.run(&["deny", "alice"]).status.success());
+    has(&stdout(&place.explain(&["alice"])), &["now, alice is denied until "]);
+}
+
+#[test]
 fn a_glob_explains_the_latest_event_of_each_key() {
     let place = Place::new();
     let found = place.shows(0, "", &["*@example.org"]);

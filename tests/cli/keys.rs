@@ -124,7 +124,7 @@ fn a_local_user_is_found_by_number_and_by_name() {
 fn what_is_not_there_is_said_with_what_is_near() {
     let machine = Prepared::new();
     for (arguments, expected) in [
-        ("alcie@example.org", "no key matches alcie@example.org; similar: alice@example.org"),
+        ("alcei@example.org", "no key matches alcei@example.org; similar: alice@example.org"),
         (
             "--exact ALICE@example.org",
             "no key matches ALICE@example.org; similar: alice@example.org",

@@ -48,13 +48,15 @@ fn it_says_whether_mail_is_limited() {
     let (found, text, code) = verdict(&machine);
     assert_eq!((&*found, code), ("not_limited", Some(1)));
     assert!(text.starts_with("nothing is limited: Exim comes to no line of exirate"), "{text}");
+    assert!(text.ends_with("; run `exirate setup`"), "{text}");
 
     // It evaluates policies, and there are none.
     let call = "defer condition = ${dlfunc{/usr/lib/exim4/exirate.so}{policy_over}{*}}";
     fine(&machine, &format!("sed -i 's|^check:|check:\\n  {call}|' ../exim.conf"));
     let (found, text, code) = verdict(&machine);
     assert_eq!((&*found, code), ("not_limited", Some(1)), "{text}");
-    assert!(text.ends_with("Exim evaluates policies, and none of them is in use"), "{text}");
+    let why = "Exim evaluates policies, and none of them is in use; run `exirate setup`";
+    assert!(text.ends_with(why), "{text}");
 
     apply(&machine, "[policy.out]\naction = \"observe\"\ndefault.recipients = \"5/1h\"");
     let (found, text, _) = verdict(&machine);

@@ -32,6 +32,7 @@ fn a_missing_database_is_the_same_error_for_every_command() {
             "{arguments:?}"
         );
         assert!(stderr(&output).starts_with("exirate: no rate database at"), "{output:?}");
+        assert!(stderr(&output).ends_with("run `exirate setup`\n"), "{output:?}");
     }
     assert_eq!(std::fs::read_dir(spool.path()).unwrap().count(), 0);
 

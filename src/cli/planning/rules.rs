@@ -206,7 +206,8 @@ impl Rules {
         }
         if found.limiting().next().is_none() {
             complain(
-                "nothing is limited: Exim comes to no call of ratelimit; see `exirate doctor`",
+                "nothing is limited: Exim comes to no call of ratelimit; `exirate setup` adds the \
+                 lines, and `exirate doctor` says more",
             );
         }
         for fault in found.acls.faults() {

@@ -107,7 +107,13 @@ impl Show {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
-        let (keys, unread) = selection.keys(&mut *store)?;
+        let (mut keys, mut unread) = selection.keys(&mut *store)?;
+        if !self.common.json
+            && let Some(key) = selection.only_similar(&mut *store)?
+        {
+            selection = Selection::new(&[key], &self.narrow, &self.common.folding()?)?;
+            (keys, unread) = selection.keys(&mut *store)?;
+        }
         let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
         let now = in_force.now;
         let mut records = Vec::with_capacity(keys.len());

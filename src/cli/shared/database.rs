@@ -19,7 +19,7 @@ use crate::text;
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
 /// The options of every command that uses a store.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(in crate::cli) struct Common {
     /// Use this spool directory of Exim; the database is DIR/exirate
     ///

@@ -17,7 +17,7 @@ use crate::store::{Inspect, Memory, Override, Target};
 use crate::text;
 
 /// The options of a command that shows or changes rates.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(in crate::cli) struct Rates {
     #[command(flatten)]
     common: Common,

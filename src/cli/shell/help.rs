@@ -111,7 +111,7 @@ fn groups(program: &Command) -> String {
 }
 
 /// The command with this name, of a command too: `trace query`.
-fn find<'a>(program: &'a Command, name: &str) -> Option<&'a Command> {
+pub(super) fn find<'a>(program: &'a Command, name: &str) -> Option<&'a Command> {
     name.split(' ').try_fold(program, |above, name| above.find_subcommand(name))
 }
 

@@ -3,4 +3,5 @@
 pub(super) mod completions;
 pub(super) mod help;
 pub(super) mod man;
+pub(super) mod other_words;
 mod transcripts;

@@ -17,15 +17,17 @@ use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::keys::{self, Narrow, Selection};
+use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database, key_text};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
-use crate::store::OwnedKey;
+use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::counted_or_no;
+use crate::text::time::now;
 
 /// How far from --at an event may be, in seconds.
 const NEAR: i64 = 3600;
@@ -33,7 +35,7 @@ const NEAR: i64 = 3600;
 const LIMIT: usize = 5;
 
 /// Explain why mail was refused, and when it would pass
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = help())]
 pub(in crate::cli) struct Explain {
     /// Explain the latest event of these keys or globs
@@ -93,6 +95,10 @@ Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
 
 {manual}
 
+Of a KEY of which nothing is known, and that one key alone has in it, or differs from by one
+letter, that key is explained, which a note says; not with --json, --exact, --mode and
+--period.
+
 Events are read from the log of refusals and the journal of crossings, as `exirate events`
 shows them. A crossing that is not in the log of refusals was not refused: the
 policy observes, the key is exempt, or the limit only counts; or it is older than that log.
@@ -142,7 +148,10 @@ impl Explain {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         if self.now {
-            return self.explain_now(screen, &mut selection);
+            return match self.of_similar(&mut selection)? {
+                Some(similar) => similar.run(screen),
+                None => self.explain_now(screen, &mut selection),
+            };
         }
         let (mut found, logs) = self.events(&mut selection)?;
         let logged = found.len();
@@ -284,6 +293,31 @@ impl Explain {
         }
     }
 
+    /// The same of the key that is surely meant, where nothing is known of KEY. A program gets
+    /// what it asks for.
+    fn of_similar(&self, selection: &mut Selection) -> Result<Option<Self>, Failure> {
+        if self.common.json || self.id.is_some() {
+            return Ok(None);
+        }
+        let mut store = self.common.open()?;
+        selection.keys(&mut *store)?;
+        if !self.overrides(&mut *store)?.is_empty() {
+            return Ok(None);
+        }
+        let similar = selection.only_similar(&mut *store)?;
+        Ok(similar.map(|key| Self { keys: vec![key], ..self.clone() }))
+    }
+
+    /// The overrides of the keys.
+    fn overrides(&self, store: &mut dyn Inspect) -> Result<Vec<Override>, Failure> {
+        let folding = self.common.folding()?;
+        let target = |key: &OsString| self.narrow.override_target(key, &folding).ok();
+        let targets: Vec<Target> = self.keys.iter().filter_map(target).collect();
+        let (mut all, now) = (store.overrides()?, now().seconds);
+        all.retain(|one| one.is_active(now) && targets.contains(&one.target));
+        Ok(all)
+    }
+
     /// What is known where nothing is logged.
     fn explain_missing(
         &self,
@@ -302,6 +336,9 @@ impl Explain {
                 writeln!(screen, "{missing}")?;
             }
             return Ok(Outcome::found_if(true));
+        }
+        if let Some(similar) = self.of_similar(selection)? {
+            return similar.run(screen);
         }
         let keys: Vec<String> =
             self.keys.iter().map(|key| text::printable(key.as_encoded_bytes())).collect();
@@ -337,8 +374,9 @@ impl Explain {
         screen.flush()?;
         let missing = selection.report_missing(&mut *store)?;
         if missing {
-            let folding = self.common.folding()?;
-            now::print_overrides(screen, &mut *store, &self.keys, &self.narrow, &folding)?;
+            for one in self.overrides(&mut *store)? {
+                writeln!(screen, "now, {}", sentence(&one))?;
+            }
         }
         database::incomplete(unread)?;
         Ok(Outcome::found_if(missing))

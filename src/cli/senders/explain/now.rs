@@ -1,6 +1,5 @@
 //! What would happen to the next event of a key.
 
-use std::ffi::OsString;
 use std::io::Write as _;
 
 use serde::Serialize;
@@ -10,17 +9,15 @@ use super::remedies;
 use crate::cli::Failure;
 use crate::cli::shared::in_force::{By, InForce};
 use crate::cli::shared::key_state::{KeyState, KeyStateJson, later};
-use crate::cli::shared::override_state::{OverrideJson, sentence};
+use crate::cli::shared::key_text;
+use crate::cli::shared::override_state::OverrideJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::{key_text, keys};
 use crate::engine::AlgorithmKind;
-use crate::identity::fold::Folding;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
-use crate::text::time::now;
 
 /// What would happen to the next event of a record, as JSON has it.
 #[derive(Serialize)]
@@ -120,25 +117,6 @@ pub(super) fn print(screen: &mut Screen<'_>, all: &[NowExplanation]) -> Result<(
         writeln!(screen, "  {:<8}  {}", "next", one.text)?;
         for (n, text) in one.remedies.iter().enumerate() {
             writeln!(screen, "  {:<8}  {text}", if n == 0 { "to pass" } else { "or" })?;
-        }
-    }
-    Ok(())
-}
-
-/// Prints the overrides of keys that have no record.
-pub(super) fn print_overrides(
-    screen: &mut Screen<'_>,
-    store: &mut dyn Inspect,
-    keys: &[OsString],
-    narrow: &keys::Narrow,
-    folding: &Folding,
-) -> Result<(), Failure> {
-    let second = now().seconds;
-    let active = store.overrides()?;
-    for key in keys {
-        let Ok(target) = narrow.override_target(key, folding) else { continue };
-        for one in active.iter().filter(|one| one.is_active(second) && one.target == target) {
-            writeln!(screen, "now, {}", sentence(one))?;
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::complete;
 use super::key_text::{self, MODES};
-use super::screen::{Tally, complain};
+use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
 use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
@@ -260,11 +260,41 @@ impl Selection {
         Ok(!missing.is_empty())
     }
 
+    /// The key to show in place of the only argument, if that matches no record, is a misspelling
+    /// or a part, and resembles one key alone; a note says so.
+    ///
+    /// # Errors
+    /// As of [`Selection::report_missing`].
+    pub(in crate::cli) fn only_similar(
+        &self,
+        store: &mut dyn Inspect,
+    ) -> Result<Option<OsString>, Failure> {
+        let [pattern] = &self.patterns[..] else { return Ok(None) };
+        if self.any || self.narrow.is_selective() || self.narrow.exact || pattern.is_loose() {
+            return Ok(None);
+        }
+        let searches = self.search(store)?;
+        let Some(key) = searches.first().and_then(|search| search.similar.only()) else {
+            return Ok(None);
+        };
+        let (asked, shown) = (text::printable(&pattern.argument), key_text::key(key));
+        if asked == shown {
+            return Ok(None);
+        }
+        note(format_args!("no key matches {asked}; this is of the only similar one, {shown}"));
+        Ok(Some(shown.into()))
+    }
+
     /// A sentence for each argument that has matched nothing, with what resembles it.
     ///
     /// # Errors
     /// As of [`Selection::report_missing`].
     pub(in crate::cli) fn missing(&self, store: &mut dyn Inspect) -> Result<Vec<String>, Failure> {
+        Ok(self.search(store)?.iter().map(Search::sentence).collect())
+    }
+
+    /// What resembles each argument that has matched nothing.
+    fn search(&self, store: &mut dyn Inspect) -> Result<Vec<Search<'_>>, Failure> {
         let mut searches: Vec<Search<'_>> = self
             .patterns
             .iter()
@@ -277,7 +307,7 @@ impl Selection {
             })
             .collect();
         if searches.is_empty() {
-            return Ok(Vec::new());
+            return Ok(searches);
         }
         let mut unread = store.for_each(&mut |entry| {
             let selected = self.narrow.selects(&entry.record_key());
@@ -288,7 +318,7 @@ impl Selection {
         if let Some(error) = unread.parts.pop() {
             return Err(error.into());
         }
-        Ok(searches.iter().map(Search::sentence).collect())
+        Ok(searches)
     }
 }
 

@@ -1,9 +1,13 @@
 //! Keys that resemble one that was not found.
 
+use crate::identity::Field;
+
 /// How many are suggested.
 const SUGGESTIONS: usize = 3;
 /// How similar a key must be, 0 to 1.
 const THRESHOLD: f64 = 0.85;
+/// How similar two texts are with one letter wrong, missing or too much, or two exchanged.
+const SLIP: f64 = 0.95;
 /// Longer keys are not compared.
 const LONGEST: usize = 256;
 
@@ -38,6 +42,14 @@ impl Similar {
         self.found.iter().map(|(_, key)| &**key).collect()
     }
 
+    /// The only one, if it is surely meant: it has the wanted text in it, or differs by a slip.
+    pub(super) fn only(&self) -> Option<&[u8]> {
+        match &self.found[..] {
+            [(similarity, key)] if *similarity >= SLIP => Some(key),
+            _ => None,
+        }
+    }
+
     fn similarity(&self, key: &[u8]) -> f64 {
         if self.wanted.is_empty() || key.is_empty() || key.len() > LONGEST {
             return 0.0;
@@ -46,8 +58,29 @@ impl Similar {
         if key.contains(&self.wanted) {
             return 1.0;
         }
-        strsim::jaro_winkler(&self.wanted, &key)
+        // `alise` is meant as the login of `auth:alice@example.org`.
+        let value = match key.split_once(':') {
+            Some((field, value)) if Field::of(field.as_bytes()).is_some() => value,
+            _ => &*key,
+        };
+        let whole = self.wanted.contains('@');
+        let of_part = |text: &str| match text.split_once('@') {
+            Some((local_part, _)) if !whole => of_texts(&self.wanted, local_part),
+            _ => of_texts(&self.wanted, text),
+        };
+        of_part(&key).max(if value.len() < key.len() { of_part(value) } else { 0.0 })
     }
+}
+
+/// How similar two texts are.
+fn of_texts(wanted: &str, text: &str) -> f64 {
+    // Another number is another user or client. A letter may have four bytes.
+    let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+    let is_slip = wanted.len() > 2
+        && wanted.len().abs_diff(text.len()) <= 4
+        && strsim::osa_distance(wanted, text) == 1
+        && digits(wanted) == digits(text);
+    strsim::jaro_winkler(wanted, text).max(if is_slip { SLIP } else { 0.0 })
 }
 
 fn lower(text: &[u8]) -> String {
@@ -83,9 +116,28 @@ mod tests {
         let mut similar = Similar::to(b"example.org");
         similar.add(b"someone.with.a.long.name@example.org");
         assert_eq!(similar.keys().len(), 1);
+        assert_eq!(similar.only(), Some(&b"someone.with.a.long.name@example.org"[..]));
         let mut similar = Similar::to(b"");
         similar.add(b"alice");
         similar.add(b"");
         assert!(similar.keys().is_empty());
+    }
+
+    #[test]
+    fn a_login_is_found_by_its_local_part_with_a_slip() {
+        for wanted in ["alise", "Alic", "alicee", "laice", "auth:alise", "alise@example.org"] {
+            let mut similar = Similar::to(wanted.as_bytes());
+            for key in ["auth:alice@example.org", "auth:bob@example.org", "client:192.0.2.7"] {
+                similar.add(key.as_bytes());
+            }
+            assert_eq!(similar.only(), Some(&b"auth:alice@example.org"[..]), "{wanted}");
+        }
+        let mut similar = Similar::to(b"carol");
+        similar.add(b"carla");
+        similar.add(b"dave");
+        assert_eq!(similar.only(), None);
+        let mut similar = Similar::to(b"user12");
+        similar.add(b"user11");
+        assert_eq!(similar.only(), None);
     }
 }

@@ -13,7 +13,7 @@ pub(super) use crate::mta::command::quoted;
 use crate::text::counted;
 
 /// What findings about Exim are about.
-pub(super) const EXIM: &str = "Exim";
+pub(in crate::cli) const EXIM: &str = "Exim";
 /// Those about the daemon of the mail front ends.
 pub(super) const DAEMON: &str = "The daemon";
 

@@ -11,7 +11,7 @@ use crate::bypass::Bypass;
 use crate::cli::Failure;
 use crate::cli::shared::bypass_state;
 use crate::cli::shared::database::open_traces;
-use crate::cli::system::doctor::{self, DecidedBy, Glance};
+use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance};
 use crate::cluster::{self, ClusterSettings};
 use crate::policy::word::{Action, Word as _};
 use crate::serve::config::host_name;
@@ -19,6 +19,9 @@ use crate::spool::open_directory;
 use crate::text;
 use crate::text::time::now;
 use crate::trace::Access;
+
+/// What to do where nothing asks for a check.
+const SETUP: &str = "run `exirate setup`";
 
 /// Whether mail is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -134,15 +137,22 @@ fn verdict(
         return nothing(format!("{server} uses {}, not {}", other.display(), spool.display()));
     }
     if glance.decided_by.is_empty() {
-        return nothing(format!("{server} comes to no line of exirate, and asks no daemon of it"));
+        let why = match server {
+            EXIM => "Exim comes to no line of exirate, and asks no daemon of it".to_owned(),
+            _ => format!("{server} does not ask exirate"),
+        };
+        return nothing(format!("{why}; {SETUP}"));
     }
     let specs: usize = glance.decided_by.iter().map(|by| by.specs).sum();
     let called: Vec<&Policy> = policies.policies.iter().filter(|policy| policy.evaluated).collect();
     if specs == 0 && called.is_empty() {
-        let why = policies
-            .error
-            .clone()
-            .unwrap_or_else(|| format!("{server} evaluates policies, and none of them is in use"));
+        let next = match policies.policy_file_state {
+            "absent" => SETUP,
+            _ => "run `exirate policy apply`",
+        };
+        let why = policies.error.clone().unwrap_or_else(|| {
+            format!("{server} evaluates policies, and none of them is in use; {next}")
+        });
         return nothing(why);
     }
     if let Some(bypass) = bypass {

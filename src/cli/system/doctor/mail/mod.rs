@@ -126,8 +126,7 @@ fn configuration(server: &str, file: &Path, findings: &mut Findings) -> Option<M
         }
         Err(error) => {
             findings.problem(format!(
-                "{error}: it says where exirate listens for {server}; see docs/{}.md",
-                server.to_ascii_lowercase()
+                "{error}: it says where exirate listens for {server}; `exirate setup` writes it"
             ));
             None
         }

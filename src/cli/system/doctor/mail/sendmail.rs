@@ -53,8 +53,8 @@ pub(super) fn look(sendmail: &Sendmail, milter: Option<&Address>, findings: &mut
             ));
         }
         findings.problem(format!(
-            "Sendmail does not ask exirate: its mail is not limited; {add}, and run m4 \
-             /etc/mail/sendmail.mc >/etc/mail/sendmail.cf"
+            "Sendmail does not ask exirate: its mail is not limited; `exirate setup` adds the line, or \
+             {add}, and run m4 /etc/mail/sendmail.mc >/etc/mail/sendmail.cf"
         ));
         return;
     };

@@ -96,7 +96,9 @@ fn receiver(one: &Receiver<'_>, ways: &mut Ways, findings: &mut Findings) {
     let who = one
         .service
         .map_or("Postfix".to_owned(), |service| format!("{} of master.cf", service.name));
-    findings.problem(format!("{who} does not ask exirate: its mail is not limited"));
+    findings.problem(format!(
+        "{who} does not ask exirate: its mail is not limited; `exirate setup` adds what is missing"
+    ));
     if name == RECIPIENT {
         for name in [RECIPIENT, END_OF_DATA] {
             findings.fixes(one.set(name, &one.with_check(name, Some(address))));
