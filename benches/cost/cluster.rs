@@ -181,7 +181,7 @@ fn in_exim(world: &World, effort: Effort) {
         let mut taken = [Vec::new(), Vec::new(), Vec::new()];
         for round in 0..effort.rounds {
             for (exim, taken) in [&bare, &native, &shared].into_iter().zip(&mut taken) {
-                taken.push(sessions(exim, &names, round, effort.recipients));
+                taken.push(sessions(exim, &names, round, effort.recipients).time);
             }
         }
         let [bare, native, shared] = taken.map(median);

@@ -9,6 +9,7 @@ use exirate::policy::image;
 use exirate::policy::source::compile as compile_policy;
 use kit::exim::{PROGRAM, open_to_all};
 use kit::{PrivateExim, Setup};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// The check in the RCPT ACL before `accept`.
 #[derive(Clone, Debug)]
@@ -123,14 +124,36 @@ pub(crate) fn script(name: &str, round: usize, recipients: usize) -> String {
     text + "QUIT\r\n"
 }
 
-/// Runs one session for each of `names` at the same time; returns the time
-/// until all have ended. Every recipient must have been accepted.
+/// What sessions took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// The time until all have ended.
+    pub(crate) time: Duration,
+    /// The processor time of Exim, of all of them together.
+    pub(crate) processor: Duration,
+}
+
+/// The processor time that a process has taken, also after its end until it is waited for.
+pub(crate) fn processor_time(process: u32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Waits for the end of a process; the processor time that it took.
+pub(crate) fn wait_for_end(child: &Child) -> Duration {
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(Pid::from_child(child)), ended).unwrap();
+    processor_time(child.id())
+}
+
+/// Runs one session for each of `names` at the same time. Every recipient must have been
+/// accepted.
 pub(crate) fn sessions(
     exim: &PrivateExim,
     names: &[String],
     round: usize,
     recipients: usize,
-) -> Duration {
+) -> Taken {
     let files: Vec<(PathBuf, PathBuf)> = names
         .iter()
         .enumerate()
@@ -150,15 +173,16 @@ pub(crate) fn sessions(
         .collect();
     let start = Instant::now();
     let children: Vec<Child> = commands.iter_mut().map(|c| c.spawn().unwrap()).collect();
+    let processor = children.iter().map(wait_for_end).sum();
+    let time = start.elapsed();
     for mut child in children {
         let status = child.wait().unwrap();
         assert!(status.success(), "Exim ended with {status}: {}", exim.log("panic"));
     }
-    let elapsed = start.elapsed();
     for (_, output) in files {
         let replies = std::fs::read_to_string(output).unwrap();
         let accepted = replies.lines().filter(|l| *l == "250 Accepted").count();
         assert_eq!(accepted, recipients, "not all was accepted: {replies:.600}");
     }
-    elapsed
+    Taken { time, processor }
 }

@@ -1,13 +1,11 @@
 //! The first check of a new process, including loading and opening.
 
 use std::io::{BufRead, BufReader, Write as _};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-
 use crate::effort::Effort;
-use crate::exim::{Check, dash_bs, sessions};
+use crate::exim::{Check, dash_bs, processor_time, sessions, wait_for_end};
 use kit::PrivateExim;
 use kit::table::{head, micros, print, row};
 
@@ -19,8 +17,8 @@ struct Taken {
     answer: Duration,
     /// Until the process ends.
     process: Duration,
-    /// The CPU time until then.
-    cpu: Duration,
+    /// The processor time until then.
+    processor: Duration,
 }
 
 /// Prints the cost of the first check of an Exim process: the times of a process with
@@ -58,11 +56,11 @@ fn show(all: &[Vec<Taken>; 4], share: f64) {
             times.sort_unstable();
             times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6
         };
-        [of(|t| t.answer), of(|t| t.process), of(|t| t.cpu)]
+        [of(|t| t.answer), of(|t| t.process), of(|t| t.processor)]
     });
     let [none, nothing, native, ours] = parts;
     let less = |one: [f64; 3]| [0, 1, 2].map(|n| one[n] - none[n]);
-    let mut rows = vec![row(["", "until the result", "until the end", "CPU time of the process"])];
+    let mut rows = vec![row(["", "until the result", "until the end", "processor time"])];
     let mut add = |name: &str, figures: [String; 3]| {
         let [answer, process, cpu] = &figures;
         rows.push(row([name, answer, process, cpu]));
@@ -98,7 +96,7 @@ fn first_answer(exim: &PrivateExim) -> Taken {
     answered("250 ");
     input.write_all(b"MAIL FROM:<sender@client.test>\r\n").unwrap();
     answered("250 ");
-    let before = cpu_time(&child);
+    let before = processor_time(child.id());
     let asked = Instant::now();
     input.write_all(b"RCPT TO:<user@private.test>\r\n").unwrap();
     answered("250 ");
@@ -107,18 +105,8 @@ fn first_answer(exim: &PrivateExim) -> Taken {
     // Exim would wait for a client that does not close the connection.
     drop(input);
     answered("221 ");
-    // The kernel keeps the CPU time until the process is waited for.
-    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    waitid(WaitId::Pid(Pid::from_child(&child)), ended).unwrap();
+    let processor = wait_for_end(&child) - before;
     let process = asked.elapsed();
-    let cpu = cpu_time(&child) - before;
     assert!(child.wait().unwrap().success());
-    Taken { answer, process, cpu }
-}
-
-/// The CPU time that a process has taken.
-fn cpu_time(child: &Child) -> Duration {
-    let path = format!("/proc/{}/schedstat", child.id());
-    let text = std::fs::read_to_string(path).unwrap();
-    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+    Taken { answer, process, processor }
 }

@@ -2,10 +2,11 @@
 //! it, for each recipient.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::effort::Effort;
-use crate::exim::{Check, sessions};
+use crate::exim::{Check, Taken, sessions};
 use kit::PrivateExim;
 use kit::table::{head, median, micros, middle, middle_of, print, ratio, row, times};
 
@@ -96,6 +97,13 @@ fn runs(check: &Check) -> usize {
 }
 const RUNS: usize = 7;
 
+/// What one check costs, by time and by processor time, in microseconds.
+#[derive(Clone, Copy)]
+struct Cost {
+    time: f64,
+    processor: f64,
+}
+
 /// Prints a table, and returns the cost of exirate's check in each case.
 pub(crate) fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: Effort) -> Vec<f64> {
     let mut checks = vec![Check::None, Check::Nothing, Check::Lock];
@@ -110,7 +118,7 @@ pub(crate) fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: E
         })
         .collect();
     let exims: Vec<PrivateExim> = checks.iter().map(Check::exim).collect();
-    let mut times_taken: Vec<Vec<Duration>> = vec![Vec::new(); exims.len()];
+    let mut taken: Vec<Vec<Taken>> = vec![Vec::new(); exims.len()];
     for round in 0..effort.rounds {
         let mut this_round = vec![Vec::new(); exims.len()];
         for run in 0..RUNS {
@@ -119,44 +127,90 @@ pub(crate) fn measure(title: &str, cases: Vec<Case>, names: &[String], effort: E
                 this_round[n].push(taken);
             }
         }
-        for (all, taken) in times_taken.iter_mut().zip(this_round) {
-            all.push(middle(taken));
+        for (all, these) in taken.iter_mut().zip(this_round) {
+            let part = |part: fn(&Taken) -> Duration| middle(these.iter().map(part).collect());
+            all.push(Taken { time: part(|t| t.time), processor: part(|t| t.processor) });
         }
     }
     let checks_made = (effort.recipients * names.len()) as f64;
-    let medians: Vec<f64> = times_taken.iter().cloned().map(median).collect();
-    let cost = |n: usize| (medians[n] - medians[0]) / checks_made;
+    let medians: Vec<Cost> = taken
+        .iter()
+        .map(|taken| {
+            let part = |part: fn(&Taken) -> Duration| median(taken.iter().map(part).collect());
+            Cost { time: part(|t| t.time), processor: part(|t| t.processor) }
+        })
+        .collect();
+    let cost = |n: usize| Cost {
+        time: (medians[n].time - medians[0].time) / checks_made,
+        processor: (medians[n].processor - medians[0].processor) / checks_made,
+    };
     // The ratio of two consecutive measurements; the median over all rounds.
     let in_rounds = |ours: usize, before: usize| {
-        let micros = |n: usize, round: usize| times_taken[n][round].as_secs_f64();
-        let ratio = |round| {
-            (micros(ours, round) - micros(0, round)) / (micros(before, round) - micros(0, round))
-        };
-        middle_of((0..effort.rounds).map(ratio).collect())
+        let seconds = |n: usize, round: usize| taken[n][round].time.as_secs_f64();
+        let more = |n, round| seconds(n, round) - seconds(0, round);
+        let ratios = (0..effort.rounds).map(|round| more(ours, round) / more(before, round));
+        middle_of(ratios.collect())
     };
 
-    head(&format!("A recipient's checks in Exim, {} RCPTs, {title}", effort.recipients));
-    let mut titles = row(["", "native", "exirate", "native / exirate"]);
+    head(&format!(
+        "A recipient's checks in Exim, {} RCPTs, {title}, on {}",
+        effort.recipients,
+        file_system(&exims[0])
+    ));
+    let [nothing, lock] = [1, 2].map(cost);
+    let mut titles = row([
+        "",
+        "native",
+        "exirate",
+        "native / exirate",
+        "exirate / lock",
+        "processor: native",
+        "exirate",
+        "native / exirate",
+    ]);
     if rows.iter().any(|(_, _, before, _)| before.is_some()) {
         titles.extend(row(["before", "exirate / before"]));
     }
     let mut table = vec![titles];
     for &(name, native, before, ours) in &rows {
-        let of_native = |text: &dyn Fn(usize) -> String| native.map_or_else(String::new, text);
+        let ours_costs = cost(ours);
+        let of_native = |text: &dyn Fn(Cost) -> String| {
+            native.map_or_else(String::new, |native| text(cost(native)))
+        };
         table.push(vec![
             name.to_owned(),
-            of_native(&|n| micros(cost(n))),
-            micros(cost(ours)),
-            of_native(&|n| times(cost(n), cost(ours))),
+            of_native(&|native| micros(native.time)),
+            micros(ours_costs.time),
+            of_native(&|native| times(native.time, ours_costs.time)),
+            ratio(ours_costs.time, lock.time),
+            of_native(&|native| micros(native.processor)),
+            micros(ours_costs.processor),
+            of_native(&|native| times(native.processor, ours_costs.processor)),
         ]);
         if let Some((before, cells)) = before.zip(table.last_mut()) {
-            cells.extend([micros(cost(before)), format!("{:.3}", in_rounds(ours, before))]);
+            cells.extend([micros(cost(before).time), format!("{:.3}", in_rounds(ours, before))]);
         }
     }
-    for (name, n) in [("a dlfunc that does nothing", 1), ("one that locks and unlocks a file", 2)] {
-        table.push(vec![format!("floor: {name}"), String::new(), micros(cost(n))]);
+    for (name, floor) in
+        [("a dlfunc that does nothing", nothing), ("one that locks and unlocks a file", lock)]
+    {
+        table.push(vec![
+            format!("floor: {name}"),
+            String::new(),
+            micros(floor.time),
+            String::new(),
+            String::new(),
+            String::new(),
+            micros(floor.processor),
+        ]);
     }
     print(&table);
-    println!("(a bare RCPT: {})", micros(medians[0] / checks_made));
-    rows.iter().map(|&(.., ours)| cost(ours)).collect()
+    println!("(a bare RCPT: {})", micros(medians[0].time / checks_made));
+    rows.iter().map(|&(.., ours)| cost(ours).time).collect()
+}
+
+/// The kind of the file system that an Exim's databases are on.
+fn file_system(exim: &PrivateExim) -> String {
+    let output = Command::new("stat").args(["-f", "-c", "%T"]).arg(exim.spool()).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -15,7 +15,7 @@ use kit::table::{head, median, micros, print, row};
 use kit::{PrivateExim, Process, Setup, repository};
 
 use crate::effort::Effort;
-use crate::exim::{Check, sessions};
+use crate::exim::{Check, processor_time, sessions};
 use crate::session::names;
 
 const POLICY: &str = "[policy.p]\nkey = \"helo\"\nupdate = \"strict\"\n\
@@ -68,7 +68,7 @@ fn recipients(effort: Effort) {
     let mut taken: Vec<Vec<Duration>> = vec![Vec::new(); exims.len()];
     for round in 0..effort.rounds {
         for ((_, exim), taken) in exims.iter().zip(&mut taken) {
-            taken.push(sessions(exim, &names(1), round, effort.recipients));
+            taken.push(sessions(exim, &names(1), round, effort.recipients).time);
         }
     }
     let medians: Vec<f64> = taken.into_iter().map(median).collect();
@@ -119,15 +119,6 @@ fn finish(mut stream: UnixStream, begun: Instant) -> Option<Duration> {
     is_decided.then(|| begun.elapsed())
 }
 
-/// The processor time of a process.
-fn processor_time(process: &Process) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap();
-    let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
-    let ticks: u64 = fields.skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-    // USER_HZ is 100 in every Linux.
-    Duration::from_millis(10 * ticks)
-}
-
 /// What `part` of all times is not longer than.
 fn quantile(sorted: &[Duration], part: f64) -> f64 {
     let at = (part * sorted.len() as f64) as usize;
@@ -173,7 +164,7 @@ fn daemon(effort: Effort) {
     // All sessions are open: each asks at MAIL, then each at RCPT, and so on.
     let steps = [("MAIL", 0), ("RCPT", 1), ("RCPT", 2), ("RCPT", 3), ("QUIT", 3)];
     let mut all = Vec::new();
-    let (begun, before) = (Instant::now(), processor_time(&daemon));
+    let (begun, before) = (Instant::now(), processor_time(daemon.0.id()));
     for (command, number) in steps {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -191,11 +182,11 @@ fn daemon(effort: Effort) {
             threads.into_iter().for_each(|thread| all.extend(thread.join().unwrap()));
         });
     }
-    let spent = processor_time(&daemon) - before;
+    let spent = processor_time(daemon.0.id()) - before;
     add(&format!("{THREADS} of them ask at a time"), all, begun.elapsed(), spent);
     // All of them in the same moment: every connection is open before the first reply is read.
     let mut rounds = Vec::new();
-    let (mut taken, before) = (Duration::ZERO, processor_time(&daemon));
+    let (mut taken, before) = (Duration::ZERO, processor_time(daemon.0.id()));
     for round in 0..effort.rounds {
         let begun = Instant::now();
         let streams: Vec<_> = (0..open)
@@ -211,7 +202,7 @@ fn daemon(effort: Effort) {
         rounds.extend(replies);
         taken += begun.elapsed();
     }
-    let spent = processor_time(&daemon) - before;
+    let spent = processor_time(daemon.0.id()) - before;
     add("all of them in one moment", rounds, taken, spent);
     print(&table);
 }
