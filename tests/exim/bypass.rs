@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::policy::apply;
-use kit::{Client, PrivateExim, Setup};
+use kit::{Client, PrivateExim, Setup, until_another_second};
 
 fn exirate(exim: &PrivateExim, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
@@ -17,6 +17,12 @@ fn succeeds(exim: &PrivateExim, arguments: &[&str]) -> String {
     let output = exirate(exim, arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stderr).unwrap()
+}
+
+/// `exirate bypass`, until the processes that run have noticed it.
+fn bypass(exim: &PrivateExim, arguments: &[&str]) {
+    succeeds(exim, &[&["bypass"], arguments].concat());
+    until_another_second();
 }
 
 const POLICIES: &str = "
@@ -107,14 +113,13 @@ fn nothing_is_refused_whatever_specs_policies_and_overrides_say() {
     };
     assert_eq!(counted(), 0.0);
 
-    succeeds(&exim, &["bypass", "--reason", "wrong limits"]);
+    bypass(&exim, &["--reason", "wrong limits"]);
     let mut new = exim.session();
     for client in [&mut running, &mut new] {
         assert_eq!(refused(client), [""; 0]);
         assert_eq!(refused(client), [""; 0]);
     }
-    // Running processes notice it at once where they refuse, and each library logs it once in
-    // each of the two.
+    // Each library logs it once in each of the two processes.
     let log = exim.log("main");
     assert_eq!(log.matches("exirate: bypass for another ").count(), 2 * 2, "{log}");
     assert!(log.contains(": wrong limits): nothing is refused, although "), "{log}");
@@ -130,7 +135,7 @@ fn nothing_is_refused_whatever_specs_policies_and_overrides_say() {
         assert!(said.contains("exirate: BYPASS until ") && said.contains("wrong limits"), "{said}");
     }
 
-    succeeds(&exim, &["bypass", "--end"]);
+    bypass(&exim, &["--end"]);
     assert_eq!(refused(&mut new), all);
     assert_eq!(refused(&mut exim.session()), all);
     assert_eq!(exirate(&exim, &["bypass", "--end"]).status.code(), Some(1));
@@ -227,19 +232,20 @@ fn nothing_is_refused_whatever_state_the_database_is_in() {
 fn a_file_that_is_damaged_or_that_everybody_may_write_stops_nothing_and_is_reported() {
     let exim = build();
     let file = exim.spool().join("exirate.bypass");
-    let mut client = exim.session();
+    // A process that starts looks for it at once.
+    let refused = || is_refused(&mut exim.session(), "strict");
     succeeds(&exim, &["bypass"]);
-    assert!(!is_refused(&mut client, "strict"));
+    assert!(!refused());
     mode(&file, 0o666);
-    assert!(is_refused(&mut client, "strict"));
+    assert!(refused());
     mode(&file, 0o644);
-    assert!(!is_refused(&mut client, "strict"));
+    assert!(!refused());
     fs::write(&file, "exirate bypass 1\n").unwrap();
-    assert!(is_refused(&mut client, "strict"));
+    assert!(refused());
     let log = exim.log("main");
     assert!(log.contains("exirate: no bypass: ") && log.contains("it is damaged"), "{log}");
     let said = String::from_utf8(exirate(&exim, &["list"]).stderr).unwrap();
     assert!(said.contains("there is no bypass: ") && said.contains("it is damaged"), "{said}");
     succeeds(&exim, &["bypass"]);
-    assert!(!is_refused(&mut client, "strict"));
+    assert!(!refused());
 }

@@ -17,8 +17,7 @@ impl Stop {
         self.watch(host, variables).is_some_and(Watch::is_active)
     }
 
-    /// As above, but notices it at once. Logs, once a process, that nothing is refused
-    /// although `what`.
+    /// As above. Logs, once a process, that nothing is refused although `what`.
     #[cold]
     pub(in crate::exim) fn lifts(
         &mut self,
@@ -27,7 +26,7 @@ impl Stop {
         what: &dyn Display,
     ) -> bool {
         let Some(watch) = self.watch(host, variables) else { return false };
-        let is_active = watch.is_active_now();
+        let is_active = watch.is_active();
         if let Some(line) = watch.line(what) {
             host.log(&format!("exirate: {line}"));
         }

@@ -267,7 +267,7 @@ impl Decider {
     }
 
     fn is_bypassed(&self) -> bool {
-        self.bypass.borrow_mut().is_active_now()
+        self.bypass.borrow_mut().is_active()
     }
 
     fn count(&self, verdict: &MailVerdict) {

@@ -42,7 +42,7 @@ struct Noting<'a> {
 impl Observer for Noting<'_> {
     fn lifts(&mut self, what: &dyn Display) -> bool {
         // One that has just begun is noticed where it matters.
-        let is_active = self.bypass.is_active_now();
+        let is_active = self.bypass.is_active();
         let (subject, level) = ("the bypass", Level::Warning);
         let line = self.bypass.line(what);
         self.notes.extend(line.map(|text| Note { subject, level, text }));

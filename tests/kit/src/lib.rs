@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 pub use clock::FakeClock;
 pub use entry_point::EntryPoint;
 pub use exim::PrivateExim;
-pub use process::{Process, TIMEOUT, until};
+pub use process::{Process, TIMEOUT, until, until_another_second};
 pub use program::{copy_program, write_script};
 pub use random::Random;
 pub use setup::Setup;

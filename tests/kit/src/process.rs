@@ -1,7 +1,7 @@
 //! A process that ends with its test.
 
 use std::process::{Child, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -15,6 +15,15 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until every process that runs sees another second: what it looks for once a second, it
+/// looks for again.
+pub fn until_another_second() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let begun = now().as_secs();
+    // The clock that processes read may be some milliseconds late.
+    until("another second", || now().as_secs() > begun && now().subsec_millis() >= 20);
 }
 
 /// A process that is killed when it is dropped.
