@@ -8,6 +8,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
 };
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use super::error::SetupError;
 use super::steps::Steps;
@@ -37,7 +38,12 @@ impl Temporary {
             _ => fs::read(from).map_err(SetupError::file("read", from))?,
         };
         let to = self.0.join(from.file_name().unwrap_or_default());
-        fs::write(&to, bytes).map_err(SetupError::file("write", &to))?;
+        let written = || {
+            let mut file = File::create(&to)?;
+            file.write_all(&bytes)?;
+            is_complete(&file)
+        };
+        written().map_err(SetupError::file("write", &to))?;
         Ok(to)
     }
 }
@@ -58,6 +64,12 @@ fn beside(path: &Path) -> PathBuf {
     name.push(path.file_name().unwrap_or_default());
     name.push(".exirate-setup");
     path.with_file_name(name)
+}
+
+/// Postfix waits until its main.cf is two seconds old, in each process that starts: an editor
+/// may still be writing it. Here nobody is.
+fn is_complete(file: &File) -> io::Result<()> {
+    file.set_modified(SystemTime::now() - Duration::from_secs(3))
 }
 
 /// Where `path` leads to.
@@ -114,6 +126,7 @@ fn put(
             fchown(&file, Some(uid), Some(gid))?;
         }
         file.set_permissions(fs::Permissions::from_mode(mode))?;
+        is_complete(&file)?;
         file.sync_all()?;
         steps.step();
         fs::rename(&new, path)
