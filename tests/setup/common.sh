@@ -73,6 +73,41 @@ session_from_outside() {
   leave
 }
 
+# A program's mail: try USER RECIPIENT...
+try() { printf 'Subject: try\n\nHello.\n' | runuser -u "$1" -- /usr/sbin/sendmail -oi "${@:2}"; }
+friends() { printf "friend%d@example.org\n" $(seq "$1"); }
+# others_send CLIENT CODE AT: whoever is not over the limit. CLIENT is a stranger's address, CODE
+# what relaying is refused with, and AT what follows the name in a login.
+others_send() {
+  local list n
+  session "$1"
+  sender stranger@example.org
+  recipient "$2" somebody@example.org
+  recipient '250*' alice@mail.test
+  message 'for alice'
+  leave
+  # Webmail on this machine, by a login, and by a program without one.
+  session 127.0.0.1
+  login "carol$3"
+  sender carol@mail.test
+  recipient '250*' friend@example.org
+  leave
+  session 127.0.0.1
+  sender carol@mail.test
+  for ((n = 1; n <= 60; n++)); do recipient '250*' "friend$n@example.org"; done
+  leave
+  # A bounce, cron mail of root's and of a user's, and the list manager.
+  session 192.0.2.1
+  sender ''
+  recipient '250*' alice@mail.test
+  message bounce
+  leave
+  try root alice@mail.test || fail "root's cron mail is refused"
+  try carol alice@mail.test || fail "a user's cron mail is refused"
+  mapfile -t list < <(friends 150)
+  try list "${list[@]}" || fail "the list manager is limited"
+}
+
 # setup STATUS ARGUMENT...: runs it; what it prints is in /tmp/said.
 setup() {
   local status=0
@@ -95,4 +130,64 @@ everything() {
 unchanged() {
   everything >/tmp/after
   diff /tmp/before /tmp/after >/tmp/said || fail "$1: files are not as they were before"
+}
+
+# killed_at_each STRIDE: setup and --undo are killed at each STRIDE-th of their steps: mail is
+# accepted, and the next run completes, or takes all back.
+killed_at_each() {
+  local step back status
+  for ((step = 0; ; step += $1)); do
+    status=0
+    killed $step --yes || status=$?
+    ((status == 137)) || break
+    accepts
+    if ((step % 2)); then setup 0 --yes; fi
+    setup 0 --undo --yes
+    unchanged "killed at step $step"
+  done
+  ((status == 0 && step > 8)) || fail "only $step steps: status $status"
+  for ((back = 0; ; back += $1)); do
+    status=0
+    killed $back --undo --yes || status=$?
+    ((status == 137)) || break
+    accepts
+    setup 0 --undo --yes
+    unchanged "killed at step $back of --undo"
+    setup 0 --yes
+  done
+  ((status == 0 && back > 5)) || fail "only $back steps back: status $status"
+  unchanged '--undo'
+  count 'kills of exirate setup at its steps' $(((step + back) / $1))
+}
+# killed_at_random COUNT: the same at any moment, also of a program that setup has started.
+killed_at_random() {
+  local n began longest pid arguments
+  began=${EPOCHREALTIME/./}
+  setup 0 --yes
+  longest=$((${EPOCHREALTIME/./} - began))
+  setup 0 --undo --yes
+  for ((n = 0; n < $1; n++)); do
+    arguments=(--yes)
+    if ((n % 2)); then
+      setup 0 --yes
+      arguments=(--undo --yes)
+    fi
+    # Its own process group, as what it has started goes on.
+    setsid exirate setup "${arguments[@]}" >/tmp/said 2>&1 </dev/null &
+    pid=$!
+    sleep "$(((RANDOM * 32768 + RANDOM) % longest))e-6"
+    kill -KILL $pid 2>/dev/null || true
+    { wait $pid || true; } 2>/dev/null
+    accepts
+    await 'what it has started ends' eval "! kill -0 -- -$pid 2>/dev/null"
+    if ((n % 4 < 2)); then setup 0 --yes; fi
+    setup 0 --undo --yes
+    unchanged "kill $n at random, of ${arguments[*]}"
+  done
+  count 'kills of exirate setup at random' "$1"
+}
+# count WHAT NUMBER: for the summary of scripts/test.
+count() {
+  echo "$1: $2"
+  [[ -z ${EXIRATE_TEST_COUNTS:-} ]] || echo "$1: $2" >>"$EXIRATE_TEST_COUNTS"
 }
