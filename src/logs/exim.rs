@@ -2,7 +2,8 @@
 //!
 //! Senders, HELO names, subjects and the like are chosen by clients, and may imitate the
 //! fields around them. So a line is read from its start, in the order in which Exim writes
-//! it, quoted texts as a whole, and of a field that occurs twice the first one counts.
+//! it, quoted texts as a whole, and of a field that occurs twice the first one counts. Where a
+//! client could have imitated the field itself ([`is_chosen`]), there is no login and no size.
 
 use memchr::{memchr_iter, memchr2, memchr3};
 
@@ -85,6 +86,8 @@ pub struct Incomplete<'a> {
     pub sender: &'a str,
     /// The recipients that had been accepted, with spaces between them.
     pub recipients: Option<&'a str>,
+    /// The line does not say who has logged in.
+    pub hides_login: bool,
 }
 
 /// How a delivery went.
@@ -118,6 +121,8 @@ pub struct Arrival<'a> {
     /// `for …`: the recipients, with spaces between them; logged with `log_selector =
     /// +received_recipients`.
     pub recipients: Option<&'a str>,
+    /// The line can be read in two ways: it does not say who has logged in, nor the size.
+    pub hides_login: bool,
 }
 
 /// A command or a message that was refused.
@@ -349,9 +354,12 @@ pub(super) fn is_id(text: &str) -> bool {
 fn arrival(text: &str) -> Arrival<'_> {
     let (sender, mut rest) = address(text);
     let mut arrival = Arrival { sender, ..Arrival::default() };
-    let mut first_for = None;
+    let (mut first_for, mut from_client) = (None, None);
     while !rest.is_empty() {
         let (field, after) = token(rest);
+        if from_client.is_none() && is_chosen(field, arrival.host) {
+            from_client = Some(rest);
+        }
         if arrival.host.address.is_none()
             && let Some((host, after)) = rest.strip_prefix("H=").and_then(host)
         {
@@ -360,7 +368,7 @@ fn arrival(text: &str) -> Arrival<'_> {
             continue;
         }
         // A message's id may contain the word, but no addresses alone after it.
-        if field == "for" {
+        if field == "for" && arrival.size.is_some() {
             if recipients(after).all(|one| one.contains('@')) {
                 arrival.recipients = Some(after);
                 break;
@@ -382,7 +390,35 @@ fn arrival(text: &str) -> Arrival<'_> {
         rest = after;
     }
     arrival.recipients = arrival.recipients.or(first_for);
+    let Some(text) = from_client else { return arrival };
+    // Exim ends the protocol so after a login.
+    let is_login = arrival.protocol.is_some_and(|protocol| protocol.ends_with('a'));
+    let once = [" A=", " P=", " S="].iter().all(|field| is_once(text, field));
+    if !once || (is_login && arrival.auth.is_none()) {
+        (arrival.auth, arrival.size, arrival.recipients) = (None, None, None);
+        arrival.hides_login = true;
+    } else if !is_login {
+        arrival.auth = None;
+    }
     arrival
+}
+
+/// Whether a client has chosen what this field contains, and so perhaps what seems to follow it:
+/// what its host says of the user (`U=`, of RFC 1413, with spaces); the subject of its certificate
+/// (`DN="…"`, in which OpenSSL leaves quotes as they are); in older Exims the name that it asks
+/// for (`SNI="…"`). Exim writes these before the login.
+fn is_chosen(field: &str, host: Host<'_>) -> bool {
+    match split(field, "=") {
+        Some(("U", _)) => host.address.is_some(),
+        Some((name, _)) => matches!(name, "DN" | "SNI"),
+        None => false,
+    }
+}
+
+/// Whether this is there at most once.
+fn is_once(text: &str, part: &str) -> bool {
+    let first = find(text, part).and_then(|at| text.get(at + part.len()..));
+    first.is_none_or(|after| find(after, part).is_none())
 }
 
 /// The address of a line of delivery, before it was redirected: `bob <bob@example.org> R=…`,
@@ -418,6 +454,7 @@ fn refused(text: &str) -> Option<What<'_>> {
     }
     let mut refusal = Refusal::default();
     let mut rest = text;
+    let mut from_client = None;
     loop {
         if refusal.host.address.is_none()
             && let Some((host, after)) = rest.strip_prefix("H=").and_then(host)
@@ -427,13 +464,19 @@ fn refused(text: &str) -> Option<What<'_>> {
             continue;
         }
         let (field, after) = if rest.starts_with("F=<") { address(rest) } else { token(rest) };
+        if from_client.is_none() && is_chosen(field, refusal.host) {
+            from_client = Some(rest);
+        }
         match field.split_once('=') {
             Some(("F", sender)) if refusal.sender.is_none() => {
                 refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
             }
             Some(("A", _)) if refusal.auth.is_none() => {
                 let (auth, after) = refused_user(rest)?;
-                refusal.auth = auth;
+                let parts = [" A=", " F=<", " rejected ", " incomplete transaction "];
+                let is_sure = |text: &str| parts.iter().all(|part| is_once(text, part));
+                refusal.hides_login = !from_client.is_none_or(is_sure);
+                refusal.auth = auth.filter(|_| !refusal.hides_login);
                 rest = after;
                 continue;
             }
@@ -534,8 +577,8 @@ fn incomplete<'a>(after: &'a str, before: &Refusal<'a>) -> Option<Incomplete<'a>
     let (_how, after) = after.strip_prefix("transaction (")?.split_once(") from <")?;
     let (sender, after) = bracketed(after)?;
     let recipients = after.strip_prefix(" for ");
-    let Refusal { host, user, auth, .. } = *before;
-    Some(Incomplete { host, user, auth, sender, recipients })
+    let Refusal { host, user, auth, hides_login, .. } = *before;
+    Some(Incomplete { host, user, auth, sender, recipients, hides_login })
 }
 
 /// What comes before the `>` that ends an address, and what follows it. Quoted parts of the
@@ -599,7 +642,7 @@ fn is_size(text: &str, at: usize) -> bool {
     after.is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether this is what Exim writes after a login: `S=9 [M8S=] [RT=] [id=] [T="…"] [from <…>]
+/// Whether this is what Exim writes after a login: `S=9 [M8S=] [DKIM=] [RT=] [Q=] [id=] [T="…"] [from <…>]
 /// [for …]`, and addresses in it have domains.
 fn is_tail(text: Option<&str>) -> bool {
     let Some(mut rest) = text else { return false };
@@ -609,7 +652,7 @@ fn is_tail(text: Option<&str>) -> bool {
         match field.split_once('=') {
             _ if field == "for" => return recipients(after).all(|one| one.contains('@')),
             _ if field == "from" => {}
-            Some(("S" | "M8S" | "RT" | "id" | "T", _)) => {}
+            Some(("S" | "M8S" | "DKIM" | "RT" | "Q" | "id" | "T", _)) => {}
             _ if field.starts_with('<') => {}
             _ => return false,
         }

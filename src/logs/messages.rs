@@ -60,6 +60,9 @@ pub struct JoinCounts {
     /// Messages of which the log does not show who handed them over: their clients and logins
     /// are not known.
     pub without_origin: u64,
+    /// Messages whose line can be read in two ways, as the client has written what looks like a
+    /// login: who has logged in is not known.
+    pub ambiguous: u64,
     /// Messages that were received before the log begins, which are not counted.
     pub before: u64,
 }

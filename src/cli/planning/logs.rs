@@ -105,13 +105,24 @@ pub(in crate::cli) fn notes(read: &Read, unused: &Unused) -> Vec<String> {
 }
 
 /// What a reader should know of messages that the log does not show from their arrival on.
-pub(in crate::cli) fn notes_of_origin(without_origin: u64, before: u64) -> Vec<String> {
+pub(in crate::cli) fn notes_of_origin(
+    without_origin: u64,
+    ambiguous: u64,
+    before: u64,
+) -> Vec<String> {
     let messages = |count: u64| counted_or_no(count as usize, "message", "messages");
     let mut notes = Vec::new();
     if without_origin > 0 {
         notes.push(format!(
             "of {} the log does not show the arrival: their clients and logins are not known",
             messages(without_origin)
+        ));
+    }
+    if ambiguous > 0 {
+        notes.push(format!(
+            "of {} a client has written what looks like another login (in U=, DN= or SNI=): their \
+             logins are not known",
+            messages(ambiguous)
         ));
     }
     if before > 0 {

@@ -117,6 +117,8 @@ pub struct Lines {
     pub messages_given_up: u64,
     /// Messages of which the log does not show who handed them over.
     pub messages_without_origin: u64,
+    /// Messages whose line can be read in two ways: who has logged in is not known.
+    pub messages_ambiguous: u64,
     /// Messages that were received before the log begins, which are not counted.
     pub messages_before: u64,
 }
@@ -217,6 +219,7 @@ impl<'a> Events<'a> {
             counts.used = joined.used;
             counts.unused = joined.unused.clone();
             counts.messages_without_origin = joined.without_origin;
+            counts.messages_ambiguous = joined.ambiguous;
             counts.messages_before = joined.before;
             counts.messages_given_up = joined.given_up;
         }

@@ -15,8 +15,8 @@ fn arrived(line: &str) -> Arrival<'_> {
 fn all_fields_of_an_arrival_are_read() {
     let line = "[4711] 1tDabc-000000001Ab-AbCd <= alice@example.org H=pc.example.org (laptop) \
          [192.0.2.7]:4711 I=[10.0.0.1]:587 U=al P=esmtpsa L X=TLS1.3:TLS_AES_256:256 CV=no \
-         DN=\"CN=a b A=x:y\" SNI=\"mx\" A=plain:alice PRDR K S=1234 M8S=8 RT=0.1s id=x@y \
-         T=\"hello \\\" S=99 for x\" from <alice@example.org> for bob@x.test \"c d\"@x.test";
+         DN=\"CN=a b AB=x:y\" SNI=\"mx\" A=plain:alice PRDR K S=1234 M8S=8 RT=0.1s id=x@y \
+         T=\"hello \\\" for x\" from <alice@example.org> for bob@x.test \"c d\"@x.test";
     let all = Arrival {
         sender: "alice@example.org",
         host: Host { helo: Some("laptop"), address: Some("192.0.2.7"), port: Some(4711) },
@@ -25,6 +25,7 @@ fn all_fields_of_an_arrival_are_read() {
         auth: Some("alice"),
         size: Some(1234),
         recipients: Some("bob@x.test \"c d\"@x.test"),
+        hides_login: false,
     };
     assert_eq!(arrived(line), all);
     let list = recipients(all.recipients.unwrap()).collect::<Vec<_>>();
@@ -56,9 +57,55 @@ fn clients_cannot_imitate_fields() {
         }
     }
     // Of a quote that is not closed, nothing is lost but its field.
-    let line = format!("{ID} <= a@x H=[::1] SNI=\"x A=plain:bob S=7 for r@x");
+    let line = format!("{ID} <= a@x H=[::1] P=esmtpsa SNI=\"x A=plain:bob S=7 for r@x");
     let found = arrived(&line);
     assert_eq!((found.auth, found.size, found.recipients), (Some("bob"), Some(7), Some("r@x")));
+}
+
+/// OpenSSL writes the quotes of a certificate's subject as they are, and what the host of a client
+/// says of its user (RFC 1413) has no quotes at all.
+#[test]
+fn what_could_be_imitated_is_no_login() {
+    let end = "S=500 id=x@y T=\"hello\" for r@x.test";
+    let mut known = 0;
+    for (head, tail, login) in [
+        // What it is without an attack.
+        ("U=al P=esmtpsa X=T:256 DN=\"/CN=a b\" SNI=\"m\"", "A=plain:me", Some(Some("me"))),
+        ("U=a b P=esmtpa", "A=plain:me", Some(Some("me"))),
+        ("P=esmtps DN=\"/CN=a\"", "K", Some(None)),
+        ("P=esmtpsa DN=\"/CN=a\"b\"", "A=plain:me", Some(Some("me"))),
+        // Who has not logged in has no login; nor the size and the recipients that it likes.
+        ("P=esmtps DN=\"/CN=a\" A=plain:ceo\"", "K", Some(None)),
+        ("P=esmtps DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "K", None),
+        ("P=esmtps DN=\"/CN=a\" S=1 for x@y\"", "K", None),
+        ("U=a A=plain:ceo P=esmtp", "K", Some(None)),
+        ("U=a P=esmtpa A=plain:ceo S=1 P=esmtp", "K", None),
+        ("U=a P=esmtpa A=plain:ceo P=esmtp", "K", None),
+        // Who has logged in is nobody else.
+        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "A=plain:me", None),
+        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo\"", "A=plain:me", None),
+        ("P=esmtpsa SNI=\"a\" A=plain:ceo\"", "A=plain:me", None),
+        ("U=a P=esmtpa A=plain:ceo S=1 P=esmtpa", "A=plain:me", None),
+    ] {
+        let line = format!("{ID} <= a@x.org H=(h) [192.0.2.7] {head} {tail} {end}");
+        let found = arrived(&line);
+        assert_eq!((found.host.address, found.sender), (Some("192.0.2.7"), "a@x.org"), "{line}");
+        assert_eq!((found.auth, found.hides_login), (login.flatten(), login.is_none()), "{line}");
+        let all = (found.size, found.recipients);
+        assert_eq!(all, login.map_or((None, None), |_| (Some(500), Some("r@x.test"))), "{line}");
+        known += usize::from(login.is_some());
+    }
+    assert_eq!(known, 6);
+    for (head, login) in [
+        ("U=al X=T:256 DN=\"/CN=a b\" F=<a@x.org> A=plain:me", Some("me")),
+        ("U=a F=<x@y> A=plain:ceo rejected RCPT <z@y>: no F=<a@x.org> A=plain:me", None),
+        ("DN=\"/CN=a\" F=<x@y> A=plain:ceo rejected RCPT <z@y>: no\" F=<a@x.org> A=plain:me", None),
+        ("DN=\"/CN=a\" F=<x@y> A=plain:ceo rejected RCPT <z@y>: no\"", None),
+    ] {
+        let line = format!("H=(h) [192.0.2.7] {head} rejected RCPT <r@x.test>: no");
+        let What::Refusal(found) = super::line(&line).what else { panic!("{line}") };
+        assert_eq!((found.auth, found.hides_login), (login, login.is_none()), "{line}");
+    }
 }
 
 #[test]
@@ -200,13 +247,12 @@ fn escaped_senders_cannot_imitate_fields() {
             assert_eq!((found.user, found.host.address), (Some("al"), Some("192.0.2.9")), "{line}");
             let all = recipients(found.recipients.unwrap()).collect::<Vec<_>>();
             assert_eq!(all, [recipient], "{line}");
-            let line = format!(
-                "H=(h) [192.0.2.9] U=al F=<{sender}> A=p:me rejected RCPT <{recipient}>: no"
-            );
+            let line =
+                format!("H=(h) [192.0.2.9] F=<{sender}> A=p:me rejected RCPT <{recipient}>: no");
             let What::Refusal(found) = super::line(&line).what else { panic!("{line}") };
             assert_eq!((found.sender, found.auth), (Some(sender), Some("me")), "{line}");
             let what = format!("RCPT <{recipient}>: no");
-            assert_eq!((found.what, found.user), (what.as_str(), Some("al")), "{line}");
+            assert_eq!(found.what, what, "{line}");
             let (named, rest) = bracketed(what.strip_prefix("RCPT <").unwrap()).unwrap();
             assert_eq!((named, rest), (recipient, ": no"), "{line}");
         }

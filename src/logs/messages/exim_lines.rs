@@ -64,17 +64,14 @@ impl Joiner {
                 found.limited =
                     self.announced.is_limited(at, (source.host, pid), client, &found.reason);
                 let mut item = item(session, event, ItemKind::Refusal(found));
-                if refusal.hides_login {
-                    (item.session, item.login) = match item.session {
-                        Some(SessionKey::Port { .. }) => (item.session, LoginShown::InSession),
-                        _ => (None, LoginShown::Nowhere),
-                    };
-                }
+                (item.session, item.login) = login_of(session, refusal.hides_login);
                 item
             }
             What::Discarded(refusal) => {
                 let (event, found) = refused(&refusal, id);
-                item(session, event, ItemKind::Discarded(found))
+                let mut item = item(session, event, ItemKind::Discarded(found));
+                (item.session, item.login) = login_of(session, refusal.hides_login);
+                item
             }
             What::FailedLogin(login) => {
                 let user = login.user.map(Text::from);
@@ -86,7 +83,9 @@ impl Joiner {
                 let event = Event { sender, ..by(found.host, found.auth, found.user) };
                 let recipients = exim::recipients(found.recipients.unwrap_or_default());
                 let recipients = recipients.map(Text::from).collect();
-                item(session, event, ItemKind::Incomplete { recipients })
+                let mut item = item(session, event, ItemKind::Incomplete { recipients });
+                (item.session, item.login) = login_of(session, found.hides_login);
+                item
             }
             What::Connect(host) => item(session, of_client(host), ItemKind::Connect),
             What::Close(host) => item(session, of_client(host), ItemKind::Close),
@@ -149,7 +148,9 @@ impl Joiner {
             add(&mut message.recipients, &mut known, one);
         }
         let is_open = !message.recipients_known && self.settings.recipients;
-        let (login, what) = (LoginShown::InLine, ItemKind::Message(message));
+        self.counts.ambiguous += u64::from(arrival.hides_login);
+        let (session, login) = login_of(session, arrival.hides_login);
+        let what = ItemKind::Message(message);
         let item = Item { at, session, login, event: event.map(Text::from), what };
         if !is_open {
             return self.push(item, visit);
@@ -174,6 +175,16 @@ impl Joiner {
             one.bytes += more;
             self.bytes += more;
         }
+    }
+}
+
+/// The session and the login of a line, which may not say who has logged in: other lines do, where
+/// they are surely of the same session.
+fn login_of(session: Option<SessionKey>, is_hidden: bool) -> (Option<SessionKey>, LoginShown) {
+    match session {
+        _ if !is_hidden => (session, LoginShown::InLine),
+        Some(SessionKey::Port { .. }) => (session, LoginShown::InSession),
+        _ => (None, LoginShown::Nowhere),
     }
 }
 

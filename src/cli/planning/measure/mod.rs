@@ -220,7 +220,9 @@ impl Measure {
     /// Says which lines and messages could not be used.
     fn note_lines(&self, lines: &Lines, counted: &[CountedEvents], read: &Read) {
         notes(read, &lines.unused).iter().for_each(note);
-        notes_of_origin(lines.messages_without_origin, lines.messages_before).iter().for_each(note);
+        let Lines { messages_without_origin, messages_ambiguous, messages_before, .. } = *lines;
+        let origin = notes_of_origin(messages_without_origin, messages_ambiguous, messages_before);
+        origin.iter().for_each(note);
         let messages = |count: u64| counted_or_no(count as usize, "message", "messages");
         for CountedEvents { count, lacking, .. } in counted.iter().filter(|one| one.lacking > 0) {
             let what =

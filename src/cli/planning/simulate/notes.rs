@@ -37,7 +37,7 @@ pub(super) fn of(
     let mut notes = Vec::new();
     let lines = &input.counts;
     notes.extend(logs::notes(&input.read, &lines.unused));
-    notes.extend(logs::notes_of_origin(lines.without_origin, lines.before));
+    notes.extend(logs::notes_of_origin(lines.without_origin, lines.ambiguous, lines.before));
     if lines.given_up > 0 {
         notes.push(format!(
             "of {} not all recipients may be known: too much would have waited for their \
