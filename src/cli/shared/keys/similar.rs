@@ -6,8 +6,9 @@ use crate::identity::Field;
 const SUGGESTIONS: usize = 3;
 /// How similar a key must be, 0 to 1.
 const THRESHOLD: f64 = 0.85;
-/// How similar two texts are with one letter wrong, missing or too much, or two exchanged.
-const SLIP: f64 = 0.95;
+/// How similar a key is that has the wanted text in it, or differs from it by one letter that is
+/// wrong, missing or too much, or by two that are exchanged.
+const MEANT: f64 = 1.0;
 /// Longer keys are not compared.
 const LONGEST: usize = 256;
 
@@ -42,10 +43,10 @@ impl Similar {
         self.found.iter().map(|(_, key)| &**key).collect()
     }
 
-    /// The only one, if it is surely meant: it has the wanted text in it, or differs by a slip.
+    /// The only one, if it is surely meant.
     pub(super) fn only(&self) -> Option<&[u8]> {
         match &self.found[..] {
-            [(similarity, key)] if *similarity >= SLIP => Some(key),
+            [(similarity, key)] if *similarity >= MEANT => Some(key),
             _ => None,
         }
     }
@@ -56,7 +57,7 @@ impl Similar {
         }
         let key = lower(key);
         if key.contains(&self.wanted) {
-            return 1.0;
+            return MEANT;
         }
         // `alise` is meant as the login of `auth:alice@example.org`.
         let value = match key.split_once(':') {
@@ -80,7 +81,7 @@ fn of_texts(wanted: &str, text: &str) -> f64 {
         && wanted.len().abs_diff(text.len()) <= 4
         && strsim::osa_distance(wanted, text) == 1
         && digits(wanted) == digits(text);
-    strsim::jaro_winkler(wanted, text).max(if is_slip { SLIP } else { 0.0 })
+    strsim::jaro_winkler(wanted, text).max(if is_slip { MEANT } else { 0.0 })
 }
 
 fn lower(text: &[u8]) -> String {
