@@ -25,7 +25,7 @@ impl FrontEnd {
     }
 
     /// Whether it never counts `unit`.
-    fn is_blind(self, unit: Unit) -> bool {
+    pub(crate) fn is_blind(self, unit: Unit) -> bool {
         match unit {
             Unit::AuthFailures => true,
             Unit::RejectedRecipients => self == Self::PolicyProtocol,

@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use crate::identity::network::Cidr;
+use crate::policy::needs::FrontEnd;
+use crate::policy::word::Unit;
 use crate::sys::users;
 
 /// The shipped file, whose text is filled in.
@@ -28,6 +30,9 @@ pub(crate) struct Facts {
     pub(crate) web_servers: Vec<String>,
     /// The accounts of [`LIST_MANAGERS`] that exist.
     pub(crate) list_managers: Vec<String>,
+    /// By which its mail server asks, if it loads no library: what that cannot count, the file
+    /// does not limit.
+    pub(crate) front_end: Option<FrontEnd>,
 }
 
 impl Facts {
@@ -63,6 +68,7 @@ impl Facts {
             smarthost,
             web_servers: existing(&WEB_SERVERS),
             list_managers: existing(&LIST_MANAGERS),
+            front_end: None,
         }
     }
 }
@@ -89,6 +95,14 @@ pub(crate) fn text(facts: &Facts) -> String {
     fill(&mut text, "\naction = \"enforce\"\n", "\naction = \"observe\"\n");
     let domain = facts.domains.first().unwrap_or(&facts.name);
     text = text.replace("@example.org", &format!("@{domain}"));
+    if let Some(front_end) = facts.front_end {
+        let is_seen = |line: &&str| {
+            let limited =
+                Unit::ALL.iter().find(|unit| line.starts_with(&format!("{} = ", unit.word())));
+            limited.is_none_or(|unit| !front_end.is_blind(*unit))
+        };
+        text = text.split_inclusive('\n').filter(is_seen).collect();
+    }
     if !facts.relays.is_empty() {
         let relays = facts.relays.iter().map(|net| format!("\"{net}\"")).collect::<Vec<_>>();
         let relays = relays.join(", ");
@@ -175,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::policy::lint::lint;
+    use crate::policy::needs::unseen;
     use crate::policy::source::compile;
     use crate::policy::word::Action;
     use crate::toml_file::diagnostic::Diagnostics;
@@ -188,13 +203,16 @@ mod tests {
             smarthost: Some("smtp.example.com".to_owned()),
             web_servers: all(&["www-data"]),
             list_managers: all(&["list"]),
+            front_end: None,
         }
     }
 
     #[test]
     fn the_file_of_every_server_is_sound_and_refuses_nothing() {
         let least = Facts { name: "host".to_owned(), ..Facts::default() };
-        for facts in [facts(), least] {
+        let of = |front_end| Facts { front_end: Some(front_end), ..facts() };
+        let each = FrontEnd::ALL.map(of);
+        for facts in each.into_iter().chain([facts(), least]) {
             let text = text(&facts);
             let compiled = compile(Path::new("policy.toml"), &text, &|_| Err(String::new()));
             let errors = compiled.diagnostics.sorted();
@@ -205,6 +223,14 @@ mod tests {
             lint(&policies, 0, &mut warnings);
             let warnings = warnings.sorted();
             assert!(warnings.is_empty(), "{warnings:?}\n{text}");
+            let front_ends: Vec<FrontEnd> = facts.front_end.into_iter().collect();
+            let unseen = unseen(&policies.policies, &front_ends);
+            assert!(unseen.is_empty(), "{unseen:?}");
+            let limits = |unit: Unit| policies.policies.values().any(|one| one.limits(unit));
+            for unit in [Unit::AuthFailures, Unit::RejectedRecipients] {
+                let is_seen = front_ends.iter().all(|one| !one.is_blind(unit));
+                assert_eq!(limits(unit), is_seen, "{unit:?} {front_ends:?}");
+            }
             assert_eq!(policies.identity.relay.len(), facts.relays.len());
             assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
             assert!(!text.contains("example.org"), "{text}");

@@ -20,6 +20,7 @@ use super::steps::Steps;
 use super::{Contents, MailServer, Plan, SetupError};
 use crate::mta::command;
 use crate::mta::sendmail::Sendmail as Settings;
+use crate::policy::needs::FrontEnd;
 use crate::serve::config::Address;
 
 const MC: &str = "/etc/mail/sendmail.mc";
@@ -194,7 +195,8 @@ impl Sendmail {
         let cf = String::from_utf8_lossy(&cf).into_owned();
         let smarthost = cf.lines().find_map(|line| line.strip_prefix("DS"));
         let smarthost = smarthost.map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
-        Facts::of(name, items(DOMAINS), items(RELAYS), smarthost)
+        let facts = Facts::of(name, items(DOMAINS), items(RELAYS), smarthost);
+        Facts { front_end: Some(FrontEnd::Milter), ..facts }
     }
 }
 

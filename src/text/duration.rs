@@ -96,19 +96,19 @@ pub(crate) fn rough_age(then: Timestamp, now: Timestamp) -> String {
     age(Timestamp { seconds: then.seconds.saturating_add(cut as i64), ..then }, now)
 }
 
-/// When one more event would pass, in words.
+/// When one more event would pass, in words: as [`rough`] as a refusal says it, so that nothing
+/// is promised too early.
 #[cfg(feature = "cli")]
 pub(crate) fn wait(wait: Wait) -> String {
     match wait.whole_seconds() {
         None => "never (one event is as large as the limit)".to_owned(),
-        Some(0) => "now".to_owned(),
-        Some(seconds) => format!("in {}", duration(seconds as f64)),
+        Some(_) => short_wait(wait),
     }
 }
 
-/// As [`wait`], without a word on why, and [`rough`]: so that it promises nothing too early.
+/// As [`wait`], without a word on why.
 #[cfg(feature = "cli")]
-pub(crate) fn rough_wait(wait: Wait) -> String {
+pub(crate) fn short_wait(wait: Wait) -> String {
     match wait.whole_seconds().map(|seconds| seconds as f64) {
         Some(0.0) => "now".to_owned(),
         Some(seconds @ ..NEVER) => format!("in {}", rough(seconds)),
@@ -213,10 +213,12 @@ mod tests {
         assert_eq!(Wait::Seconds(11.01).whole_seconds(), Some(12));
         assert_eq!(Wait::Never.whole_seconds(), None);
         assert_eq!(wait(Wait::Seconds(719.2)), "in 12m");
+        assert!(wait(Wait::Never).starts_with("never ("));
         for (seconds, text) in [(0.0, "now"), (59.0, "in 59s"), (60.5, "in 2m"), (3_599.0, "in 1h")]
         {
-            assert_eq!(rough_wait(Wait::Seconds(seconds)), text);
+            assert_eq!(short_wait(Wait::Seconds(seconds)), text);
+            assert_eq!(wait(Wait::Seconds(seconds)), text);
         }
-        assert_eq!(rough_wait(Wait::Never), "never");
+        assert_eq!(short_wait(Wait::Never), "never");
     }
 }

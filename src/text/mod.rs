@@ -18,7 +18,7 @@ pub(crate) use duration::rough;
 #[cfg(feature = "rates")]
 pub(crate) use duration::whole_period;
 #[cfg(feature = "cli")]
-pub(crate) use duration::{age, duration, kept, period, rough_age, rough_wait, wait};
+pub(crate) use duration::{age, duration, kept, period, rough_age, short_wait, wait};
 #[cfg(feature = "cli")]
 pub(crate) use escape::{escape, hex, printable, shell};
 pub(crate) use size::byte_size;

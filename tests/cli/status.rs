@@ -74,9 +74,13 @@ fn it_says_whether_mail_is_limited() {
         serde_json::json!([{"name": "out", "action": "enforce", "evaluated": true}])
     );
 
-    // Not those that nothing evaluates.
     let other =
         "[policy.out]\ndefault.recipients = \"5/1h\"\n[policy.in]\ndefault.recipients = \"5/1h\"";
+    apply(&machine, &format!("action = \"observe\"\n{other}"));
+    let (_, text, _) = verdict(&machine);
+    assert_eq!(text, "mail is counted and nothing is refused: in, out observe only");
+
+    // Not those that nothing evaluates.
     apply(&machine, other);
     fine(&machine, "sed -i 's/{policy_over}{[*]}/{policy_over}{in}/' ../exim.conf");
     assert_eq!(verdict(&machine).1, "mail is limited by in");

@@ -51,7 +51,7 @@ struct Setting {
     key: OsString,
 
     /// End the override at this time, or `forever`
-    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until)]
+    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until, add = times::Ahead)]
     until: i64,
 
     /// Say why, for the list and the log

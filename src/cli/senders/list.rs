@@ -255,7 +255,7 @@ pub(in crate::cli) fn cells(record: &KeyState, in_force: &InForce) -> [String; 1
         Some(filter) => format!("{:.1}% ~{:.0}", filter.fill * 100.0, filter.events()),
     };
     let since = record.over_since().filter(|_| next.over);
-    let free = next.wait(record, now).filter(|_| next.is_refused()).map(text::rough_wait);
+    let free = next.wait(record, now).filter(|_| next.is_refused()).map(text::short_wait);
     [
         format!("{:.1}", record.rate(now)),
         text::number(record.limit),

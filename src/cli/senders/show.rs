@@ -12,7 +12,7 @@ use super::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
 use crate::cli::shared::in_force::{By, InForce, NextEvent};
-use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later};
+use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later, passes};
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::OverrideJson;
@@ -211,7 +211,7 @@ impl Show {
             },
         )?;
         if let (true, Some(wait)) = (next.is_refused(), next.wait(record, now)) {
-            line("free again", free(wait, now))?;
+            line("free again", passes(wait, now))?;
         }
         line("counts", counts(record))?;
         if let Some(filter) = record.filter {
@@ -299,13 +299,6 @@ fn next_event(record: &KeyState, now: Timestamp) -> String {
         _ => format!("just under {}", text::number(record.limit)),
     };
     format!("passes: rate {rate}; {more}")
-}
-
-fn free(wait: Wait, now: Timestamp) -> String {
-    match wait.whole_seconds() {
-        None => text::wait(wait),
-        Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
-    }
 }
 
 /// What is counted, in words.

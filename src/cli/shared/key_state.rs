@@ -337,6 +337,14 @@ whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algor
 `limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
 a full one becomes empty.";
 
+/// When one more event would pass: roughly how long that takes, and the second.
+pub(in crate::cli) fn passes(wait: Wait, now: Timestamp) -> String {
+    match wait.whole_seconds() {
+        None => text::wait(wait),
+        Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
+    }
+}
+
 /// The moment `seconds` after `at`.
 pub(in crate::cli) fn later(at: Timestamp, seconds: u64) -> Timestamp {
     Timestamp { seconds: at.seconds.saturating_add_unsigned(seconds), ..at }

@@ -1,5 +1,6 @@
 //! Times as options take them, each in the same words.
 
+use clap::builder::ArgExt;
 use clap::{Arg, Command};
 use jiff::Zoned;
 use jiff::civil::{Date, DateTime, Time};
@@ -37,7 +38,18 @@ enum Direction {
 /// What TIME is: the help of each command with such an option says it.
 const HELP: &str = "\
 TIME is a time on the clock of this server, such as 14:05, today, 'yesterday 14:05' or
-2026-11-20; or a duration, such as 2h for two hours ago, or for in two hours.";
+2026-11-20; or a duration, such as 2h for two hours ago.";
+
+/// The same where an option is of what is to come.
+const HELP_AHEAD: &str = "\
+TIME is a time on the clock of this server, such as 18:00, tomorrow, 'tomorrow 18:00' or
+2026-12-31; or a duration, such as 2h for in two hours.";
+
+/// Marks an option whose TIME is of what is to come.
+#[derive(Clone, Debug)]
+pub(in crate::cli) struct Ahead;
+
+impl ArgExt for Ahead {}
 
 /// The whole of it, for the manual pages.
 const MANUAL: &str = "\
@@ -50,7 +62,7 @@ from its beginning, as an end to its end. Of a time that the clock shows twice, 
 ends, a start is the first and an end the second, and CET or CEST behind it says which; one that
 the clock leaves out is as much later. The zone is the server's, or that of $TZ.";
 
-/// `command` with [`HELP`] and [`MANUAL`] where an option takes a TIME, and so its subcommands.
+/// `command` with what TIME is and [`MANUAL`] where an option takes a TIME, and so its subcommands.
 pub(in crate::cli) fn explained(command: Command) -> Command {
     let command = command.mut_subcommands(explained);
     let is_time = |arg: &Arg| {
@@ -63,7 +75,9 @@ pub(in crate::cli) fn explained(command: Command) -> Command {
     };
     let (description, rest) = help.split_once(STATUS).unwrap_or((&help, ""));
     let (status, rest) = rest.split_once("\n\n").unwrap_or((rest, ""));
-    let help = format!("{description}\n\n{HELP}{STATUS}{status}\n\n{rest}\n\n{MANUAL}");
+    let ahead = command.get_arguments().any(|arg| arg.get::<Ahead>().is_some());
+    let time = if ahead { HELP_AHEAD } else { HELP };
+    let help = format!("{description}\n\n{time}{STATUS}{status}\n\n{rest}\n\n{MANUAL}");
     command.after_help(help)
 }
 

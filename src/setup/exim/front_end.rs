@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::serve::config::Address;
 use crate::setup::daemon::Daemon;
 
 /// The library, and the files that the package `exirate-exim` puts beside it.
@@ -24,26 +25,41 @@ pub(super) struct FrontEnd {
 
 impl FrontEnd {
     /// Which of them this Exim can use: `dlfunc` says whether it loads libraries.
-    pub(super) fn choose(dlfunc: bool, socket: bool) -> Result<Self, String> {
-        let is_installed = LIBRARIES.iter().all(|path| Path::new(path).exists());
-        let socket = socket || !dlfunc;
-        if !socket && !is_installed {
+    ///
+    /// An Exim that asks by the socket goes on with it: `setup --enforce` needs no `--socket`.
+    pub(super) fn choose(dlfunc: bool, socket: bool) -> Self {
+        let socket = socket || !dlfunc || Self::is_asked_by_socket();
+        let files = if socket { SOCKET_FILES } else { LIBRARY_FILES };
+        Self { socket, files: files.into() }
+    }
+
+    /// Whether the daemon's configuration names the socket of Exim's lines.
+    fn is_asked_by_socket() -> bool {
+        let asked = Self { socket: true, files: SOCKET_FILES.into() }.daemon(String::new());
+        let mail = asked.and_then(|daemon| daemon.configured().ok().flatten());
+        mail.is_some_and(|mail| mail.policy == Some(Address::Unix(SOCKET.into())))
+    }
+
+    /// Whether what it needs is installed.
+    ///
+    /// # Errors
+    /// What to install.
+    pub(super) fn is_installed(&self) -> Result<(), String> {
+        if !self.socket && !LIBRARIES.iter().all(|path| Path::new(path).exists()) {
             return Err("this Exim loads libraries, and the package that has exirate's is not \
                         installed: run `apt-get install ./exirate-exim_*.deb`, then `exirate \
                         setup` again; or let Exim ask a daemon, which takes more time a check: \
                         `exirate setup --socket`"
                 .to_owned());
         }
-        let files = if socket { SOCKET_FILES } else { LIBRARY_FILES };
-        let chosen = Self { socket, files: files.into() };
-        let one = chosen.file("acl_policy");
+        let one = self.file("acl_policy");
         if !one.exists() {
             return Err(format!(
                 "{} does not exist: install the package that has it again",
                 one.display()
             ));
         }
-        Ok(chosen)
+        Ok(())
     }
 
     /// Its name, for people.

@@ -21,6 +21,7 @@ use crate::mta::postfix::{
     END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets, milters,
     policy_services, without_blanks,
 };
+use crate::policy::needs::FrontEnd;
 use crate::serve::config::Address;
 
 /// The lists that the check belongs in.
@@ -261,7 +262,8 @@ impl Postfix {
         let smarthost = self.settings.value(None, "relayhost");
         let smarthost = (!smarthost.is_empty()).then_some(smarthost);
         let name = self.settings.value(None, "myhostname");
-        Facts::of(name, domains, list("mynetworks"), smarthost)
+        let facts = Facts::of(name, domains, list("mynetworks"), smarthost);
+        Facts { front_end: Some(FrontEnd::PolicyProtocol), ..facts }
     }
 }
 

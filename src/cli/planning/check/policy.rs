@@ -40,7 +40,7 @@ pub(super) struct PolicyOptions {
     stage: Option<Stage>,
 
     /// Decide as of this time
-    #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = times::as_of)]
+    #[arg(long, value_name = "TIME", visible_alias = "time", value_parser = times::as_of, add = times::Ahead)]
     at: Option<Timestamp>,
 
     /// Decide by this policy file, not by the policies in use
@@ -227,7 +227,7 @@ fn row(window: &Window) -> [String; 9] {
         format!("{:.1}", decision.rate),
         text::number(decision.limit),
         left,
-        text::rough_wait(next),
+        text::short_wait(next),
         window.rule.to_string(),
         window.record().to_owned(),
     ];

@@ -75,7 +75,7 @@ pub(super) struct Show {
     policy: Option<String>,
 
     /// As of this time, for exemptions
-    #[arg(long, value_name = "TIME", value_parser = times::as_of)]
+    #[arg(long, value_name = "TIME", value_parser = times::as_of, add = times::Ahead)]
     at: Option<Timestamp>,
 
     /// Show the policies of this policy file, not those in use

@@ -116,7 +116,7 @@ fn of_key(state: &KeyState, in_force: &InForce) -> LiveKey {
         rate: state.rate(now),
         limit: state.limit,
         share: share.is_finite().then_some(share),
-        free: next.wait(state, now).map(text::rough_wait).unwrap_or_default(),
+        free: next.wait(state, now).map(text::short_wait).unwrap_or_default(),
         why: next.why().unwrap_or_default(),
     }
 }

@@ -8,14 +8,13 @@ use super::event::window_text;
 use super::remedies;
 use crate::cli::Failure;
 use crate::cli::shared::in_force::{By, InForce};
-use crate::cli::shared::key_state::{KeyState, KeyStateJson, later};
+use crate::cli::shared::key_state::{KeyState, KeyStateJson, passes};
 use crate::cli::shared::key_text;
 use crate::cli::shared::override_state::OverrideJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::engine::AlgorithmKind;
 use crate::policy::explain::Measured;
-use crate::rate::{Timestamp, Wait};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
@@ -99,14 +98,6 @@ impl NowExplanation {
             remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
             state: in_force.json(record),
         }
-    }
-}
-
-/// When one more event would pass.
-fn passes(wait: Wait, now: Timestamp) -> String {
-    match wait.whole_seconds() {
-        None => text::wait(wait),
-        Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
     }
 }
 

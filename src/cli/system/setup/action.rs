@@ -8,10 +8,12 @@ use anstyle::Style;
 
 use super::{SetupCommand, log};
 use crate::cli::senders::events::event::{decisive, key, period};
-use crate::cli::shared::screen::Screen;
+use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::{confirm, key_text};
 use crate::cli::{Failure, Outcome};
+use crate::policy::changes::settings;
+use crate::policy::image::PolicyFile;
 use crate::policy::model::Policies;
 use crate::policy::source::{FILE, compile};
 use crate::policy::word::Action;
@@ -50,11 +52,17 @@ impl SetupCommand {
             return Err(Failure::new(by_hand(&before, action)));
         };
         let after = policies(&new)?;
-        if action == "enforce" {
-            would_refuse(screen, server.spool(), &enforcing(&after))?;
+        if old == new && is_in_use(server.spool(), &after) {
+            writeln!(screen, "{FILE} says so already, and is in use: action = \"{action}\"")?;
+            return Ok(Outcome::Fine);
         }
-        if old == new {
-            writeln!(screen, "{FILE} says so already: action = \"{action}\"")?;
+        if action == "enforce" {
+            // Nothing would be refused where the mail server does not ask.
+            let plan = server.plan()?;
+            if !(plan.is_empty() && plan.by_hand.is_empty()) {
+                note("not all that asks the policies is there: see `exirate setup --check`");
+            }
+            would_refuse(screen, server.spool(), &enforcing(&after))?;
         }
         if self.dry_run {
             return Ok(Outcome::Fine);
@@ -79,6 +87,13 @@ impl SetupCommand {
         writeln!(screen, "{state}: {}", names.join(", "))?;
         Ok(Outcome::Fine)
     }
+}
+
+/// Whether these policies are in use in the spool directory `spool`.
+fn is_in_use(spool: &Path, policies: &Policies) -> bool {
+    let file = PolicyFile::open(spool);
+    let applied = file.image().ok().and_then(|image| image.policies().ok());
+    applied.is_some_and(|applied| settings(&applied) == settings(policies))
 }
 
 /// The policies that refuse.

@@ -94,17 +94,20 @@ impl SetupCommand {
                  as root",
             ));
         }
-        let found = find(&Options { server: self.server, socket: self.socket });
         if self.undo {
-            return self.undo(screen, found);
+            return self.undo(screen);
         }
-        let server = found?;
+        let server = self.find()?;
         match () {
             () if self.enforce => self.set_action(screen, &*server, "enforce"),
             () if self.observe => self.set_action(screen, &*server, "observe"),
             () if self.check => Self::check(screen, &*server),
             () => self.set_up(screen, &*server),
         }
+    }
+
+    fn find(&self) -> Result<Box<dyn MailServer>, SetupError> {
+        find(&Options { server: self.server, socket: self.socket })
     }
 
     /// One run.
@@ -147,20 +150,16 @@ impl SetupCommand {
         Ok(outcome)
     }
 
-    fn undo(
-        &self,
-        screen: &mut Screen<'_>,
-        found: Result<Box<dyn MailServer>, SetupError>,
-    ) -> Result<Outcome, Failure> {
-        let server = found.unwrap_or_else(|why| {
-            note(format_args!("{why}; its files are put back, and it is not reloaded"));
-            Box::new(Absent)
-        });
+    fn undo(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if Manifest::read(Path::new(DIRECTORY))?.is_none() {
             setup::clean(Path::new(DIRECTORY));
             writeln!(screen, "setup has added nothing here: nothing changes")?;
             return Ok(Outcome::Fine);
         }
+        let server = self.find().unwrap_or_else(|why| {
+            note(format_args!("{why}; its files are put back, and it is not reloaded"));
+            Box::new(Absent)
+        });
         if !confirm::plainly("remove what setup has added", self.yes)? {
             writeln!(screen, "nothing was changed")?;
             return Ok(Outcome::Found);

@@ -162,25 +162,28 @@ fn verdict(
         return (Verdict::Doubtful, format!("mail may not be limited: {doubt}"));
     }
     let with = |action: Action| {
-        let of = called.iter().filter(|policy| policy.action == action.word());
-        of.map(|policy| &*policy.name).collect::<Vec<_>>().join(", ")
+        let of = called.iter().filter(move |policy| policy.action == action.word());
+        of.map(|policy| &*policy.name).collect::<Vec<_>>()
     };
-    let (enforced, observed) = (with(Action::Enforce), with(Action::Observe));
+    let enforced = with(Action::Enforce).join(", ");
+    let observed = match &with(Action::Observe)[..] {
+        [] => String::new(),
+        [one] => format!("{one} observes only"),
+        several => format!("{} observe only", several.join(", ")),
+    };
     let specs = (specs > 0).then(|| text::counted(specs, "spec", "specs"));
     let enforced = Some(enforced).filter(|names| !names.is_empty());
     let enforced = enforced.map(|names| format!("by {names}"));
     let limits: Vec<String> =
         enforced.into_iter().chain(specs.map(|n| "by ".to_owned() + &n)).collect();
     match (limits.is_empty(), observed.is_empty()) {
-        (true, _) => (
-            Verdict::Observed,
-            format!("mail is counted and nothing is refused: {observed} observes only"),
-        ),
+        (true, _) => {
+            (Verdict::Observed, format!("mail is counted and nothing is refused: {observed}"))
+        }
         (false, true) => (Verdict::Limited, format!("mail is limited {}", limits.join(" and "))),
-        (false, false) => (
-            Verdict::Limited,
-            format!("mail is limited {}; {observed} observes only", limits.join(" and ")),
-        ),
+        (false, false) => {
+            (Verdict::Limited, format!("mail is limited {}; {observed}", limits.join(" and ")))
+        }
     }
 }
 

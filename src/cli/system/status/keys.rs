@@ -208,7 +208,7 @@ impl Blocked {
             since_at: record.over_since(),
             free_at: seconds.map(|seconds| text::iso(later(now, seconds))),
             why: next.why(),
-            wait: wait.map(text::rough_wait),
+            wait: wait.map(text::short_wait),
         }
     }
 }
