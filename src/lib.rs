@@ -27,7 +27,8 @@
 //! - [`bypass`]: the file that lifts all limits for a while
 //! - `text`: numbers, durations, sizes and times as people read and type them
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
-//! - [`rate`]: the arithmetic: moving average, Bloom filter, waits
+//! - `calendar`: hours, days, weeks and months of a time zone
+//! - [`rate`]: the arithmetic: moving average, Bloom filter, calendar windows, waits
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `hash`: fast hashes for maps
 //! - `csv`: comma-separated values, read and written
@@ -35,6 +36,8 @@
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
 pub mod bypass;
+#[cfg(feature = "rates")]
+pub mod calendar;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod cluster;

@@ -6,7 +6,7 @@ use super::decision::{Decision, decide_over};
 use super::over_since;
 use super::state::{Change, FilterChange, Remembered, State};
 use crate::rate::bloom::Event;
-use crate::rate::{Average, Bucket, Timestamp};
+use crate::rate::{Average, Bucket, CalendarWindow, Timestamp};
 
 /// Who decides the checks of one event.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub enum Authority<'d> {
     /// that is left below the limit `m`: a check is over if `R + servers·A >= m`.
     ///
     /// `A` decays with the period as every rate does; the `A` of a bucket leaks `1/servers`
-    /// of what the bucket leaks. Neither `R` nor a reconnection resets it. So servers that
+    /// of what the bucket leaks, and that of a calendar window goes with the window. Neither `R` nor a reconnection resets it. So servers that
     /// are cut off again and again admit no more than servers that are cut off all the
     /// time: each at most `m/servers`.
     Share {
@@ -71,7 +71,8 @@ pub(crate) fn refused_by_own<'a>(
     decided.any(|(check, decision)| !check.total && decision.refuses(check.refuses))
 }
 
-/// The rate or level at `now`, if nothing is counted.
+/// The rate, level or count at `now`, if nothing is counted. The count is that of a window which
+/// is not over.
 fn decayed(algorithm: Algorithm, average: Option<Average>, now: Timestamp) -> f64 {
     match (algorithm, average) {
         (_, None) => 0.0,
@@ -79,6 +80,7 @@ fn decayed(algorithm: Algorithm, average: Option<Average>, now: Timestamp) -> f6
             average.next(now, period, 0.0).rate
         }
         (Algorithm::Bucket { burst, rate }, average) => Bucket { burst, rate }.level(average, now),
+        (Algorithm::Calendar { .. }, Some(average)) => average.rate,
     }
 }
 
@@ -87,7 +89,9 @@ fn decayed_apart(algorithm: Algorithm, state: &State, servers: f64, now: Timesta
     let Some(Average { at, .. }) = state.average else { return 0.0 };
     let apart = Some(Average { at, rate: state.apart.into() });
     match algorithm {
-        Algorithm::MovingAverage { .. } => decayed(algorithm, apart, now),
+        Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
+            decayed(algorithm, apart, now)
+        }
         Algorithm::Bucket { burst, rate } => {
             decayed(Algorithm::Bucket { burst, rate: rate / servers }, apart, now)
         }
@@ -105,14 +109,23 @@ fn decide_share<'r>(
     now: Timestamp,
     pending: &mut Vec<Pending>,
 ) {
-    let state_of = |number: usize| read(number).0.map(|remembered| remembered.state);
+    // Without what was counted in a calendar window that is over.
+    let in_window = |algorithm: Algorithm, state: State| match algorithm.window() {
+        None => state,
+        Some(window) => state.in_window(window),
+    };
+    let state_of = |number: usize, check: &Check<'_>| {
+        read(number).0.map(|remembered| in_window(check.algorithm, remembered.state))
+    };
     let read_apart = |number: usize| {
         let (remembered, event) = read(number);
         let algorithm = checks.get(number).map(|check| check.algorithm);
         let remembered = remembered.zip(algorithm).map(|(remembered, algorithm)| {
-            let state = remembered.state;
+            let state = in_window(algorithm, remembered.state);
             let apart = |Average { at, .. }| match algorithm {
-                Algorithm::MovingAverage { .. } => Average { at, rate: state.apart.into() },
+                Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
+                    Average { at, rate: state.apart.into() }
+                }
                 // It leaks more slowly than the engine lets it leak.
                 Algorithm::Bucket { .. } => {
                     Average { at: now, rate: decayed_apart(algorithm, &state, servers, now) }
@@ -123,7 +136,7 @@ fn decide_share<'r>(
         (remembered, event)
     };
     let merged = |number: usize, check: &Check<'_>| {
-        decayed(check.algorithm, state_of(number).and_then(|state| state.average), now)
+        decayed(check.algorithm, state_of(number, check).and_then(|state| state.average), now)
     };
     let adjust = |number: usize, check: &Check<'_>, one: &mut Pending| {
         let Pending { decision, change, before, .. } = one;
@@ -135,7 +148,7 @@ fn decide_share<'r>(
     };
     decide_adjusted(checks, read_apart, adjust, now, pending);
     for (number, (check, one)) in checks.iter().zip(pending).enumerate() {
-        let before = state_of(number);
+        let before = state_of(number, check);
         let merged = merged(number, check);
         // What is not dated now was not changed.
         let settle = |average: Average| match before {
@@ -169,7 +182,13 @@ fn take_over(
     now: Timestamp,
 ) -> Pending {
     let mut decision = *decision;
-    let state = before.unwrap_or(State::empty(decision.limit, decision.period));
+    let start = decision.start;
+    let window = CalendarWindow { start, end: start.saturating_add(decision.period as i64) };
+    let before = before.map(|state| match check.algorithm.window() {
+        None => state,
+        Some(_) => state.in_window(window),
+    });
+    let state = before.unwrap_or(State { start, ..State::empty(decision.limit, decision.period) });
     // The shared store's clock may be another.
     let rate = decayed(check.algorithm, decision.kept, decision.at);
     let newer = state.average.map_or(0.0, |average| average.at.as_seconds() - now.as_seconds());
@@ -183,6 +202,7 @@ fn take_over(
             apart: stored(decayed_apart(check.algorithm, &state, servers, now), now),
             limit,
             period,
+            start,
             over_since: over_since(over, before, now),
             ..state
         };

@@ -1,6 +1,6 @@
 //! The input of a decision: a [`Check`].
 
-use crate::rate::Bucket;
+use crate::rate::{Bucket, CalendarWindow};
 
 /// The record that a check is counted in, and its identity.
 ///
@@ -59,6 +59,20 @@ pub enum AlgorithmKind {
     MovingAverage,
     /// See [`Algorithm::Bucket`].
     Bucket,
+    /// See [`Algorithm::Calendar`].
+    Calendar,
+}
+
+impl AlgorithmKind {
+    /// Its name in output.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::MovingAverage => "average",
+            Self::Bucket => "bucket",
+            Self::Calendar => "calendar",
+        }
+    }
 }
 
 /// How events become a rate, and the limit it is compared with.
@@ -82,6 +96,15 @@ pub enum Algorithm {
         /// What leaks out in a second. Not negative, not NaN; may be 0.
         rate: f64,
     },
+    /// So many in a window of the calendar. Where a moving average has a rate, it has the count
+    /// of the window, which starts again with the next one: see [`CalendarWindow`].
+    Calendar {
+        /// An event with which more would be counted is over. Not negative, not NaN; may be
+        /// infinite.
+        limit: f64,
+        /// The present window, which is not empty.
+        window: CalendarWindow,
+    },
 }
 
 impl Algorithm {
@@ -92,6 +115,7 @@ impl Algorithm {
         match self {
             Self::MovingAverage { .. } => AlgorithmKind::MovingAverage,
             Self::Bucket { .. } => AlgorithmKind::Bucket,
+            Self::Calendar { .. } => AlgorithmKind::Calendar,
         }
     }
 
@@ -100,29 +124,41 @@ impl Algorithm {
     #[inline]
     pub fn limit(&self) -> f64 {
         match self {
-            Self::MovingAverage { limit, .. } => *limit,
+            Self::MovingAverage { limit, .. } | Self::Calendar { limit, .. } => *limit,
             Self::Bucket { burst, .. } => *burst,
         }
     }
 
     /// The period in seconds. That of a bucket is the time in which a full one
     /// becomes empty: for so long a unique event does not count again, and
-    /// after so long without over decisions the next one is a crossing.
+    /// after so long without over decisions the next one is a crossing. That of a calendar
+    /// window is its length.
     #[must_use]
     #[inline]
     pub fn period(&self) -> f64 {
         match *self {
             Self::MovingAverage { period, .. } => period,
             Self::Bucket { burst, rate } => Bucket { burst, rate }.period(),
+            Self::Calendar { window, .. } => window.seconds(),
         }
     }
 
-    /// What leaks out of a bucket in a second; 0 for a moving average.
+    /// The present window of the calendar, if it counts in one.
+    #[must_use]
+    #[inline]
+    pub fn window(&self) -> Option<CalendarWindow> {
+        match self {
+            Self::MovingAverage { .. } | Self::Bucket { .. } => None,
+            Self::Calendar { window, .. } => Some(*window),
+        }
+    }
+
+    /// What leaks out of a bucket in a second; 0 for others.
     #[must_use]
     #[inline]
     pub fn leak(&self) -> f64 {
         match self {
-            Self::MovingAverage { .. } => 0.0,
+            Self::MovingAverage { .. } | Self::Calendar { .. } => 0.0,
             Self::Bucket { rate, .. } => *rate,
         }
     }
@@ -184,7 +220,8 @@ pub struct Check<'a> {
     /// The size of this event; 0 in [`Update::ReadOnly`]. Not negative, not
     /// NaN.
     pub count: f64,
-    /// The text of a unique event, which is counted at most once a period.
+    /// The text of a unique event, which is counted at most once a period, or once in a window
+    /// of the calendar.
     pub event: Option<&'a [u8]>,
     /// When the event is counted.
     pub update: Update,

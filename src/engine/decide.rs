@@ -166,14 +166,26 @@ fn compute(
     now: Timestamp,
 ) -> Pending {
     let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
-    let before = remembered.map(|r| r.state);
+    let window = check.algorithm.window();
+    let before = remembered.map(|r| match window {
+        None => r.state,
+        Some(window) => r.state.in_window(window),
+    });
+    // Of the calendar, the window in which the record counts.
+    let (start, period, restarts) = match window {
+        None => (0, period, 0),
+        Some(window) => {
+            let kept = before.map_or(window, |state| state.window());
+            (kept.start, kept.seconds(), window.restarts(kept))
+        }
+    };
     let average = before.and_then(|state| state.average);
     let mut details = Details { found: average.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
     let mut count = check.count;
     if let Some(event) = event {
         let filter = remembered.and_then(|r| r.filter);
-        let unique = UniqueEvent::find(filter, event, limit, period, now);
+        let unique = UniqueEvent::find(filter, event, limit, period, window.map(|_| start), now);
         details.filter_expired = unique.expired;
         details.seen = Some(unique.seen);
         filter_change = unique.change;
@@ -193,6 +205,9 @@ fn compute(
             }
             Average { at: now, rate: level + count }
         }
+        (Algorithm::Calendar { .. }, average) => {
+            Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
+        }
     };
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
@@ -205,6 +220,8 @@ fn compute(
             algorithm,
             limit,
             period,
+            start,
+            restarts,
             leak: check.algorithm.leak(),
             count,
             next_count: next_count(check),
@@ -219,6 +236,7 @@ fn compute(
                 average: Some(next),
                 limit,
                 period,
+                start,
                 over_since,
                 ..before.unwrap_or(State::empty(limit, period))
             },
@@ -239,9 +257,14 @@ fn compute(
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = Decision {
         overridden: check.overridden,
-        period: check.algorithm.period(),
         leak: check.algorithm.leak(),
-        ..first.decision
+        ..match check.algorithm.window() {
+            None => Decision { period: check.algorithm.period(), ..first.decision },
+            Some(window) => {
+                let restarts = window.restarts(first.change.state.window());
+                Decision { restarts, ..first.decision }
+            }
+        }
     };
     let decision = decision.against(check.algorithm.limit());
     Pending {
@@ -316,8 +339,8 @@ impl Pending {
         } else {
             // A record that holds only a crossing has no average, so the next
             // event is still the first.
-            let Decision { limit, period, kept: average, .. } = self.decision;
-            let state = before.unwrap_or(State::empty(limit, period));
+            let Decision { limit, period, start, kept: average, .. } = self.decision;
+            let state = before.unwrap_or(State { start, ..State::empty(limit, period) });
             self.change = Change { state: State { average, ..state }, filter: FilterChange::Keep };
         }
         let leaked = self.decision.algorithm == AlgorithmKind::Bucket
@@ -325,10 +348,16 @@ impl Pending {
             && self.change.state.average.is_some();
         self.changed = written || leaked;
         if over {
-            let second = second(self.decision.at);
+            let Decision { at, period, algorithm, .. } = self.decision;
             let state = &mut self.change.state;
+            let second = second(at);
             let since = f64::from(second) - f64::from(state.last_over);
-            if state.last_over == 0 || since > self.decision.period {
+            let crossed = match algorithm {
+                // The first of the window has none before.
+                AlgorithmKind::Calendar => false,
+                AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => since > period,
+            };
+            if state.last_over == 0 || crossed {
                 state.crossings = state.crossings.saturating_add(1);
                 self.decision.crossed = true;
             }

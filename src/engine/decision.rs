@@ -1,16 +1,16 @@
 //! The outcome of a check.
 
-use crate::rate::{Average, Bucket, Timestamp, Wait, remaining, retry_after};
+use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, remaining, retry_after};
 
 use super::check::{AlgorithmKind, Overridden};
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// Smoothed events per period, or the level of the bucket, including this
-    /// event: `$sender_rate`.
+    /// Smoothed events per period, the level of the bucket, or the count of the calendar
+    /// window, including this event: `$sender_rate`.
     pub rate: f64,
-    /// Whether the rate is at or over the limit, or the bucket had no room, or what
+    /// Whether the rate is at or over the limit, or the bucket or window had no room, or what
     /// an override says instead.
     pub over: bool,
     /// The override that decided instead of the rate, if any.
@@ -19,8 +19,13 @@ pub struct Decision {
     pub algorithm: AlgorithmKind,
     /// The limit that the rate was compared with; of a bucket, the burst.
     pub limit: f64,
-    /// The period in seconds: see [`Algorithm::period`](super::Algorithm::period).
+    /// The period in seconds: see [`Algorithm::period`](super::Algorithm::period). Of a calendar
+    /// window: the length of the one in which the record counts.
     pub period: f64,
+    /// The second (since 1970) in which that window began; 0 for other algorithms.
+    pub start: i64,
+    /// The second (since 1970) in which the count starts again; 0 for other algorithms.
+    pub restarts: i64,
     /// What leaks out of a bucket in a second; 0 for a moving average.
     pub leak: f64,
     /// The size this event was counted with; 0 if the check was read-only or
@@ -67,6 +72,8 @@ impl Decision {
             algorithm: AlgorithmKind::Bucket,
             limit: cap,
             period: f64::INFINITY,
+            start: 0,
+            restarts: 0,
             leak: 0.0,
             count: 1.0,
             next_count: 1.0,
@@ -129,6 +136,9 @@ impl Decision {
             (None, AlgorithmKind::Bucket) => {
                 Bucket { burst: limit, rate: self.leak }.remaining(kept, now, next_count)
             }
+            (None, AlgorithmKind::Calendar) => {
+                calendar::remaining(self.counted(now), limit, next_count)
+            }
         }
     }
 
@@ -146,7 +156,15 @@ impl Decision {
             (None, AlgorithmKind::Bucket) => {
                 Bucket { burst: limit, rate: self.leak }.retry_after(kept, now, next_count)
             }
+            (None, AlgorithmKind::Calendar) => {
+                calendar::retry_after(self.counted(now), limit, next_count, self.restarts, now)
+            }
         }
+    }
+
+    /// What is counted in the calendar window of `now`.
+    fn counted(&self, now: Timestamp) -> f64 {
+        self.kept.filter(|_| now.seconds < self.restarts).map_or(0.0, |kept| kept.rate)
     }
 }
 
@@ -162,13 +180,14 @@ pub(super) fn decide_over(measured: bool, overridden: Option<Overridden>) -> boo
 impl AlgorithmKind {
     /// Whether an event of size `count` is over, if `rate` is the rate or level
     /// with it. A moving average exactly at the limit is over: a limit of zero
-    /// blocks. A bucket that is exactly full is not.
+    /// blocks. A bucket or a calendar window that is exactly full is not.
     #[inline]
     pub(crate) fn over(self, rate: f64, limit: f64, count: f64) -> bool {
         match self {
             // Exim tests `rate < limit`, so NaN is over.
             Self::MovingAverage => rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less),
             Self::Bucket => Bucket { burst: limit, rate: 0.0 }.over(rate, count),
+            Self::Calendar => calendar::exceeds(rate, limit),
         }
     }
 }

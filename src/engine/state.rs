@@ -1,31 +1,33 @@
 //! The remembered state of a record, and changes to it.
 
-use crate::rate::Average;
 use crate::rate::bloom::Event;
+use crate::rate::{Average, CalendarWindow, Timestamp};
 
 /// The contents of a record, without its filter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
-    /// The moving average, or the level of the bucket; `None` if the record
-    /// holds only a crossing and no event has been counted.
+    /// The moving average, the level of the bucket, or the count of the calendar window; `None`
+    /// if the record holds only a crossing and no event has been counted.
     pub average: Option<Average>,
     /// The limit of the last check that was counted; of a bucket, the burst. It
     /// is used for display, expiry and eviction; it never decides.
     pub limit: f64,
     /// The period of that check in seconds; used like the limit. That of a
     /// bucket is the time in which a full one becomes empty, so that `limit /
-    /// period` leaks out in a second.
+    /// period` leaks out in a second. That of a calendar window is its length.
     pub period: f64,
+    /// The second (since 1970) in which the calendar window began; 0 of others.
+    pub start: i64,
     /// The second (since 1970) since which every counted rate was at or over
     /// its limit; 0 if the last one was under.
     pub over_since: u32,
     /// The second (since 1970) of the latest over decision of a leaky or strict
-    /// check; 0 if there was none.
+    /// check; 0 if there was none, in the calendar window if it counts in one.
     pub last_over: u32,
     /// The number of crossings: over decisions of leaky or strict checks without
     /// another one during the preceding period.
     pub crossings: u32,
-    /// The rate, or the level of a bucket, that this server admitted while the cluster's
+    /// The rate, level or count that this server admitted while the cluster's
     /// store was unreachable, at the time of `average`: see
     /// [`Authority::Share`](super::Authority::Share).
     pub apart: f32,
@@ -42,7 +44,41 @@ impl State {
     /// The state of a record without a rate.
     #[must_use]
     pub(super) fn empty(limit: f64, period: f64) -> Self {
-        Self { average: None, limit, period, over_since: 0, last_over: 0, crossings: 0, apart: 0.0 }
+        Self {
+            average: None,
+            limit,
+            period,
+            start: 0,
+            over_since: 0,
+            last_over: 0,
+            crossings: 0,
+            apart: 0.0,
+        }
+    }
+
+    /// The calendar window that it counts.
+    #[must_use]
+    pub fn window(&self) -> CalendarWindow {
+        let end = self.start.saturating_add(self.period as i64); // saturates
+        CalendarWindow { start: self.start, end }
+    }
+
+    /// Whether nothing is lost with it at `now`, if it counts in a calendar window: every later
+    /// check that asks in the same zone begins another one. A day later, in any zone.
+    pub(crate) fn is_of_the_past(&self, now: Timestamp) -> bool {
+        now.seconds.saturating_sub(self.window().end) >= CalendarWindow::KEPT
+    }
+
+    /// This state as a check of this window finds it: without what was counted in a window
+    /// that is over, and without its over decisions.
+    #[must_use]
+    #[inline]
+    pub(crate) fn in_window(self, window: CalendarWindow) -> Self {
+        if !window.follows(self.window()) {
+            return self;
+        }
+        let (start, period) = (window.start, window.seconds());
+        Self { average: None, start, period, over_since: 0, last_over: 0, apart: 0.0, ..self }
     }
 
     /// The rate when an event was last counted; 0 if none was.

@@ -16,23 +16,28 @@ pub(crate) struct UniqueEvent {
 }
 
 impl UniqueEvent {
-    /// Looks `event` up in `filter`; `limit` is the size of a new filter in events.
+    /// Looks `event` up in `filter`, which is that of a calendar window if `start` is the second
+    /// in which this began; `limit` is the size of a new filter in events.
     #[inline]
     pub(crate) fn find(
         filter: Option<Filter<'_>>,
         event: Event,
         limit: f64,
         period: f64,
+        start: Option<i64>,
         now: Timestamp,
     ) -> Self {
-        let live = filter.filter(|filter| !bloom::expired(filter.epoch, now, period));
+        let live = filter.filter(|filter| match start {
+            None => !bloom::expired(filter.epoch, now, period),
+            Some(start) => filter.epoch == start,
+        });
+        // It is that of its window, whatever the clock of this store.
+        let epoch = start.unwrap_or(now.seconds);
         let seen = live.is_some_and(|filter| bloom::contains(filter.bits, event));
         let change = match live {
             Some(_) if seen => FilterChange::Keep,
             Some(_) => FilterChange::Insert(event),
-            None => {
-                FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch: now.seconds, event }
-            }
+            None => FilterChange::Renew { bytes: bloom::bytes_for(limit), epoch, event },
         };
         Self { seen, expired: filter.is_some() && live.is_none(), change }
     }

@@ -83,6 +83,8 @@ mod tests {
             leak: 0.0,
             limit: 5.0,
             period: 3600.0,
+            start: 0,
+            restarts: 0,
             count: 1.0,
             next_count: 1.0,
             at,

@@ -9,7 +9,7 @@
 
 use std::path::Path;
 
-use super::limit::{Limit, Per};
+use super::limit::{Limit, Per, window_of};
 use super::word::{Unit, Verdict, Word as _};
 use crate::engine::Algorithm;
 use crate::spool::counter_file::{self, COUNTERS, CounterFile, Kind, Name, Ready, Slot};
@@ -63,7 +63,7 @@ pub struct RuleName<'a> {
     pub unit: Unit,
     /// It is a bucket.
     pub bucket: bool,
-    /// The period of a window, or the rate of a bucket, as written.
+    /// The period of a window, `daily` and the like, or the rate of a bucket, as written.
     pub window: &'a str,
     /// All users of a domain are counted together.
     pub total: bool,
@@ -74,11 +74,7 @@ impl<'a> RuleName<'a> {
     #[must_use]
     #[inline]
     pub fn new(unit: Unit, bucket: bool, text: &'a str, total: bool) -> Self {
-        let window = match text.split_once('/') {
-            Some((_, period)) if !bucket => period,
-            _ => text,
-        };
-        Self { unit, bucket, window, total }
+        Self { unit, bucket, window: window_of(text, bucket), total }
     }
 
     fn parts(&self) -> [&'a str; 4] {

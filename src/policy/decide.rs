@@ -87,7 +87,7 @@ struct Planned<'a> {
 /// With `all_exempt`, it is of a message of which every recipient is exempt (see
 /// [`exempt_recipients`]). Decisions that `cache` has are reused. With `only_looks`, nothing
 /// is counted.
-/// `clock` is called at most twice. The outcome says nothing against the event if
+/// `clock` is called at most three times. The outcome says nothing against the event if
 /// the policy does not apply to it: a condition of `when` does not hold, or nothing
 /// is known that its key could be made of. `visit` is called with each limit that applies
 /// to the event, whether or not it is the reason of the outcome.
@@ -145,6 +145,10 @@ pub fn decide<S: Store>(
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
     let mode = Mode { only_looks, ..Mode::of(settings, lifted) };
+    if planned.iter().any(|one| one.limit.every.is_some()) {
+        let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
+        planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
+    }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {
@@ -280,16 +284,8 @@ fn plan<'a, 'r>(
     texts: &mut String,
     cache: &DecisionCache,
 ) -> Option<Planned<'a>> {
-    // `1h` of `100/1h`: another limit goes on with the same rate. What a bucket
-    // remembers is its own.
-    let window = match limit.algorithm {
-        crate::engine::Algorithm::MovingAverage { .. } => {
-            limit.text.split_once('/').map_or(limit.text, |(_, period)| period)
-        }
-        crate::engine::Algorithm::Bucket { .. } => limit.text,
-    };
     let start = texts.len();
-    for part in [rules.name, limit.unit.word(), window] {
+    for part in [rules.name, limit.unit.word(), limit.window()] {
         texts.push_str(part);
         texts.push('/');
     }

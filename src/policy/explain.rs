@@ -9,11 +9,11 @@ use crate::text;
 /// One limit, and what an event makes of its rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured<'w> {
-    /// The limit as written: `100/1h`.
+    /// The limit as written: `100/1h`, `500 daily`.
     pub window: &'w str,
-    /// Whether it is a leaky bucket.
-    pub bucket: bool,
-    /// The rate, or the level of the bucket, right before the event; `None` if that is
+    /// How it is counted.
+    pub algorithm: AlgorithmKind,
+    /// The rate, level or count right before the event; `None` if that is
     /// not known.
     pub before: Option<f64>,
     /// The same with the event.
@@ -31,27 +31,40 @@ impl<'w> Measured<'w> {
     #[must_use]
     pub fn of(decision: &Decision, window: &'w str) -> Self {
         let Decision { rate, limit, count, period, at, kept, algorithm, leak, .. } = *decision;
-        let bucket = algorithm == AlgorithmKind::Bucket;
         // A rate that includes the event does not say what it was before.
-        let before = match (bucket, decision.details.written) {
-            (true, true) => Some((rate - count).max(0.0)),
-            (true, false) => Some(Bucket { burst: limit, rate: leak }.level(kept, at)),
-            (false, true) => None,
-            (false, false) => Some(kept.map_or(0.0, |kept| kept.next(at, period, 0.0).rate)),
+        let before = match (algorithm, decision.details.written) {
+            (AlgorithmKind::Bucket | AlgorithmKind::Calendar, true) => {
+                Some((rate - count).max(0.0))
+            }
+            (AlgorithmKind::Bucket, false) => {
+                Some(Bucket { burst: limit, rate: leak }.level(kept, at))
+            }
+            (AlgorithmKind::Calendar, false) => Some(kept.map_or(0.0, |kept| kept.rate)),
+            (AlgorithmKind::MovingAverage, true) => None,
+            (AlgorithmKind::MovingAverage, false) => {
+                Some(kept.map_or(0.0, |kept| kept.next(at, period, 0.0).rate))
+            }
         };
         let over = algorithm.over(rate, limit, count);
-        Self { window, bucket, before, after: rate, limit, count: Some(count), over }
+        Self { window, algorithm, before, after: rate, limit, count: Some(count), over }
     }
 
     /// The smallest whole limit, or burst, that would let the event pass.
     #[must_use]
     pub fn least_limit(&self) -> f64 {
-        // A bucket may be exactly full; a rate must stay below its limit.
-        if self.bucket { self.after.ceil() } else { self.after.floor() + 1.0 }
+        // A bucket or a calendar window may be exactly full; a rate must stay below its limit.
+        match self.algorithm {
+            AlgorithmKind::Bucket | AlgorithmKind::Calendar => self.after.ceil(),
+            AlgorithmKind::MovingAverage => self.after.floor() + 1.0,
+        }
     }
 
     /// A rate with as many decimals as it takes to be on its side of the limit.
     fn figure(&self, rate: f64) -> String {
+        // A count is whole, as a rule.
+        if self.algorithm == AlgorithmKind::Calendar {
+            return rate.to_string();
+        }
         let side = |rate: f64| rate.partial_cmp(&self.limit);
         let is_right = |text: &String| text.parse().is_ok_and(|shown| side(shown) == side(rate));
         let mut all = (1..7).map(|decimals| format!("{rate:.decimals$}"));
@@ -62,7 +75,11 @@ impl<'w> Measured<'w> {
 /// `100/1h: rate 99.4 before, 100.4 with this event, which counts 1: over the limit`.
 impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.bucket { "level" } else { "rate" };
+        let what = match self.algorithm {
+            AlgorithmKind::MovingAverage => "rate",
+            AlgorithmKind::Bucket => "level",
+            AlgorithmKind::Calendar => "count",
+        };
         write!(f, "{}: {what} ", self.window)?;
         if let Some(before) = self.before {
             write!(f, "{} before, ", self.figure(before))?;
@@ -72,12 +89,15 @@ impl fmt::Display for Measured<'_> {
             Some(count) => write!(f, ", which counts {count}: ")?,
             None => f.write_str(": ")?,
         }
-        match (self.over, self.bucket) {
-            (true, false) if self.after == self.limit => f.write_str("at the limit, which is over"),
-            (true, false) => f.write_str("over the limit"),
-            (true, true) => write!(f, "over the burst of {}", self.limit),
-            (false, false) => f.write_str("under the limit"),
-            (false, true) => write!(f, "within the burst of {}", self.limit),
+        match (self.over, self.algorithm) {
+            (true, AlgorithmKind::MovingAverage) if self.after == self.limit => {
+                f.write_str("at the limit, which is over")
+            }
+            (true, AlgorithmKind::Bucket) => write!(f, "over the burst of {}", self.limit),
+            (true, _) => f.write_str("over the limit"),
+            (false, AlgorithmKind::MovingAverage) => f.write_str("under the limit"),
+            (false, AlgorithmKind::Bucket) => write!(f, "within the burst of {}", self.limit),
+            (false, AlgorithmKind::Calendar) => f.write_str("within the limit"),
         }
     }
 }
@@ -104,7 +124,7 @@ mod tests {
 
     const OVER: Measured<'static> = Measured {
         window: "100/1h",
-        bucket: false,
+        algorithm: AlgorithmKind::MovingAverage,
         before: Some(99.4),
         after: 100.4,
         limit: 100.0,
@@ -114,7 +134,10 @@ mod tests {
 
     #[test]
     fn a_window_is_a_sentence() {
-        let bucket = Measured { window: "5, 1/1h", bucket: true, limit: 5.0, ..OVER };
+        let algorithm = AlgorithmKind::Bucket;
+        let bucket = Measured { window: "5, 1/1h", algorithm, limit: 5.0, ..OVER };
+        let algorithm = AlgorithmKind::Calendar;
+        let day = Measured { window: "500 daily", algorithm, limit: 500.0, ..OVER };
         for (measured, text) in [
             (
                 OVER,
@@ -136,6 +159,14 @@ mod tests {
                 Measured { before: Some(4.0), after: 5.0, over: false, ..bucket },
                 "5, 1/1h: level 4.0 before, 5.0 with this event, which counts 1: within the burst of 5",
             ),
+            (
+                Measured { before: Some(499.0), after: 500.0, over: false, ..day },
+                "500 daily: count 499 before, 500 with this event, which counts 1: within the limit",
+            ),
+            (
+                Measured { before: Some(499.5), after: 500.5, ..day },
+                "500 daily: count 499.5 before, 500.5 with this event, which counts 1: over the limit",
+            ),
         ] {
             assert_eq!(measured.to_string(), text);
         }
@@ -143,7 +174,8 @@ mod tests {
 
     #[test]
     fn the_least_limit_is_the_first_that_is_not_over() {
-        let bucket = |after| Measured { bucket: true, after, ..OVER }.least_limit();
+        let bucket =
+            |after| Measured { algorithm: AlgorithmKind::Bucket, after, ..OVER }.least_limit();
         let average = |after| Measured { after, ..OVER }.least_limit();
         assert_eq!((average(100.0), average(100.4), average(0.5)), (101.0, 101.0, 1.0));
         assert_eq!((bucket(5.0), bucket(5.4)), (5.0, 6.0));
@@ -160,6 +192,8 @@ mod tests {
             algorithm: AlgorithmKind::MovingAverage,
             limit: 3.0,
             period: 3600.0,
+            start: 0,
+            restarts: 0,
             leak: 0.0,
             count: 1.0,
             next_count: 1.0,

@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::word::Unit;
+use crate::calendar::{Every, Zone};
 use crate::engine::Algorithm;
+use crate::rate::CalendarWindow;
 
 /// Whose limits are searched for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,9 +102,12 @@ pub struct Limit<'a> {
     pub unit: Unit,
     /// Who is counted together.
     pub per: Per,
-    /// How it is counted, the limit and the period.
+    /// How it is counted, the limit and the period; [`Limit::at`] has the present window of the
+    /// calendar.
     pub algorithm: Algorithm,
-    /// As written, without blanks: `100/1h`; of a bucket its rate, `1/1h`.
+    /// How often it starts again, if it counts by the calendar.
+    pub every: Option<Every>,
+    /// As written, without blanks: `100/1h`; `500 daily`; of a bucket its rate, `1/1h`.
     pub text: &'a str,
     /// The table it is from.
     pub rule: Rule<'a>,
@@ -120,13 +125,50 @@ impl Limit<'_> {
         }
     }
 
-    /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds. A cap
-    /// is a bucket that is empty before each message and from which nothing leaks.
-    pub(super) fn algorithm(unit: Unit, limit: f64, period: f64) -> Algorithm {
-        match unit.is_cap() {
-            true => Algorithm::Bucket { burst: limit, rate: 0.0 },
-            false => Algorithm::MovingAverage { limit, period },
+    /// How a limit on `unit` counts, which is no bucket: so many in a period of seconds, or by the
+    /// calendar. A cap is a bucket that is empty before each message and from which nothing leaks.
+    pub(super) fn algorithm(
+        unit: Unit,
+        limit: f64,
+        period: f64,
+        every: Option<Every>,
+    ) -> Algorithm {
+        match (unit.is_cap(), every) {
+            (true, _) => Algorithm::Bucket { burst: limit, rate: 0.0 },
+            (_, Some(_)) => Algorithm::Calendar { limit, window: CalendarWindow::default() },
+            (_, None) => Algorithm::MovingAverage { limit, period },
         }
+    }
+
+    /// How it counts at `now`, in seconds since 1970.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, zone: &Zone, now: i64) -> Algorithm {
+        match (self.algorithm, self.every) {
+            (Algorithm::Calendar { limit, .. }, Some(every)) => {
+                Algorithm::Calendar { limit, window: zone.window(every, now) }
+            }
+            (algorithm, _) => algorithm,
+        }
+    }
+
+    /// What distinguishes its records from those of other limits on the same unit: `1h` of
+    /// `100/1h`, `daily` of `500 daily`, as another limit goes on with the same count. What a
+    /// bucket remembers is its own.
+    #[must_use]
+    #[inline]
+    pub fn window(&self) -> &str {
+        window_of(self.text, matches!(self.algorithm, Algorithm::Bucket { .. }))
+    }
+}
+
+/// As [`Limit::window`], of a limit as written, which may be a bucket's.
+#[must_use]
+#[inline]
+pub fn window_of(text: &str, bucket: bool) -> &str {
+    match text.split_once(['/', ' ']) {
+        Some((_, window)) if !bucket => window,
+        _ => text,
     }
 }
 
@@ -135,7 +177,7 @@ impl fmt::Display for Limit<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {
             _ if self.unit.is_cap() => f.write_str(self.text),
-            Algorithm::MovingAverage { .. } => f.write_str(self.text),
+            Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => f.write_str(self.text),
             Algorithm::Bucket { burst, .. } => write!(f, "burst {burst}, leak {}", self.text),
         }
     }

@@ -1,8 +1,8 @@
 //! What is sound but probably not meant.
 
 use super::limit::{self, Tables};
-use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When};
-use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
+use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When, Window};
+use super::word::{Action, Counting, Every, Field, State, Unit, Verdict, Word as _};
 use crate::toml_file::diagnostic::Diagnostics;
 
 /// Adds warnings about `policies` at `now`, in seconds since 1970.
@@ -163,15 +163,28 @@ fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
     }
 }
 
+/// Whether each period of `one` lies in one of `other`.
+fn is_within(one: &Window, other: &Window) -> bool {
+    match (one.every, other.every) {
+        (None, None) => one.period <= other.period,
+        // A week may begin in one month and end in another.
+        (Some(Every::Week), Some(Every::Month)) => false,
+        (Some(one), Some(other)) => one <= other,
+        // A rate may reach its limit while a new window has nothing counted, and the other way.
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
 fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {
     for (at, one) in amount.windows.iter().enumerate() {
         for (other_at, other) in amount.windows.iter().enumerate() {
-            let same = one.limit == other.limit && one.period == other.period;
+            let same =
+                one.limit == other.limit && (one.period, one.every) == (other.period, other.every);
             if at == other_at || same && at < other_at {
                 continue;
             }
             // No more than `other.limit` in the longer period are no more in the shorter.
-            if one.period <= other.period && one.limit >= other.limit {
+            if is_within(one, other) && one.limit >= other.limit {
                 let (one, other) = (&one.text, &other.text);
                 diagnostics.warning(
                     amount.at,

@@ -13,6 +13,7 @@ use super::network::Cidr;
 pub use super::settings::{Identity, OnCrossing, PolicySettings};
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, When};
 use super::word::Unit;
+use crate::calendar::{Every, Zone};
 #[cfg(feature = "cli")]
 use crate::text::period;
 
@@ -25,6 +26,9 @@ pub struct Policies {
     pub identity: Identity,
     /// `[on.crossing]`
     pub on_crossing: OnCrossing,
+    /// The time zone of the calendar: `timezone`, or that of the server. None, where no limit
+    /// needs one and none is named.
+    pub zone: Option<Zone>,
     /// `[policy.NAME]`
     pub policies: BTreeMap<String, Policy>,
 }
@@ -54,6 +58,15 @@ impl Policy {
         let members = self.domains.values().chain(self.users.values());
         let members = members.map(|member| &member.limits);
         std::iter::once(&self.default).chain(self.packages.values()).chain(members)
+    }
+
+    /// Where it has a limit that counts by the calendar.
+    #[must_use]
+    pub fn uses_calendar(&self) -> Option<Location> {
+        let amounts =
+            self.tables().flat_map(|limits| limits.each.values().chain(limits.total.values()));
+        let by = |amount: &&Amount| amount.windows.iter().any(|window| window.every.is_some());
+        amounts.into_iter().find(by).map(|amount| amount.at)
     }
 
     /// Whether a table names `unit`.
@@ -127,6 +140,7 @@ impl Policies {
             files: self.files.clone(),
             identity: self.identity.clone(),
             on_crossing: self.on_crossing.clone(),
+            zone: self.zone.clone(),
             policies: self.policies.iter().map(|(n, p)| (n.clone(), p.outline())).collect(),
         }
     }
@@ -346,15 +360,18 @@ pub struct Amount {
     pub windows: Box<[Window]>,
 }
 
-/// So many events in a period.
+/// So many events in a period, or by the calendar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
-    /// As written, without blanks: `100/1h`.
+    /// As written, without blanks: `100/1h`; `500 daily`.
     pub text: Box<str>,
     /// The most events.
     pub limit: f64,
-    /// The period in seconds; [`Window::NO_PERIOD`] for a cap.
+    /// The period in seconds; [`Window::NO_PERIOD`] for a cap; of the calendar, what it is as a
+    /// rule.
     pub period: f64,
+    /// How often it starts again, if it counts by the calendar.
+    pub every: Option<Every>,
 }
 
 impl Window {
@@ -366,9 +383,10 @@ impl Window {
 #[cfg(feature = "cli")]
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.period {
-            Self::NO_PERIOD => write!(f, "{}", self.limit),
-            seconds => write!(f, "{} / {}", self.limit, period(seconds)),
+        match (self.every, self.period) {
+            (Some(every), _) => write!(f, "{} {}", self.limit, every.word()),
+            (None, Self::NO_PERIOD) => write!(f, "{}", self.limit),
+            (None, seconds) => write!(f, "{} / {}", self.limit, period(seconds)),
         }
     }
 }

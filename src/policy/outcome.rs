@@ -227,7 +227,7 @@ impl Outcome {
 }
 
 impl Reason {
-    /// The limit as written: `100/1h`; of a bucket its rate, `1/1h`.
+    /// The limit as written: `100/1h`, `500 daily`; of a bucket its rate, `1/1h`.
     #[must_use]
     pub fn window(&self) -> &str {
         self.texts.get(..self.key_start).unwrap_or_default()
@@ -261,8 +261,9 @@ fn expanded(template: &Template, one: &Decided<'_>, event: &Event<&str>) -> Stri
 }
 
 fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text: &mut String) {
-    let Decided { decision, limit: Limit { text: window, .. }, .. } = one;
-    let average = decision.algorithm == AlgorithmKind::MovingAverage;
+    let Decided { decision, limit, .. } = one;
+    let Limit { text: window, every, .. } = limit;
+    let written = decision.algorithm != AlgorithmKind::Bucket;
     // Writing to a String cannot fail.
     let _ = match placeholder {
         Placeholder::Policy => write!(text, "{}", one.policy),
@@ -270,12 +271,13 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         Placeholder::Rule => write!(text, "{}", one.rule_text()),
         Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
-        Placeholder::Limit => match window.split_once('/') {
-            Some((limit, _)) if average => write!(text, "{limit}"),
+        Placeholder::Limit => match window.split_once(['/', ' ']) {
+            Some((limit, _)) if written => write!(text, "{limit}"),
             _ => write!(text, "{}", decision.limit),
         },
-        Placeholder::Period => match window.split_once('/') {
-            Some((_, period)) if average => write!(text, "{period}"),
+        Placeholder::Period => match (every, window.split_once('/')) {
+            (Some(every), _) => write!(text, "{}", every.noun()),
+            (None, Some((_, period))) if written => write!(text, "{period}"),
             _ => write!(text, "{}", text::whole_period(decision.period)),
         },
         Placeholder::Remaining => match decision.remaining(decision.at) {

@@ -47,7 +47,8 @@ impl<'p> Effective<'p> {
             applied.what.windows.iter().map(move |window| Limit {
                 unit,
                 per,
-                algorithm: Limit::algorithm(unit, window.limit, window.period),
+                algorithm: Limit::algorithm(unit, window.limit, window.period, window.every),
+                every: window.every,
                 text: &window.text,
                 rule: applied.rule,
             })
@@ -57,6 +58,7 @@ impl<'p> Effective<'p> {
                 unit: bucket.unit,
                 per: Per::Key,
                 algorithm: Algorithm::Bucket { burst: bucket.burst, rate: bucket.leak },
+                every: None,
                 text: &bucket.text,
                 rule: applied.rule,
             })

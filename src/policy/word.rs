@@ -1,5 +1,6 @@
 //! The words of the policy language: each an enum with its spelling.
 
+pub use crate::calendar::Every;
 pub use crate::event::Unit;
 pub use crate::identity::Field;
 pub use crate::toml_file::Word;
@@ -33,7 +34,7 @@ macro_rules! words_below {
     )+};
 }
 
-words_below! { Field Unit }
+words_below! { Every Field Unit }
 
 words! {
     /// A condition without a value.

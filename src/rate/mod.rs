@@ -9,10 +9,12 @@
 mod average;
 pub mod bloom;
 mod bucket;
+pub mod calendar;
 mod forget;
 mod outlook;
 
 pub use average::{Average, Timestamp};
 pub use bucket::{Bucket, score};
+pub use calendar::CalendarWindow;
 pub use forget::forgettable;
 pub use outlook::{Wait, remaining, retry_after};

@@ -4,15 +4,16 @@
 -- KEYS: the record of each check. Checks of one record have the same key.
 -- ARGV[1]: 8 bytes, the number of the event.
 -- ARGV[n + 1]: check n, in this layout:
---   u8 algorithm (1 = moving average, 2 = bucket), u8 update (1 = leaky, 2 = strict,
+--   u8 algorithm (1 = moving average, 2 = bucket, 3 = calendar window), u8 update (1 = leaky, 2 = strict,
 --   3 = read-only), u8 total, u8 overridden (0, 1 = allow, 2 = deny),
---   f64 limit, f64 period, f64 leak, f64 count, f64 the part of the limit from which it
+--   f64 limit, f64 period, f64 leak (of a calendar window the second in which it begins; the
+--   period is its length), f64 count, f64 the part of the limit from which it
 --   refuses the event (NaN: it only observes), u32 size of a new filter (0: the check has
 --   no unique event), 8 * 8 bytes: the hashes of the probes.
 -- Returns one string for each check: see `reply`.
 -- record.lua stands before this.
 
-local AVERAGE, BUCKET = 1, 2
+local AVERAGE, BUCKET, CALENDAR = 1, 2, 3
 local LEAKY, STRICT, READ_ONLY = 1, 2, 3
 local ALLOW, DENY = 1, 2
 local FILTER_MAX = 2000000
@@ -37,7 +38,7 @@ local function read(key)
   end
   if #head ~= HEAD or string.byte(head) ~= VERSION then return nil end
   local state = read_head(head)
-  if not (state.rate >= 0 and math.abs(state.at) < TIME_MAX and state.limit >= 0 and state.period >= 0
+  if state.limit ~= state.limit or not (state.rate >= 0 and math.abs(state.at) < TIME_MAX and state.limit >= 0 and state.period >= 0
     and state.filter_bytes <= FILTER_MAX) or redis.call('STRLEN', key) ~= HEAD + state.filter_bytes then
     return nil
   end
@@ -45,9 +46,15 @@ local function read(key)
 end
 
 local function write_head(state)
-  return struct.pack(LAYOUT, VERSION, state.has_rate and HAS_RATE or 0, 0, state.rate, state.at,
-    state.limit, state.period, state.over_since, state.last_over, state.crossings, state.filter_bytes,
-    state.epoch, state.events)
+  local flags = (state.has_rate and HAS_RATE or 0) + (state.calendar and IS_CALENDAR or 0)
+  if state.calendar then
+    return struct.pack(CALENDAR_LAYOUT, VERSION, flags, 0, state.rate, state.at, state.start,
+      state.limit, state.period, state.over_since, state.last_over, state.crossings,
+      state.filter_bytes, state.epoch, state.events)
+  end
+  return struct.pack(LAYOUT, VERSION, flags, 0, state.rate, state.at, state.limit, state.period,
+    state.over_since, state.last_over, state.crossings, state.filter_bytes, state.epoch,
+    state.events)
 end
 
 -- The number of a bit of a filter of this size, for SETBIT: the 64-bit hash times the
@@ -76,6 +83,7 @@ end
 
 local function is_over(check, rate, count)
   if check.algorithm == AVERAGE then return not (rate < check.limit) end
+  if check.algorithm == CALENDAR then return not (rate <= check.limit) end
   return not (rate <= check.limit) and not (rate <= count)
 end
 
@@ -106,6 +114,19 @@ local function average_next(record, period, count)
   return rate
 end
 
+-- Of a calendar window: the record as the check finds it, without what was counted in a window
+-- that is over, and without its over decisions. As State::in_window of src/engine.
+local function in_window(check, record)
+  if not record then return nil end
+  local later = check.leak - record.start
+  if not (later > record.period - later) then return record end
+  local state = {}
+  for name, value in pairs(record) do state[name] = value end
+  state.has_rate, state.over_since, state.last_over = false, 0, 0
+  state.start, state.period = check.leak, check.period
+  return state
+end
+
 -- Whether this event was counted in the record already: a reply was lost.
 local function is_counted(record)
   if not record then return false end
@@ -123,18 +144,25 @@ local function accepted(one)
 end
 
 local function compute(check, key, record)
+  local calendar = check.algorithm == CALENDAR
+  if calendar then record = in_window(check, record) end
   local one = {
     key = key, record = record, update = check.update, limit = check.limit,
-    period = check.period, overridden = check.overridden, check = check, filter = 'keep', count = check.count,
+    period = check.period, start = check.leak, overridden = check.overridden, check = check, filter = 'keep', count = check.count,
     crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
   }
+  if calendar and record then one.period, one.start = record.period, record.start end
   if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
   one.counted = check.update ~= READ_ONLY and is_counted(record)
   if one.counted then
     one.count = 0
   elseif check.filter_bytes > 0 and check.update ~= READ_ONLY then
     local live = record and record.filter_bytes > 0
-    if live and second > record.epoch + check.period then live, one.expired = false, true end
+    if live then
+      if calendar then one.expired = record.epoch ~= record.start
+      else one.expired = second > record.epoch + check.period end
+      live = not one.expired
+    end
     one.seen = live and contains(key, check.probes, record.filter_bytes) or false
     if one.seen then one.count = 0
     elseif live then one.filter = 'insert'
@@ -143,6 +171,8 @@ local function compute(check, key, record)
   if one.found then one.kept_rate, one.kept_at = record.rate, record.at end
   if check.algorithm == AVERAGE then
     one.rate = one.found and average_next(record, check.period, one.count) or one.count
+  elseif calendar then
+    one.rate = (one.found and record.rate or 0) + one.count
   else
     local level = 0
     if one.found then
@@ -184,6 +214,8 @@ local function settle(one, refused, over)
       last_over = 0, crossings = 0, filter_bytes = 0, epoch = 0, events = NO_EVENTS,
     }
   end
+  local calendar = one.check.algorithm == CALENDAR
+  state.calendar, state.start = calendar, calendar and one.start or 0
   one.written = written or one.counted
   if one.counted then
     -- Nothing is written again.
@@ -205,7 +237,9 @@ local function settle(one, refused, over)
   local changed = written or bucket and one.update == LEAKY and state.has_rate
   if over then
     local this = math.max(second, 1)
-    if state.last_over == 0 or this - state.last_over > one.period then
+    local is_new = this - state.last_over > one.period
+    -- The first of a calendar window has none before.
+    if state.last_over == 0 or is_new and not calendar then
       state.crossings = state.crossings + 1
       one.crossed = true
     end
@@ -215,7 +249,7 @@ local function settle(one, refused, over)
   end
   if not changed then return end
   local renew = one.filter == 'renew'
-  if renew then state.filter_bytes, state.epoch = one.check.filter_bytes, second end
+  if renew then state.filter_bytes, state.epoch = one.check.filter_bytes, calendar and state.start or second end
   local head = write_head(state)
   local lives = ttl(state, bucket)
   if state.filter_bytes > 0 and not renew then
@@ -241,8 +275,9 @@ local function reply(one)
   add(one.seen == true, 128)
   add(one.written, 256)
   add(one.kept_rate, 512)
-  return struct.pack('<I4I4ddi8di8', outcome, one.crossings, one.rate, one.count, now_micros,
-    one.kept_rate or 0, one.kept_at or 0)
+  local calendar = one.check.algorithm == CALENDAR
+  return struct.pack('<I4I4ddi8di8I4I4', outcome, one.crossings, one.rate, one.count, now_micros,
+    one.kept_rate or 0, one.kept_at or 0, calendar and one.start or 0, calendar and one.period or 0)
 end
 
 -- Computes all checks. Where another check has refused the event, totals are read-only.

@@ -264,7 +264,9 @@ impl Inspect for SharedRates {
             let filter = record.and_then(|record| record.filter.clone());
             let filter = FilterEntry::changed(filter, &change.filter);
             let events = numbered(record)?;
-            Ok((Some(edited), Changed::To(Record { state: change.state, filter, events })))
+            let is_calendar = key.algorithm == AlgorithmKind::Calendar;
+            let new = Record { is_calendar, state: change.state, filter, events };
+            Ok((Some(edited), Changed::To(new)))
         }))
     }
 
@@ -277,7 +279,9 @@ impl Inspect for SharedRates {
                 return Ok((restored, Changed::Nothing));
             }
             let filter = entry.filter_to_restore().cloned();
-            let new = Record { state: entry.state(), filter, events: numbered(record)? };
+            let is_calendar = key.algorithm == AlgorithmKind::Calendar;
+            let events = numbered(record)?;
+            let new = Record { is_calendar, state: entry.state(), filter, events };
             Ok((restored, Changed::To(new)))
         }))
     }

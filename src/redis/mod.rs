@@ -8,8 +8,8 @@
 //! `exirate:{5f0c6a3b9d1e2f40}sm0:1h/per_rcpt/alice@example.org`
 //!
 //! `TAG` is a hash of the identity, so that all records of one identity are in one slot of
-//! a cluster. `KIND` is `s` (spec) or `p` (policy), `ALGORITHM` is `m` (moving average) or
-//! `b` (bucket), and the identity begins at byte `IDENTITY_START` of `NAME`.
+//! a cluster. `KIND` is `s` (spec) or `p` (policy), `ALGORITHM` is `m` (moving average),
+//! `b` (bucket) or `c` (calendar window), and the identity begins at byte `IDENTITY_START` of `NAME`.
 //!
 //! On a cluster, checks of several identities are sent at the same time, and each identity
 //! is decided by itself: a leaky check of one does not know whether one of another is over
@@ -277,6 +277,7 @@ impl RedisStore {
         let algorithm = match check.algorithm.kind() {
             AlgorithmKind::MovingAverage => 1,
             AlgorithmKind::Bucket => 2,
+            AlgorithmKind::Calendar => 3,
         };
         let update = match check.update {
             Update::Leaky => 1,
@@ -289,7 +290,11 @@ impl RedisStore {
             Some(Overridden::Deny) => 2,
         };
         let mut argument = vec![algorithm, update, check.total.into(), overridden];
-        let numbers = [check.algorithm.limit(), check.algorithm.period(), check.algorithm.leak()];
+        let third = match check.algorithm.window() {
+            None => check.algorithm.leak(),
+            Some(window) => window.start as f64,
+        };
+        let numbers = [check.algorithm.limit(), check.algorithm.period(), third];
         // No rate reaches a part that is not a number.
         let refuses = check.refuses.unwrap_or(f64::NAN);
         for number in numbers.into_iter().chain([check.count, refuses]) {

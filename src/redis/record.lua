@@ -1,13 +1,16 @@
 -- The record of a key, for the scripts of this directory.
 --
 -- A record is a string: a header of 92 bytes, then the bits of its filter.
---   u8 version, u8 flags (1 = it has a rate), u16 zero, f64 rate, f64 its time in
+--   u8 version, u8 flags (1 = it has a rate, 2 = it counts in a calendar window), u16 zero, f64 rate, f64 its time in
 --   microseconds since 1970, f64 limit, f64 period, u32 over since, u32 last over,
 --   u32 crossings, u32 size of the filter, f64 the second in which the filter was started,
 --   4 * 8 bytes: the numbers of the latest events.
+-- In place of the limit, a calendar window has u32 the second in which it began, and f32 the
+-- limit; its length is the period.
 
-local VERSION, HEAD, HAS_RATE = 1, 92, 1
+local VERSION, HEAD, HAS_RATE, IS_CALENDAR = 1, 92, 1, 2
 local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
+local CALENDAR_LAYOUT = '<BBI2ddI4fdI4I4I4I4dc32'
 -- A rate below this vanishes when an event is added to it: see src/rate/forget.rs.
 local VANISHES = 2.220446049250313e-16 / 8
 -- No key lives longer: ten years, in seconds.
@@ -18,10 +21,17 @@ local second, micros = tonumber(time[1]), tonumber(time[2])
 local now, now_micros = second + micros / 1000000, second * 1000000 + micros
 
 local function read_head(head)
-  local _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =
-    struct.unpack(LAYOUT, head)
+  local calendar, start = string.byte(head, 2) >= IS_CALENDAR, 0
+  local flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events
+  if calendar then
+    _, flags, _, rate, at, start, limit, period, over_since, last_over, crossings, bytes, epoch, events =
+      struct.unpack(CALENDAR_LAYOUT, head)
+  else
+    _, flags, _, rate, at, limit, period, over_since, last_over, crossings, bytes, epoch, events =
+      struct.unpack(LAYOUT, head)
+  end
   return {
-    has_rate = flags == HAS_RATE, rate = rate, at = at, limit = limit, period = period,
+    calendar = calendar, start = start, has_rate = flags % 2 == HAS_RATE, rate = rate, at = at, limit = limit, period = period,
     over_since = over_since, last_over = last_over, crossings = crossings,
     filter_bytes = bytes, epoch = epoch, events = events,
   }
@@ -30,7 +40,9 @@ end
 -- How many milliseconds a record can still change a decision.
 local function ttl(state, bucket)
   local longest = state.period
-  if state.has_rate and state.rate > 0 then
+  -- A day after its end, no window of any zone is this one.
+  if state.calendar then longest = math.max(state.start + state.period + 86400 - now, 1) end
+  if state.has_rate and state.rate > 0 and not state.calendar then
     if bucket then
       longest = math.max(longest, state.rate * state.period / state.limit)
     else
@@ -40,7 +52,7 @@ local function ttl(state, bucket)
       end
     end
   end
-  if state.filter_bytes > 0 then longest = math.max(longest, state.epoch + state.period - now) end
+  if state.filter_bytes > 0 and not state.calendar then longest = math.max(longest, state.epoch + state.period - now) end
   if state.last_over > 0 then longest = math.max(longest, state.last_over + state.period - now) end
   if not (longest < TTL_MAX) then longest = TTL_MAX end
   return math.ceil(longest * 1000) + 1000

@@ -2,13 +2,15 @@
 
 use crate::engine::{AlgorithmKind, Filter, Kind, RecordKey, Remembered, State};
 use crate::rate::bloom::MAX_BYTES as FILTER_BYTES_MAX;
-use crate::rate::{Average, Timestamp};
+use crate::rate::{Average, Timestamp, calendar};
 use crate::store::{ByteReader, FilterEntry, OwnedKey};
 
 /// The version of the layout.
 const VERSION: u8 = 1;
 /// The flag of a record that has a rate.
 const HAS_RATE: u8 = 1;
+/// The flag of a record that counts in a calendar window: see `calendar::pack`.
+const CALENDAR: u8 = 2;
 /// The size of the header.
 pub(super) const HEAD: usize = 92;
 /// Times are whole microseconds, as a double can have them.
@@ -19,6 +21,8 @@ pub(super) const PREFIX: &str = "exirate:{";
 /// A record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Record {
+    /// Whether it counts in a calendar window.
+    pub(super) is_calendar: bool,
     /// Everything but the filter.
     pub(super) state: State,
     /// Its Bloom filter, if it has one.
@@ -52,10 +56,16 @@ impl Record {
             return None;
         }
         let average = Average { at: Timestamp::from_micros(at as i64), rate };
+        let (limit, start) = match flags & CALENDAR {
+            0 => (limit, 0),
+            _ => calendar::unpack(limit),
+        };
         let state =
-            State { over_since, last_over, crossings, ..State::new(average, limit, period) };
+            State { start, over_since, last_over, crossings, ..State::new(average, limit, period) };
+        let has_rate = flags & HAS_RATE != 0;
         Some(Self {
-            state: State { average: (flags == HAS_RATE).then_some(average), ..state },
+            is_calendar: flags & CALENDAR != 0,
+            state: State { average: has_rate.then_some(average), ..state },
             filter: (filter_bytes > 0)
                 .then(|| FilterEntry { epoch: epoch as i64, bits: reader.rest.to_vec() }),
             events,
@@ -64,7 +74,7 @@ impl Record {
 
     /// The record as it is stored.
     pub(super) fn write(&self) -> Vec<u8> {
-        let State { average, limit, period, over_since, last_over, crossings, apart: _ } =
+        let State { average, limit, period, start, over_since, last_over, crossings, apart: _ } =
             self.state;
         let (flags, average) = match average {
             Some(average) => (HAS_RATE, average),
@@ -73,6 +83,10 @@ impl Record {
         let (epoch, bits) = match &self.filter {
             Some(filter) => (filter.epoch as f64, &filter.bits[..]),
             None => (0.0, &[][..]),
+        };
+        let (flags, limit) = match self.is_calendar {
+            false => (flags, limit),
+            true => (flags | CALENDAR, calendar::pack(limit, start)),
         };
         let mut bytes = vec![VERSION, flags, 0, 0];
         for number in [average.rate, average.at.as_micros() as f64, limit, period] {
@@ -110,6 +124,7 @@ pub(super) fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
     let algorithm = match record.algorithm {
         AlgorithmKind::MovingAverage => 'm',
         AlgorithmKind::Bucket => 'b',
+        AlgorithmKind::Calendar => 'c',
     };
     let start = record.identity_start;
     let mut key = format!("{PREFIX}{tag}}}{kind}{algorithm}{start}:").into_bytes();
@@ -134,6 +149,7 @@ pub(super) fn read_key(key: &[u8]) -> Option<(OwnedKey, &str)> {
     let algorithm = match algorithm {
         b'm' => AlgorithmKind::MovingAverage,
         b'b' => AlgorithmKind::Bucket,
+        b'c' => AlgorithmKind::Calendar,
         _ => return None,
     };
     let known = start <= name.len();
@@ -152,14 +168,18 @@ mod tests {
             state: State { over_since: 1, last_over: 2, crossings: 3, ..state },
             filter: Some(FilterEntry { epoch: 1_700_000_000, bits: vec![7; 40] }),
             events: [[1; 8], [2; 8], [3; 8], [4; 8]],
+            is_calendar: false,
         }
     }
 
     #[test]
     fn what_is_written_is_read() {
         let whole = record();
-        let plain = Record { filter: None, state: State { average: None, ..whole.state }, ..whole };
-        for one in [record(), plain] {
+        let state = State { average: None, ..whole.state };
+        let plain = Record { filter: None, state, ..whole };
+        let state = State { start: 1_700_000_000, ..whole.state };
+        let calendar = Record { is_calendar: true, state, ..plain.clone() };
+        for one in [record(), plain, calendar] {
             let bytes = one.write();
             assert_eq!(Record::read(&bytes), Some(one.clone()));
             assert_eq!(Record::header(&bytes).len(), HEAD);

@@ -131,6 +131,7 @@ fn entry(seconds: i64, filter: Option<(i64, usize)>) -> Entry {
         identity_start: 0,
         kind: crate::engine::Kind::Spec,
         period: 3600.0,
+        start: 0,
         last_over: 6,
         crossings: 7,
         apart: 0.25,

@@ -65,7 +65,8 @@ impl<'a> Weighed<'a> {
         let rate = state.rate_at(record.algorithm(), now);
         // If there is no limit, or the first event is already over it, the decision is
         // the same without the record.
-        let part = if state.limit > 0.0 { rate / state.limit } else { 0.0 };
+        let limit = state.limit(record.algorithm());
+        let part = if limit > 0.0 { rate / limit } else { 0.0 };
         let bytes = record.bytes + INDEX_BYTES;
         Some(Self { index, bytes, kind: record.prefix(map)?, part, rate, at: state.at })
     }

@@ -2,7 +2,7 @@
 
 use crate::rate::{self, Timestamp};
 
-use super::format::{BUCKET, State};
+use super::format::{BUCKET, CALENDAR, State};
 use super::record::period_is_known;
 
 /// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is
@@ -10,7 +10,7 @@ use super::record::period_is_known;
 ///
 /// The size of future events is not known here, so this waits until even the smallest
 /// would make no difference: see [`rate::forgettable`]. A bucket can go as soon as it is
-/// empty: see [`rate::Bucket::forgettable`]. A record without a period is
+/// empty: see [`rate::Bucket::forgettable`]; a calendar window once it is over. A record without a period is
 /// kept. The latest over decision must be at least a period ago, since the next one is
 /// then a crossing with or without the record.
 pub(super) fn forgettable(
@@ -37,6 +37,8 @@ pub(super) fn forgettable(
         true
     } else if algorithm == BUCKET {
         !apart && state.bucket(period).forgettable(average, epoch, now)
+    } else if algorithm == CALENDAR {
+        state.decoded(algorithm).is_of_the_past(now)
     } else {
         rate::forgettable(average, state.limit, epoch, period, 0.0, now)
     }

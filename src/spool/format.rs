@@ -99,6 +99,8 @@ pub(super) const KIND_POLICY: u8 = 2;
 pub(super) const MOVING_AVERAGE: u8 = 1;
 /// The code of the leaky bucket.
 pub(super) const BUCKET: u8 = 2;
+/// The code of the calendar window.
+pub(super) const CALENDAR: u8 = 3;
 /// The offsets of a record's two states, from the start of the record.
 pub(super) const STATES: [usize; 2] = [20, 72];
 /// The size of a state with its checksum.
@@ -177,9 +179,10 @@ pub(super) struct State {
     /// Microseconds since 1970.
     pub(super) at: i64,
     pub(super) rate: f64,
+    /// Of a calendar window: see [`crate::rate::calendar::pack`].
     pub(super) limit: f64,
     /// Of a moving average: in whole seconds, rounded up. Of a bucket: the bits of an
-    /// `f32`.
+    /// `f32`. Of a calendar window: its length in seconds.
     pub(super) period: u32,
     pub(super) apart: f32,
     pub(super) over_since: u32,

@@ -2,13 +2,13 @@
 
 use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Average, Bucket, Timestamp};
+use crate::rate::{Average, Bucket, Timestamp, calendar};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
-    ALIGN, BUCKET, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX, KIND_POLICY,
-    KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC, STATES, State,
-    checksum, decode, encode, seal_epoch, unseal_epoch,
+    ALIGN, BUCKET, CALENDAR, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX,
+    KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC,
+    STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -98,6 +98,7 @@ fn codes(kind: Kind, algorithm: AlgorithmKind) -> (u8, u8) {
     let algorithm = match algorithm {
         AlgorithmKind::MovingAverage => MOVING_AVERAGE,
         AlgorithmKind::Bucket => BUCKET,
+        AlgorithmKind::Calendar => CALENDAR,
     };
     (kind, algorithm)
 }
@@ -112,6 +113,7 @@ fn known(codes: (u8, u8)) -> Option<(Kind, AlgorithmKind)> {
     let algorithm = match codes.1 {
         MOVING_AVERAGE => AlgorithmKind::MovingAverage,
         BUCKET => AlgorithmKind::Bucket,
+        CALENDAR => AlgorithmKind::Calendar,
         _ => return None,
     };
     Some((kind, algorithm))
@@ -148,7 +150,10 @@ impl State {
         Self {
             at,
             rate,
-            limit: state.limit,
+            limit: match algorithm {
+                CALENDAR => calendar::pack(state.limit, state.start),
+                _ => state.limit,
+            },
             period: stored_period(state.period, algorithm),
             apart: state.apart,
             over_since: state.over_since,
@@ -164,7 +169,22 @@ impl State {
         if algorithm == BUCKET { f32::from_bits(self.period).into() } else { self.period.into() }
     }
 
-    /// What remains of the rate or level at `now`, in a record with this algorithm; 0 if
+    /// The limit, in a record with this algorithm.
+    #[inline]
+    pub(super) fn limit(&self, algorithm: u8) -> f64 {
+        match algorithm {
+            CALENDAR => calendar::unpack(self.limit).0,
+            _ => self.limit,
+        }
+    }
+
+    /// The second in which the window began, in a record with this algorithm.
+    #[inline]
+    fn start(&self, algorithm: u8) -> i64 {
+        if algorithm == CALENDAR { calendar::unpack(self.limit).1 } else { 0 }
+    }
+
+    /// What remains of the rate, level or count at `now`, in a record with this algorithm; 0 if
     /// it holds none.
     pub(super) fn rate_at(&self, algorithm: u8, now: Timestamp) -> f64 {
         let period = self.period(algorithm);
@@ -174,6 +194,8 @@ impl State {
             self.rate
         } else if algorithm == BUCKET {
             self.bucket(period).level(Some(self.average()), now)
+        } else if algorithm == CALENDAR {
+            if now.seconds < self.decoded(algorithm).window().end { self.rate } else { 0.0 }
         } else {
             // As a check that counts nothing computes it.
             self.average().next(now, period, 0.0).rate
@@ -191,8 +213,9 @@ impl State {
     pub(super) fn decoded(&self, algorithm: u8) -> engine::State {
         engine::State {
             average: (self.at != NEVER).then(|| self.average()),
-            limit: self.limit,
+            limit: self.limit(algorithm),
             period: self.period(algorithm),
+            start: self.start(algorithm),
             over_since: self.over_since,
             last_over: self.last_over,
             crossings: self.crossings,

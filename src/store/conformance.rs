@@ -3,11 +3,12 @@
 use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Algorithm, Check, Decision, Overridden, Update};
-use crate::rate::{Average, Timestamp, Wait};
+use crate::rate::{Average, CalendarWindow, Timestamp, Wait};
 
 use super::{Memory, Store};
 
 mod bucket;
+mod calendar;
 mod inspection;
 
 pub(crate) use inspection::inspection;
@@ -35,6 +36,7 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     survives_a_panic_of_the_clock(&mut fresh());
     decides_an_empty_slice(&mut fresh());
     bucket::all(&mut fresh);
+    calendar::all(&mut fresh);
     decides_as_the_memory_store_does(&mut fresh);
 }
 
@@ -470,7 +472,7 @@ pub(crate) fn refuses(choice: u8) -> Option<f64> {
 struct Random {
     name: u8,
     limit: u8,
-    bucket: bool,
+    algorithm: u8,
     count: u8,
     event: Option<u8>,
     update: u8,
@@ -484,7 +486,7 @@ impl Arbitrary for Random {
         Self {
             name: u8::arbitrary(g) % 8,
             limit: u8::arbitrary(g),
-            bucket: bool::arbitrary(g),
+            algorithm: u8::arbitrary(g),
             count: u8::arbitrary(g) % 4,
             event: Option::<u8>::arbitrary(g).map(|event| event % 4),
             update: u8::arbitrary(g),
@@ -516,11 +518,18 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                     let readonly = update == Update::ReadOnly;
                     Check {
                         key: NAMES[usize::from(one.name)].into(),
-                        algorithm: match (one.bucket, f64::from(one.limit) / 4.0) {
-                            (true, burst) => {
+                        algorithm: match (one.algorithm % 3, f64::from(one.limit) / 4.0) {
+                            (0, limit) => {
+                                // In one of two zones, which are some hours apart.
+                                let zone = i64::from(one.algorithm / 3 % 2) * 1300;
+                                let start = (START + *now - zone).div_euclid(3600) * 3600 + zone;
+                                let window = CalendarWindow { start, end: start + 3600 };
+                                Algorithm::Calendar { limit, window }
+                            }
+                            (1, burst) => {
                                 Algorithm::Bucket { burst: burst.max(0.25), rate: 1.0 / 512.0 }
                             }
-                            (false, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
+                            (_, limit) => Algorithm::MovingAverage { limit, period: 3600.0 },
                         },
                         count: if readonly { 0.0 } else { one.count.into() },
                         event: one.event.map(|event| EVENTS[usize::from(event)]),
@@ -537,7 +546,9 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                 .collect();
             let (expected, found) =
                 (decide(memory, &checks, at(*now)), decide(store, &checks, at(*now)));
-            assert_eq!(found, expected, "{checks:?}");
+            for ((check, found), expected) in checks.iter().zip(&found).zip(&expected) {
+                assert_eq!(found, expected, "{check:?} of {checks:?}");
+            }
         }
     };
     let mut g = Gen::new(20);

@@ -171,14 +171,16 @@ pub struct Entry {
     pub kind: Kind,
     /// How it is counted.
     pub algorithm: AlgorithmKind,
-    /// The moving average, or the level of the bucket, as it was written last.
+    /// The moving average, level or count, as it was written last.
     pub average: Average,
     /// The limit of the check that wrote the record last; of a bucket, the burst.
     pub limit: f64,
     /// See [`State::over_since`].
     pub over_since: u32,
-    /// The period of that check in seconds; that of a bucket: see [`State::period`].
+    /// The period of that check in seconds; others: see [`State::period`].
     pub period: f64,
+    /// See [`State::start`].
+    pub start: i64,
     /// See [`State::last_over`].
     pub last_over: u32,
     /// See [`State::crossings`].
@@ -234,6 +236,7 @@ impl Entry {
             limit: state.limit,
             over_since: state.over_since,
             period: state.period,
+            start: state.start,
             last_over: state.last_over,
             crossings: state.crossings,
             apart: state.apart,
@@ -269,6 +272,7 @@ impl Entry {
     #[must_use]
     pub fn state(&self) -> State {
         State {
+            start: self.start,
             over_since: self.over_since,
             last_over: self.last_over,
             crossings: self.crossings,
@@ -339,11 +343,13 @@ impl Edit<'_> {
         }
         let over = key.algorithm.over(average.rate, limit, 0.0);
         let over_since = engine::over_since(over, before, self.now);
+        let start = before.filter(|_| key.algorithm == AlgorithmKind::Calendar);
+        let start = start.map(|state| state.start);
         let unique = event.map(|event| {
             let filter = remembered.and_then(|remembered| remembered.filter);
             // The filter of a record without a period does not expire.
             let period = if period > 0.0 { period } else { f64::INFINITY };
-            UniqueEvent::find(filter, event, limit, period, self.now)
+            UniqueEvent::find(filter, event, limit, period, start, self.now)
         });
         let seen = unique.as_ref().map(|unique| unique.seen);
         let filter = unique.map_or(FilterChange::Keep, |unique| unique.change);

@@ -152,6 +152,7 @@ impl Record {
                     let bucket = Bucket { burst: limit, rate: limit / period };
                     bucket.forgettable(average, epoch, now)
                 }
+                AlgorithmKind::Calendar => self.state.is_of_the_past(now),
             })
     }
 }

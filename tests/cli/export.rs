@@ -42,6 +42,7 @@ fn entry((key, rate, limit, (seconds, micros, over_since), filter): Random) -> E
         limit: number(limit).unwrap_or(f64::INFINITY),
         over_since,
         period: f64::from(over_since),
+        start: 0,
         last_over: over_since / 2,
         crossings: over_since % 7,
         apart: 0.0,

@@ -12,7 +12,7 @@ use super::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
 use crate::cli::shared::in_force::{By, InForce, NextEvent};
-use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later, passes};
+use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later, passes, second};
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::OverrideJson;
@@ -65,7 +65,8 @@ The next event is assumed to be of size 1, such as a message, or a recipient tha
 not been counted yet. For a key counted per_byte (stored as per_mail) the next event
 is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
 dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
-the burst and the leak are shown in place of rate, limit and period. Where an override
+the burst and the leak are shown in place of rate, limit and period; of a limit by the
+calendar, the count and its window. Where an override
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
 observes or does not refuse, that is shown; all else is what is measured.
 
@@ -182,15 +183,25 @@ impl Show {
         if let Some(why) = next.why() {
             line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
         }
-        let bucket = record.algorithm == AlgorithmKind::Bucket;
         let (at, last) = (record.average.at, record.average.rate);
-        if bucket {
-            line("level now", level(record, now))?;
-            line("leak", leak(record))?;
-            line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
-        } else {
-            line("rate now", rate(record, now))?;
-            line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
+        match record.algorithm {
+            AlgorithmKind::MovingAverage => {
+                line("rate now", rate(record, now))?;
+                line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
+            }
+            AlgorithmKind::Bucket => {
+                line("level now", level(record, now))?;
+                line("leak", leak(record))?;
+                line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
+            }
+            AlgorithmKind::Calendar => {
+                line("count now", count(record, now))?;
+                if let Some(window) = record.window() {
+                    line("since", text::local(second(window.start)))?;
+                    line("until", moment(second(window.end), now))?;
+                }
+                line("last counted", format!("count {last}, {}", moment(at, now)))?;
+            }
         }
         if let Some(since) = record.over_since() {
             if over {
@@ -219,7 +230,10 @@ impl Show {
             line("filter", format!("{fill:.1}% full, holds about {events:.0} unique events"))?;
             line("  started", moment(filter.since, now))?;
             if let Some(period) = record.period() {
-                let end = later(filter.since, period as u64); // whole seconds
+                let end = record.window().map_or_else(
+                    || later(filter.since, period as u64), // whole seconds
+                    |window| second(window.end),
+                );
                 let word = if record.filter_expired(now) { "ended, " } else { "" };
                 line("  until", format!("{word}{}", moment(end, now)))?;
             }
@@ -244,6 +258,16 @@ fn rate(record: &KeyState, now: Timestamp) -> String {
     let share =
         if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
     format!("{:.1} of {limit} in {}{share}", record.rate(now), text::whole_period(period))
+}
+
+/// `400 of 500 daily (80%)`.
+fn count(record: &KeyState, now: Timestamp) -> String {
+    let (count, limit) = (record.rate(now), text::number(record.limit));
+    let word = record.period_text().unwrap_or_default();
+    let share = record.share(now);
+    let share =
+        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    format!("{count} of {limit} {word}{share}")
 }
 
 /// `4.0 of a burst of 5 (80%)`.
@@ -278,11 +302,13 @@ fn leak(record: &KeyState) -> String {
 fn next_event(record: &KeyState, now: Timestamp) -> String {
     let rate = record.rate_after(now, 1.0);
     let Some(more) = record.remaining(now) else { return "unknown".to_owned() };
-    let bucket = record.algorithm == AlgorithmKind::Bucket;
     if !record.passes(rate) {
-        return match bucket {
-            true => format!("refused: level {rate:.1} would be over the burst"),
-            false => format!("refused: rate {rate:.1}, at or over the limit"),
+        return match record.algorithm {
+            AlgorithmKind::MovingAverage => {
+                format!("refused: rate {rate:.1}, at or over the limit")
+            }
+            AlgorithmKind::Bucket => format!("refused: level {rate:.1} would be over the burst"),
+            AlgorithmKind::Calendar => format!("refused: count {rate} would be over the limit"),
         };
     }
     let more = match more {
@@ -290,8 +316,10 @@ fn next_event(record: &KeyState, now: Timestamp) -> String {
         more if more.is_finite() => format!("{more:.0} would pass now"),
         _ => "any number would pass".to_owned(),
     };
-    if bucket {
-        return format!("passes: level {rate:.1}; {more}");
+    match record.algorithm {
+        AlgorithmKind::MovingAverage => {}
+        AlgorithmKind::Bucket => return format!("passes: level {rate:.1}; {more}"),
+        AlgorithmKind::Calendar => return format!("passes: count {rate}; {more}"),
     }
     // 3.0 of 3 would read as if it did not pass.
     let rate = match format!("{rate:.1}") {
@@ -308,7 +336,11 @@ fn counts(record: &KeyState) -> String {
         let counted = String::from_utf8_lossy(policy.counted).into_owned();
         let (name, unit) = counted.split_once('/').unwrap_or(("", &counted));
         let (name, unit) = (text::printable(name.as_bytes()), text::printable(unit.as_bytes()));
-        let where_to = if bucket { " in a leaky bucket" } else { "" };
+        let where_to = match record.algorithm {
+            AlgorithmKind::MovingAverage => "",
+            AlgorithmKind::Bucket => " in a leaky bucket",
+            AlgorithmKind::Calendar => " by the calendar",
+        };
         return format!("{unit} of policy {name}{where_to}");
     }
     if bucket {

@@ -99,6 +99,8 @@ struct Line<'a> {
     )]
     period: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    start: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     identity_start: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kind: Option<KindWord>,
@@ -120,6 +122,7 @@ enum KindWord {
 #[serde(rename_all = "lowercase")]
 enum AlgorithmWord {
     Bucket,
+    Calendar,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -151,10 +154,15 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
         last_over: entry.last_over,
         crossings: entry.crossings,
         period: (entry.period != plain.period).then_some(entry.period),
+        start: (entry.algorithm == AlgorithmKind::Calendar).then_some(entry.start),
         identity_start: (entry.identity_start != plain.identity_start)
             .then_some(entry.identity_start),
         kind: (entry.kind == Kind::Policy).then_some(KindWord::Policy),
-        algorithm: (entry.algorithm == AlgorithmKind::Bucket).then_some(AlgorithmWord::Bucket),
+        algorithm: match entry.algorithm {
+            AlgorithmKind::MovingAverage => None,
+            AlgorithmKind::Bucket => Some(AlgorithmWord::Bucket),
+            AlgorithmKind::Calendar => Some(AlgorithmWord::Calendar),
+        },
         filter: filter.map(|filter| FilterLine {
             since: filter.epoch,
             bits: STANDARD.encode(&filter.bits).into(),
@@ -229,7 +237,20 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
         return Err(format!("identity_start is {identity_start}: the key is shorter"));
     }
     let period = line.period.unwrap_or(plain.period);
-    let bucket = line.algorithm.is_some();
+    let algorithm = line.algorithm.map_or(plain.algorithm, |word| match word {
+        AlgorithmWord::Bucket => AlgorithmKind::Bucket,
+        AlgorithmWord::Calendar => AlgorithmKind::Calendar,
+    });
+    let bucket = algorithm == AlgorithmKind::Bucket;
+    let start = line.start.unwrap_or(0);
+    if line.start.is_some() != (algorithm == AlgorithmKind::Calendar)
+        || !(0..=i64::from(u32::MAX)).contains(&start)
+    {
+        return Err(format!(
+            "start: a calendar window, and nothing else, begins in a second from 0 to {}",
+            u32::MAX
+        ));
+    }
     if bucket && !(0.0..=f64::INFINITY).contains(&period) {
         return Err(format!("period is {period}: it must be 0 or more, or \"inf\""));
     }
@@ -239,8 +260,9 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
     Ok(Entry {
         identity_start,
         kind: line.kind.map_or(plain.kind, |_| Kind::Policy),
-        algorithm: line.algorithm.map_or(plain.algorithm, |_| AlgorithmKind::Bucket),
+        algorithm,
         period,
+        start,
         over_since: line.over_since,
         last_over: line.last_over,
         crossings: line.crossings,
@@ -319,7 +341,7 @@ mod tests {
             && a.average.rate.to_bits() == b.average.rate.to_bits()
             && a.limit.to_bits() == b.limit.to_bits()
             && (a.over_since, a.last_over, a.crossings) == (b.over_since, b.last_over, b.crossings)
-            && (a.period, a.record_key()) == (b.period, b.record_key())
+            && (a.period, a.start, a.record_key()) == (b.period, b.start, b.record_key())
             && a.filter == b.filter
     }
 
@@ -337,10 +359,12 @@ mod tests {
                 over_since: over,
                 last_over: over / 3,
                 crossings: over % 5,
-                algorithm: match bucket {
-                    true => AlgorithmKind::Bucket,
-                    false => AlgorithmKind::MovingAverage,
+                algorithm: match over % 3 {
+                    1 => AlgorithmKind::Bucket,
+                    2 => AlgorithmKind::Calendar,
+                    _ => AlgorithmKind::MovingAverage,
                 },
+                start: if over % 3 == 2 { over.into() } else { 0 },
                 period: match (policy, bucket) {
                     (true, true) => f64::INFINITY,
                     (false, false) => plain.period,

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::key_text::{self, PolicyKey};
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
-use crate::rate::{self, Average, Bucket, Timestamp, Wait, bloom, remaining, retry_after};
+use crate::rate::{
+    self, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom, calendar, remaining, retry_after,
+};
 use crate::spec::StoredKey;
 use crate::store::Entry;
 use crate::text;
@@ -26,6 +28,7 @@ pub(in crate::cli) struct KeyState {
     /// The limit; of a bucket, the burst.
     pub(in crate::cli) limit: f64,
     period: Option<f64>,
+    start: i64,
     over_since: u32,
     pub(in crate::cli) filter: Option<Filter>,
 }
@@ -62,6 +65,7 @@ pub(in crate::cli) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> En
         limit,
         over_since: 0,
         period: period.unwrap_or(0.0),
+        start: 0,
         last_over: 0,
         crossings: 0,
         apart: 0.0,
@@ -91,6 +95,7 @@ impl From<Entry> for KeyState {
             average: entry.average,
             limit: entry.limit,
             period,
+            start: entry.start,
             over_since: entry.over_since,
             filter,
         }
@@ -133,6 +138,18 @@ impl KeyState {
         Some(Bucket { burst: self.limit, rate })
     }
 
+    /// The window of the calendar in which it counts, if it does and it is known.
+    pub(in crate::cli) fn window(&self) -> Option<CalendarWindow> {
+        let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Calendar)?;
+        let end = self.start.saturating_add(period as i64); // saturates
+        Some(CalendarWindow { start: self.start, end })
+    }
+
+    /// What is counted in the window of `now`.
+    fn counted(&self, window: CalendarWindow, now: Timestamp) -> f64 {
+        if now.seconds < window.end { self.average.rate } else { 0.0 }
+    }
+
     /// The period as it was written, for people.
     pub(in crate::cli) fn period_text(&self) -> Option<String> {
         key_text::period(&self.record_key()).map(text::printable)
@@ -154,6 +171,9 @@ impl KeyState {
     pub(in crate::cli) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
         if let Some(bucket) = self.bucket() {
             return bucket.level(Some(self.average), now) + count;
+        }
+        if let Some(window) = self.window() {
+            return self.counted(window, now) + count;
         }
         self.period().map_or(self.average.rate, |period| self.average.next(now, period, count).rate)
     }
@@ -179,6 +199,10 @@ impl KeyState {
         if let Some(bucket) = self.bucket() {
             return Some(bucket.retry_after(Some(self.average), now, 1.0));
         }
+        if let Some(window) = self.window() {
+            let counted = self.counted(window, now);
+            return Some(calendar::retry_after(counted, self.limit, 1.0, window.end, now));
+        }
         self.period().map(|period| retry_after(Some(self.average), now, period, self.limit, 1.0))
     }
 
@@ -186,6 +210,9 @@ impl KeyState {
     pub(in crate::cli) fn remaining(&self, now: Timestamp) -> Option<f64> {
         if let Some(bucket) = self.bucket() {
             return Some(bucket.remaining(Some(self.average), now, 1.0));
+        }
+        if let Some(window) = self.window() {
+            return Some(calendar::remaining(self.counted(window, now), self.limit, 1.0));
         }
         self.period().map(|period| remaining(Some(self.average), now, period, self.limit, 1.0))
     }
@@ -199,6 +226,9 @@ impl KeyState {
 
     /// Whether its filter has outlived the period.
     pub(in crate::cli) fn filter_expired(&self, now: Timestamp) -> bool {
+        if let (Some(window), Some(_)) = (self.window(), self.filter) {
+            return now.seconds >= window.end;
+        }
         self.filter
             .zip(self.period())
             .is_some_and(|(filter, period)| bloom::expired(filter.since.seconds, now, period))
@@ -208,6 +238,9 @@ impl KeyState {
     /// counted; `None` if never.
     pub(in crate::cli) fn forgettable_from(&self) -> Option<Timestamp> {
         let period = self.period()?;
+        if let Some(window) = self.window() {
+            return Some(second(window.end.saturating_add(CalendarWindow::KEPT)));
+        }
         let since = self.filter.map(|filter| filter.since.seconds);
         // As the database asks it, which knows no least size of an event.
         let may_go = |at| match self.bucket() {
@@ -245,10 +278,11 @@ impl KeyState {
             stored: text::hex(&self.stored),
             mode: self.mode(),
             unique: self.parts().is_some_and(|parts| parts.unique),
-            algorithm: match self.algorithm {
-                AlgorithmKind::MovingAverage => "average",
-                AlgorithmKind::Bucket => "bucket",
-            },
+            algorithm: self.algorithm.word(),
+            window: self.window().map(|window| WindowJson {
+                start: text::iso(second(window.start)),
+                end: text::iso(second(window.end)),
+            }),
             leak: self.bucket().map(|bucket| bucket.rate),
             period: self.period(),
             period_text: self.period_text(),
@@ -297,6 +331,7 @@ pub(in crate::cli) struct KeyStateJson {
     mode: Option<String>,
     unique: bool,
     algorithm: &'static str,
+    window: Option<WindowJson>,
     leak: Option<f64>,
     period: Option<f64>,
     period_text: Option<String>,
@@ -312,6 +347,13 @@ pub(in crate::cli) struct KeyStateJson {
     last_rate: f64,
     last_seen: String,
     filter: Option<FilterJson>,
+}
+
+/// A window of the calendar in JSON.
+#[derive(Debug, Serialize)]
+struct WindowJson {
+    start: String,
+    end: String,
 }
 
 /// A filter of unique events in JSON.
@@ -333,9 +375,10 @@ rate, allow, deny, exempt, observe, or a verdict that does not refuse (log, dela
 hold). `retry_after` is in how many seconds it would pass (null: never),
 `free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
 `key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
-whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\" or \"bucket\": the rate of a bucket is its level,
+whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\", \"bucket\" or \"calendar\": the rate of a bucket is its level,
 `limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
-a full one becomes empty.";
+a full one becomes empty; that of the calendar is the count of its `window`, and `period`
+the seconds that this has.";
 
 /// When one more event would pass: roughly how long that takes, and the second.
 pub(in crate::cli) fn passes(wait: Wait, now: Timestamp) -> String {
@@ -350,7 +393,8 @@ pub(in crate::cli) fn later(at: Timestamp, seconds: u64) -> Timestamp {
     Timestamp { seconds: at.seconds.saturating_add_unsigned(seconds), ..at }
 }
 
-fn second(seconds: i64) -> Timestamp {
+/// The start of this second.
+pub(in crate::cli) fn second(seconds: i64) -> Timestamp {
     Timestamp { seconds, micros: 0 }
 }
 
@@ -396,6 +440,24 @@ mod tests {
         let json = serde_json::to_value(strict.json(next, second(1000))).unwrap();
         assert_eq!((&json["algorithm"], &json["leak"]), (&"bucket".into(), &0.1.into()));
         assert_eq!((&json["limit"], &json["period"]), (&5.0.into(), &50.0.into()));
+    }
+
+    #[test]
+    fn a_calendar_window_is_shown_as_one() {
+        let average = Average { at: second(1000), rate: 5.0 };
+        let plain = entry(b"p/messages/daily/x".to_vec(), average, 5.0);
+        let (kind, algorithm) = (Kind::Policy, AlgorithmKind::Calendar);
+        let day = KeyState::from(Entry { kind, algorithm, start: 500, period: 1000.0, ..plain });
+        for (at, count, remaining, wait) in [(1000, 5.0, 0.0, 500.0), (1500, 0.0, 5.0, 0.0)] {
+            let now = second(at);
+            assert_eq!((day.rate(now), day.remaining(now)), (count, Some(remaining)));
+            assert_eq!((day.is_over(now), day.wait(now)), (wait > 0.0, Some(Wait::Seconds(wait))));
+        }
+        assert_eq!(day.forgettable_from(), Some(second(1500 + 86_400)));
+        let next = Next { is_refused: true, is_over: true, decided_by: "rate", wait: None };
+        let json = serde_json::to_value(day.json(next, second(1000))).unwrap();
+        assert_eq!(json["algorithm"], "calendar");
+        assert_eq!(json["window"]["end"], "1970-01-01T00:25:00Z");
     }
 
     #[test]

@@ -21,6 +21,7 @@
 //! compared with the one that [`Known`](truth::Known) expects: `R + N·A` against `m`.
 
 mod bounds;
+mod calendar;
 mod crashes;
 mod shared;
 mod simulation;
@@ -32,7 +33,7 @@ use crate::engine::{RecordKey, Update};
 use kit::counts;
 
 use shared::Part;
-use simulation::{KEYS, Network, Simulation, average, bucket};
+use simulation::{KEYS, Network, Simulation, average, bucket, window};
 use truth::Limit;
 
 const SLOW: Network = Network::Slow { lost: 0.2, repeated: 0.3, late: 0.3 };
@@ -185,13 +186,14 @@ fn with_all_servers_apart_from_one_rate_they_admit_what_is_left() {
 /// Each subset of four servers is cut off, with each kind of limit.
 #[test]
 fn every_subset_of_servers_stays_below_the_bound() {
-    for kind in 0..3 {
+    for kind in 0..4 {
         simulate(160, |simulation| {
             let subset = simulation.seed % 16;
             let limit = match kind {
                 0 => average(100.0, 3600.0, Update::Leaky),
                 1 => average(100.0, 3600.0, Update::Strict),
-                _ => bucket(100.0, 3600.0),
+                2 => bucket(100.0, 3600.0),
+                _ => window(100.0),
             };
             *simulation = Simulation::new(simulation.seed / 16, 4).with_limit(limit);
             simulation.flood(60);

@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::engine::{Algorithm, Authority, Check, Decision, RecordKey, Update};
-use crate::rate::Timestamp;
+use crate::rate::{CalendarWindow, Timestamp};
 use crate::store::Memory;
 
 use super::shared::{Part, Reply, Shared};
@@ -414,4 +414,11 @@ pub(super) fn average(limit: f64, period: f64, update: Update) -> Limit {
 pub(super) fn bucket(limit: f64, period: f64) -> Limit {
     let algorithm = Algorithm::Bucket { burst: limit, rate: limit / period };
     Limit { algorithm, update: Update::Leaky }
+}
+
+/// A window of the calendar that does not end while the simulation runs.
+pub(super) fn window(limit: f64) -> Limit {
+    let start = START / 1_000_000 - 1000;
+    let window = CalendarWindow { start, end: start + (1 << 31) };
+    Limit { algorithm: Algorithm::Calendar { limit, window }, update: Update::Leaky }
 }

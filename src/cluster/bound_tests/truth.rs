@@ -14,7 +14,7 @@ pub(super) struct Limit {
 pub(super) fn share_of(algorithm: Algorithm, servers: f64) -> Algorithm {
     match algorithm {
         Algorithm::Bucket { burst, rate } => Algorithm::Bucket { burst, rate: rate / servers },
-        average @ Algorithm::MovingAverage { .. } => average,
+        other @ (Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. }) => other,
     }
 }
 
@@ -51,6 +51,8 @@ fn decayed_sum(value: f64, seconds: f64, algorithm: Algorithm) -> f64 {
     match algorithm {
         Algorithm::MovingAverage { period, .. } => value * (-seconds / period).exp(),
         Algorithm::Bucket { rate, .. } => (value - seconds * rate).max(0.0),
+        // Within one window.
+        Algorithm::Calendar { .. } => value,
     }
 }
 
@@ -61,6 +63,7 @@ pub(super) fn decayed(algorithm: Algorithm, rate: f64, at: i64, now: i64) -> f64
     match algorithm {
         Algorithm::MovingAverage { period, .. } => average.next(now, period, 0.0).rate,
         Algorithm::Bucket { burst, rate } => Bucket { burst, rate }.level(Some(average), now),
+        Algorithm::Calendar { .. } => rate,
     }
 }
 
@@ -71,7 +74,9 @@ pub(super) fn counted(algorithm: Algorithm, rate: f64, at: i64, now: i64, size: 
             let average = Average { at: Timestamp::from_micros(at), rate };
             average.next(Timestamp::from_micros(now), period, size).rate
         }
-        Algorithm::Bucket { .. } => decayed(algorithm, rate, at, now) + size,
+        Algorithm::Bucket { .. } | Algorithm::Calendar { .. } => {
+            decayed(algorithm, rate, at, now) + size
+        }
     }
 }
 
@@ -120,6 +125,7 @@ impl Known {
         let close = |to: f64| (rate - to).abs() <= ROUNDING * (to + algorithm.limit());
         let (over, is_close) = match algorithm {
             Algorithm::MovingAverage { limit, .. } => (rate >= limit, close(limit)),
+            Algorithm::Calendar { limit, .. } => (rate > limit, close(limit)),
             Algorithm::Bucket { burst, .. } => {
                 // An empty bucket admits an event of any size.
                 let event = servers * size;

@@ -1,14 +1,14 @@
 //! The reply to a request.
 
-use crate::engine::{Check, Decision, Details, Overridden, Update};
-use crate::rate::{Average, Timestamp};
+use crate::engine::{AlgorithmKind, Check, Decision, Details, Overridden, Update};
+use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
 use super::{Fault, Header, REPLY_MAGIC, finish, item};
 
 /// The size of a decision.
-pub const DECISION_BYTES: usize = 48;
+pub const DECISION_BYTES: usize = 56;
 
 /// The bits of `outcome`.
 mod outcome {
@@ -94,6 +94,13 @@ pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: Status, reason: &st
 fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     let Decision { rate, over, overridden, count, at, kept, crossed, crossings, details, .. } =
         *decision;
+    let (start, length) = match decision.algorithm {
+        // Beyond what a request can have, neither is.
+        AlgorithmKind::Calendar => {
+            (u32::try_from(decision.start).unwrap_or(0), decision.period as u32)
+        }
+        AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => (0, 0),
+    };
     let Details { found, filter_expired, seen, written } = details;
     let flags = [
         (over, outcome::OVER),
@@ -116,6 +123,8 @@ fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(&at.as_micros().to_le_bytes());
     out.extend_from_slice(&kept.rate.to_le_bytes());
     out.extend_from_slice(&kept.at.as_micros().to_le_bytes());
+    out.extend_from_slice(&start.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
 }
 
 /// Reads a whole reply to the request for `event` with these checks.
@@ -163,6 +172,7 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
     let (rate, count) = (fixed.array(), fixed.array());
     let at = fixed.i64();
     let (kept_rate, kept_at) = (fixed.array(), fixed.i64());
+    let (start, length) = (fixed.u32().ok_or(short)?, fixed.u32().ok_or(short)?);
     let (Some(rate), Some(count), Some(at), Some(kept_rate), Some(kept_at)) =
         (rate, count, at, kept_rate, kept_at)
     else {
@@ -174,6 +184,15 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
     if ![rate, count, kept.rate].iter().all(|number| *number >= 0.0) {
         return Err(Fault::Field("rate"));
     }
+    let (start, period, restarts) = match check.algorithm.window() {
+        None => (0, check.algorithm.period(), 0),
+        Some(_) if length == 0 => return Err(Fault::Field("kept_length")),
+        Some(window) => {
+            let start = i64::from(start);
+            let kept = CalendarWindow { start, end: start + i64::from(length) };
+            (start, kept.seconds(), window.restarts(kept))
+        }
+    };
     Ok(Decision {
         rate,
         over: has(outcome::OVER),
@@ -184,7 +203,9 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
         },
         algorithm: check.algorithm.kind(),
         limit: check.algorithm.limit(),
-        period: check.algorithm.period(),
+        period,
+        start,
+        restarts,
         leak: check.algorithm.leak(),
         count,
         next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },

@@ -1,6 +1,7 @@
 //! The request to decide the checks of one event.
 
 use crate::engine::{Algorithm, Check, Kind, Overridden, RecordKey, Update};
+use crate::rate::CalendarWindow;
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
@@ -69,9 +70,13 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| Fault::Field(field));
     let unique = event.unwrap_or_default();
-    let (algorithm, limit, period) = match algorithm {
-        Algorithm::MovingAverage { limit, period } => (1, limit, period),
-        Algorithm::Bucket { burst, rate } => (2, burst, rate),
+    let (algorithm, limit, period, start) = match algorithm {
+        Algorithm::MovingAverage { limit, period } => (1, limit, period, 0),
+        Algorithm::Bucket { burst, rate } => (2, burst, rate, 0),
+        Algorithm::Calendar { limit, window } => {
+            let start = u32::try_from(window.start).map_err(|_| Fault::Field("start"))?;
+            (3, limit, window.seconds(), start)
+        }
     };
     let kind = match key.kind {
         Kind::Spec => 1,
@@ -91,7 +96,8 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
     out.extend_from_slice(&short(key.name.len(), "name_bytes")?.to_le_bytes());
     out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
     out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
-    out.extend_from_slice(&[0; 6]);
+    out.extend_from_slice(&start.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
     for number in [limit, period, count, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -131,7 +137,8 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     let [Some(name_bytes), Some(identity_start), Some(unique_bytes)] = sizes else {
         return Err(short);
     };
-    fixed.take(6).ok_or(short)?;
+    let start = i64::from(fixed.u32().ok_or(short)?);
+    fixed.take(2).ok_or(short)?;
     let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
     let (limit, period, count, from) = (number()?, number()?, number()?, number()?);
     let name = rest.take(name_bytes).ok_or(Fault::Field("name_bytes"))?;
@@ -154,8 +161,12 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     let algorithm = match algorithm {
         1 if limit >= 0.0 && period > 0.0 => Algorithm::MovingAverage { limit, period },
         2 if limit > 0.0 && period >= 0.0 => Algorithm::Bucket { burst: limit, rate: period },
-        1 | 2 if limit >= 0.0 => return Err(Fault::Field("period")),
-        1 | 2 => return Err(Fault::Field("limit")),
+        3 if limit >= 0.0 && (1.0..=f64::from(u32::MAX)).contains(&period) => {
+            let end = start + period as i64;
+            Algorithm::Calendar { limit, window: CalendarWindow { start, end } }
+        }
+        1..=3 if limit >= 0.0 => return Err(Fault::Field("period")),
+        1..=3 => return Err(Fault::Field("limit")),
         _ => return Err(Fault::Field("algorithm")),
     };
     if !(count >= 0.0 && (update != Update::ReadOnly || count == 0.0)) {

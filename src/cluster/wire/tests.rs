@@ -6,7 +6,7 @@ use super::*;
 use crate::engine::{
     Algorithm, AlgorithmKind, Check, Decision, Details, Kind, Overridden, RecordKey, Update,
 };
-use crate::rate::{Average, Timestamp};
+use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use kit::fields::documented;
 
@@ -18,6 +18,7 @@ struct Item {
     identity_start: usize,
     choice: u8,
     numbers: [f64; 3],
+    window: (u32, u32),
     decided: (bool, Option<bool>, bool, u32, Option<(f64, Timestamp)>),
 }
 
@@ -35,6 +36,7 @@ impl Arbitrary for Item {
             unique: Option::arbitrary(g),
             choice: u8::arbitrary(g),
             numbers: [positive(g), positive(g), positive(g)],
+            window: (u32::arbitrary(g), u32::arbitrary(g).max(1)),
             decided: (
                 bool::arbitrary(g),
                 Option::arbitrary(g),
@@ -49,8 +51,13 @@ impl Arbitrary for Item {
 impl Item {
     fn check(&self) -> Check<'_> {
         let [limit, period, count] = self.numbers;
-        let algorithm = match self.choice & 1 {
-            0 => Algorithm::MovingAverage { limit, period },
+        let (start, length) = (self.window.0.into(), i64::from(self.window.1));
+        let algorithm = match (self.choice & 1, self.identity_start % 3) {
+            (_, 2) => {
+                let window = CalendarWindow { start, end: start + length };
+                Algorithm::Calendar { limit, window }
+            }
+            (0, _) => Algorithm::MovingAverage { limit, period },
             _ => Algorithm::Bucket { burst: limit, rate: period },
         };
         let update = [Update::Leaky, Update::Strict, Update::ReadOnly, Update::Leaky]
@@ -85,6 +92,8 @@ impl Item {
             algorithm: check.algorithm.kind(),
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),
+            start: check.algorithm.window().map_or(0, |window| window.start),
+            restarts: check.algorithm.window().map_or(0, |window| window.end),
             leak: check.algorithm.leak(),
             count: if seen == Some(true) { 0.0 } else { check.count },
             next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },
@@ -333,7 +342,7 @@ fn the_tables_name_every_field() {
     );
     let fields = documented(&document);
     for (last, size) in
-        [("item_bytes", HEADER_BYTES), ("refuses", CHECK_BYTES), ("kept_at", DECISION_BYTES)]
+        [("item_bytes", HEADER_BYTES), ("refuses", CHECK_BYTES), ("kept_length", DECISION_BYTES)]
     {
         let (offset, bytes) = fields[last];
         assert_eq!(offset + bytes, size, "{last}");

@@ -175,6 +175,8 @@ mod tests {
             leak: 0.0,
             limit: 10.0,
             period: 60.0,
+            start: 0,
+            restarts: 0,
             count: 1.0,
             next_count: 1.0,
             at: Timestamp::default(),

@@ -5,7 +5,7 @@
 //! computed, and so all else.
 
 use crate::engine::AlgorithmKind;
-use crate::rate::{Average, Bucket, Timestamp, Wait, retry_after};
+use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, retry_after};
 use crate::spool::{EventWindow, LoggedEvent};
 
 /// More periods than a rate needs to decay to nothing.
@@ -44,7 +44,13 @@ impl PastWindow {
             wait: Some(wait),
             ..unknown
         };
-        if logged.bucket {
+        if logged.algorithm == AlgorithmKind::Calendar {
+            let before = logged.after - count;
+            let counted = if strict { logged.after } else { before };
+            let wait = calendar::retry_after(counted, logged.limit, count, logged.restarts, at);
+            return known(before, wait);
+        }
+        if logged.algorithm == AlgorithmKind::Bucket {
             let before = logged.after - count;
             let leak = if logged.period > 0.0 { logged.limit / logged.period } else { 0.0 };
             let level = if strict { logged.after } else { before };
@@ -68,12 +74,6 @@ impl PastWindow {
             }
         };
         known(decayed, retry_after(Some(kept), at, logged.period, logged.limit, count))
-    }
-
-    /// Whether a rate or a level was counted.
-    #[must_use]
-    pub fn algorithm(&self) -> AlgorithmKind {
-        if self.logged.bucket { AlgorithmKind::Bucket } else { AlgorithmKind::MovingAverage }
     }
 }
 
@@ -114,7 +114,8 @@ mod tests {
     fn window(before: Average, period: f64, limit: f64, count: f32) -> EventWindow {
         let after = before.next(AT, period, count.into()).rate;
         let over = after >= limit;
-        EventWindow { limit, period, before: before.rate, after, count, bucket: false, over }
+        let before = before.rate;
+        EventWindow { limit, period, before, after, count, over, ..EventWindow::default() }
     }
 
     quickcheck! {
@@ -157,8 +158,9 @@ mod tests {
             before: 6.0,
             after: 5.5,
             count: 1.0,
-            bucket: true,
+            algorithm: AlgorithmKind::Bucket,
             over: true,
+            ..EventWindow::default()
         };
         let found = PastWindow::of(logged, AT, false);
         assert_eq!((found.before, found.wait), (Some(4.5), Some(Wait::Seconds(5.0))));
@@ -168,5 +170,23 @@ mod tests {
         let never = PastWindow { wait: Some(Wait::Never), ..found };
         assert_eq!(longest_wait(&[found, never]), Some(Wait::Never));
         assert_eq!(longest_wait(&[found]), Some(Wait::Seconds(5.0)));
+    }
+
+    #[test]
+    fn a_calendar_window_starts_again() {
+        let logged = EventWindow {
+            limit: 5.0,
+            period: 86_400.0,
+            after: 6.0,
+            count: 1.0,
+            algorithm: AlgorithmKind::Calendar,
+            restarts: AT.seconds + 60,
+            over: true,
+            ..EventWindow::default()
+        };
+        let found = PastWindow::of(logged, AT, false);
+        assert_eq!((found.before, found.wait), (Some(5.0), Some(Wait::Seconds(59.75))));
+        let large = EventWindow { after: 9.0, count: 9.0, ..logged };
+        assert_eq!(PastWindow::of(large, AT, false).wait, Some(Wait::Never));
     }
 }

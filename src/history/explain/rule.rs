@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::engine::{Algorithm, Kind, RecordKey};
+use crate::engine::{Kind, RecordKey};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{Limit, Per, Subject};
@@ -85,15 +85,9 @@ pub fn find<'i>(
     let recipient = value_of("recipient").map(String::as_str);
     let subject = Subject { identity: &who, package: None, client, recipient };
     let same = |limit: &Limit<'_>| {
-        let text = match limit.algorithm {
-            Algorithm::MovingAverage { .. } => {
-                limit.text.split_once('/').map_or(limit.text, |(_, period)| period)
-            }
-            Algorithm::Bucket { .. } => limit.text,
-        };
         limit.per == per
             && limit.unit.word() == unit
-            && text == window
+            && limit.window() == window
             && limit.algorithm.kind() == record.algorithm
     };
     let mut limits = Vec::new();

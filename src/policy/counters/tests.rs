@@ -36,6 +36,7 @@ fn rules_are_counted_by_mode_and_verdict() {
         unit: Unit::Bytes,
         per: Per::Domain,
         algorithm,
+        every: None,
         text: "100/1h",
         rule: Rule::User("a"),
     };

@@ -255,6 +255,7 @@ fn an_override_denies_what_is_exempt() {
         unit: Unit::Recipients,
         per: Per::Key,
         algorithm: crate::engine::Algorithm::MovingAverage { limit: 9.0, period: 3600.0 },
+        every: None,
         text: "9/1h",
         rule: crate::policy::limit::Rule::Default,
     };

@@ -10,8 +10,8 @@ use super::error::Fault;
 use super::fields::Fields;
 use super::layout::{
     ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
-    HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, MAGIC, ROW_HEAD_BYTES, SLOT_BYTES,
-    Table, VERSION, checksum, row_checksum, slot_checksum,
+    HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, HEADER_ZONE, MAGIC, ROW_HEAD_BYTES,
+    SLOT_BYTES, Table, VERSION, checksum, row_checksum, slot_checksum,
 };
 use crate::sys::mapping::Mapping;
 
@@ -51,6 +51,8 @@ pub(super) struct Container {
     pub(super) identity: u32,
     /// The position of `[on.crossing]`.
     pub(super) on_crossing: u32,
+    /// The position of the time zone; 0 if there is none.
+    pub(super) zone: u32,
 }
 
 /// The hash under the key of an image.
@@ -109,6 +111,7 @@ impl Container {
             directory: u32(HEADER_DIRECTORY)?,
             identity: u32(HEADER_IDENTITY)?,
             on_crossing: u32(HEADER_ON_CROSSING)?,
+            zone: u32(HEADER_ZONE)?,
             source,
         })
     }

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::layout::Table;
+use crate::calendar::Zone;
 use crate::policy::network::Cidr;
 use crate::policy::word::Word;
 
@@ -232,6 +233,34 @@ impl Stored for String {
     #[cfg(feature = "cli")]
     fn write(&self, row: &mut Row) {
         row.text(self);
+    }
+}
+
+/// The changes must be in their order, and no clock further from UTC than a day.
+impl Stored for Zone {
+    fn read(row: &mut Fields<'_>) -> Result<Self, What> {
+        let ahead = |row: &mut Fields<'_>| {
+            let ahead = row.u32()?.cast_signed();
+            let is_known = ahead.unsigned_abs() <= 86_400;
+            is_known.then_some(ahead).ok_or("a time zone is too far from UTC")
+        };
+        let (name, first) = (row.text()?.into(), ahead(row)?);
+        let changes = row.list(|row| Ok((row.i64()?, ahead(row)?)))?;
+        match changes.is_sorted_by(|(one, _), (next, _)| one < next) {
+            true => Ok(Self { name, first, changes: changes.into() }),
+            false => Err("the changes of a time zone are not in order"),
+        }
+    }
+
+    #[cfg(feature = "cli")]
+    fn write(&self, row: &mut Row) {
+        row.text(&self.name);
+        row.u32(self.first.cast_unsigned());
+        row.length(self.changes.len());
+        for (at, ahead) in &self.changes {
+            row.i64(*at);
+            row.u32(ahead.cast_unsigned());
+        }
     }
 }
 

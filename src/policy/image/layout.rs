@@ -1,6 +1,7 @@
 //! The layout of a policy image. `IMAGE.md` explains it, and a test checks that the two
 //! agree.
 
+use crate::calendar::Every;
 use crate::policy::word::Unit;
 
 /// The magic of an image.
@@ -22,6 +23,8 @@ pub(super) const HEADER_DIRECTORY: usize = 40;
 pub(super) const HEADER_IDENTITY: usize = 44;
 /// The offset of the position of `[on.crossing]`.
 pub(super) const HEADER_ON_CROSSING: usize = 48;
+/// The offset of the position of the time zone.
+pub(super) const HEADER_ZONE: usize = 52;
 /// The offset of the header's checksum, which covers all bytes before it.
 pub(super) const HEADER_CRC: usize = 56;
 /// The offset of the word that is not 0 once another image has the name, or will have it
@@ -44,7 +47,8 @@ const _: () = {
     assert!(HEADER_VERSION == 8 && HEADER_VERSION + 4 + 4 == HEADER_KEY);
     assert!(HEADER_KEY + 16 == HEADER_LENGTH && HEADER_LENGTH + 8 == HEADER_DIRECTORY);
     assert!(HEADER_DIRECTORY + 4 == HEADER_IDENTITY && HEADER_IDENTITY + 4 == HEADER_ON_CROSSING);
-    assert!(HEADER_ON_CROSSING + 4 + 4 == HEADER_CRC && HEADER_CRC + 4 <= HEADER_SUPERSEDED);
+    assert!(HEADER_ON_CROSSING + 4 == HEADER_ZONE && HEADER_ZONE + 4 == HEADER_CRC);
+    assert!(HEADER_CRC + 4 <= HEADER_SUPERSEDED);
     assert!(HEADER_SUPERSEDED.is_multiple_of(8) && HEADER_SUPERSEDED + 8 == HEADER_BYTES);
     assert!(HEADER_BYTES.is_multiple_of(ALIGN) && SLOT_BYTES.is_multiple_of(ALIGN));
     assert!(ITEM_BYTES == 8 + 4 + 4 + 4);
@@ -89,6 +93,28 @@ pub(super) fn unit_of(code: u8) -> Option<Unit> {
     Unit::ALL.get(usize::from(code)).copied()
 }
 
+/// What is added to the code of the unit of a window for each [`Every`], from the first on. An
+/// exirate that does not know it takes the unit for an unknown one.
+const EVERY: u8 = 32;
+const _: () = assert!(UNITS <= EVERY as usize && Every::ALL.len() < 8);
+
+/// The code of a window's unit, and of how often it starts again by the calendar.
+#[cfg(any(test, feature = "cli"))]
+pub(super) fn window_code(unit: Unit, every: Option<Every>) -> u8 {
+    let every = every.and_then(|every| Every::ALL.iter().position(|one| *one == every));
+    unit_code(unit) + EVERY * every.map_or(0, |position| position as u8 + 1)
+}
+
+/// What has this code.
+#[inline]
+pub(super) fn window_of(code: u8) -> Option<(Unit, Option<Every>)> {
+    let every = match code / EVERY {
+        0 => None,
+        number => Some(*Every::ALL.get(usize::from(number) - 1)?),
+    };
+    Some((unit_of(code % EVERY)?, every))
+}
+
 /// The checksum of `bytes`, begun from `seed`.
 #[inline]
 pub(super) fn checksum(seed: u32, bytes: &[u8]) -> u32 {
@@ -120,5 +146,17 @@ mod tests {
             assert_eq!(unit_of(unit_code(unit)), Some(unit));
         }
         assert_eq!(unit_of(UNITS as u8), None);
+    }
+
+    #[test]
+    fn each_window_has_a_code() {
+        let mut known = 0;
+        for &unit in Unit::ALL {
+            for every in Every::ALL.iter().copied().map(Some).chain([None]) {
+                assert_eq!(window_of(window_code(unit, every)), Some((unit, every)));
+                known += 1;
+            }
+        }
+        assert_eq!((0..=255).filter_map(window_of).count(), known);
     }
 }

@@ -1,7 +1,8 @@
 //! The limits in the rows of tables, and which of them apply.
 
 use super::fields::{Fields, What};
-use super::layout::{BUCKETS, EACH, TOTAL, UNITS, unit_of};
+use super::layout::{BUCKETS, EACH, TOTAL, UNITS, window_of};
+use crate::calendar::Every;
 use crate::engine::Algorithm;
 use crate::policy::limit::{Limit, Per, Rule};
 use crate::policy::word::Unit;
@@ -96,13 +97,14 @@ fn append<'a>(
 ) -> Result<(), (u32, What)> {
     let mut fields = Fields(content);
     while !fields.is_empty() {
-        let Numbers { unit: own, first, second, text } =
+        let Numbers { unit: own, every, first, second, text } =
             numbers(&mut fields).map_err(|what| (*row, what))?;
         let algorithm = match unit {
-            Some(unit) => Limit::algorithm(unit, first, second),
+            Some(unit) => Limit::algorithm(unit, first, second, every),
             None => Algorithm::Bucket { burst: first, rate: second },
         };
-        limits.push(Limit { unit: unit.unwrap_or(own), per, algorithm, text, rule: *rule });
+        let unit = unit.unwrap_or(own);
+        limits.push(Limit { unit, per, algorithm, every, text, rule: *rule });
     }
     Ok(())
 }
@@ -133,6 +135,8 @@ pub(super) fn amount<'a>(fields: &mut Fields<'a>) -> Result<(u8, u8, &'a [u8]), 
 pub(super) struct Numbers<'a> {
     /// What is counted.
     pub(super) unit: Unit,
+    /// How often it starts again, if it counts by the calendar.
+    pub(super) every: Option<Every>,
     /// The limit or the burst.
     pub(super) first: f64,
     /// The period, or what leaks in a second.
@@ -144,10 +148,10 @@ pub(super) struct Numbers<'a> {
 /// The next window or bucket.
 #[inline]
 pub(super) fn numbers<'a>(fields: &mut Fields<'a>) -> Result<Numbers<'a>, What> {
-    let unit = unit_of(fields.u8()?).ok_or("a unit is unknown")?;
+    let (unit, every) = window_of(fields.u8()?).ok_or("a unit is unknown")?;
     let (first, second) = (fields.number()?, fields.number()?);
     if second <= 0.0 {
         return Err("a period is not greater than zero");
     }
-    Ok(Numbers { unit, first, second, text: fields.text()? })
+    Ok(Numbers { unit, every, first, second, text: fields.text()? })
 }

@@ -39,6 +39,7 @@ pub use write::{build, build_with};
 use super::fold::domain;
 use super::limit::{Exemption, Limit, Subject, Tables, package};
 use super::settings::{Group as _, Identity, OnCrossing, PolicySettings};
+use crate::calendar::Zone;
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct Image {
     /// For messages.
     path: PathBuf,
     identity: OnceLock<Identity>,
+    zone: OnceLock<Zone>,
     policies: Vec<Entry>,
 }
 
@@ -110,7 +112,8 @@ impl Image {
     }
 
     fn new(container: Container, policies: Vec<Entry>, path: PathBuf) -> Self {
-        Self { container, path, identity: OnceLock::new(), policies }
+        let (identity, zone) = (OnceLock::new(), OnceLock::new());
+        Self { container, path, identity, zone, policies }
     }
 
     /// Its path, for messages.
@@ -142,6 +145,18 @@ impl Image {
     pub fn on_crossing(&self) -> Result<OnCrossing, ImageError> {
         let read = self.container.read(self.container.on_crossing, OnCrossing::read);
         read.map_err(|fault| fault.of(&self.path))
+    }
+
+    /// The time zone of the calendar; UTC, if no limit counts by the calendar.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn zone(&self) -> Result<&Zone, ImageError> {
+        let read = || match self.container.zone {
+            0 => Ok(Zone::default()),
+            at => self.container.read(at, Zone::read),
+        };
+        once(&self.zone, read).map_err(|fault| fault.of(&self.path))
     }
 
     /// The names of the policies, sorted.
@@ -249,6 +264,14 @@ impl<'i> PolicyImage<'i> {
     /// Its name.
     pub(super) fn name(&self) -> &'i Arc<str> {
         self.name
+    }
+
+    /// The time zone of the calendar.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn zone(&self) -> Result<&'i Zone, ImageError> {
+        self.image.zone()
     }
 
     /// What holds for all of its tables.

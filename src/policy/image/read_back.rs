@@ -57,6 +57,10 @@ impl Image {
             files: vec![self.path().to_path_buf()],
             identity: self.identity()?.clone(),
             on_crossing: self.on_crossing()?,
+            zone: match self.container.zone {
+                0 => None,
+                _ => Some(self.zone()?.clone()),
+            },
             policies: BTreeMap::new(),
         };
         for name in self.names() {
@@ -199,6 +203,7 @@ fn limits(mut row: Fields<'_>) -> Result<Limits, What> {
         }
         let window = |one: &super::limits::Numbers<'_>| Window {
             text: one.text.into(),
+            every: one.every,
             limit: one.first,
             period: one.second,
         };

@@ -7,6 +7,7 @@ use quickcheck::{Arbitrary, Gen, QuickCheck};
 
 use super::layout::HEADER_CRC;
 use super::{Image, build};
+use crate::calendar::Zone;
 use crate::policy::fold::Folding;
 use crate::policy::limit::{Exemption, Limit, Subject};
 use crate::policy::model::{
@@ -15,7 +16,7 @@ use crate::policy::model::{
 };
 use crate::policy::network::Cidr;
 use crate::policy::resolve::resolve;
-use crate::policy::word::{Counting, Field, OnError, Word};
+use crate::policy::word::{Counting, Every, Field, OnError, Word};
 
 /// Identities, of which some are in the tables and some are not.
 const IDENTITIES: [&str; 14] = [
@@ -63,7 +64,15 @@ fn number(g: &mut Gen) -> f64 {
 fn amounts(g: &mut Gen) -> ByUnit {
     let window = |g: &mut Gen| {
         let (limit, period) = (number(g), number(g));
-        Window { text: format!("{limit}/{period}s").into(), limit, period }
+        match maybe(g, word::<Every>) {
+            Some(every) => {
+                let text = format!("{limit} {}", every.word()).into();
+                Window { text, limit, period: every.seconds(), every: Some(every) }
+            }
+            None => {
+                Window { text: format!("{limit}/{period}s").into(), limit, period, every: None }
+            }
+        }
     };
     let amount = |g: &mut Gen| {
         (word(g), Amount { at: Location::default(), windows: some(g, 3, window).into() })
@@ -197,7 +206,17 @@ impl Arbitrary for AnyPolicies {
         let names = ["outbound", "bounces", "web"];
         let policies = some(g, 3, |g| (one(g, &names).to_owned(), policy(g)));
         let policies = policies.into_iter().collect();
-        Self(Policies { files: Vec::new(), identity, on_crossing, policies })
+        let zone = maybe(g, |g| {
+            let changes =
+                some(g, 3, |g| (i64::from(u32::arbitrary(g)), i32::from(i16::arbitrary(g))));
+            let changes: std::collections::BTreeMap<i64, i32> = changes.into_iter().collect();
+            Zone {
+                name: String::arbitrary(g).into(),
+                first: -5,
+                changes: changes.into_iter().collect(),
+            }
+        });
+        Self(Policies { files: Vec::new(), identity, on_crossing, zone, policies })
     }
 }
 

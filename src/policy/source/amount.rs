@@ -4,7 +4,7 @@ use super::super::fold::lower;
 use super::super::model::Window;
 use super::super::network::{Cidr, NoCidr};
 use super::super::value::{DomainPattern, Piece, Template};
-use super::super::word::{Placeholder, Unit, Word as _};
+use super::super::word::{Every, Placeholder, Unit, Word as _};
 use crate::spec;
 use crate::toml_file::diagnostic::allowed_instead;
 
@@ -44,7 +44,8 @@ pub(super) fn period(text: &str) -> Result<f64, String> {
 /// `limit / period`: the text without blanks, and both as numbers.
 fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
     let Some((limit, time)) = text.split_once('/') else {
-        return Err(format!("{text:?} has no period; expected such as {example:?}"));
+        let or = if example.contains(' ') { "" } else { " or \"500 daily\"" };
+        return Err(format!("{text:?} has no period; expected such as {example:?}{or}"));
     };
     let (limit, time) = (limit.trim(), time.trim());
     if time.contains('/') {
@@ -52,16 +53,61 @@ fn ratio(text: &str, example: &str) -> Result<(String, f64, f64), String> {
             "{text:?} has more than a limit and a period; expected such as {example:?}"
         ));
     }
-    if any_number(limit).is_some_and(|number| number > MOST) {
-        return Err(format!("the limit {limit:?} is too large: the largest is 1e18"));
+    let most = most(limit)?;
+    if let Some(every) = like_a_period(time) {
+        let (noun, word) = (every.noun(), every.word());
+        return Err(format!(
+            "{time:?} is not a period; write \"{limit}/{}\" for a rate, in which what was sent \
+             counts less and less over the {noun}, or \"{limit} {word}\" for a count that starts \
+             again with each {noun}",
+            match every {
+                Every::Hour => "1h",
+                Every::Day => "1d",
+                Every::Week => "1w",
+                Every::Month => "30d",
+            }
+        ));
     }
-    let most = number(limit).ok_or_else(|| {
-        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M")
-    })?;
     Ok((format!("{limit}/{time}"), most, period(time)?))
 }
 
-/// A limit of `unit`: a window, as in `100/1h`, or a cap, as in `100`.
+/// The most events.
+fn most(limit: &str) -> Result<f64, String> {
+    if any_number(limit).is_some_and(|number| number > MOST) {
+        return Err(format!("the limit {limit:?} is too large: the largest is 1e18"));
+    }
+    number(limit).ok_or_else(|| {
+        format!("{limit:?} is not a limit; expected a number such as 100, 1.5k or 500M")
+    })
+}
+
+/// What is like a period and none.
+fn like_a_period(text: &str) -> Option<Every> {
+    let is = |every: &Every| [every.noun(), every.word()].contains(&text);
+    Every::ALL.iter().copied().find(is)
+}
+
+/// A limit by the calendar: the number, and how often it starts again; `None` if it is none.
+fn by_calendar(text: &str) -> Option<(&str, Every)> {
+    let (limit, word) = text.trim().split_once(char::is_whitespace)?;
+    Some((limit, Every::of(word.trim())?))
+}
+
+/// The limits of a text that are separated by blanks or semicolons.
+pub(super) fn several(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for word in text.split([' ', ';']).filter(|word| !word.is_empty()) {
+        match all.last_mut() {
+            Some(number) if Every::of(word).is_some() && by_calendar(number).is_none() => {
+                *number = format!("{number} {word}");
+            }
+            _ => all.push(word.to_owned()),
+        }
+    }
+    all
+}
+
+/// A limit of `unit`: a window, as in `100/1h` or `500 daily`, or a cap, as in `100`.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -71,13 +117,23 @@ pub(super) fn limit(unit: Unit, text: &str) -> Result<Window, String> {
         let limit = limit.ok_or_else(|| {
             format!("{text:?} is not a cap; expected a number from 1 on, such as 100")
         })?;
-        return Ok(Window { text: text.trim().into(), limit, period: Window::NO_PERIOD });
+        let text = text.trim().into();
+        return Ok(Window { text, limit, period: Window::NO_PERIOD, every: None });
+    }
+    if let Some((number, every)) = by_calendar(text) {
+        let text = format!("{number} {}", every.word()).into();
+        return Ok(Window {
+            text,
+            limit: most(number)?,
+            period: every.seconds(),
+            every: Some(every),
+        });
     }
     if text.trim() == UNLIMITED {
         return Err("\"unlimited\" stands alone, not among windows".to_owned());
     }
     let (text, limit, period) = ratio(text, "100/1h")?;
-    Ok(Window { text: text.into(), limit, period })
+    Ok(Window { text: text.into(), limit, period, every: None })
 }
 
 /// A bucket's rate, as in `1 / 1h`, or as a number a second: the text and the leak.
@@ -207,7 +263,7 @@ mod tests {
         assert_eq!(sound("0/1h"), Ok(("0/1h".into(), 0.0, 3600.0)));
         assert_eq!(sound("1.5k/90"), Ok(("1.5k/90".into(), 1536.0, 90.0)));
         for (text, error) in [
-            ("100", "\"100\" has no period; expected such as \"100/1h\""),
+            ("100", "\"100\" has no period; expected such as \"100/1h\" or \"500 daily\""),
             ("100/", "the period is missing; expected such as 1h"),
             (
                 "100/1h/x",
@@ -221,12 +277,34 @@ mod tests {
             ("1e308/1h", "\"1e308\" is not a limit; expected a number such as 100, 1.5k or 500M"),
             ("1/0", "\"0\" is not a period; expected such as 30s, 15m, 1h, 1d or 1d12h"),
             ("1/99999w", "the period \"99999w\" is longer than 68 years"),
+            ("x daily", "\"x\" is not a limit; expected a number such as 100, 1.5k or 500M"),
+            ("5 often", "\"5 often\" has no period; expected such as \"100/1h\" or \"500 daily\""),
             ("unlimited", "\"unlimited\" stands alone, not among windows"),
         ] {
             assert_eq!(limit(Unit::Messages, text), Err(error.to_owned()), "{text}");
         }
         let endless = limit(Unit::Messages, &format!("{}/1h", "9".repeat(400)));
         assert!(endless.is_err_and(|error| error.ends_with("the largest is 1e18")));
+    }
+
+    #[test]
+    fn windows_are_of_the_calendar() {
+        let sound = |text| limit(Unit::Bytes, text).map(|w| (w.text, w.limit, w.every));
+        assert_eq!(sound("500 daily"), Ok(("500 daily".into(), 500.0, Some(Every::Day))));
+        assert_eq!(sound(" 1k   monthly"), Ok(("1k monthly".into(), 1024.0, Some(Every::Month))));
+        for (text, instead) in [
+            (
+                "500/day",
+                "write \"500/1d\" for a rate, in which what was sent counts less and less over the day, or \"500 daily\" for a count that starts again with each day",
+            ),
+            ("9 / weekly", "write \"9/1w\" for"),
+            ("9/month", "or \"9 monthly\" for"),
+        ] {
+            let error = limit(Unit::Messages, text).unwrap_err();
+            assert!(error.contains(instead), "{error}");
+        }
+        assert_eq!(several("100/1h;500 daily  9 weekly"), ["100/1h", "500 daily", "9 weekly"]);
+        assert_eq!(several("daily 500 daily daily"), ["daily", "500 daily", "daily"]);
     }
 
     #[test]

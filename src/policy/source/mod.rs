@@ -16,7 +16,8 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::model::{Identity, Location, OnCrossing, Policies, PolicySettings};
+use super::model::{Identity, Location, OnCrossing, Policies, Policy, PolicySettings};
+use crate::calendar::{self, Zone};
 use crate::toml_file::diagnostic::Diagnostics;
 use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
@@ -28,7 +29,9 @@ pub(super) use policy::TABLES;
 /// The policy file that is used where none is named.
 pub const FILE: &str = "/etc/exirate/policy.toml";
 /// The keys at the top of a policy file.
-const TOP: &[&str] = &["version", ACTION, "identity", "on", "policy"];
+const TOP: &[&str] = &["version", ACTION, ZONE, "identity", "on", "policy"];
+/// The time zone of limits by the calendar.
+const ZONE: &str = "timezone";
 /// What policies do that do not say so themselves.
 const ACTION: &str = "action";
 
@@ -120,7 +123,7 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     }
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "version" | ACTION | "identity" | "on" => {}
+            "version" | ACTION | ZONE | "identity" | "on" => {}
             "policy" => {
                 let Some(named) = reader.table(value, "[policy.outbound]") else { continue };
                 for (name, value) in named {
@@ -134,7 +137,20 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
             _ => reader.unknown_key(key, "at the top of the file", TOP),
         }
     }
+    policies.zone = zone(reader, table, &policies);
     policies
+}
+
+/// The time zone: the one that is named, or that of the server if a limit needs one.
+fn zone(reader: &mut Reader<'_>, table: &DeTable<'_>, policies: &Policies) -> Option<Zone> {
+    if let Some(value) = table.get(ZONE) {
+        let name = reader.string(value, "\"Europe/Berlin\"")?;
+        let found = calendar::load(Some(name));
+        return found.map_err(|error| reader.error(value, error.to_string())).ok();
+    }
+    let at = policies.policies.values().find_map(Policy::uses_calendar)?;
+    let found = calendar::load(None);
+    found.map_err(|error| reader.diagnostics.error(at, error.to_string())).ok()
 }
 
 /// `[identity]`

@@ -1,7 +1,7 @@
 //! `users = "users.csv"`: users in a file of their own.
 //!
 //! The first row names the columns: `user`, `package`, and units. An empty cell
-//! says nothing; several windows are separated by blanks: `100/1h 500/1d`.
+//! says nothing; several windows are separated by blanks: `100/1h 500 daily`.
 
 use super::super::fold::Folding;
 use super::super::model::{Amount, Location, Member};
@@ -169,9 +169,9 @@ impl Table<'_, '_> {
         let mut windows = Vec::new();
         if text != UNLIMITED {
             let mut any = false;
-            for one in text.split([' ', ';']).filter(|one| !one.is_empty()) {
+            for one in amount::several(text) {
                 any = true;
-                match amount::limit(unit, one) {
+                match amount::limit(unit, &one) {
                     Ok(window) => windows.push(window),
                     Err(message) => self.error(offset, message),
                 }

@@ -1,6 +1,7 @@
 //! One entry of the journal of crossings or of the log of refusals, as bytes.
 //! `FORMAT.md` describes the same layout.
 
+use crate::engine::AlgorithmKind;
 use crate::rate::Timestamp;
 use crate::store::{ByteReader, DETAILS, DETAILS_MAX, Enforcement, EventDetails};
 
@@ -79,7 +80,7 @@ pub(in crate::spool) struct RecordId {
     pub(in crate::spool) hash: u64,
     /// As in the record: 1 of a spec, 2 of a policy.
     pub(in crate::spool) kind: u8,
-    /// As in the record: 1 moving average, 2 leaky bucket.
+    /// As in the record: 1 moving average, 2 leaky bucket, 3 calendar window.
     pub(in crate::spool) algorithm: u8,
 }
 
@@ -90,15 +91,18 @@ pub struct EventWindow {
     pub limit: f64,
     /// The period in seconds.
     pub period: f64,
-    /// The rate or level that was remembered before the event, not decayed since.
+    /// The rate or level that was remembered before the event, not decayed since; the count of
+    /// the calendar window.
     pub before: f64,
-    /// The rate or level with the event.
+    /// The rate, level or count with the event.
     pub after: f64,
     /// What the event counts; 0 if it counts nothing, or was logged by an exirate that did
     /// not log this.
     pub count: f32,
-    /// Whether it is a leaky bucket.
-    pub bucket: bool,
+    /// How it is counted.
+    pub algorithm: AlgorithmKind,
+    /// The second (since 1970) in which the calendar window starts again; 0 of others.
+    pub restarts: i64,
     /// Whether it was over.
     pub over: bool,
 }
@@ -162,10 +166,15 @@ impl Entry {
         bytes.extend(self.identity_start.to_le_bytes());
         bytes.extend([self.enforcement.byte(), 0]);
         for window in windows {
-            for number in [window.limit, window.period, window.before, window.after] {
+            let (algorithm, third) = match window.algorithm {
+                AlgorithmKind::MovingAverage => (0, window.before),
+                AlgorithmKind::Bucket => (1, window.before),
+                AlgorithmKind::Calendar => (2, window.restarts as f64),
+            };
+            for number in [window.limit, window.period, third, window.after] {
                 bytes.extend(number.to_le_bytes());
             }
-            bytes.extend([u8::from(window.bucket), u8::from(window.over), 0, 0]);
+            bytes.extend([algorithm, u8::from(window.over), 0, 0]);
             bytes.extend(window.count.to_le_bytes());
         }
         for (text, most) in self.texts.iter().zip(TEXTS_MAX) {
@@ -238,11 +247,18 @@ impl Entry {
         }
         for _ in 0..windows {
             let mut number = || reader.array().map(f64::from_le_bytes);
-            let [limit, period, before, after] = [number()?, number()?, number()?, number()?];
-            let [bucket, over, _, _]: [u8; 4] = reader.array()?;
+            let [limit, period, third, after] = [number()?, number()?, number()?, number()?];
+            let [algorithm, over, _, _]: [u8; 4] = reader.array()?;
             let count = reader.array().map(f32::from_le_bytes)?;
-            let (bucket, over) = (bucket != 0, over != 0);
-            entry.windows.push(EventWindow { limit, period, before, after, count, bucket, over });
+            let (algorithm, before, restarts) = match algorithm {
+                0 => (AlgorithmKind::MovingAverage, third, 0),
+                2 => (AlgorithmKind::Calendar, (after - f64::from(count)).max(0.0), third as i64),
+                _ => (AlgorithmKind::Bucket, third, 0),
+            };
+            let over = over != 0;
+            let window =
+                EventWindow { limit, period, before, after, count, algorithm, restarts, over };
+            entry.windows.push(window);
         }
         for (text, most) in entry.texts.iter_mut().zip(TEXTS_MAX) {
             // An entry without the texts that were added later.

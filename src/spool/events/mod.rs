@@ -71,10 +71,14 @@ impl Decided<'_> {
         EventWindow {
             limit: decision.limit,
             period: decision.period,
-            before: self.pending.before().map_or(0.0, crate::engine::State::rate),
+            before: match decision.algorithm {
+                AlgorithmKind::Calendar => decision.rate - decision.count,
+                _ => self.pending.before().map_or(0.0, crate::engine::State::rate),
+            },
             after: decision.rate,
             count: decision.count as f32,
-            bucket: decision.algorithm == AlgorithmKind::Bucket,
+            algorithm: decision.algorithm,
+            restarts: decision.restarts,
             over: decision.over,
         }
     }
@@ -109,6 +113,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
         algorithm: match key.algorithm {
             AlgorithmKind::MovingAverage => 1,
             AlgorithmKind::Bucket => 2,
+            AlgorithmKind::Calendar => 3,
         },
     }
 }

@@ -144,6 +144,7 @@ impl LoggedEvent {
             kind: self.of.unwrap_or(Kind::Spec),
             algorithm: match self.record.algorithm {
                 2 => AlgorithmKind::Bucket,
+                3 => AlgorithmKind::Calendar,
                 _ => AlgorithmKind::MovingAverage,
             },
         }

@@ -61,7 +61,8 @@ fn entry() -> Entry {
                 before: 3.0,
                 after: 4.0,
                 count: 0.5,
-                bucket: true,
+                algorithm: AlgorithmKind::Bucket,
+                restarts: 0,
                 over: false
             };
             2

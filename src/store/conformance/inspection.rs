@@ -3,7 +3,7 @@
 use super::super::{Edit, Entry, Inspect, Memory, OwnedKey, Restored, Store};
 use super::{at, check, decide, leaky, with_limit};
 use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
-use crate::rate::{Average, Timestamp};
+use crate::rate::{Average, CalendarWindow, Timestamp};
 use quickcheck::{Arbitrary, Gen};
 
 /// Runs the tests of a store that can be inspected; `fresh` creates an empty one.
@@ -15,6 +15,7 @@ pub(crate) fn inspection<S: Store + Inspect>(mut fresh: impl FnMut() -> S) {
     events_are_found_and_set(&mut fresh());
     restores_what_another_store_lists(&mut fresh(), &mut fresh());
     buckets_are_listed_edited_and_restored(&mut fresh(), &mut fresh());
+    windows_are_listed_edited_and_restored(&mut fresh(), &mut fresh());
     edits_and_checks_take_turns(&mut fresh);
 }
 
@@ -210,6 +211,31 @@ fn buckets_are_listed_edited_and_restored<S: Store + Inspect>(one: &mut S, other
     assert!(get(one, new).is_some() && get(one, "new".into()).is_none());
     assert_eq!(one.remove(key).unwrap().unwrap().algorithm, AlgorithmKind::Bucket);
     assert!(get(one, key).is_none() && get(one, "key".into()).is_some());
+}
+
+fn windows_are_listed_edited_and_restored<S: Store + Inspect>(store: &mut S, other: &mut S) {
+    let window = CalendarWindow { start: at(0).seconds - 100, end: at(0).seconds + 900 };
+    let algorithm = Algorithm::Calendar { limit: 4.0, window };
+    let one = Check { algorithm, count: 3.0, event: Some(b"e"), ..check("key") };
+    decide(store, &[one], at(1));
+    let key = one.record_key();
+    let entry = get(store, key).unwrap();
+    assert_eq!((entry.algorithm, entry.start), (AlgorithmKind::Calendar, window.start));
+    assert_eq!((entry.limit, entry.period, entry.average.rate), (4.0, 1000.0, 3.0));
+    assert_eq!(list(store), std::slice::from_ref(&entry));
+    // A count that is set is that of the same window, and so is an event.
+    let edit = Edit { rate: Some(1.0), event: Some(b"f"), now: at(2), ..Edit::default() };
+    let edited = store.set(key, &edit).unwrap().unwrap();
+    assert_eq!((edited.after.start, edited.after.average.rate), (window.start, 1.0));
+    let seen = decide(store, &[Check { event: Some(b"f"), ..one }], at(3))[0];
+    assert_eq!((seen.rate, seen.details.seen), (1.0, Some(true)));
+    assert_eq!(decide(store, &[Check { event: None, ..one }], at(3))[0].rate, 4.0);
+    let entry = Entry { filter: None, ..get(store, key).unwrap() };
+    assert_eq!(other.restore(&entry).unwrap(), Restored::Added);
+    assert_eq!(get(other, key), Some(entry.clone()));
+    assert_eq!(other.restore(&entry).unwrap(), Restored::Kept);
+    let more = decide(other, &[Check { event: None, ..one }], at(4))[0];
+    assert_eq!((more.rate, more.over), (7.0, true));
 }
 
 /// Random checks and changes by hand leave the same records as in memory.

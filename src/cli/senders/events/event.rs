@@ -80,7 +80,7 @@ impl EventJson {
         let windows = event.windows.iter().map(|window| WindowJson {
             limit: window.limit,
             period: window.period,
-            algorithm: if window.bucket { "bucket" } else { "average" },
+            algorithm: window.algorithm.word(),
             rate_before: window.before,
             rate: window.after,
             over: window.over,

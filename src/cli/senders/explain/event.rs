@@ -11,6 +11,7 @@ use crate::cli::senders::list::OVER;
 use crate::cli::shared::key_state::later;
 use crate::cli::shared::key_text;
 use crate::cli::shared::screen::Screen;
+use crate::engine::AlgorithmKind;
 use crate::history::explain::past::{PastWindow, longest_wait};
 use crate::history::explain::rule;
 use crate::policy::explain::Measured;
@@ -69,7 +70,7 @@ impl EventExplanation {
         });
         let windows = past.iter().zip(&measured).map(|(one, measured)| WindowJson {
             window: measured.window.to_owned(),
-            algorithm: if measured.bucket { "bucket" } else { "average" },
+            algorithm: measured.algorithm.word(),
             limit: measured.limit,
             count: measured.count,
             rate_before: measured.before,
@@ -175,19 +176,23 @@ fn by(event: &LoggedEvent) -> String {
 
 /// A limit of an event: see [`window_text`].
 pub(super) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
-    window_text(window.limit, &period(event, window), window.bucket)
+    window_text(window.limit, &period(event, window), window.algorithm)
 }
 
-/// `100/1h`; of a bucket, its burst and in which time it leaks.
-pub(super) fn window_text(limit: f64, period: &str, bucket: bool) -> String {
+/// `100/1h` or `500 daily`; of a bucket, its burst and in which time it leaks.
+pub(super) fn window_text(limit: f64, period: &str, algorithm: AlgorithmKind) -> String {
     let limit = text::number(limit);
-    if bucket { format!("burst {limit}, leaking in {period}") } else { format!("{limit}/{period}") }
+    match algorithm {
+        AlgorithmKind::MovingAverage => format!("{limit}/{period}"),
+        AlgorithmKind::Bucket => format!("burst {limit}, leaking in {period}"),
+        AlgorithmKind::Calendar => format!("{limit} {period}"),
+    }
 }
 
 fn measured<'w>(past: &PastWindow, window: &'w str) -> Measured<'w> {
     Measured {
         window,
-        bucket: past.logged.bucket,
+        algorithm: past.logged.algorithm,
         before: past.before,
         after: past.logged.after,
         limit: past.logged.limit,

@@ -55,13 +55,13 @@ impl NowExplanation {
 
     fn of_record(record: &KeyState, rates: &Rates, in_force: &InForce) -> Self {
         let (next, now) = (in_force.next(record), in_force.now);
-        let bucket = record.algorithm == AlgorithmKind::Bucket;
-        let as_written = record.period_text().filter(|_| !bucket);
+        let algorithm = record.algorithm;
+        let as_written = record.period_text().filter(|_| algorithm != AlgorithmKind::Bucket);
         let period = as_written.or_else(|| record.period().map(text::period));
-        let window = window_text(record.limit, period.as_deref().unwrap_or("?"), bucket);
+        let window = window_text(record.limit, period.as_deref().unwrap_or("?"), algorithm);
         let measured = Measured {
             window: &window,
-            bucket,
+            algorithm,
             before: Some(record.rate(now)),
             after: record.rate_after(now, 1.0),
             limit: record.limit,

@@ -4,7 +4,7 @@ use crate::cli::shared::in_force::{By, NextEvent};
 use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::key_text;
 use crate::cli::shared::rates::Rates;
-use crate::engine::Kind;
+use crate::engine::{AlgorithmKind, Kind};
 use crate::policy::explain::Measured;
 use crate::store::{Override, Target};
 
@@ -16,7 +16,10 @@ pub(super) fn then(limits: &[Measured<'_>], kind: Kind, passes: Option<&str>) ->
         lines.push(format!("wait: it would pass {when}"));
     }
     for limit in limits.iter().filter(|limit| limit.over) {
-        let what = if limit.bucket { "a burst" } else { "a limit" };
+        let what = match limit.algorithm {
+            AlgorithmKind::Bucket => "a burst",
+            AlgorithmKind::MovingAverage | AlgorithmKind::Calendar => "a limit",
+        };
         lines.push(format!("{what} of at least {} in {}", limit.least_limit(), limit.window));
     }
     if kind == Kind::Policy {

@@ -6,10 +6,9 @@ mod out;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::fields::{Row, Stored as _};
-use super::layout::{BUCKETS, EACH, TOTAL, unit_code};
+use super::layout::{BUCKETS, EACH, TOTAL, unit_code, window_code};
 use crate::policy::model::{Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
-use crate::policy::word::Unit;
 use out::Writer;
 
 /// The compiled form of `policies`. Its tables have a random key: whoever chooses the
@@ -30,6 +29,11 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     let mut writer = Writer::new(key);
     let identity = writer.row(&settings(&policies.identity).0);
     let on_crossing = writer.row(&settings(&policies.on_crossing).0);
+    let zone = policies.zone.as_ref().map_or(0, |zone| {
+        let mut row = Row::default();
+        zone.write(&mut row);
+        writer.row(&row.0)
+    });
     let mut directory = Row::default();
     directory.length(policies.policies.len());
     for (name, policy) in &policies.policies {
@@ -37,7 +41,7 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
         directory.u32(write(&mut writer, policy));
     }
     let directory = writer.row(&directory.0);
-    writer.finish(directory, identity, on_crossing)
+    writer.finish(directory, identity, on_crossing, zone)
 }
 
 /// A row that starts with these settings.
@@ -89,7 +93,8 @@ fn limits(row: &mut Row, limits: &Limits) {
         for (&unit, amount) in amounts {
             let mut content = Row::default();
             for window in &amount.windows {
-                numbers(&mut content, unit, window.limit, window.period, &window.text);
+                let code = window_code(unit, window.every);
+                numbers(&mut content, code, window.limit, window.period, &window.text);
             }
             row.u8(kind);
             row.u8(unit_code(unit));
@@ -99,7 +104,8 @@ fn limits(row: &mut Row, limits: &Limits) {
     if let Some(buckets) = &limits.buckets {
         let mut content = Row::default();
         for bucket in &buckets.buckets {
-            numbers(&mut content, bucket.unit, bucket.burst, bucket.leak, &bucket.text);
+            let code = unit_code(bucket.unit);
+            numbers(&mut content, code, bucket.burst, bucket.leak, &bucket.text);
         }
         row.u8(BUCKETS);
         row.u8(0);
@@ -107,8 +113,8 @@ fn limits(row: &mut Row, limits: &Limits) {
     }
 }
 
-fn numbers(row: &mut Row, unit: Unit, first: f64, second: f64, text: &str) {
-    row.u8(unit_code(unit));
+fn numbers(row: &mut Row, code: u8, first: f64, second: f64, text: &str) {
+    row.u8(code);
     row.number(first);
     row.number(second);
     row.text(text);

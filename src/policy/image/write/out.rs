@@ -6,8 +6,8 @@ use super::super::container::{hasher, seed};
 use super::super::fields::Row;
 use super::super::layout::{
     ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
-    HEADER_ON_CROSSING, HEADER_VERSION, MAGIC, SLOT_BYTES, Table, VERSION, checksum, row_checksum,
-    slot_checksum,
+    HEADER_ON_CROSSING, HEADER_VERSION, HEADER_ZONE, MAGIC, SLOT_BYTES, Table, VERSION, checksum,
+    row_checksum, slot_checksum,
 };
 
 /// An image that is written.
@@ -89,7 +89,13 @@ impl Writer {
     }
 
     /// The image, with the positions of its first rows.
-    pub(super) fn finish(mut self, directory: u32, identity: u32, on_crossing: u32) -> Vec<u8> {
+    pub(super) fn finish(
+        mut self,
+        directory: u32,
+        identity: u32,
+        on_crossing: u32,
+        zone: u32,
+    ) -> Vec<u8> {
         let length = self.bytes.len() as u64;
         self.put(0, &MAGIC);
         self.put(HEADER_VERSION, &VERSION.to_le_bytes());
@@ -99,6 +105,7 @@ impl Writer {
         self.put(HEADER_DIRECTORY, &directory.to_le_bytes());
         self.put(HEADER_IDENTITY, &identity.to_le_bytes());
         self.put(HEADER_ON_CROSSING, &on_crossing.to_le_bytes());
+        self.put(HEADER_ZONE, &zone.to_le_bytes());
         let crc = checksum(0, self.bytes.get(..HEADER_CRC).unwrap_or_default());
         self.put(HEADER_CRC, &crc.to_le_bytes());
         self.bytes
