@@ -77,6 +77,7 @@ impl Machine {
         text.replace("/usr/local/bin/exirate", &at("exirate"))
             .replace("/usr/local/bin", &at(""))
             .replace("/var/spool/exim4", &at("spool"))
+            .replace("/var/lib/exirate-metrics", &at("metrics"))
             .replace("/var/lib/exirate", &at("lib"))
     }
 
@@ -146,7 +147,7 @@ impl Machine {
     }
 
     fn figures(&self) -> PathBuf {
-        self.exim.folder().join("lib/exirate.prom")
+        self.exim.folder().join("metrics/exirate.prom")
     }
 
     /// Damages the one record that is there.
@@ -224,6 +225,8 @@ fn beside_postfix_the_units_use_the_daemons_directory() {
     let machine = Machine::new();
     machine.prepare();
     let spool = machine.exim.folder().join("lib");
+    let make = ["-d", "-o", USER, "-g", USER];
+    quiet(&Command::new("install").args(make).arg(&spool).output().unwrap());
     machine.log_crossings(&spool);
     machine.cross(&spool, "bob");
     let drop_ins = settings(POSTFIX_PAGE).map(|block| {
@@ -287,6 +290,24 @@ fn each_timer_has_its_service_and_exims_user() {
         let output = Command::new("systemd-analyze").args(["calendar", calendar]).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
+}
+
+#[test]
+fn a_state_directory_belongs_to_one_user() {
+    // systemd gives what is in it to the user of the unit that starts.
+    let mut owners = std::collections::BTreeMap::new();
+    for unit in [&SERVICES[..], &[AGENT, MAIL]].concat() {
+        let text = shipped(unit);
+        for directory in values(&text, "StateDirectory") {
+            let user = values(&text, "User").pop();
+            assert_eq!(
+                *owners.entry(directory.to_owned()).or_insert(user.map(str::to_owned)),
+                user.map(str::to_owned),
+                "{unit}"
+            );
+        }
+    }
+    assert!(owners.len() > 1, "{owners:?}");
 }
 
 #[test]
