@@ -46,6 +46,11 @@ impl AskError {
         }
     }
 
+    /// Whether other keys may be decided: everybody goes on asking.
+    pub(super) fn is_of_keys(&self) -> bool {
+        matches!(self, Self::Refused(Status::KeysAway, _))
+    }
+
     /// Whether the agent may have ended, and another one listens already.
     fn is_closed(&self) -> bool {
         let Self::Broken(error) = self else { return false };
@@ -74,6 +79,7 @@ impl fmt::Display for AskError {
                     Status::NotAllowed => "this process may not ask it",
                     Status::BadRequest => "it cannot read the request",
                     Status::OtherVersion => "it is of another release",
+                    Status::KeysAway => "a part of the shared store cannot be used",
                 };
                 f.write_str(status)?;
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }

@@ -14,6 +14,9 @@
 //! | 40 | 8 | `shared` | events decided by the shared store, ever |
 //! | 48 | 8 | `all_apart` | events decided without it, ever |
 //! | 56 | 8 | `all_apart_over` | how many of these were over a limit |
+//! | 64 | 8 | `late` | attempts that took half of the deadline or more, and failed |
+//! | 72 | 8 | `all_from` | how many events were decided when `late` was last set to 0 |
+//! | 80 | 8 | `apart_from` | how many of these were decided without the shared store |
 //!
 //! One process at a time tries while `until` is not 0. The first success makes all ask
 //! again; that the shared store is back is noted, and logged, later.
@@ -30,7 +33,7 @@ use crate::sys::secure_dir::SecureDir;
 /// The file.
 pub const STATE: &CStr = c"cluster.state";
 /// Its size.
-const BYTES: usize = 64;
+const BYTES: usize = 88;
 const MAGIC: u64 = u64::from_le_bytes(*b"EXIRCLU1");
 const UNTIL: usize = 8;
 const ABSENCE: usize = 16;
@@ -39,6 +42,9 @@ const APART_OVER: usize = 32;
 const SHARED: usize = 40;
 const ALL_APART: usize = 48;
 const ALL_APART_OVER: usize = 56;
+const LATE: usize = 64;
+const ALL_FROM: usize = 72;
+const APART_FROM: usize = 80;
 
 /// The pause after a first failed attempt, in microseconds. It doubles with each further
 /// one.
@@ -71,9 +77,25 @@ pub struct ClusterCounts {
     pub apart: u64,
     /// How many of these were over a limit.
     pub apart_over: u64,
+    /// Since the deadline was set: attempts that had no reply within about its time.
+    pub late: u64,
+    /// Events decided since then.
+    pub all_since: u64,
+    /// Those decided without the shared store since then.
+    pub apart_since: u64,
     /// The second (since 1970) since which the shared store is away, or attempts fail again
     /// and again; `None` if none fails.
     pub away_since: Option<u64>,
+}
+
+impl ClusterCounts {
+    /// Whether replies that come too late are why much is decided without the shared store.
+    #[must_use]
+    pub fn is_often_late(&self) -> bool {
+        /// So few are a moment in which the machine was busy.
+        const FEW: u64 = 20;
+        self.late >= FEW && self.apart_since.saturating_mul(100) >= self.all_since
+    }
 }
 
 /// The breaker of a host.
@@ -133,11 +155,25 @@ impl Breaker {
         Some(self.changed(change?))
     }
 
-    /// Notes that the shared store was asked in vain at `now` of the monotonic clock.
+    /// Notes that the agent replies, and that it can decide other keys than those it was asked
+    /// for: nobody waits.
     #[cold]
-    pub(super) fn failed(&mut self, now: u64, seconds: u64) -> Option<Changed> {
+    pub(super) fn reached(&mut self) {
+        match self {
+            Self::Shared(map) => {
+                let _ = map.set_u64(UNTIL, 0);
+            }
+            Self::Own { until, .. } => *until = 0,
+        }
+    }
+
+    /// Notes that the shared store was asked in vain at `now` of the monotonic clock; `is_late`
+    /// if that took long.
+    #[cold]
+    pub(super) fn failed(&mut self, now: u64, seconds: u64, is_late: bool) -> Option<Changed> {
         let change = match self {
             Self::Shared(map) => {
+                let _ = map.add_u64(LATE, is_late.into());
                 let (absence, change) = change(map, |absence| absence.failed(seconds));
                 let _ = map.set_u64(UNTIL, now + pause(absence.failures.saturating_sub(1)));
                 change
@@ -230,14 +266,32 @@ pub fn read_counts(directory: &SecureDir) -> Option<ClusterCounts> {
     read_counts_at(directory, u64::try_from(clock::now().0).unwrap_or(0))
 }
 
+/// Begins to count late attempts again: there is another deadline.
+pub fn forget_late(directory: &SecureDir) {
+    if let Some(mut map) = map(directory) {
+        let (shared, apart) = (map.u64(SHARED).unwrap_or(0), map.u64(ALL_APART).unwrap_or(0));
+        for (word, value) in
+            [(ALL_FROM, shared.wrapping_add(apart)), (APART_FROM, apart), (LATE, 0)]
+        {
+            let _ = map.set_u64(word, value);
+        }
+    }
+}
+
 /// As above, at this time.
 fn read_counts_at(directory: &SecureDir, now: u64) -> Option<ClusterCounts> {
     let (file, _) = directory.open_file(files::Access::Read, STATE).ok()??;
     let map = Mapping::of(&file, false).ok()?;
     (map.u64(0)? == MAGIC).then_some(())?;
+    let (shared, apart) = (map.u64(SHARED)?, map.u64(ALL_APART)?);
+    // A release before has written a shorter file.
+    let later = |word| map.u64(word).unwrap_or(0);
     Some(ClusterCounts {
-        shared: map.u64(SHARED)?,
-        apart: map.u64(ALL_APART)?,
+        shared,
+        apart,
+        late: later(LATE),
+        all_since: shared.wrapping_add(apart).saturating_sub(later(ALL_FROM)),
+        apart_since: apart.saturating_sub(later(APART_FROM)),
         apart_over: map.u64(ALL_APART_OVER)?,
         away_since: Absence::of(map.u64(ABSENCE)?).since(now),
     })

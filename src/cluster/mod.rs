@@ -7,7 +7,9 @@
 //! The rates that the shared store replies are stored in the spool store, as copies. While
 //! the shared store is away, each server admits its share of what is left of each limit:
 //! see [`Authority::Share`]. After some failures the processes of a host stop asking for a
-//! while, and one of them tries again, at least once a second.
+//! while, and one of them tries again, at least once a second. Where the agent replies that
+//! only a part of the store is away, as one node of a Redis Cluster, they go on asking, and
+//! only the events of the keys there are decided by that share.
 //!
 //! A unique event is remembered by the store that decided it: one that the shared store
 //! knows is counted again by a server that is apart, once.
@@ -33,7 +35,7 @@ use crate::store::{EventDetails, Store};
 use crate::sys::clock;
 use crate::text::{counted, rough};
 
-pub use breaker::{ClusterCounts, STATE, read_counts};
+pub use breaker::{ClusterCounts, STATE, forget_late, read_counts};
 pub use settings::{
     Away, CLUSTER, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SERVERS_MAX,
     SOCKET_DEFAULT, SettingsError,
@@ -178,8 +180,9 @@ impl ClusterStore {
         let monotonic = clock::monotonic_micros();
         let seconds = u64::try_from(asked_at.seconds).unwrap_or(0);
         if monotonic >= cluster.asks_from && cluster.breaker.may_ask(monotonic) {
-            let deadline = Instant::now() + cluster.settings.deadline;
-            let (changed, error) = match cluster.agent.ask(&cluster.settings, &checks, deadline) {
+            let begun = Instant::now();
+            let deadline = begun + cluster.settings.deadline;
+            let changed = match cluster.agent.ask(&cluster.settings, &checks, deadline) {
                 Ok(mut decided) => {
                     let changed = cluster.breaker.succeeded(seconds);
                     self.incidents.extend(changed.map(|one| cluster.incident(one, None)));
@@ -194,12 +197,19 @@ impl ClusterStore {
                     *decisions = decided;
                     return Ok(());
                 }
+                Err(error) if error.is_of_keys() => {
+                    cluster.breaker.reached();
+                    None
+                }
                 Err(error) => {
                     cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
-                    (cluster.breaker.failed(monotonic, seconds), error)
+                    let is_late = begun.elapsed() >= cluster.settings.deadline / 2;
+                    let changed = cluster.breaker.failed(monotonic, seconds, is_late);
+                    changed.map(|changed| (changed, error))
                 }
             };
-            self.incidents.extend(changed.map(|one| cluster.incident(one, Some(&error))));
+            let incident = changed.map(|(changed, error)| cluster.incident(changed, Some(&error)));
+            self.incidents.extend(incident);
         }
         let away = cluster.settings.away;
         if away == Away::Closed {

@@ -1,21 +1,15 @@
 //! A connection to the servers: one, a primary that Sentinel knows, or a cluster.
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::ClusterClientBuilder;
-use redis::cluster_async::ClusterConnection;
-use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use std::sync::Arc;
+
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo as _, RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
-    cmd,
-};
+use redis::{Cmd, RedisResult, TlsMode, Value};
 
-use super::settings::{Server, Servers, Settings, Transport};
-
-/// How often the client of a cluster tries again by itself, within the deadline: after
-/// MOVED, or when a node is lost.
-const CLUSTER_RETRIES: u32 = 3;
+use super::connect::{address, certificates, config, join, to_server};
+use super::node::Node;
+use super::nodes::Nodes;
+use super::settings::{Server, Servers, Settings};
 
 /// A connection, which many requests share.
 #[derive(Clone)]
@@ -23,174 +17,95 @@ pub(super) enum Connection {
     /// To one server.
     Single(MultiplexedConnection),
     /// To the nodes of a cluster.
-    Cluster(ClusterConnection),
+    Cluster(Nodes),
 }
 
-/// A server that has keys; on a cluster, its name and its port.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node(Option<(String, u16)>);
+/// A server; on a cluster, a node.
+pub(super) type Place = Option<Arc<Node>>;
 
 impl Connection {
+    /// Whether it is one to a cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Connects.
     pub(super) async fn open(settings: &Settings) -> RedisResult<Self> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(settings.deadline))
-            .set_response_timeout(Some(settings.deadline));
         match &settings.servers {
-            Servers::Single(server) => {
-                let info = info(server, settings)?;
-                let client = match certificates(settings) {
-                    Some(certificates) if server.is_tls() => {
-                        Client::build_with_tls(info, certificates)?
-                    }
-                    _ => Client::open(info)?,
-                };
-                let connection = client.get_multiplexed_async_connection_with_config(&config);
-                Ok(Self::Single(connection.await?))
-            }
+            Servers::Single(server) => to_server(server, settings).await.map(Self::Single),
             Servers::Sentinel { master, sentinels } => {
                 let mut client = sentinel(master, sentinels, settings)?.build()?;
+                let config = config(settings);
                 let connection = client.get_async_connection_with_config(&config);
                 Ok(Self::Single(connection.await?))
             }
-            Servers::Cluster(nodes) => {
-                let infos: RedisResult<Vec<ConnectionInfo>> =
-                    nodes.iter().map(|node| info(node, settings)).collect();
-                let mut builder = ClusterClientBuilder::new(infos?)
-                    .retries(CLUSTER_RETRIES)
-                    .min_retry_wait(1)
-                    .max_retry_wait(20)
-                    .connection_timeout(settings.deadline)
-                    .response_timeout(settings.deadline)
-                    .overall_response_timeout(Some(settings.deadline));
-                if nodes.iter().any(Server::is_tls) {
-                    builder = builder.tls(TlsMode::Secure);
-                    if let Some(certificates) = certificates(settings) {
-                        builder = builder.certs(certificates);
-                    }
-                }
-                Ok(Self::Cluster(builder.build()?.get_async_connection().await?))
-            }
+            Servers::Cluster(_) => Nodes::open(settings).await.map(Self::Cluster),
         }
     }
 
     /// Sends one command. An error that the server replies is an error.
-    pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Single(connection) => connection.req_packed_command(command).await,
-            Self::Cluster(connection) => connection.req_packed_command(command).await,
+            Self::Single(connection) => {
+                connection.clone().req_packed_command(command).await?.extract_error()
+            }
+            Self::Cluster(nodes) => nodes.send(command).await,
         }
-        .and_then(Value::extract_error)
     }
 
     /// The servers that have the keys: the one, or the primaries of a cluster.
-    pub(super) async fn primaries(&self) -> RedisResult<Vec<Node>> {
-        let Self::Cluster(_) = self else { return Ok(vec![Node(None)]) };
-        let mut connection = self.clone();
-        let slots = connection.send(cmd("CLUSTER").arg("SLOTS")).await?;
-        let mut nodes = Vec::new();
-        for node in primaries(&slots).ok_or((ErrorKind::Parse, "CLUSTER SLOTS"))? {
-            if !nodes.contains(&node) {
-                nodes.push(node);
-            }
+    pub(super) fn primaries(&self) -> Vec<Place> {
+        match self {
+            Self::Single(_) => vec![None],
+            Self::Cluster(nodes) => nodes.primaries().into_iter().map(Some).collect(),
         }
-        Ok(nodes)
+    }
+
+    /// All servers, replicas of a cluster as well.
+    pub(super) fn servers(&self) -> Vec<Place> {
+        match self {
+            Self::Single(_) => vec![None],
+            Self::Cluster(nodes) => nodes.all().into_iter().map(Some).collect(),
+        }
+    }
+
+    /// Whether each server that has keys fails.
+    pub(super) fn is_away(&self) -> bool {
+        match self {
+            Self::Single(_) => false,
+            Self::Cluster(nodes) => nodes.primaries().iter().all(|node| node.is_away()),
+        }
+    }
+
+    /// The nodes of a cluster that do not reply, and why.
+    pub(super) fn nodes_away(&self) -> Vec<(String, String)> {
+        let Self::Cluster(nodes) = self else { return Vec::new() };
+        let primaries = nodes.primaries();
+        primaries.iter().filter_map(|one| Some((one.to_string(), one.why_away()?))).collect()
     }
 
     /// Sends one command to this server; else as [`Connection::send`].
-    pub(super) async fn send_to(&self, node: &Node, command: &Cmd) -> RedisResult<Value> {
-        let mut connection = self.clone();
-        match (&mut connection, &node.0) {
-            (Self::Cluster(connection), Some((host, port))) => {
-                let (host, port) = (host.clone(), *port);
-                let route = SingleNodeRoutingInfo::ByAddress { host, port };
-                let route = RoutingInfo::SingleNode(route);
-                connection.route_command(command.clone(), route).await?.extract_error()
-            }
-            (connection, _) => connection.send(command).await,
+    pub(super) async fn send_to(&self, place: &Place, command: &Cmd) -> RedisResult<Value> {
+        match (self, place) {
+            (Self::Cluster(nodes), Some(node)) => nodes.send_to(node, command).await,
+            _ => self.send(command).await,
         }
     }
 
     /// Sends several commands to this server; else as [`Connection::send_all`].
     pub(super) async fn send_all_to(
         &self,
-        node: &Node,
+        place: &Place,
         commands: &[Cmd],
     ) -> Vec<RedisResult<Value>> {
-        join(commands.iter().map(|one| Box::pin(self.send_to(node, one))).collect()).await
+        join(commands.iter().map(|one| Box::pin(self.send_to(place, one))).collect()).await
     }
 
     /// Sends several commands without waiting for replies in between; returns the reply of
     /// each.
     pub(super) async fn send_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
-        let all = commands.iter().map(|command| {
-            let mut connection = self.clone();
-            Box::pin(async move { connection.send(command).await })
-        });
-        join(all.collect()).await
+        join(commands.iter().map(|command| Box::pin(self.send(command))).collect()).await
     }
-}
-
-/// The primaries in a reply to CLUSTER SLOTS, which has for each range of slots its two ends,
-/// and then the nodes, the primary first.
-fn primaries(slots: &Value) -> Option<Vec<Node>> {
-    let Value::Array(ranges) = slots else { return None };
-    let primary = |range: &Value| {
-        let Value::Array(parts) = range else { return None };
-        let [_, _, Value::Array(primary), ..] = &parts[..] else { return None };
-        let [Value::BulkString(host), Value::Int(port), ..] = &primary[..] else { return None };
-        let host = String::from_utf8(host.clone()).ok()?;
-        Some(Node(Some((host, u16::try_from(*port).ok()?))))
-    };
-    ranges.iter().map(primary).collect()
-}
-
-/// Runs all of `futures` at the same time; their results in order.
-async fn join<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
-    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut waits = false;
-        for (future, result) in futures.iter_mut().zip(&mut results) {
-            if result.is_none() {
-                match std::pin::Pin::new(future).poll(context) {
-                    std::task::Poll::Ready(output) => *result = Some(output),
-                    std::task::Poll::Pending => waits = true,
-                }
-            }
-        }
-        if waits { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
-    })
-    .await;
-    results.into_iter().flatten().collect()
-}
-
-fn certificates(settings: &Settings) -> Option<TlsCertificates> {
-    let root_cert = settings.ca.clone();
-    root_cert.map(|ca| TlsCertificates { client_tls: None, root_cert: Some(ca) })
-}
-
-fn address(server: &Server) -> ConnectionAddr {
-    match &server.transport {
-        Transport::Unix(path) => ConnectionAddr::Unix(path.clone()),
-        Transport::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
-        Transport::Tcp { host, port, tls: true } => ConnectionAddr::TcpTls {
-            host: host.clone(),
-            port: *port,
-            insecure: false,
-            tls_params: None,
-        },
-    }
-}
-
-fn info(server: &Server, settings: &Settings) -> RedisResult<ConnectionInfo> {
-    let mut redis = RedisConnectionInfo::default().set_db(server.database);
-    if let Some(user) = &settings.user {
-        redis = redis.set_username(user);
-    }
-    if let Some(password) = &settings.password {
-        redis = redis.set_password(&password.0);
-    }
-    Ok(address(server).into_connection_info()?.set_redis_settings(redis))
 }
 
 fn sentinel(

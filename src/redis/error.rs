@@ -35,23 +35,33 @@ impl RedisError {
         }
     }
 
+    /// What a server or a connection has failed with, in words.
+    pub(super) fn reason(error: &redis::RedisError) -> String {
+        Self::Server(error.clone()).to_string()
+    }
+
     /// Whether a new connection is needed, or the server must change before it can decide
     /// anything; otherwise only this request has failed.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {
-            Self::Server(error) => match error.kind() {
-                // The script has failed.
-                ErrorKind::Server(ServerErrorKind::ResponseError) => {
-                    // "OOM", "MISCONF" and the like concern all requests.
-                    lacks_permission(error) || error.code().is_some_and(|code| code != "ERR")
-                }
-                ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
-                _ => true,
-            },
+            Self::Server(error) => concerns_all(error),
             Self::Reply | Self::Busy | Self::Range | Self::Overrides(_) => false,
             Self::Start(_) | Self::Random(_) | Self::ForeignKey(_) => true,
         }
+    }
+}
+
+/// Whether an error concerns all requests to a server, or only the one that has it.
+pub(super) fn concerns_all(error: &redis::RedisError) -> bool {
+    match error.kind() {
+        // The script has failed.
+        ErrorKind::Server(ServerErrorKind::ResponseError) => {
+            // "OOM", "MISCONF" and the like.
+            lacks_permission(error) || error.code().is_some_and(|code| code != "ERR")
+        }
+        ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
+        _ => true,
     }
 }
 
@@ -108,7 +118,10 @@ impl fmt::Display for RedisError {
             (ErrorKind::MasterNameNotFoundBySentinel, _) => {
                 "no sentinel knows a primary of this name"
             }
-            (ErrorKind::ClusterConnectionNotFound, _) => "no node of the cluster can be reached",
+            (ErrorKind::ClusterConnectionNotFound, _) => {
+                let detail = error.detail();
+                return f.write_str(detail.unwrap_or("no node of the cluster can be reached"));
+            }
             (ErrorKind::Io, _) => "the connection is broken",
             (ErrorKind::Parse, _) => "what it replies cannot be read, or is cut off",
             _ => return write!(f, "{error}"),

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use redis::{Cmd, Value, cmd};
 use tokio::runtime::Runtime;
 
-use super::connection::Node;
+use super::connection::Place;
 use super::error::RedisError;
 use super::overrides;
 use super::record::{self, PREFIX, Record};
@@ -61,8 +61,7 @@ impl SharedRates {
     }
 
     pub(super) fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let mut connection = self.store.connection.clone();
-        Ok(self.runtime.block_on(connection.send(command))?)
+        Ok(self.runtime.block_on(self.store.connection.send(command))?)
     }
 
     /// The result, whose error says which servers cannot be used.
@@ -78,7 +77,7 @@ impl SharedRates {
 
     /// The key of a record.
     fn key(&self, key: &RecordKey<'_>) -> Vec<u8> {
-        record::key(key, &self.store.tag(key.identity()))
+        record::key(key, &self.store.secret.get().tag(key.identity()))
     }
 
     /// The value of a key, and the record that it is; empty, if there is no key.
@@ -134,8 +133,8 @@ impl SharedRates {
         let complete = |call: &mut Cmd| {
             call.arg(1).arg(key).arg(Record::header(old)).arg(new).arg(bucket);
         };
-        let mut connection = self.store.connection.clone();
-        let reply = self.runtime.block_on(self.replace.call(&mut connection, complete))?;
+        let connection = &self.store.connection;
+        let reply = self.runtime.block_on(self.replace.call(connection, complete))?;
         match reply {
             Value::Int(replaced) => Ok(replaced == 1),
             _ => Err(RedisError::Reply),
@@ -146,7 +145,7 @@ impl SharedRates {
     /// no records.
     fn for_each_on(
         &self,
-        node: &Node,
+        place: &Place,
         visit: &mut dyn FnMut(Entry),
         known: &mut Known,
     ) -> Result<u64, RedisError> {
@@ -157,10 +156,10 @@ impl SharedRates {
             let mut scan = cmd("SCAN");
             scan.arg(&cursor).arg("MATCH").arg(format!("{PREFIX}*"));
             scan.arg("COUNT").arg(KEYS_AT_ONCE);
-            let (next, keys) = scanned(self.runtime.block_on(connection.send_to(node, &scan))?)?;
+            let (next, keys) = scanned(self.runtime.block_on(connection.send_to(place, &scan))?)?;
             let keys: Vec<Vec<u8>> = keys.into_iter().filter(|key| known.is_new(key)).collect();
             let gets: Vec<Cmd> = keys.iter().map(|key| cmd("GET").arg(key).clone()).collect();
-            let values = self.runtime.block_on(connection.send_all_to(node, &gets));
+            let values = self.runtime.block_on(connection.send_all_to(place, &gets));
             for (key, value) in keys.iter().zip(values) {
                 match value {
                     // It has expired since.
@@ -186,7 +185,8 @@ impl SharedRates {
         let (key, tag) = record::read_key(key)?;
         let record = Record::read(value)?;
         let key = key.key();
-        (tag == self.store.tag(key.identity())).then(|| Entry::of(&key, record.remembered()))
+        (tag == self.store.secret.get().tag(key.identity()))
+            .then(|| Entry::of(&key, record.remembered()))
     }
 }
 
@@ -225,12 +225,10 @@ fn scanned(reply: Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), RedisError> {
 
 impl Inspect for SharedRates {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
-        let nodes = self.runtime.block_on(self.store.connection.primaries());
-        let nodes = self.said(nodes.map_err(RedisError::from))?;
         let mut known = Known::default();
         let mut unread = Unread::default();
-        for node in nodes {
-            let damaged = self.for_each_on(&node, visit, &mut known);
+        for place in self.store.connection.primaries() {
+            let damaged = self.for_each_on(&place, visit, &mut known);
             unread.damaged += self.said(damaged)?;
         }
         Ok(unread)
@@ -244,7 +242,9 @@ impl Inspect for SharedRates {
     fn has_event(&mut self, key: RecordKey<'_>, event: &[u8]) -> Result<bool, InspectError> {
         let (_, record) = self.said(self.read(&self.key(&key)))?;
         let filter = record.and_then(|record| record.filter);
-        Ok(filter.is_some_and(|filter| bloom::contains(&filter.bits, self.store.event(event))))
+        Ok(filter.is_some_and(|filter| {
+            bloom::contains(&filter.bits, self.store.secret.get().event(event))
+        }))
     }
 
     fn remove(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {
@@ -255,7 +255,7 @@ impl Inspect for SharedRates {
     }
 
     fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
-        let event = edit.event.map(|text| self.store.event(text));
+        let event = edit.event.map(|text| self.store.secret.get().event(text));
         self.said(self.change(&key, |record| {
             let Some((edited, change)) = edit.apply(&key, record.map(Record::remembered), event)
             else {
@@ -297,7 +297,7 @@ impl Inspect for SharedRates {
     }
 
     fn filter_key(&self) -> [u8; 16] {
-        self.store.secret
+        self.store.secret.get().bytes()
     }
 
     fn location(&self) -> String {
@@ -309,16 +309,15 @@ impl Inspect for SharedRates {
     }
 
     fn overrides(&mut self) -> Result<Vec<Override>, InspectError> {
-        let mut connection = self.store.connection.clone();
-        self.said(self.runtime.block_on(overrides::list(&mut connection)))
+        self.said(self.runtime.block_on(overrides::list(&self.store.connection)))
     }
 
     fn change_overrides(
         &mut self,
         change: &mut dyn FnMut(&mut Vec<Override>),
     ) -> Result<(), InspectError> {
-        let mut connection = self.store.connection.clone();
-        self.said(self.runtime.block_on(overrides::change(&mut connection, change)))
+        let connection = &self.store.connection;
+        self.said(self.runtime.block_on(overrides::change(connection, change)))
     }
 
     fn take_incidents(&mut self) -> Vec<String> {

@@ -16,18 +16,21 @@
 //! its limit, and counts the event where the other stores do not. Totals are sent when the
 //! others are decided: one that is no total may count an event that a total refuses.
 //!
-//! Unique events and tags are hashed with the secret in the key `exirate:secret`, which
-//! the first agent creates. The hash `exirate:servers` has what the servers publish of
+//! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash `exirate:servers` has what the servers publish of
 //! themselves.
 
+mod connect;
 mod connection;
 mod error;
 mod events;
 mod inspect;
+mod node;
+mod nodes;
 mod overrides;
 mod record;
 mod register;
 mod script;
+mod secret;
 mod servers;
 mod servers_file;
 mod settings;
@@ -37,18 +40,18 @@ mod tests;
 mod tool;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use redis::{Cmd, Value, cmd};
-use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::cluster::wire::read_decision;
 use crate::engine::{
     Algorithm, AlgorithmKind, Check, Decision, Overridden, Update, refused_by_own,
 };
 use crate::rate::Timestamp;
-use crate::rate::bloom::{self, Event};
+use crate::rate::bloom;
 use crate::sys::clock;
 
 use connection::Connection;
@@ -59,19 +62,22 @@ use overrides::SharedOverrides;
 use record::key;
 pub use register::{Announcement, Register};
 use script::{Loaded, is_no_script};
+use secret::{Secret as StoreSecret, SharedSecret};
 pub use servers::{
     ANNOUNCED_EVERY, AgentState, KnownServer, KnownServers, PolicyState, SEEN_LATELY,
     is_server_name,
 };
 pub use servers_file::{read_servers, servers_file, write_servers};
 pub use settings::{Secret, Server, Servers, Settings, Transport};
-pub use state::{ServerState, examine};
+pub use state::{ServerState, ServerStates, examine};
 
-/// The key of the secret.
-const SECRET: &str = "exirate:secret";
 /// A key that the script counts an event in when a connection is made: so a server that
-/// cannot decide is found before it is asked. It expires soon.
+/// cannot decide is found before it is asked. It expires soon. On a cluster, one of its
+/// nodes must decide one of so many.
 const PROBE: &str = "exirate:probe";
+const PROBES: usize = 16;
+/// For this part of the deadline a request waits for what is looked at once a second.
+const REFRESH_PART: u32 = 4;
 /// The script.
 const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lua"));
 
@@ -79,7 +85,8 @@ const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lu
 #[derive(Clone)]
 pub struct RedisStore {
     connection: Connection,
-    secret: [u8; 16],
+    secret: SharedSecret,
+    deadline: Duration,
     script: Arc<Loaded>,
     overrides: SharedOverrides,
     /// The time that tests give it.
@@ -99,16 +106,28 @@ impl RedisStore {
     /// # Errors
     /// It cannot be reached, or does not allow what the store needs.
     pub async fn connect(settings: &Settings) -> Result<Self, RedisError> {
-        let mut connection = Connection::open(settings).await?;
-        let new: [u8; 16] = random()?;
-        connection.send(cmd("SET").arg(SECRET).arg(&new[..]).arg("NX")).await?;
-        let Value::BulkString(secret) = connection.send(cmd("GET").arg(SECRET)).await? else {
-            return Err(RedisError::ForeignKey(SECRET));
+        Self::connect_again(settings, None).await
+    }
+
+    /// As [`RedisStore::connect`], after another connection: if the keys were removed meanwhile,
+    /// those of before get the same names again.
+    ///
+    /// # Errors
+    /// Those of [`RedisStore::connect`].
+    pub async fn connect_again(
+        settings: &Settings,
+        old: Option<&Self>,
+    ) -> Result<Self, RedisError> {
+        let connection = Connection::open(settings).await?;
+        let known = match old {
+            Some(old) => old.secret.get(),
+            None => StoreSecret::new(random()?),
         };
-        let secret = secret.try_into().map_err(|_| RedisError::ForeignKey(SECRET))?;
+        let secret = SharedSecret::agree(&connection, known, old.is_some()).await?;
         let store = Self {
             connection,
             secret,
+            deadline: settings.deadline,
             script: Arc::new(Loaded::new(SCRIPT)),
             overrides: SharedOverrides::default(),
             #[cfg(test)]
@@ -125,24 +144,77 @@ impl RedisStore {
             refuses: None,
             ..Check::new("probe", Algorithm::MovingAverage { limit: 1.0, period: 1.0 })
         };
-        let mut connection = self.connection.clone();
+        let mut result = self.probe_key(PROBE.into(), &check).await;
+        let mut number = 0;
+        while self.connection.is_cluster() && result.is_err() && number < PROBES {
+            let key = format!("{PROBE}{{{number}}}").into_bytes();
+            if self.probe_key(key, &check).await.is_ok() {
+                result = Ok(());
+            }
+            number += 1;
+        }
+        result
+    }
+
+    async fn probe_key(&self, key: Vec<u8>, check: &Check<'_>) -> Result<(), RedisError> {
         for by_text in [true, false] {
             let event: [u8; 8] = random()?;
-            let call = Call {
-                keys: vec![PROBE.into()],
-                arguments: vec![event.into(), self.argument(&check)],
-            };
+            let arguments = vec![event.into(), argument(check, self.secret.get())];
+            let call = Call { keys: vec![key.clone()], arguments };
             let command =
                 if by_text { call.by_text(&self.script) } else { call.by_hash(&self.script) };
-            match connection.send(&command).await? {
+            match self.connection.send(&command).await? {
                 Value::Array(parts) => match &parts[..] {
-                    [Value::BulkString(bytes)] if decision(bytes, &check).is_some() => {}
+                    [Value::BulkString(bytes)] if decision(bytes, check).is_some() => {}
                     _ => return Err(RedisError::Reply),
                 },
                 _ => return Err(RedisError::Reply),
             }
         }
         Ok(())
+    }
+
+    /// Looks whether the overrides and the secret are still the same, once a second. Requests
+    /// wait for it for a part of their time only, as another node of a cluster may decide them.
+    async fn refresh(&self) {
+        let (overrides, secret) = (self.overrides.begin_refresh(), self.secret.is_due());
+        if overrides.is_none() && !secret {
+            return;
+        }
+        let store = self.clone();
+        let refreshed = tokio::spawn(async move {
+            if secret {
+                store.secret.check(&store.connection).await;
+            }
+            if let Some(begun) = overrides {
+                store.overrides.refresh(&store.connection, begun).await;
+            }
+        });
+        let _ = tokio::time::timeout(self.deadline / REFRESH_PART, refreshed).await;
+    }
+
+    /// Whether all servers of the store fail.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        self.connection.is_away()
+    }
+
+    /// Whether other nodes decide while one does not: it is a cluster.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        self.connection.is_cluster()
+    }
+
+    /// The nodes of a cluster that do not reply, and why.
+    #[must_use]
+    pub fn nodes_away(&self) -> Vec<(String, String)> {
+        self.connection.nodes_away()
+    }
+
+    /// Returns, once, what the administrator should know, in one sentence each.
+    #[must_use]
+    pub fn take_incidents(&self) -> Vec<String> {
+        self.secret.take_incidents()
     }
 
     /// Decides the checks of the event with this number, by the rules of
@@ -162,7 +234,7 @@ impl RedisStore {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RedisError> {
         decisions.clear();
-        self.overrides.refresh(&self.connection).await;
+        self.refresh().await;
         let overridden;
         let checks = match self.overrides.is_empty() {
             true => checks,
@@ -207,8 +279,10 @@ impl RedisStore {
         groups: &[Vec<usize>],
         all: &mut [Option<Decision>],
     ) -> Result<(), RedisError> {
-        let calls: Vec<Call> = groups.iter().map(|group| self.call(event, checks, group)).collect();
-        let mut connection = self.connection.clone();
+        let secret = self.secret.get();
+        let call = |group: &Vec<usize>| self.call(event, checks, group, secret);
+        let calls: Vec<Call> = groups.iter().map(call).collect();
+        let connection = &self.connection;
         let replies = match &calls[..] {
             [] => return Ok(()),
             [call] => vec![connection.send(&call.by_hash(&self.script)).await],
@@ -253,15 +327,21 @@ impl RedisStore {
     }
 
     /// The call of the script for the checks with these numbers.
-    fn call(&self, event: u128, checks: &[Check<'_>], group: &[usize]) -> Call {
+    fn call(
+        &self,
+        event: u128,
+        checks: &[Check<'_>],
+        group: &[usize],
+        secret: StoreSecret,
+    ) -> Call {
         let checks = group.iter().filter_map(|&number| checks.get(number));
         let mut call = Call { keys: Vec::new(), arguments: Vec::new() };
         // The upper half is the same for all events of a process.
         let event = event as u64 ^ (event >> 64) as u64;
         call.arguments.push(event.to_le_bytes().to_vec());
         for check in checks {
-            call.keys.push(key(&check.record_key(), &self.tag(check.key.identity())));
-            call.arguments.push(self.argument(check));
+            call.keys.push(key(&check.record_key(), &secret.tag(check.key.identity())));
+            call.arguments.push(argument(check, secret));
         }
         #[cfg(test)]
         if let Some(time) = &self.time {
@@ -270,55 +350,6 @@ impl RedisStore {
             call.arguments.push(micros.to_string().into_bytes());
         }
         call
-    }
-
-    /// A check, for the script.
-    fn argument(&self, check: &Check<'_>) -> Vec<u8> {
-        let algorithm = match check.algorithm.kind() {
-            AlgorithmKind::MovingAverage => 1,
-            AlgorithmKind::Bucket => 2,
-            AlgorithmKind::Calendar => 3,
-        };
-        let update = match check.update {
-            Update::Leaky => 1,
-            Update::Strict => 2,
-            Update::ReadOnly => 3,
-        };
-        let overridden = match check.overridden {
-            None => 0,
-            Some(Overridden::Allow) => 1,
-            Some(Overridden::Deny) => 2,
-        };
-        let mut argument = vec![algorithm, update, check.total.into(), overridden];
-        let third = match check.algorithm.window() {
-            None => check.algorithm.leak(),
-            Some(window) => window.start as f64,
-        };
-        let numbers = [check.algorithm.limit(), check.algorithm.period(), third];
-        // No rate reaches a part that is not a number.
-        let refuses = check.refuses.unwrap_or(f64::NAN);
-        for number in numbers.into_iter().chain([check.count, refuses]) {
-            argument.extend_from_slice(&number.to_le_bytes());
-        }
-        let event = check.counted_event().map(|text| self.event(text));
-        let bytes = event.map_or(0, |_| bloom::bytes_for(check.algorithm.limit()));
-        argument.extend_from_slice(&u32::try_from(bytes).unwrap_or(0).to_le_bytes());
-        if let Some(event) = event {
-            event.hashes().for_each(|hash| argument.extend_from_slice(&hash.to_le_bytes()));
-        }
-        argument
-    }
-
-    /// The hash of the text of a unique event.
-    fn event(&self, text: &[u8]) -> Event {
-        SipHasher24::new_with_key(&self.secret).hash(text).into()
-    }
-
-    /// The part of a key that chooses the slot of a cluster. It depends on the secret, so
-    /// that nobody can choose many identities of one slot.
-    fn tag(&self, identity: &[u8]) -> String {
-        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.secret).hash(identity);
-        format!("{:016x}", h1 ^ h2.rotate_left(1))
     }
 }
 
@@ -367,4 +398,41 @@ fn random<const BYTES: usize>() -> Result<[u8; BYTES], RedisError> {
 /// A decision, as the script replies it.
 fn decision(bytes: &[u8], check: &Check<'_>) -> Option<Decision> {
     read_decision(bytes.try_into().ok()?, check).ok()
+}
+
+/// A check, for the script.
+fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
+    let algorithm = match check.algorithm.kind() {
+        AlgorithmKind::MovingAverage => 1,
+        AlgorithmKind::Bucket => 2,
+        AlgorithmKind::Calendar => 3,
+    };
+    let update = match check.update {
+        Update::Leaky => 1,
+        Update::Strict => 2,
+        Update::ReadOnly => 3,
+    };
+    let overridden = match check.overridden {
+        None => 0,
+        Some(Overridden::Allow) => 1,
+        Some(Overridden::Deny) => 2,
+    };
+    let mut argument = vec![algorithm, update, check.total.into(), overridden];
+    let third = match check.algorithm.window() {
+        None => check.algorithm.leak(),
+        Some(window) => window.start as f64,
+    };
+    let numbers = [check.algorithm.limit(), check.algorithm.period(), third];
+    // No rate reaches a part that is not a number.
+    let refuses = check.refuses.unwrap_or(f64::NAN);
+    for number in numbers.into_iter().chain([check.count, refuses]) {
+        argument.extend_from_slice(&number.to_le_bytes());
+    }
+    let event = check.counted_event().map(|text| secret.event(text));
+    let bytes = event.map_or(0, |_| bloom::bytes_for(check.algorithm.limit()));
+    argument.extend_from_slice(&u32::try_from(bytes).unwrap_or(0).to_le_bytes());
+    if let Some(event) = event {
+        event.hashes().for_each(|hash| argument.extend_from_slice(&hash.to_le_bytes()));
+    }
+    argument
 }

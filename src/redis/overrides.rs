@@ -44,26 +44,36 @@ struct Kept {
     list: Arc<Overrides>,
 }
 
+/// What a refresh has begun with.
+pub(super) struct Refresh {
+    known: Vec<u8>,
+    failures: u32,
+}
+
 impl SharedOverrides {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// What [`SharedOverrides::refresh`] needs, if the copy is not recent enough. Others go on with
+    /// the copy meanwhile.
+    pub(super) fn begin_refresh(&self) -> Option<Refresh> {
+        let mut copy = self.lock();
+        let now = Instant::now();
+        if copy.next.is_some_and(|next| now < next) {
+            return None;
+        }
+        // If it is never completed, it has failed.
+        let failures = copy.failures;
+        copy.next = Some(now + (AGE_MAX * (1 << failures.min(5))).min(PAUSE_MAX));
+        copy.failures = failures.saturating_add(1);
+        Some(Refresh { known: copy.header.clone(), failures })
+    }
+
     /// Makes the copy recent enough. If the list cannot be read, the copy stays as it is: on a
     /// cluster, other servers may well decide.
-    pub(super) async fn refresh(&self, connection: &Connection) {
-        let (known, failures) = {
-            let mut copy = self.lock();
-            let now = Instant::now();
-            if copy.next.is_some_and(|next| now < next) {
-                return;
-            }
-            // Others go on with the copy meanwhile; and if this is never completed, it has failed.
-            let failures = copy.failures;
-            copy.next = Some(now + (AGE_MAX * (1 << failures.min(5))).min(PAUSE_MAX));
-            copy.failures = failures.saturating_add(1);
-            (copy.header.clone(), failures)
-        };
+    pub(super) async fn refresh(&self, connection: &Connection, begun: Refresh) {
+        let Refresh { known, failures } = begun;
         if self.read(connection, known).await.is_ok() {
             let mut copy = self.lock();
             if failures > 0 {
@@ -75,13 +85,12 @@ impl SharedOverrides {
 
     /// Reads the list, if its header is not `known`.
     async fn read(&self, connection: &Connection, known: Vec<u8>) -> Result<(), RedisError> {
-        let mut connection = connection.clone();
         let header = cmd("GETRANGE").arg(KEY).arg(0).arg(LIST_HEADER_BYTES - 1).clone();
         match connection.send(&header).await? {
             Value::BulkString(header) if header == known => return Ok(()),
             _ => {}
         }
-        let bytes = read(&mut connection).await?;
+        let bytes = read(connection).await?;
         let header = header_of(&bytes).to_vec();
         let list = decode(bytes)?;
         let mut copy = self.lock();
@@ -115,13 +124,13 @@ impl SharedOverrides {
 }
 
 /// The list.
-pub(super) async fn list(connection: &mut Connection) -> Result<Vec<Override>, RedisError> {
+pub(super) async fn list(connection: &Connection) -> Result<Vec<Override>, RedisError> {
     Ok(decode(read(connection).await?)?.list())
 }
 
 /// Changes the list in one step; `change` is called again if it changes meanwhile.
 pub(super) async fn change(
-    connection: &mut Connection,
+    connection: &Connection,
     change: &mut dyn FnMut(&mut Vec<Override>),
 ) -> Result<(), RedisError> {
     let script = Loaded::new(REPLACE);
@@ -151,7 +160,7 @@ pub(super) async fn change(
 }
 
 /// The list as it is stored; empty if there is none.
-async fn read(connection: &mut Connection) -> Result<Vec<u8>, RedisError> {
+async fn read(connection: &Connection) -> Result<Vec<u8>, RedisError> {
     match connection.send(cmd("GET").arg(KEY)).await? {
         Value::Nil => Ok(Vec::new()),
         Value::BulkString(bytes) => Ok(bytes),

@@ -47,7 +47,7 @@ impl RedisStore {
     /// It is not published. Decisions may be possible nevertheless.
     pub async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, RedisError> {
         let &Announcement { name, id, started, decisions, servers, again } = announcement;
-        let mut connection = self.connection.clone();
+        let connection = &self.connection;
         let field = agent_field(name);
         let (here, begun) = (seconds(clock::now()), Instant::now());
         let mut command = cmd("EVAL");
@@ -68,6 +68,7 @@ impl RedisStore {
             decisions,
             clock: here - seconds(time),
             servers,
+            secret: Some(self.secret.get().id()),
             conflict,
         };
         connection.send(cmd("HSET").arg(SERVERS).arg(field).arg(state.to_string())).await?;
@@ -79,8 +80,8 @@ impl RedisStore {
     /// # Errors
     /// They are not known.
     pub async fn servers(&self) -> Result<KnownServers, RedisError> {
-        let mut connection = self.connection.clone();
-        read(&mut connection).await.map(|(known, _)| known)
+        let connection = &self.connection;
+        read(connection).await.map(|(known, _)| known)
     }
 }
 
@@ -149,7 +150,7 @@ impl Register {
 }
 
 /// What is published, and the fields of the servers that are gone.
-async fn read(connection: &mut Connection) -> Result<(KnownServers, Vec<String>), RedisError> {
+async fn read(connection: &Connection) -> Result<(KnownServers, Vec<String>), RedisError> {
     let mut command = cmd("EVAL");
     command.arg(TIME_AND_FIELDS).arg(1).arg(SERVERS);
     let ((now, _), value) = time_and(connection.send(&command).await?)?;

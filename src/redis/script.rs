@@ -22,7 +22,7 @@ impl Loaded {
     /// Calls it; `complete` adds the keys and arguments.
     pub(super) async fn call(
         &self,
-        connection: &mut Connection,
+        connection: &Connection,
         complete: impl Fn(&mut Cmd),
     ) -> RedisResult<Value> {
         let command = |name: &str, script: &str| {

@@ -51,6 +51,8 @@ pub struct AgentState {
     pub clock: f64,
     /// How many servers share the limits, by its configuration.
     pub servers: u32,
+    /// Tells apart the secrets that agents use; `None` of a release that does not say it.
+    pub secret: Option<u32>,
     /// Whether another agent publishes under the same name.
     pub conflict: bool,
 }
@@ -179,6 +181,12 @@ impl AgentState {
             decisions: whole(value_of("decisions")?)?,
             clock: clock.parse().ok().filter(|clock: &f64| clock.abs() <= 1e12)?,
             servers: whole(value_of("servers")?)?.try_into().ok()?,
+            secret: match value_of("secret") {
+                None => None,
+                Some(secret) => {
+                    Some(u32::from_str_radix(Some(secret).filter(|one| is_hex(one, 8))?, 16).ok()?)
+                }
+            },
             conflict: value_of("conflict") == Some("1"),
         })
     }
@@ -187,12 +195,15 @@ impl AgentState {
 impl fmt::Display for AgentState {
     /// The value of the field.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { release, id, started, seen, decisions, clock, servers, conflict } = self;
+        let Self { release, id, started, seen, decisions, clock, servers, secret, conflict } = self;
         write!(
             f,
             "{VERSION} release={release} id={id:016x} started={started} seen={seen} \
              decisions={decisions} clock={clock:.6} servers={servers}"
         )?;
+        if let Some(secret) = secret {
+            write!(f, " secret={secret:08x}")?;
+        }
         if *conflict { f.write_str(" conflict=1") } else { Ok(()) }
     }
 }
@@ -256,6 +267,7 @@ mod tests {
             decisions: 12,
             clock: -0.000_123,
             servers: 4,
+            secret: None,
             conflict: false,
         }
     }
@@ -275,6 +287,9 @@ mod tests {
         );
         let conflict = AgentState { conflict: true, ..agent() };
         assert_eq!(AgentState::of(conflict.to_string().as_bytes()), Some(conflict));
+        let with_secret = AgentState { secret: Some(0x5f0c), ..agent() };
+        assert!(with_secret.to_string().ends_with(" secret=00005f0c"));
+        assert_eq!(AgentState::of(with_secret.to_string().as_bytes()), Some(with_secret));
         let (known, gone) = read(&[
             ("agent mx1", AGENT_VALUE),
             ("policy mx1", POLICY_VALUE),
@@ -336,6 +351,8 @@ mod tests {
             change("clock=-0.000123", &format!("clock={}", "9".repeat(40))),
             change("id=5", "id=5F"),
             change("id=5f", "id=5F"),
+            format!("{AGENT_VALUE} secret=5F0C0000"),
+            format!("{AGENT_VALUE} secret=5f0c"),
             format!("{AGENT_VALUE}\n"),
             format!("{AGENT_VALUE} x={}", "x".repeat(1024)),
         ];

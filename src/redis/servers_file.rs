@@ -98,6 +98,7 @@ mod tests {
             decisions: 7,
             clock: -0.5,
             servers: 2,
+            secret: None,
             conflict: false,
         };
         let policy = PolicyState { digest: "0123456789abcdef".repeat(2), written: 900 };

@@ -23,45 +23,54 @@ pub struct ServerState {
     pub ahead: f64,
 }
 
+/// The servers of the store.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerStates {
+    /// Those that reply.
+    pub states: Vec<ServerState>,
+    /// The nodes of a cluster that do not, and why.
+    pub away: Vec<(String, String)>,
+}
+
 /// Connects as the agent does, and asks each server for its state.
 ///
 /// # Errors
 /// The store cannot be used, or the ACL user may not use `INFO`.
-pub fn examine(settings: &Settings) -> Result<Vec<ServerState>, RedisError> {
+pub fn examine(settings: &Settings) -> Result<ServerStates, RedisError> {
     let runtime = runtime()?;
     runtime.block_on(within(settings.deadline.max(TOOL_MAX), async {
         let store = RedisStore::connect(settings).await?;
-        let mut connection = store.connection.clone();
-        let reply = connection.send(&cmd("INFO")).await?;
-        let (seconds, micros) = clock::now();
-        let now = seconds as f64 + f64::from(micros) / 1e6;
-        let mut states = Vec::new();
-        read(&reply, now, &mut states);
-        Ok::<_, RedisError>(states)
+        let connection = &store.connection;
+        let mut all = ServerStates::default();
+        for place in connection.servers() {
+            let reply = connection.send_to(&place, &cmd("INFO")).await.map_err(RedisError::from);
+            let (seconds, micros) = clock::now();
+            let now = seconds as f64 + f64::from(micros) / 1e6;
+            match (reply, place) {
+                (Ok(reply), _) => all.states.extend(state(&reply, now)),
+                (Err(error), Some(node)) if error.code() != Some("NOPERM") => {
+                    all.away.push((node.to_string(), error.to_string()));
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+        Ok::<_, RedisError>(all)
     }))
 }
 
-/// Reads the reply of one server, or those of all nodes of a cluster.
-fn read(reply: &Value, now: f64, states: &mut Vec<ServerState>) {
-    match reply {
-        Value::BulkString(text) => states.push(state(&String::from_utf8_lossy(text), now)),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => {
-            states.push(state(text, now));
-        }
-        Value::Map(nodes) => nodes.iter().for_each(|(_, reply)| read(reply, now, states)),
-        Value::Array(nodes) => nodes.iter().for_each(|reply| read(reply, now, states)),
-        _ => {}
-    }
-}
-
 /// Reads the lines `name:value` of a reply.
-fn state(text: &str, now: f64) -> ServerState {
+fn state(reply: &Value, now: f64) -> Option<ServerState> {
+    let text = match reply {
+        Value::BulkString(text) => String::from_utf8_lossy(text),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.into(),
+        _ => return None,
+    };
     let field = |name: &str| {
         let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
         text.lines().find_map(value)
     };
     let micros = field("server_time_usec").and_then(|text| text.parse::<f64>().ok());
-    ServerState {
+    Some(ServerState {
         port: field("tcp_port").unwrap_or_default(),
         version: match field("valkey_version") {
             Some(version) => format!("Valkey {version}"),
@@ -70,38 +79,35 @@ fn state(text: &str, now: f64) -> ServerState {
         eviction: field("maxmemory_policy").unwrap_or_default(),
         memory_max: field("maxmemory").and_then(|text| text.parse().ok()).unwrap_or(0),
         ahead: micros.map_or(0.0, |micros| micros / 1e6 - now),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of the nodes of a cluster, each has a state.
     #[test]
-    fn each_node_of_a_cluster_has_a_state() {
-        let node = |port: u16, more: &str| {
+    fn the_state_of_a_server_is_read() {
+        let read = |more: &str| {
             let text = format!(
-                "# Server\r\nredis_version:7.2.4\r\n{more}tcp_port:{port}\r\n\
+                "# Server\r\nredis_version:7.2.4\r\n{more}tcp_port:7000\r\n\
                  server_time_usec:1700000003500000\r\nmaxmemory:1000000\r\n\
                  maxmemory_policy:noeviction\r\n"
             );
-            (Value::BulkString(b"node".to_vec()), Value::BulkString(text.into_bytes()))
+            state(&Value::BulkString(text.into_bytes()), 1_700_000_001.0).unwrap()
         };
-        let reply = Value::Map(vec![node(7000, ""), node(7001, "valkey_version:8.1.1\r\n")]);
-        let mut states = Vec::new();
-        read(&reply, 1_700_000_001.0, &mut states);
-        let expected = |port: &str, version: &str| ServerState {
-            port: port.into(),
+        let expected = |version: &str| ServerState {
+            port: "7000".into(),
             version: version.into(),
             eviction: "noeviction".into(),
             memory_max: 1_000_000,
             ahead: 2.5,
         };
-        assert_eq!(states, [expected("7000", "Redis 7.2.4"), expected("7001", "Valkey 8.1.1")]);
+        assert_eq!(read(""), expected("Redis 7.2.4"));
+        assert_eq!(read("valkey_version:8.1.1\r\n"), expected("Valkey 8.1.1"));
         // An old server does not say what time it is.
-        states.clear();
-        read(&Value::SimpleString("redis_version:6.0.16".into()), 1.0, &mut states);
-        assert_eq!((states[0].ahead, &*states[0].eviction), (0.0, ""));
+        let old = state(&Value::SimpleString("redis_version:6.0.16".into()), 1.0).unwrap();
+        assert_eq!((old.ahead, &*old.eviction), (0.0, ""));
+        assert_eq!(state(&Value::Nil, 1.0), None);
     }
 }

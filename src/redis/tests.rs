@@ -203,7 +203,7 @@ fn random_events_are_decided_as_in_memory() {
     fn agree(redis: &Mutex<SharedRates>, events: Vec<(u32, Vec<RandomCheck>)>) -> bool {
         let mut redis = redis.lock().unwrap();
         redis.ask(cmd("FLUSHALL").arg("SYNC"));
-        let mut memory = Memory::with_event_key(redis.store.secret);
+        let mut memory = Memory::with_event_key(redis.store.secret.get().bytes());
         let mut now = 1_700_000_000_000_000_i64;
         for (pause, checks) in events {
             // The clock also goes back, as after a failover.
@@ -280,7 +280,7 @@ fn a_foreign_value_is_replaced() {
     let server = TestServer::start();
     let store = server.fresh();
     let check = Check { event: Some(b"bob@example.org"), ..strict(100.0) };
-    let key = key(&check.record_key(), &store.store.tag(b"alice"));
+    let key = key(&check.record_key(), &store.store.secret.get().tag(b"alice"));
     let value = |length: usize, start: &[u8]| [start, &vec![0xff; length][..]].concat();
     let commands = [
         cmd("SET").arg(&key).arg("").clone(),
@@ -311,7 +311,7 @@ fn a_foreign_value_is_replaced() {
 fn keys_expire() {
     let server = TestServer::start();
     let store = server.fresh();
-    let tag = store.store.tag(b"alice");
+    let tag = store.store.secret.get().tag(b"alice");
     let lives = |store: &SharedRates, check: Check<'_>| {
         store.ask(cmd("FLUSHALL").arg("SYNC"));
         store.decide_event(1, &[check], NOW);
@@ -349,7 +349,8 @@ fn hostile_identities_stay_in_their_key() {
         let two = Check { key: RecordKey { kind: Kind::Policy, ..check.key }, ..check };
         let decisions = store.decide_event(number as u128 + 1, &[check, two], NOW);
         assert!(decisions.iter().all(|decision| decision.rate == 1.0), "{decisions:?}");
-        let keys = [check, two].map(|one| key(&one.record_key(), &store.store.tag(name)));
+        let keys =
+            [check, two].map(|one| key(&one.record_key(), &store.store.secret.get().tag(name)));
         let tag = |key: &[u8]| key[..key.iter().position(|byte| *byte == b'}').unwrap()].to_vec();
         assert_eq!(tag(&keys[0]), tag(&keys[1]));
         assert_eq!(tag(&keys[0]).len(), "exirate:{0123456789abcdef".len());
@@ -366,7 +367,7 @@ fn the_state_of_a_server_is_known() {
     for eviction in ["noeviction", "allkeys-lru"] {
         store.ask(cmd("CONFIG").arg("SET").arg("maxmemory-policy").arg(eviction));
         let states = examine(&server.settings()).unwrap();
-        let [state] = &states[..] else { panic!("{states:?}") };
+        let [state] = &states.states[..] else { panic!("{states:?}") };
         assert!(state.version.starts_with("Redis ") && state.version.len() > 8, "{state:?}");
         let port = server.redis.port.to_string();
         assert_eq!((&*state.eviction, &state.port), (eviction, &port));

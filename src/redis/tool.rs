@@ -40,17 +40,17 @@ impl Tool {
 
     /// Sends one command, and waits for its reply.
     pub(super) fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let mut connection = self.connection.clone();
+        let connection = &self.connection;
         self.runtime.block_on(in_time(connection.send(command)))
     }
 
     /// Runs what several commands are needed for.
     pub(super) fn run<T>(
         &self,
-        work: impl AsyncFnOnce(&mut Connection) -> Result<T, RedisError>,
+        work: impl AsyncFnOnce(&Connection) -> Result<T, RedisError>,
     ) -> Result<T, RedisError> {
-        let mut connection = self.connection.clone();
-        self.runtime.block_on(in_time(work(&mut connection)))
+        let connection = &self.connection;
+        self.runtime.block_on(in_time(work(connection)))
     }
 }
 

@@ -11,6 +11,9 @@ use crate::text::duration;
 
 /// For so long only the first event of a subject is logged; the others are counted.
 const WINDOW: Duration = Duration::from_mins(1);
+/// So many changes of a state are logged in a minute: that it is lost, another reason, and that
+/// it is back.
+const CHANGES_MAX: u32 = 4;
 
 /// How important a line is: the priorities of syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +49,13 @@ struct Repeated {
     written: u32,
     /// How many were not.
     more: u64,
+    /// Of changes of a state, the latest that was not written.
+    latest: Option<String>,
 }
 
 impl Repeated {
     fn new(level: Level) -> Self {
-        Self { level, since: Instant::now(), written: 0, more: 0 }
+        Self { level, since: Instant::now(), written: 0, more: 0, latest: None }
     }
 }
 
@@ -124,6 +129,17 @@ impl Log {
         }
     }
 
+    /// Writes a line about a change of a state of `subject`, unless there were
+    /// [`CHANGES_MAX`] in the last minute: then it is counted for [`Log::summarize`], which
+    /// has the latest, and stays the only line while there are more every minute.
+    pub fn write_change(&self, subject: &'static str, level: Level, text: impl Display) {
+        let text = text.to_string();
+        self.write_at_most(CHANGES_MAX, subject, level, &text);
+        if let Some(known) = self.repeated.borrow_mut().get_mut(subject) {
+            known.latest = Some(text);
+        }
+    }
+
     /// Writes how many events of each subject were not logged in the minute that has passed.
     pub fn summarize(&self) {
         self.summarize_after(WINDOW);
@@ -138,9 +154,14 @@ impl Log {
             }
             if one.more > 0 {
                 let (more, time) = (one.more, duration(passed.as_secs() as f64));
-                self.write(one.level, format_args!("{subject}: {more} more in {time}"));
+                let latest = one.latest.as_ref();
+                let latest = latest.map_or(String::new(), |text| format!(", the latest: {text}"));
+                self.write(one.level, format_args!("{subject}: {more} more in {time}{latest}"));
                 // The next minute begins as this one ended.
-                let written = if one.written == 1 { 1 } else { 0 };
+                let written = match one.latest {
+                    Some(_) => CHANGES_MAX,
+                    None => u32::from(one.written == 1),
+                };
                 *one = Repeated { written, ..Repeated::new(one.level) };
                 return true;
             }
@@ -196,6 +217,28 @@ mod tests {
         assert_eq!(log.lines()[3..], ["refusals: 2 more in 0s"]);
         (5..10).for_each(write);
         assert_eq!(log.lines()[4..], ["5", "6", "7"]);
+    }
+
+    #[test]
+    fn a_state_that_flaps_is_summarized_with_the_latest() {
+        let log = Log::kept();
+        let flap = |number: u32| {
+            let text = if number.is_multiple_of(2) { "away" } else { "back" };
+            log.write_change("changes of it", Level::Error, text);
+        };
+        (0..20).for_each(flap);
+        assert_eq!(log.lines(), ["away", "back", "away", "back"]);
+        log.summarize_after(Duration::ZERO);
+        (0..7).for_each(flap);
+        log.summarize_after(Duration::ZERO);
+        let expected = [
+            "changes of it: 16 more in 0s, the latest: back",
+            "changes of it: 7 more in 0s, the latest: away",
+        ];
+        assert_eq!(log.lines()[4..], expected);
+        log.summarize_after(Duration::ZERO);
+        flap(1);
+        assert_eq!(log.lines()[6..], ["back"]);
     }
 
     #[test]

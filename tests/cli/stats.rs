@@ -274,6 +274,7 @@ fn two_servers() -> KnownServers {
         decisions: 12_345_678_901,
         clock: -0.000_125,
         servers: 3,
+        secret: None,
         conflict: false,
     };
     let policy = PolicyState { digest: "a".repeat(32), written: 1_795_171_900 };

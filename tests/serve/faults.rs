@@ -90,10 +90,12 @@ fn redis_may_be_killed_and_started_again() {
         until("it is there again", || client.ask("alice").is_ok());
     }
     let log = machine.log();
-    let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
-    assert!((3..=12).contains(&lines(" is away: ")), "{log}");
-    // One more, if it was asked before it had connected at first.
-    assert!((3..=4).contains(&lines("; requests not decided meanwhile: ")), "{log}");
+    // The first changes of a minute are there, and no line for each of the others.
+    assert!(
+        log.contains(" is away: ") && log.contains("; requests not decided meanwhile: "),
+        "{log}"
+    );
+    assert!(log.lines().count() <= 5, "{log}");
 }
 
 #[test]

@@ -4,11 +4,21 @@ use std::fs::File;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
 
 pub(crate) use kit::{Process, TIMEOUT, until};
+
+/// Stops the threads of a test that look at this, also when the test fails.
+pub(crate) struct Stops<'s>(pub(crate) &'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A Redis on a unix socket in a folder.
 pub(crate) struct Redis {

@@ -1,5 +1,6 @@
 //! The servers that share the limits, as commands find and show them.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -48,6 +49,8 @@ pub(in crate::cli) struct JsonAgent {
     pub(in crate::cli) decisions: u64,
     pub(in crate::cli) clock_offset: f64,
     pub(in crate::cli) servers: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::cli) secret: Option<String>,
     pub(in crate::cli) name_conflict: bool,
 }
 
@@ -155,6 +158,7 @@ pub(in crate::cli) fn json(seen: &Seen) -> Vec<JsonServer> {
             decisions: agent.decisions,
             clock_offset: agent.clock,
             servers: agent.servers,
+            secret: agent.secret.map(|secret| format!("{secret:08x}")),
             name_conflict: agent.conflict,
         }),
     };
@@ -197,6 +201,12 @@ pub(in crate::cli) fn print(screen: &mut Screen<'_>, seen: &Seen) -> Result<(), 
             let name = text::printable(name.as_bytes());
             writeln!(screen, "several servers have the name {name}: see `exirate doctor`")?;
         }
+    }
+    let secrets = known.servers.values().filter(|server| known.is_seen_lately(server));
+    let secrets: BTreeSet<u32> = secrets.filter_map(|one| one.agent.as_ref()?.secret).collect();
+    if secrets.len() > 1 {
+        let text = "the agents use different secrets, so they do not count together";
+        writeln!(screen, "{text}: see `exirate doctor`")?;
     }
     if known.unreadable > 0 {
         writeln!(screen, "{}", unreadable(known.unreadable))?;

@@ -148,7 +148,11 @@ impl Join {
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         let directory = open_directory(&spool, true)?;
+        let before = ClusterSettings::read(&directory).ok().flatten();
         settings.write(&directory)?;
+        if before.is_none_or(|before| before.deadline != settings.deadline) {
+            cluster::forget_late(&directory);
+        }
         report(screen, &self.common, &spool, &directory, &settings)
     }
 }
@@ -185,11 +189,12 @@ published again if it has changed.
 30 days is not shown.
 
 JSON: an object; `error` says why the agent has not replied, `away_since` is the second
-since 1970 since which the shared limits cannot be reached. `servers_seen` is an array with
+since 1970 since which the shared limits cannot be reached. `late` is how often there was no reply
+in time since the deadline was set. `servers_seen` is an array with
 `name`, `this` (whether it is this server) and `policy` (the digest), and if its agent was
 seen, `seen` and `started` (seconds since 1970), `seen_lately`, `release`, `decisions`,
-`clock_offset` (seconds), `servers` (how many its agent is configured for) and
-`name_conflict`; `servers_error` says why they are not known.")]
+`clock_offset` (seconds), `servers` (how many its agent is configured for), `secret` (the same
+for agents that count together) and `name_conflict`; `servers_error` says why they are not known.")]
 struct Status {
     #[command(flatten)]
     common: Common,
@@ -340,6 +345,8 @@ struct Report<'a> {
     decided_shared: u64,
     decided_apart: u64,
     apart_over: u64,
+    /// Attempts that had no reply in time, since the deadline was set.
+    late: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     away_since: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -356,7 +363,7 @@ fn report(
     settings: &ClusterSettings,
 ) -> Result<Outcome, Failure> {
     let counts = cluster::read_counts(directory).unwrap_or_default();
-    let ClusterCounts { shared, apart, apart_over, away_since } = counts;
+    let ClusterCounts { shared, apart, apart_over, away_since, .. } = counts;
     let reply = cluster::probe(settings);
     let seen = servers::look(settings, spool, true);
     let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
@@ -374,6 +381,7 @@ fn report(
             decided_shared: shared,
             decided_apart: apart,
             apart_over,
+            late: counts.late,
             away_since,
             servers_seen: seen.as_ref().ok().map(servers::json),
             servers_error: seen.as_ref().err().map(String::as_str),
@@ -402,6 +410,14 @@ fn report(
         }
         writeln!(screen, "decided    {shared} by the shared store")?;
         writeln!(screen, "  apart    {apart} without it, {apart_over} of them over a limit")?;
+        if counts.is_often_late() {
+            let late = counts.late;
+            let deadline = deadline.as_millis();
+            writeln!(
+                screen,
+                "  late     {late} times no reply within {deadline} ms: see `exirate doctor`"
+            )?;
+        }
         match &seen {
             Ok(seen) => {
                 writeln!(screen)?;

@@ -219,6 +219,47 @@ fn servers_that_come_and_go_stay_below_the_bound() {
     });
 }
 
+/// Nodes of a cluster are away, with the keys that they have: events of these keys are decided
+/// apart, others are not.
+#[test]
+fn nodes_that_are_away_stay_below_the_bound() {
+    simulate(140, |simulation| {
+        let servers = simulation.servers.len() as f64;
+        for _ in 0..30 {
+            let away = std::array::from_fn(|_| simulation.random.random_bool(0.4));
+            match simulation.random.random_range(0..3) {
+                0 => simulation.change_networks(&[Network::Nodes { away }, Network::Up]),
+                _ => simulation.all_networks(Network::Nodes { away }),
+            }
+            simulation.flood(40);
+        }
+        simulation.check("nodes away", |m, c| 2.0 * m + (servers + 1.0) * c);
+    });
+}
+
+/// One node is away for good: its key is admitted as if all servers were apart, and the others
+/// as if none was.
+#[test]
+fn a_node_that_is_away_concerns_its_keys_only() {
+    simulate(140, |simulation| {
+        let servers = simulation.servers.len() as f64;
+        simulation.all_networks(Network::Nodes { away: [true, false, false] });
+        for _ in 0..1200 {
+            simulation.wait();
+            let server = simulation.random.random_range(0..simulation.servers.len());
+            let key = simulation.random.random_range(0..KEYS.len());
+            let size = simulation.size(key);
+            let update = simulation.limits[key].update;
+            simulation.send(server, vec![Part { key, size, update }]);
+        }
+        simulation.check("one node", |m, c| m + servers * c);
+        for key in 1..KEYS.len() {
+            let bound = simulation.limits[key].algorithm.limit() + simulation.largest[key];
+            simulation.compare(simulation.highest[key], bound, "its node replies", key);
+        }
+    });
+}
+
 /// Requests and replies arrive late, twice, and not in their order.
 #[test]
 fn late_and_repeated_messages_stay_below_the_bound() {

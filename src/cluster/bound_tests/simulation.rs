@@ -21,6 +21,11 @@ pub(super) enum Network {
     Up,
     /// Nothing arrives, which the server knows: it does not ask.
     Down,
+    /// The nodes that have some of the keys do not reply, which the agent says at once.
+    Nodes {
+        /// Whether the node of each key is away.
+        away: [bool; KEYS.len()],
+    },
     /// Each request and each reply takes some time.
     Slow {
         /// How many of them are lost.
@@ -202,6 +207,19 @@ impl Simulation {
                 Some(self.take_over(&event, &reply))
             }
             Network::Down => Some(self.decide_apart(&event)),
+            Network::Nodes { away } => {
+                let (lost, others): (Vec<_>, Vec<_>) =
+                    event.parts.iter().partition(|part| away[part.key]);
+                if lost.is_empty() {
+                    let reply = self.ask(&event);
+                    return Some(self.take_over(&event, &reply));
+                }
+                // The other nodes may have counted their parts of it.
+                if !others.is_empty() && self.random.random_bool(0.5) {
+                    self.ask(&Event { server, parts: others, ..*event });
+                }
+                Some(self.decide_apart(&event))
+            }
             Network::Slow { .. } => {
                 self.waiting.insert(number, event.clone());
                 self.post(self.deadline, Message::Deadline(event.clone()));
@@ -215,7 +233,7 @@ impl Simulation {
     pub(super) fn transmit(&mut self, server: usize, message: Message) {
         let (lost, repeated, late) = match self.servers[server].network {
             Network::Slow { lost, repeated, late } => (lost, repeated, late),
-            Network::Up => (0.0, 0.0, 0.0),
+            Network::Up | Network::Nodes { .. } => (0.0, 0.0, 0.0),
             Network::Down => return,
         };
         let copies = 1 + usize::from(self.random.random_bool(repeated));

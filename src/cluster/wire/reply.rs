@@ -39,16 +39,19 @@ pub enum Status {
     BadRequest,
     /// The request has a version of the protocol that the agent does not know.
     OtherVersion,
+    /// The part of the store that has these keys cannot be used now; others may well be.
+    KeysAway,
 }
 
 impl Status {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Decided,
         Self::Unavailable,
         Self::Busy,
         Self::NotAllowed,
         Self::BadRequest,
         Self::OtherVersion,
+        Self::KeysAway,
     ];
 
     fn code(self) -> u16 {

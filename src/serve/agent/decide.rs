@@ -100,7 +100,8 @@ impl<B: Backend> Agent<B> {
             let (name, servers) = (agent.server_name.clone(), agent.servers);
             Now { name, servers, decisions: self.decided.get() }
         };
-        tokio::join!(self.link.keep(), self.announcer.keep(&self.link, &self.log, now));
+        let announced = self.announcer.keep(&self.link, &self.log, now);
+        tokio::join!(self.link.keep(), self.link.watch(), announced);
     }
 
     /// Shows the state of all servers in this file from now on.
@@ -124,7 +125,7 @@ impl<B: Backend> Agent<B> {
                 self.decided.set(self.decided.get() + 1);
                 write_decisions(reply, event, &decisions);
             }
-            Err(why) => write_refusal(reply, event, Status::Unavailable, &why),
+            Err((status, why)) => write_refusal(reply, event, status, &why),
         }
         true
     }

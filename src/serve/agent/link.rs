@@ -1,14 +1,16 @@
 //! The connection to the store: made, lost and made again.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use crate::cluster::wire::Status;
 use crate::engine::{Check, Decision};
 use crate::redis::{Announcement, KnownServers};
 use crate::serve::log::{Level, Log};
@@ -21,14 +23,21 @@ const PAUSE_MAX: Duration = Duration::from_millis(800);
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// For so long requests may stay without a reply in time until the store is away.
 const SILENCE_MAX: Duration = Duration::from_millis(300);
+/// How often what the log has of the store is looked at.
+const WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// What the log calls changes of which there are too many.
+const CHANGES: &str = "changes of the shared store";
 
 /// A store that decides for several servers.
 pub trait Backend: Sized + 'static {
     /// What it needs to connect.
     type Settings: fmt::Display + PartialEq + 'static;
 
-    /// Connects, and makes sure that the store replies.
-    fn connect(settings: &Self::Settings) -> impl Future<Output = Result<Self, String>>;
+    /// Connects, and makes sure that the store replies; `old` is the connection of before.
+    fn connect(
+        settings: &Self::Settings,
+        old: Option<&Self>,
+    ) -> impl Future<Output = Result<Self, String>>;
 
     /// Decides the checks of the event with this number; an event that was counted lately is
     /// not counted again. `decisions` is empty at first.
@@ -46,6 +55,18 @@ pub trait Backend: Sized + 'static {
         announcement: &Announcement<'_>,
     ) -> impl Future<Output = Result<bool, String>>;
 
+    /// Whether it has parts that fail one by one, each with keys of its own.
+    fn has_parts(&self) -> bool;
+
+    /// Whether all of its parts fail.
+    fn is_away(&self) -> bool;
+
+    /// The parts that have failed several times in a row, and why.
+    fn parts_away(&self) -> Vec<(String, String)>;
+
+    /// Returns, once, what the administrator should know, in one sentence each.
+    fn take_incidents(&self) -> Vec<String>;
+
     /// The servers that have published their state.
     fn servers(&self) -> impl Future<Output = Result<KnownServers, String>>;
 }
@@ -55,6 +76,8 @@ pub trait Backend: Sized + 'static {
 pub enum Failed {
     /// It cannot be used: a new connection is needed.
     Lost(String),
+    /// The part that has these keys cannot be used; other parts can.
+    Part(String),
     /// It cannot decide this request; others are not affected.
     Request(String),
 }
@@ -74,6 +97,12 @@ enum State<B> {
 pub(super) struct Link<B: Backend> {
     state: RefCell<State<B>>,
     settings: RefCell<Rc<B::Settings>>,
+    /// The latest store that was connected to.
+    latest: RefCell<Option<Rc<B>>>,
+    /// The parts that are away: since when, and how many requests were not decided before.
+    parts: RefCell<BTreeMap<String, (Instant, u64)>>,
+    /// How many requests were not decided for a part that is away.
+    missed_by_parts: Cell<u64>,
     /// Since when no request has had a reply in time.
     silent: Cell<Option<Instant>>,
     /// The state or the settings have changed: [`Link::keep`] looks at them.
@@ -90,6 +119,9 @@ impl<B: Backend> Link<B> {
         Self {
             state: RefCell::new(State::Away { why, since: Instant::now(), missed: 0 }),
             settings: RefCell::new(Rc::new(settings)),
+            latest: RefCell::new(None),
+            parts: RefCell::default(),
+            missed_by_parts: Cell::new(0),
             silent: Cell::new(None),
             changed: Notify::new(),
             connected: Notify::new(),
@@ -109,30 +141,40 @@ impl<B: Backend> Link<B> {
     pub(super) fn status(&self) -> String {
         let settings = self.settings.borrow();
         match &*self.state.borrow() {
-            State::Connected(_) => format!("connected to {settings}"),
+            State::Connected(store) => {
+                let away =
+                    store.parts_away().into_iter().map(|(part, why)| format!("{part}: {why}"));
+                let away: Vec<String> = away.collect();
+                match &*away {
+                    [] => format!("connected to {settings}"),
+                    some => format!("connected to {settings}, parts away: {}", some.join(", ")),
+                }
+            }
             State::Away { why, .. } => format!("{settings} is away: {why}"),
         }
     }
 
-    /// Decides the checks of an event within `limit`.
+    /// Decides the checks of an event; the reply is needed within `limit`.
     ///
     /// # Errors
-    /// Why they are not decided, in words.
+    /// Why they are not decided: the status, and in words.
     pub(super) async fn decide(
         &self,
         event: u128,
         checks: &[Check<'_>],
         decisions: &mut Vec<Decision>,
         limit: Duration,
-    ) -> Result<(), Rc<str>> {
+    ) -> Result<(), (Status, Rc<str>)> {
+        let away = |why| Err((Status::Unavailable, why));
         let store = match &mut *self.state.borrow_mut() {
             State::Connected(store) => Rc::clone(store),
             State::Away { why, missed, .. } => {
                 *missed += 1;
-                return Err(Rc::clone(why));
+                return away(Rc::clone(why));
             }
         };
-        match timeout(limit, store.decide(event, checks, decisions)).await {
+        // The process that asks must not give up before, as it would take all for lost.
+        match timeout(limit * 9 / 10, store.decide(event, checks, decisions)).await {
             Ok(Ok(())) => {
                 self.silent.set(None);
                 Ok(())
@@ -140,22 +182,80 @@ impl<B: Backend> Link<B> {
             Ok(Err(Failed::Request(why))) => {
                 self.silent.set(None);
                 self.log.write_seldom("requests that failed", Level::Warning, &why);
-                Err(why.into())
+                away(why.into())
             }
+            Ok(Err(Failed::Part(why))) => Err(self.without_part(why.into())),
             Ok(Err(Failed::Lost(why))) => {
                 let why = Rc::from(why);
                 self.lost(&store, &why);
-                Err(why)
+                away(why)
             }
             Err(_) => {
                 let why: Rc<str> = format!("no reply within {} ms", limit.as_millis()).into();
+                if store.has_parts() {
+                    if !store.is_away() {
+                        return Err(self.without_part(why));
+                    }
+                    self.lost(&store, &why);
+                    return away(why);
+                }
                 match self.silent.get() {
                     Some(since) if since.elapsed() >= SILENCE_MAX => self.lost(&store, &why),
                     Some(_) => {}
                     None => self.silent.set(Some(Instant::now())),
                 }
-                Err(why)
+                away(why)
             }
+        }
+    }
+
+    fn without_part(&self, why: Rc<str>) -> (Status, Rc<str>) {
+        self.missed_by_parts.set(self.missed_by_parts.get() + 1);
+        (Status::KeysAway, why)
+    }
+
+    /// Logs what becomes of the parts of the store, and what else the administrator should
+    /// know; never ends.
+    pub(super) async fn watch(&self) {
+        loop {
+            sleep(WATCHED_EVERY).await;
+            let store = match &*self.state.borrow() {
+                State::Connected(store) => Rc::clone(store),
+                State::Away { .. } => continue,
+            };
+            for incident in store.take_incidents() {
+                self.log.write(Level::Warning, incident);
+                // The servers show which secret they use.
+                self.connected.notify_one();
+            }
+            self.look_at_parts(store.parts_away());
+        }
+    }
+
+    /// Logs which parts of the store are away, and which are back.
+    fn look_at_parts(&self, away: Vec<(String, String)>) {
+        let (mut parts, settings) = (self.parts.borrow_mut(), self.settings.borrow());
+        let missed = self.missed_by_parts.get();
+        parts.retain(|part, (since, before)| {
+            let stays = away.iter().any(|(one, _)| one == part);
+            if !stays {
+                let (seconds, missed) = (since.elapsed().as_secs_f64(), missed - *before);
+                let text = format!(
+                    "{part} of {settings} replies again after {seconds:.1}s; requests not decided \
+                     meanwhile: {missed}"
+                );
+                self.log.write_change(CHANGES, Level::Notice, text);
+            }
+            stays
+        });
+        for (part, why) in away {
+            parts.entry(part).or_insert_with_key(|part| {
+                let text = format!(
+                    "{part} of {settings} is away: {why}; this server decides alone for its keys"
+                );
+                self.log.write_change(CHANGES, Level::Error, text);
+                (Instant::now(), missed)
+            });
         }
     }
 
@@ -194,7 +294,8 @@ impl<B: Backend> Link<B> {
         match &mut *state {
             State::Connected(current) if Rc::ptr_eq(current, store) => {
                 let settings = self.settings.borrow();
-                self.log.write(Level::Error, format_args!("{settings} is away: {why}"));
+                let text = format_args!("{settings} is away: {why}");
+                self.log.write_change(CHANGES, Level::Error, text);
                 *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 1 };
                 self.changed.notify_one();
             }
@@ -210,7 +311,8 @@ impl<B: Backend> Link<B> {
         let mut first = true;
         loop {
             let settings = Rc::clone(&self.settings.borrow());
-            let attempt = timeout(CONNECT_MAX, B::connect(&settings)).await;
+            let old = self.latest.borrow().clone();
+            let attempt = timeout(CONNECT_MAX, B::connect(&settings, old.as_deref())).await;
             let attempt = attempt
                 .unwrap_or_else(|_| Err(format!("no reply within {}s", CONNECT_MAX.as_secs())));
             match attempt {
@@ -232,7 +334,9 @@ impl<B: Backend> Link<B> {
 
     fn connected(&self, store: B, settings: &B::Settings) {
         self.silent.set(None);
-        let old = self.state.replace(State::Connected(Rc::new(store)));
+        let store = Rc::new(store);
+        self.latest.replace(Some(Rc::clone(&store)));
+        let old = self.state.replace(State::Connected(store));
         self.connected.notify_one();
         match old {
             State::Away { since, missed, .. } if missed > 0 => {
@@ -241,9 +345,12 @@ impl<B: Backend> Link<B> {
                     "connected to {settings} after {seconds:.1}s; requests not decided \
                      meanwhile: {missed}"
                 );
-                self.log.write(Level::Notice, line);
+                self.log.write_change(CHANGES, Level::Notice, line);
             }
-            _ => self.log.write(Level::Notice, format_args!("connected to {settings}")),
+            _ => {
+                let text = format_args!("connected to {settings}");
+                self.log.write_change(CHANGES, Level::Notice, text);
+            }
         }
     }
 
@@ -253,13 +360,15 @@ impl<B: Backend> Link<B> {
         match &mut *state {
             State::Away { why: known, .. } => {
                 if first || **known != *why {
-                    self.log.write(Level::Error, format_args!("{settings} is away: {why}"));
+                    let text = format_args!("{settings} is away: {why}");
+                    self.log.write_change(CHANGES, Level::Error, text);
                 }
                 *known = why.into();
             }
             // Only the settings have changed.
             State::Connected(_) => {
-                self.log.write(Level::Error, format_args!("{settings} is away: {why}"));
+                let text = format_args!("{settings} is away: {why}");
+                self.log.write_change(CHANGES, Level::Error, text);
                 let since = Instant::now();
                 *state = State::Away { why: why.into(), since, missed: 0 };
             }

@@ -7,8 +7,8 @@ use crate::redis::{Announcement, KnownServers, RedisStore, Settings};
 impl Backend for RedisStore {
     type Settings = Settings;
 
-    async fn connect(settings: &Settings) -> Result<Self, String> {
-        Self::connect(settings).await.map_err(|error| error.to_string())
+    async fn connect(settings: &Settings, old: Option<&Self>) -> Result<Self, String> {
+        Self::connect_again(settings, old).await.map_err(|error| error.to_string())
     }
 
     async fn decide(
@@ -19,8 +19,28 @@ impl Backend for RedisStore {
     ) -> Result<(), Failed> {
         Self::decide(self, event, checks, decisions).await.map_err(|error| {
             let why = error.to_string();
-            if error.is_lost() { Failed::Lost(why) } else { Failed::Request(why) }
+            match error.is_lost() {
+                false => Failed::Request(why),
+                true if Self::has_parts(self) && !Self::is_away(self) => Failed::Part(why),
+                true => Failed::Lost(why),
+            }
         })
+    }
+
+    fn has_parts(&self) -> bool {
+        Self::has_parts(self)
+    }
+
+    fn is_away(&self) -> bool {
+        Self::is_away(self)
+    }
+
+    fn parts_away(&self) -> Vec<(String, String)> {
+        self.nodes_away()
+    }
+
+    fn take_incidents(&self) -> Vec<String> {
+        Self::take_incidents(self)
     }
 
     async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {

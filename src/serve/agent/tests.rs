@@ -36,6 +36,9 @@ struct World {
     fails: RefCell<Option<Failed>>,
     /// How long each request takes.
     delay: Cell<Duration>,
+    /// Whether it has parts, and those that are away.
+    has_parts: Cell<bool>,
+    parts_away: RefCell<Vec<(String, String)>>,
     connections: Cell<usize>,
     most_at_once: Cell<usize>,
     at_once: Cell<usize>,
@@ -66,7 +69,7 @@ impl PartialEq for Place {
 impl Backend for Stored {
     type Settings = Place;
 
-    async fn connect(settings: &Place) -> Result<Self, String> {
+    async fn connect(settings: &Place, _: Option<&Self>) -> Result<Self, String> {
         let world = &settings.0;
         world.connections.set(world.connections.get() + 1);
         let refuses = world.refuses.borrow().clone();
@@ -95,6 +98,22 @@ impl Backend for Stored {
         world.memory.borrow_mut().decide(checks, now, decisions).unwrap();
         world.events.borrow_mut().insert(event, decisions.clone());
         Ok(())
+    }
+
+    fn has_parts(&self) -> bool {
+        self.0.has_parts.get()
+    }
+
+    fn is_away(&self) -> bool {
+        false
+    }
+
+    fn parts_away(&self) -> Vec<(String, String)> {
+        self.0.parts_away.borrow().clone()
+    }
+
+    fn take_incidents(&self) -> Vec<String> {
+        Vec::new()
     }
 
     async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {
@@ -349,6 +368,34 @@ fn a_store_that_fails_is_connected_to_again() {
         *running.world.fails.borrow_mut() = None;
         assert_eq!(client.ask(5, b"alice").await, Answer::Rate(2.0));
         assert_eq!(running.world.connections.get(), connections);
+    });
+}
+
+#[test]
+fn a_part_that_is_away_is_no_reason_to_connect_again() {
+    run(async {
+        let running = Running::connected(options()).await;
+        running.world.has_parts.set(true);
+        let mut client = running.client().await;
+        let answer = |why: &str| Answer::Refused(Status::KeysAway, why.to_owned());
+        *running.world.fails.borrow_mut() = Some(Failed::Part("one is away: refused".to_owned()));
+        for n in 1..=5 {
+            assert_eq!(client.ask(n, b"alice").await, answer("one is away: refused"));
+        }
+        running.world.delay.set(Duration::from_hours(1));
+        client.send(&request(6, Duration::from_millis(30), b"alice")).await;
+        assert_eq!(client.answer(6).await, answer("no reply within 30 ms"));
+        *running.world.parts_away.borrow_mut() = vec![("one".to_owned(), "refused".to_owned())];
+        let away = "one of memory is away: refused; this server decides alone for its keys";
+        running.until("it is logged", |r| r.logged(away)).await;
+        let status = running.agent.store_status();
+        assert_eq!(status, "connected to memory, parts away: one: refused");
+        running.world.parts_away.borrow_mut().clear();
+        running.until("it is back", |r| r.logged("one of memory replies again after ")).await;
+        running.world.delay.set(Duration::ZERO);
+        *running.world.fails.borrow_mut() = None;
+        assert_eq!(client.ask(7, b"alice").await, Answer::Rate(1.0));
+        assert_eq!(running.world.connections.get(), 1);
     });
 }
 

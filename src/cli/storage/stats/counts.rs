@@ -178,7 +178,7 @@ impl Cluster {
             Err(error) => return Err(SpoolError::from(error).into()),
         };
         let settings = ClusterSettings::read(&directory)?;
-        let ClusterCounts { shared, apart, apart_over, away_since } =
+        let ClusterCounts { shared, apart, apart_over, away_since, .. } =
             read_counts(&directory).unwrap_or_default();
         Ok(settings.map(|settings| Self {
             keys: if count { SharedKeys::of(&settings, spool) } else { None },

@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
+use super::servers::join;
 use super::units;
 use crate::cli::shared::servers::look as look_at_servers;
-use crate::cluster::{ClusterSettings, probe};
-use crate::redis::{ServerState, examine};
+use crate::cluster::{ClusterCounts, ClusterSettings, probe, read_counts};
+use crate::redis::{ServerState, ServerStates, examine};
 use crate::serve::config::{Config, read};
 use crate::spool::open_directory;
 use crate::text::{counted_or_no, duration};
@@ -53,6 +54,18 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
                 .fix(format!("exirate serve agent --check --config {}", quoted(file)))
                 .fix(units::start("exirate-agent.service"));
         }
+    }
+    let counts = read_counts(&directory).unwrap_or_default();
+    if counts.is_often_late() {
+        let ClusterCounts { late, all_since, apart_since, .. } = counts;
+        let deadline = settings.deadline.as_millis();
+        findings
+            .warning(format!(
+                "{late} times there was no reply within the deadline of {deadline} ms, and \
+                 {apart_since} of {all_since} events were decided without the shared limits: this \
+                 machine is busy, or Redis is slow or far away. With a longer deadline:"
+            ))
+            .fix(join(&settings, settings.servers, settings.deadline * 5));
     }
     // `exirate events deliver` writes this file when it first sends something.
     if !directory.path().join("delivery.shared").exists() {
@@ -113,8 +126,8 @@ fn configuration(file: &Path, findings: &mut Findings) -> Option<Config> {
 /// The servers that the agent asks. Whether they can be used.
 fn servers(config: &Config, findings: &mut Findings) -> bool {
     let shown = &config.redis.servers;
-    let states = match examine(&config.redis) {
-        Ok(states) => states,
+    let ServerStates { states, away } = match examine(&config.redis) {
+        Ok(all) => all,
         Err(error) if error.code() == Some("NOPERM") => {
             findings.note(format!(
                 "{shown}: the eviction policy and the clock were not checked, as the ACL user may \
@@ -127,6 +140,12 @@ fn servers(config: &Config, findings: &mut Findings) -> bool {
             return false;
         }
     };
+    for (node, why) in away {
+        findings.problem(format!(
+            "{node} of {shown} does not reply: {why}. Until it does, or a replica replaces it, each \
+             server decides alone for its keys"
+        ));
+    }
     let mut sound = 0;
     for state in &states {
         sound += usize::from(is_sound(state, &shown.to_string(), findings));

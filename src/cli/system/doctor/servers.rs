@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use super::finding::{Findings, quoted};
 use super::units;
 use crate::cli::shared::servers::{Seen, short, unreadable};
 use crate::cli::system::cluster::AGENT_USER;
-use crate::cluster::{Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, SOCKET_DEFAULT};
+use crate::cluster::{
+    Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SOCKET_DEFAULT,
+};
 use crate::redis::{KnownServer, KnownServers};
 use crate::sys::users;
 use crate::text;
@@ -38,7 +41,7 @@ pub(super) fn look(
                 settings.config.display()
             ))
             .fix("systemctl reload exirate-agent")
-            .fix(join(settings, count));
+            .fix(join(settings, u32::try_from(count).unwrap_or(u32::MAX), settings.deadline));
     } else if count > 0 {
         let names = names(running.keys().copied());
         findings.ok(format!("{count} of {expected} servers run: {names}"));
@@ -66,15 +69,18 @@ pub(super) fn look(
             findings.warning(format!("the clock of {name} is {seconds} {direction} that of Redis"));
         }
     }
+    secrets(&running, findings);
     alike(&running, findings);
     if known.unreadable > 0 {
         findings.note(unreadable(known.unreadable));
     }
 }
 
-/// The command that joins again, with the same settings for another number of servers.
-fn join(settings: &ClusterSettings, count: usize) -> String {
-    let ClusterSettings { socket, agent_user, servers: _, deadline, away, config } = settings;
+/// The command that joins again, with the same settings but for the number of servers and the
+/// deadline.
+pub(super) fn join(settings: &ClusterSettings, count: u32, deadline: Duration) -> String {
+    let ClusterSettings { socket, agent_user, servers: _, deadline: _, away, config } = settings;
+    let deadline = deadline.min(DEADLINE_MAX);
     let mut command = format!("exirate cluster join --servers {count}");
     if socket != Path::new(SOCKET_DEFAULT) {
         command += &format!(" --socket {}", quoted(socket));
@@ -82,7 +88,7 @@ fn join(settings: &ClusterSettings, count: usize) -> String {
     if users::name_of(*agent_user).is_none_or(|name| name != AGENT_USER) {
         command += &format!(" --agent-user {agent_user}");
     }
-    if *deadline != DEADLINE_DEFAULT {
+    if deadline != DEADLINE_DEFAULT {
         command += &format!(" --deadline {}", deadline.as_millis());
     }
     if *away != Away::default() {
@@ -117,6 +123,20 @@ fn not_seen(seen: &Seen, too_many: bool, findings: &mut Findings) {
                  If it is gone for good:"
             ))
             .fix(format!("exirate cluster forget {}", shlex::try_quote(name).unwrap_or_default()));
+    }
+}
+
+/// Reports agents that use different secrets: they count under different names.
+fn secrets(running: &BTreeMap<&str, &KnownServer>, findings: &mut Findings) {
+    let secrets = groups(running, |server| Some(format!("{:08x}", server.agent.as_ref()?.secret?)));
+    if secrets.len() > 1 {
+        findings
+            .problem(format!(
+                "the agents of the servers use different secrets, so they do not count together: {}. \
+                 They agree within a second; an agent that does not:",
+                list(&secrets)
+            ))
+            .fix("systemctl restart exirate-agent");
     }
 }
 
@@ -187,6 +207,7 @@ mod tests {
             decisions: 5,
             clock: 0.001,
             servers: 3,
+            secret: Some(7),
             conflict: false,
         }
     }
@@ -245,7 +266,7 @@ mod tests {
         };
         let again = "exirate cluster join --servers 9 --socket '/run/o ther.sock' --agent-user 0 \
                      --deadline 50 --config /etc/other.toml";
-        assert_eq!(join(&other, 9), again);
+        assert_eq!(join(&other, 9, other.deadline), again);
         // One of them may have been replaced.
         let all = found(|known| {
             let mut old = known.servers["mx1"].clone();
@@ -284,6 +305,12 @@ mod tests {
                 of_agent(|agent| agent.servers = 4),
                 Level::Problem,
                 "the agent of mx2 is configured for 4 servers, and this server for 3: ",
+            ),
+            (
+                of_agent(|agent| agent.secret = Some(0x5f0c)),
+                Level::Problem,
+                "the agents of the servers use different secrets, so they do not count together: \
+                 00000007 on mx1, mx3; 00005f0c on mx2",
             ),
             (
                 found(|known| known.servers.get_mut("mx3").unwrap().policy = policy('b')),

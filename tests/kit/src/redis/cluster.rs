@@ -40,6 +40,33 @@ impl Cluster {
         cluster
     }
 
+    /// Starts primaries without replicas, each with so many slots in a row. They decide for
+    /// their slots while another one is away.
+    pub fn of_primaries(folder: &Path, slots: &[u16]) -> Self {
+        let options = [
+            &["--cluster-enabled", "yes", "--cluster-node-timeout", "500"][..],
+            &["--cluster-require-full-coverage", "no"],
+        ]
+        .concat();
+        let start = |number| RedisServer::start(folder, &format!("node-{number}"), &options);
+        let cluster = Self { nodes: (0..slots.len()).map(start).collect() };
+        let mut first = 0;
+        for (node, count) in cluster.nodes.iter().zip(slots) {
+            let (from, to) = (first.to_string(), (first + count - 1).to_string());
+            assert_eq!(node.ask(&["cluster", "addslotsrange", &from, &to]), "OK\n");
+            first += count;
+            let port = node.port.to_string();
+            assert_eq!(cluster.nodes[0].ask(&["cluster", "meet", "127.0.0.1", &port]), "OK\n");
+        }
+        assert_eq!(first, 16384, "all slots");
+        let size = format!("cluster_size:{}", slots.len());
+        for node in &cluster.nodes {
+            node.until(&["cluster", "info"], "cluster_state:ok");
+            node.until(&["cluster", "info"], &size);
+        }
+        cluster
+    }
+
     /// The numbers of the nodes that are primaries by what each says of itself.
     pub fn primaries(&self) -> Vec<usize> {
         let nodes = self.nodes.iter().enumerate();

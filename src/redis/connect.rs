@@ -1,0 +1,106 @@
+//! Connects to one server, with the user, the password and the certificates of the settings.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo as _, RedisConnectionInfo, RedisResult, TlsCertificates,
+};
+
+use super::settings::{Server, Settings, Transport};
+
+/// How long the connection and each reply may take.
+pub(super) fn config(settings: &Settings) -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(settings.deadline))
+        .set_response_timeout(Some(settings.deadline))
+}
+
+/// Connects to a server.
+pub(super) async fn to_server(
+    server: &Server,
+    settings: &Settings,
+) -> RedisResult<MultiplexedConnection> {
+    let info = info(server, settings)?;
+    let client = match certificates(settings) {
+        Some(certificates) if server.is_tls() => Client::build_with_tls(info, certificates)?,
+        _ => Client::open(info)?,
+    };
+    client.get_multiplexed_async_connection_with_config(&config(settings)).await
+}
+
+/// Runs all of `futures` at the same time; their results in order.
+pub(super) async fn join<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
+    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        let mut waits = false;
+        for (future, result) in futures.iter_mut().zip(&mut results) {
+            if result.is_none() {
+                match Pin::new(future).poll(context) {
+                    Poll::Ready(output) => *result = Some(output),
+                    Poll::Pending => waits = true,
+                }
+            }
+        }
+        if waits { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    results.into_iter().flatten().collect()
+}
+
+/// Runs all of `futures` at the same time until one succeeds: its result, else the last error.
+pub(super) async fn first_ok<T, F>(mut futures: Vec<F>) -> RedisResult<T>
+where
+    F: Future<Output = RedisResult<T>> + Unpin,
+{
+    let mut last = Err((ErrorKind::ClusterConnectionNotFound, "nobody can be asked").into());
+    std::future::poll_fn(|context| {
+        let mut number = 0;
+        while let Some(future) = futures.get_mut(number) {
+            match Pin::new(future).poll(context) {
+                Poll::Pending => number += 1,
+                Poll::Ready(result) => {
+                    drop(futures.swap_remove(number));
+                    last = result;
+                    if last.is_ok() {
+                        return Poll::Ready(());
+                    }
+                }
+            }
+        }
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    last
+}
+
+pub(super) fn certificates(settings: &Settings) -> Option<TlsCertificates> {
+    let root_cert = settings.ca.clone();
+    root_cert.map(|ca| TlsCertificates { client_tls: None, root_cert: Some(ca) })
+}
+
+pub(super) fn address(server: &Server) -> ConnectionAddr {
+    match &server.transport {
+        Transport::Unix(path) => ConnectionAddr::Unix(path.clone()),
+        Transport::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
+        Transport::Tcp { host, port, tls: true } => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
+    }
+}
+
+fn info(server: &Server, settings: &Settings) -> RedisResult<ConnectionInfo> {
+    let mut redis = RedisConnectionInfo::default().set_db(server.database);
+    if let Some(user) = &settings.user {
+        redis = redis.set_username(user);
+    }
+    if let Some(password) = &settings.password {
+        redis = redis.set_password(&password.0);
+    }
+    Ok(address(server).into_connection_info()?.set_redis_settings(redis))
+}

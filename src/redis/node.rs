@@ -1,0 +1,223 @@
+//! A node of a Redis Cluster: its connection, and whether it replies.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::aio::{ConnectionLike as _, MultiplexedConnection};
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, pipe};
+
+use super::connect::to_server;
+use super::error::{RedisError, concerns_all};
+use super::settings::{Server, Settings, Transport};
+
+/// The pause after a first failure, in which nobody asks. It doubles with each further one.
+const PAUSE_MIN: Duration = Duration::from_millis(50);
+/// The longest pause: within a second after a node is back, all ask it again.
+const PAUSE_MAX: Duration = Duration::from_millis(800);
+/// A request that was given up so early does not show that the node is silent.
+const SILENCE_MIN: Duration = Duration::from_millis(10);
+
+/// The name and the port of a node.
+pub(super) type Address = (String, u16);
+
+/// The node.
+pub(super) struct Node {
+    pub(super) address: Address,
+    connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
+    health: Mutex<Health>,
+}
+
+/// What is known from the latest requests.
+#[derive(Default)]
+struct Health {
+    /// How many have failed, one after the other.
+    failures: u32,
+    /// Until when nobody asks; `None` if the latest has not failed.
+    until: Option<Instant>,
+    /// When one failed last.
+    failed: Option<Instant>,
+    /// When one was replied to last.
+    replied: Option<Instant>,
+    /// Why the latest failed.
+    why: String,
+}
+
+impl Health {
+    fn replied(&mut self) {
+        (self.failures, self.until, self.replied) = (0, None, Some(Instant::now()));
+    }
+
+    fn failed(&mut self, why: String) {
+        let now = Instant::now();
+        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << self.failures.min(5)));
+        self.failures = self.failures.saturating_add(1);
+        (self.until, self.failed, self.why) = (Some(now + pause), Some(now), why);
+    }
+}
+
+impl Node {
+    pub(super) fn new(address: Address) -> Self {
+        Self { address, connection: tokio::sync::Mutex::default(), health: Mutex::default() }
+    }
+
+    fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the latest request has failed.
+    pub(super) fn is_away(&self) -> bool {
+        self.health().until.is_some()
+    }
+
+    /// Why it does not reply, if several requests in a row have failed.
+    pub(super) fn why_away(&self) -> Option<String> {
+        let health = self.health();
+        (health.failures > 1).then(|| health.why.clone())
+    }
+
+    /// Sends a command, after ASKING if `asking` says so. While the node is away, this fails at
+    /// once, but for one request from time to time.
+    ///
+    /// A future that is dropped before it is ready leaves the connection in order; if nothing
+    /// came from the node meanwhile, that is a failure.
+    pub(super) async fn ask(
+        &self,
+        settings: &Settings,
+        command: &Cmd,
+        asking: bool,
+    ) -> RedisResult<Value> {
+        self.begin()?;
+        let mut attempt = Attempt { node: self, begun: Instant::now(), has_ended: false };
+        let result = self.exchange(settings, command, asking, attempt.begun).await;
+        attempt.has_ended = true;
+        let is_failed = match &result {
+            Err(error) if concerns_all(error) && !is_of_request(error) => {
+                self.health().failed(RedisError::reason(error));
+                true
+            }
+            _ => {
+                self.health().replied();
+                false
+            }
+        };
+        // A new connection may get through where an old one hangs.
+        if is_failed && let Ok(mut connection) = self.connection.try_lock() {
+            *connection = None;
+        }
+        result
+    }
+
+    /// Whether this request may be sent: one at a time tries while the node is away.
+    fn begin(&self) -> RedisResult<()> {
+        let mut health = self.health();
+        let now = Instant::now();
+        match health.until {
+            Some(until) if now < until => Err(self.away(&health.why)),
+            Some(_) => {
+                health.until = Some(now + PAUSE_MAX);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn away(&self, why: &str) -> redis::RedisError {
+        let detail = format!("{self} is away: {why}");
+        (ErrorKind::ClusterConnectionNotFound, "a node is away", detail).into()
+    }
+
+    /// Sends a command that was begun at this time, over the connection or a new one.
+    async fn exchange(
+        &self,
+        settings: &Settings,
+        command: &Cmd,
+        asking: bool,
+        begun: Instant,
+    ) -> RedisResult<Value> {
+        loop {
+            let (mut connection, is_new) = {
+                let mut kept = self.connection.lock().await;
+                match &*kept {
+                    Some(connection) => (connection.clone(), false),
+                    None => {
+                        self.not_failed_since(begun)?;
+                        let new = to_server(&self.server(settings), settings).await?;
+                        *kept = Some(new.clone());
+                        (new, true)
+                    }
+                }
+            };
+            let result = if asking {
+                let both = pipe().cmd("ASKING").add_command(command.clone()).clone();
+                let replies = connection.req_packed_commands(&both, 1, 1).await;
+                replies.map(|replies| replies.into_iter().next().unwrap_or(Value::Nil))
+            } else {
+                connection.req_packed_command(command).await
+            };
+            match result.and_then(Value::extract_error) {
+                // It was closed while nobody asked, or the node has started again.
+                Err(error) if !is_new && error.is_connection_dropped() => {
+                    *self.connection.lock().await = None;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// An error, if another request has failed since this time.
+    fn not_failed_since(&self, begun: Instant) -> RedisResult<()> {
+        let health = self.health();
+        match health.failed {
+            Some(failed) if failed >= begun => Err(self.away(&health.why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// How it is connected to: by TLS, if the nodes of the configuration are.
+    fn server(&self, settings: &Settings) -> Server {
+        let tls = settings.servers.all().iter().any(Server::is_tls);
+        let (host, port) = self.address.clone();
+        Server { transport: Transport::Tcp { host, port, tls }, database: 0 }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = &self.address;
+        let [open, close] = if host.contains(':') { ["[", "]"] } else { ["", ""] };
+        write!(f, "{open}{host}{close}:{port}")
+    }
+}
+
+/// Whether the node works, and another one is to be asked, or this one again.
+fn is_of_request(error: &redis::RedisError) -> bool {
+    let ErrorKind::Server(kind) = error.kind() else { return false };
+    matches!(
+        kind,
+        ServerErrorKind::Moved
+            | ServerErrorKind::Ask
+            | ServerErrorKind::TryAgain
+            | ServerErrorKind::NoScript
+    )
+}
+
+/// A request that is being sent.
+struct Attempt<'n> {
+    node: &'n Node,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let mut health = self.node.health();
+        let is_silent = health.replied.is_none_or(|replied| replied < self.begun);
+        if is_silent && self.begun.elapsed() >= SILENCE_MIN {
+            health.failed("no reply in time".to_owned());
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The secret that the agents of all servers share, in the key `exirate:secret`: it chooses the
+//! names of the keys and the hashes of unique events, so agents with different secrets would
+//! count apart.
+//!
+//! The first agent creates it. Each looks once a second whether it is still the same: FLUSHALL,
+//! or a server that comes back empty, removes it. Then an agent sets the one that it knows, if
+//! no other one has done so before, and all take what is there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{Value, cmd};
+use siphasher::sip128::{Hash128, SipHasher24};
+
+use super::connection::Connection;
+use super::error::RedisError;
+use crate::rate::bloom::Event;
+
+/// The key.
+const KEY: &str = "exirate:secret";
+/// How old what is known of it may be.
+const AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The secret itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Secret([u8; 16]);
+
+impl Secret {
+    pub(super) fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The hash of the text of a unique event.
+    pub(super) fn event(self, text: &[u8]) -> Event {
+        SipHasher24::new_with_key(&self.0).hash(text).into()
+    }
+
+    /// The part of a key that chooses the slot of a cluster. It depends on the secret, so
+    /// that nobody can choose many identities of one slot.
+    pub(super) fn tag(self, identity: &[u8]) -> String {
+        let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.0).hash(identity);
+        format!("{:016x}", h1 ^ h2.rotate_left(1))
+    }
+
+    /// A number that tells secrets apart, and from which none can be found.
+    pub(super) fn id(self) -> u32 {
+        (SipHasher24::new_with_key(&self.0).hash(b"which secret").h1 >> 32) as u32
+    }
+}
+
+/// What an agent knows of it.
+#[derive(Clone)]
+pub(super) struct SharedSecret(Arc<Mutex<Kept>>);
+
+struct Kept {
+    secret: Secret,
+    /// When it is looked at again.
+    next: Instant,
+    /// What the administrator should know.
+    incidents: Vec<String>,
+}
+
+impl SharedSecret {
+    /// Agrees with the others, on `known` if there is none yet. If the node of a cluster that
+    /// has it is away, `known` stays in use if it `was_used`.
+    pub(super) async fn agree(
+        connection: &Connection,
+        known: Secret,
+        was_used: bool,
+    ) -> Result<Self, RedisError> {
+        let found = match agree(connection, known).await {
+            Err(error) if was_used && connection.is_cluster() && error.is_lost() => {
+                Found { secret: known, was_missing: false }
+            }
+            found => found?,
+        };
+        let (next, incidents) = (Instant::now() + AGE_MAX, Vec::new());
+        let kept = Kept { secret: known, next, incidents };
+        let shared = Self(Arc::new(Mutex::new(kept)));
+        if was_used {
+            shared.take_over(known, &found);
+        }
+        shared.lock().secret = found.secret;
+        Ok(shared)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one in use.
+    pub(super) fn get(&self) -> Secret {
+        self.lock().secret
+    }
+
+    /// Whether it is to be looked at now; then not again for a second.
+    pub(super) fn is_due(&self) -> bool {
+        let mut kept = self.lock();
+        let now = Instant::now();
+        let is_due = kept.next <= now;
+        if is_due {
+            kept.next = now + AGE_MAX;
+        }
+        is_due
+    }
+
+    /// Looks whether it is still the same. While that cannot be seen, it stays in use: on a
+    /// cluster, other nodes may well decide.
+    pub(super) async fn check(&self, connection: &Connection) {
+        let known = self.get();
+        if let Ok(found) = agree(connection, known).await {
+            self.take_over(known, &found);
+        }
+    }
+
+    fn take_over(&self, known: Secret, found: &Found) {
+        let mut kept = self.lock();
+        let what = match (found.secret == known, found.was_missing) {
+            (true, false) => return,
+            (true, true) => "was lost, and is set again",
+            (false, _) => "is another one now",
+        };
+        kept.secret = found.secret;
+        kept.incidents.push(format!(
+            "the key {KEY} {what}: somebody has removed all keys, or a server came back empty; the \
+             shared rates begin again"
+        ));
+    }
+
+    /// What the administrator should know, once.
+    pub(super) fn take_incidents(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().incidents)
+    }
+}
+
+/// The secret in the store.
+struct Found {
+    secret: Secret,
+    was_missing: bool,
+}
+
+/// The secret in the store; `known`, if there was none.
+async fn agree(connection: &Connection, known: Secret) -> Result<Found, RedisError> {
+    let mut was_missing = false;
+    loop {
+        match connection.send(cmd("GET").arg(KEY)).await? {
+            Value::BulkString(bytes) => {
+                let secret = bytes.try_into().map_err(|_| RedisError::ForeignKey(KEY))?;
+                return Ok(Found { secret: Secret(secret), was_missing });
+            }
+            Value::Nil if !was_missing => {
+                connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;
+                was_missing = true;
+            }
+            _ => return Err(RedisError::ForeignKey(KEY)),
+        }
+    }
+}
