@@ -44,6 +44,8 @@ pub enum AclStage {
     StartTls,
     /// `acl_smtp_vrfy`
     Vrfy,
+    /// No ACL: the log says what became of a recipient of mail that was accepted.
+    Delivery,
     /// No ACL: a router, a transport, `exim -be`, the program. Every mode can
     /// count here and every evaluation counts.
     Outside,

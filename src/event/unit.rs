@@ -47,6 +47,10 @@ units! {
     AuthFailures = "auth_failures",
     /// Recipients of one message: a cap, without a period.
     RecipientsPerMessage = "recipients_per_message",
+    /// Recipients of accepted mail that could not be delivered to, for good.
+    FailedRecipients = "failed_recipients",
+    /// Of these, the recipients that do not exist: the sign of a bought list.
+    UnknownRecipients = "unknown_recipients",
 }
 
 impl Unit {
@@ -65,6 +69,19 @@ impl Unit {
     /// Whether it counts what a command came to, which nobody knows before the next one.
     #[must_use]
     pub fn is_outcome(self) -> bool {
-        matches!(self, Self::RejectedRecipients | Self::AuthFailures)
+        matches!(self, Self::RejectedRecipients | Self::AuthFailures) || self.is_of_delivery()
+    }
+
+    /// Whether it counts what became of mail that was accepted: the log of the mail server says
+    /// so later.
+    #[must_use]
+    pub fn is_of_delivery(self) -> bool {
+        matches!(self, Self::FailedRecipients | Self::UnknownRecipients)
+    }
+
+    /// Whether each one of it is one of `other` as well.
+    #[must_use]
+    pub fn includes(self, other: Self) -> bool {
+        self == other || (self, other) == (Self::UnknownRecipients, Self::FailedRecipients)
     }
 }

@@ -5,6 +5,7 @@
 //! it, quoted texts as a whole, and of a field that occurs twice the first one counts. Where a
 //! client could have imitated the field itself ([`is_chosen`]), there is no login and no size.
 
+use super::failure::{Failure, Status};
 use memchr::{memchr_iter, memchr2, memchr3};
 
 /// What a line says, and of which message.
@@ -29,6 +30,8 @@ pub enum What<'a> {
         address: &'a str,
         /// How it went.
         result: Delivery,
+        /// What counts of its failure, if the client named this address itself.
+        failure: Option<Failure>,
     },
     /// `Completed`: nothing more follows about the message.
     Completed,
@@ -174,7 +177,33 @@ fn of_message(rest: &str) -> What<'_> {
     if flag == "=>" && after.starts_with("blackhole ") && !after.contains(" R=") {
         return What::Known;
     }
-    What::Recipient { address: recipient(after, result), result }
+    let (address, rest) = recipient(after, result);
+    let is_own = || {
+        let first = self::address(after).0;
+        first.strip_suffix(':').unwrap_or(first).eq_ignore_ascii_case(address)
+    };
+    let is_failed = result == Delivery::Failed && is_own();
+    let failure = if is_failed { Status::in_text(reason(rest)).failure() } else { None };
+    What::Recipient { address, result, failure }
+}
+
+/// What follows the fields of a line of delivery: `R=r T=t H=host [address]: reason`.
+fn reason(rest: &str) -> &str {
+    let mut rest = rest;
+    loop {
+        if let Some((_, after)) = rest.strip_prefix("H=").and_then(host) {
+            rest = after;
+            continue;
+        }
+        let (field, after) = if rest.starts_with("F=<") { address(rest) } else { token(rest) };
+        let is_field = field.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
+        });
+        if !is_field {
+            return rest;
+        }
+        rest = after;
+    }
 }
 
 fn other_of_message(rest: &str) -> What<'_> {
@@ -423,7 +452,8 @@ fn is_once(text: &str, part: &str) -> bool {
 
 /// The address of a line of delivery, before it was redirected: `bob <bob@example.org> R=…`,
 /// `bob@example.org R=…`; where it failed, also `bob@example.org: text`.
-fn recipient(text: &str, result: Delivery) -> &str {
+/// And what follows it.
+fn recipient(text: &str, result: Delivery) -> (&str, &str) {
     let ends = |token: &str| result == Delivery::Failed && token.ends_with(':');
     let without = |token: &str| if ends(token) { token.len() - 1 } else { token.len() };
     let (first, mut rest) = self::address(text);
@@ -431,14 +461,18 @@ fn recipient(text: &str, result: Delivery) -> &str {
     let mut ended = ends(first);
     while !ended && !rest.is_empty() {
         let (one, after) = self::address(rest);
-        ended = ends(one) || ["R=", "T=", "F=", "P="].iter().any(|field| one.starts_with(field));
+        let is_field = ["R=", "T=", "F=", "P="].iter().any(|field| one.starts_with(field));
+        if is_field {
+            break;
+        }
+        ended = ends(one);
         let one = one.get(..without(one)).unwrap_or(one);
         if let Some(original) = one.strip_prefix('<').and_then(|one| one.strip_suffix('>')) {
             address = original;
         }
         rest = after;
     }
-    address
+    (address, rest)
 }
 
 /// `H=… F=<…> A=… [temporarily ]rejected …`, `… RCPT <…>: discarded by RCPT ACL`,

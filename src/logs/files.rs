@@ -79,6 +79,76 @@ enum Source {
     Journal(Journal),
 }
 
+/// The lines of a file that grows.
+#[derive(Debug)]
+pub(super) struct Growing {
+    input: fs::File,
+    /// Its device and inode.
+    pub(super) id: (u64, u64),
+    /// How much of it has been read.
+    pub(super) offset: u64,
+    /// The start of a line whose end is not there yet.
+    partial: Vec<u8>,
+    number: u64,
+    of: LogFile,
+    read: Read,
+    night: Night,
+}
+
+impl Growing {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let input = fs::File::open(path)?;
+        let info = input.metadata()?;
+        let of = LogFile::once(Source::File(path.to_owned()), &path.display().to_string());
+        Ok(Self {
+            input,
+            id: (info.dev(), info.ino()),
+            offset: 0,
+            partial: Vec::new(),
+            number: 0,
+            of,
+            read: Read::default(),
+            night: Night::default(),
+        })
+    }
+
+    /// Calls `see` with each line that has come to its end since the last time, as long as it
+    /// returns true.
+    pub(super) fn read(&mut self, see: &mut impl FnMut(Stamped<'_>) -> bool) -> io::Result<()> {
+        // Of a time without a year, the year is the latest that is possible.
+        self.of.stamps = Stamps::new(jiff::Timestamp::now());
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            let count = io::Read::read(&mut self.input, &mut buffer)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.offset += count as u64;
+            let mut rest = buffer.get(..count).unwrap_or_default();
+            while let Some(end) = memchr::memchr(b'\n', rest) {
+                let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+                rest = after.get(1..).unwrap_or_default();
+                self.keep(line);
+                let mut line = std::mem::take(&mut self.partial);
+                while line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                self.number += 1;
+                if !self.of.line(&line, self.number, see, &mut self.read, &mut self.night) {
+                    return Ok(());
+                }
+            }
+            self.keep(rest);
+        }
+    }
+
+    /// Of a line that is too long, only the start is kept.
+    fn keep(&mut self, part: &[u8]) {
+        let room = (LINE_MAX as usize).saturating_sub(self.partial.len());
+        self.partial.extend_from_slice(part.get(..part.len().min(room)).unwrap_or_default());
+    }
+}
+
 /// A log file, or another source of lines.
 #[derive(Debug)]
 struct LogFile {
@@ -98,6 +168,8 @@ pub struct Stamped<'a> {
     pub line: &'a str,
     /// Its time.
     pub at: Timestamp,
+    /// Whether the log has its zone; without one it is taken as UTC.
+    pub has_zone: bool,
     /// The program, as syslog names it.
     pub tag: Option<Tag<'a>>,
     /// What follows the time.
@@ -279,35 +351,48 @@ impl LogFile {
         let mut number = 0_u64;
         while next_line(&mut *input, &mut line)? {
             number += 1;
-            read.lines += 1;
             if number.is_multiple_of(65_536) {
                 progress(bytes.get());
             }
-            let text = text(&line);
-            let mut json = json(&text);
-            let text = match &mut json {
-                Some(json) => {
-                    read.cursor = json.cursor.take().or_else(|| read.cursor.take());
-                    &*json.text
-                }
-                None => &*text,
-            };
-            let place = (&*self.name, number);
-            match self.stamps.read(text) {
-                Some(Stamp { at, has_zone, tag, rest }) => {
-                    let at = match has_zone {
-                        true => at,
-                        false => night.time(at, || format!("{}:{number}", self.name)),
-                    };
-                    if !see(Stamped { line: text, at, tag, rest, place }) {
-                        return Ok(false);
-                    }
-                }
-                None if text.trim().is_empty() => {}
-                None => read.unused.add(Reason::WithoutTime, place, text),
+            if !self.line(&line, number, see, read, night) {
+                return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// Considers the line of this number; returns whether to go on.
+    fn line(
+        &self,
+        line: &[u8],
+        number: u64,
+        see: &mut impl FnMut(Stamped<'_>) -> bool,
+        read: &mut Read,
+        night: &mut Night,
+    ) -> bool {
+        read.lines += 1;
+        let text = text(line);
+        let mut json = json(&text);
+        let text = match &mut json {
+            Some(json) => {
+                read.cursor = json.cursor.take().or_else(|| read.cursor.take());
+                &*json.text
+            }
+            None => &*text,
+        };
+        let place = (&*self.name, number);
+        match self.stamps.read(text) {
+            Some(Stamp { at, has_zone, tag, rest }) => {
+                let at = match has_zone {
+                    true => at,
+                    false => night.time(at, || format!("{}:{number}", self.name)),
+                };
+                return see(Stamped { line: text, at, has_zone, tag, rest, place });
+            }
+            None if text.trim().is_empty() => {}
+            None => read.unused.add(Reason::WithoutTime, place, text),
+        }
+        true
     }
 }
 

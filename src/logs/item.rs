@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use crate::event::Event;
+use super::failure::Failure;
+use crate::event::{Circumstances, Event, HandedOver, Origin};
 use crate::rate::Timestamp;
 
 /// Something that a log shows, complete.
@@ -78,6 +79,9 @@ pub enum ItemKind {
         /// The recipients that had been accepted.
         recipients: Vec<Text>,
     },
+    /// A recipient of a message that was received could not be delivered to, for good; the event
+    /// is of whoever submitted the message.
+    Failed(Undelivered),
     /// A client connected.
     Connect,
     /// The session ended. If its login is shown nowhere, somebody has logged in.
@@ -131,6 +135,15 @@ pub enum Stage {
     Other,
 }
 
+/// A recipient that could not be delivered to; it is the event's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    /// Why.
+    pub failure: Failure,
+    /// When the message was received.
+    pub received: Timestamp,
+}
+
 /// A login that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedLogin {
@@ -141,6 +154,19 @@ pub struct FailedLogin {
 }
 
 impl Item {
+    /// Of a message: what is known of whoever submitted it, with what follows from that.
+    #[must_use]
+    pub fn submitter(&self) -> Event<Text> {
+        let has_used_auth = self.event.auth.is_some();
+        let handed_over = match self.event.client {
+            Origin::Program => HandedOver::ByAccount,
+            _ => HandedOver::Dialogue,
+        };
+        let circumstances =
+            Circumstances { has_used_auth, handed_over, ..Circumstances::default() };
+        self.event.clone().complete(&circumstances)
+    }
+
     /// The length of its texts, in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         // Each recipient may be kept twice, to be compared.
@@ -151,6 +177,7 @@ impl Item {
             ItemKind::Refusal(one) | ItemKind::Discarded(one) => one.reason.len(),
             ItemKind::FailedLogin(login) => login.user.as_ref().map_or(0, |user| user.len()),
             ItemKind::Incomplete { recipients } => all(recipients),
+            ItemKind::Failed(_) => id,
             ItemKind::Connect | ItemKind::Close => 0,
         };
         self.event.text_bytes() + of_kind

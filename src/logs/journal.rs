@@ -17,6 +17,8 @@ pub struct Journal {
     pub directory: Option<PathBuf>,
     /// Begin after the entry with this cursor.
     pub after: Option<String>,
+    /// Begin at this time, in seconds since 1970.
+    pub since: Option<i64>,
 }
 
 /// The output of `journalctl`.
@@ -36,6 +38,9 @@ impl Journal {
         }
         if let Some(after) = &self.after {
             command.arg(format!("--after-cursor={after}"));
+        }
+        if let Some(since) = self.since {
+            command.arg(format!("--since=@{since}"));
         }
         command.args(["SYSLOG_FACILITY=2", "+", "SYSLOG_IDENTIFIER=exim", "+"]);
         command.arg("SYSLOG_IDENTIFIER=exim4");

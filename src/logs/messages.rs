@@ -9,9 +9,10 @@
 use std::collections::{HashSet, VecDeque};
 
 use super::copies::Copies;
+use super::failure::Failure;
 use super::files::Stamped;
 pub use super::item::{
-    FailedLogin, Item, ItemKind, LoginShown, Message, Refusal, SessionKey, Stage, Text,
+    FailedLogin, Item, ItemKind, LoginShown, Message, Refusal, SessionKey, Stage, Text, Undelivered,
 };
 use super::limited::Announced;
 use super::postfix;
@@ -19,7 +20,10 @@ use super::queue::Queue;
 use super::sources::{Processes, Source, Sources};
 use super::split::{Part, Parts};
 use super::stamp::{self, REPEATED, Tag};
+use super::submitted::Submitted;
 use super::unused::{Reason, Unused};
+use crate::event::{Event, Origin};
+use crate::rate::Timestamp;
 
 mod exim_lines;
 mod postfix_lines;
@@ -39,11 +43,13 @@ pub struct JoinSettings {
     /// List the recipients of messages; where an arrival does not name them, wait for the
     /// lines of its deliveries.
     pub recipients: bool,
+    /// Tell what became of the mail: [`ItemKind::Failed`].
+    pub failures: bool,
 }
 
 impl Default for JoinSettings {
     fn default() -> Self {
-        Self { recipients: true }
+        Self { recipients: true, failures: true }
     }
 }
 
@@ -77,6 +83,7 @@ pub struct Joiner {
     bytes: usize,
     sources: Sources,
     processes: Processes,
+    submitted: Submitted,
     /// By the number of the queue.
     queues: Vec<Queue>,
     /// Of each host by its number: messages that wait for a filter before the queue.
@@ -235,6 +242,44 @@ impl Joiner {
     #[must_use]
     pub fn counts(&self) -> &JoinCounts {
         &self.counts
+    }
+
+    /// When the first of the messages that are in a queue was received: what becomes of them is
+    /// not known without the log since then.
+    pub fn oldest(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.submitted.oldest(now)
+    }
+
+    /// A message was received. What becomes of a bounce is nobody's fault.
+    fn submit(&mut self, queue: u32, item: &Item) {
+        let Event { sender, client, .. } = &item.event;
+        let is_bounce = sender.as_deref() == Some("") && *client == Origin::Program;
+        if self.settings.failures
+            && !is_bounce
+            && let Some(id) = &item.event.message_id
+        {
+            self.submitted.add(queue, id, item.at, item.event.clone());
+        }
+    }
+
+    /// A recipient could not be delivered to.
+    fn failed(
+        &mut self,
+        (queue, id): (u32, &str),
+        recipient: &str,
+        failure: Failure,
+        at: Timestamp,
+        visit: Visit<'_>,
+    ) {
+        let Some(submission) = self.submitted.get(queue, id) else { return };
+        let event = Event { recipient: Some(recipient.into()), ..submission.event.clone() };
+        let what = ItemKind::Failed(Undelivered { failure, received: submission.at });
+        let item = Item { at, session: None, login: LoginShown::InLine, event, what };
+        match self.settings.recipients {
+            true => self.push(item, visit),
+            // It waits for no message.
+            false => visit(item),
+        }
     }
 
     fn unused(&mut self, reason: Reason, line: &Stamped<'_>) {

@@ -9,7 +9,9 @@
 mod copies;
 pub mod decompress;
 pub mod exim;
+pub mod failure;
 pub mod files;
+pub mod follow;
 pub mod item;
 pub mod journal;
 mod json_lines;
@@ -21,4 +23,5 @@ mod queue;
 mod sources;
 mod split;
 pub mod stamp;
+mod submitted;
 pub mod unused;

@@ -4,6 +4,8 @@
 //! the default from 3.5 on); it is read as a whole, and what Postfix writes itself is looked for
 //! before and after it.
 
+use super::failure::{self, Failure, Status};
+
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What<'a> {
@@ -112,6 +114,8 @@ pub struct Recipient<'a> {
     pub queued_as: Option<&'a str>,
     /// The queue id of what was made of it here, for other recipients.
     pub forwarded_as: Option<&'a str>,
+    /// What counts of its failure, if the client named this address itself.
+    pub failure: Option<Failure>,
 }
 
 /// A command or a message was refused.
@@ -350,12 +354,25 @@ fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
         (found.original, rest) = (Some(original), after);
     }
     let (fields, reply) = rest.split_once(", status=").unwrap_or((rest, ""));
+    let mut enhanced = None;
     for field in fields.split(", ") {
         match field.split_once('=') {
             Some(("relay", host)) => found.relay = client(host).map(|(client, _)| client.address),
             Some(("delay", seconds)) => found.delay = seconds.parse().ok(),
+            Some(("dsn", status)) => enhanced = failure::enhanced(status),
             _ => {}
         }
+    }
+    // Postfix completes an address without a domain.
+    let is_own = found.original.is_none_or(|original| {
+        let local = to.rsplit_once('@').map_or(to, |(local, _)| local);
+        original.eq_ignore_ascii_case(to) || original.eq_ignore_ascii_case(local)
+    });
+    if is_own && let Some(text) = reply.strip_prefix("bounced (") {
+        // `host mx[192.0.2.1] said: 550 … (in reply to RCPT TO command)`
+        let said = text.split_once(" said: ").map_or(text, |(_, said)| said);
+        let said = Status::in_text(said);
+        found.failure = Status { enhanced, ..said }.failure();
     }
     found.queued_as = queued_as(reply);
     let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));

@@ -259,6 +259,9 @@ impl Mode {
     fn update(self, one: &Planned<'_>) -> Update {
         if self.only_looks || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly
+        } else if one.limit.unit.is_of_delivery() {
+            // It has come to pass, and nothing is refused for it now.
+            Update::Strict
         } else {
             self.update
         }
@@ -365,7 +368,8 @@ fn decide_new<S: Store>(
         count: if update == Update::ReadOnly { 0.0 } else { one.count },
         event: one.event.as_ref().map(text),
         update,
-        refuses: mode.refuses,
+        // What became of mail is not refused now.
+        refuses: mode.refuses.filter(|_| one.count == 0.0 || !one.limit.unit.is_of_delivery()),
         total: is_total(&one.limit),
         overridden: None,
     };

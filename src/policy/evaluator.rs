@@ -210,7 +210,9 @@ impl<'i> Evaluator<'i> {
         let mut strictest: Option<Evaluated> = None;
         for (name, policy) in all.chain(named) {
             let this = run.one(name, policy);
-            let refuses = this.outcome.verdict >= Verdict::Defer;
+            // What became of mail has come to pass for all of them.
+            let refuses =
+                this.outcome.verdict >= Verdict::Defer && step.stage != AclStage::Delivery;
             if strictest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
                 strictest = Some(this);
             }
@@ -323,8 +325,9 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         let recipients = step.facts.recipients.max(known.accepted);
         let facts = SessionFacts { recipients, ..step.facts };
         known.counted.occurrences(step.stage, &facts, occurrences);
-        for one in occurrences.iter_mut().filter(|one| Some(one.unit) == step.is_one_of) {
-            one.count = 1.0;
+        if let Some(unit) = step.is_one_of {
+            let of_it = occurrences.iter_mut().filter(|one| unit.includes(one.unit));
+            of_it.for_each(|one| one.count = 1.0);
         }
         let mut all_exempt = false;
         if policy.exempts_recipients() {

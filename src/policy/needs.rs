@@ -65,6 +65,12 @@ pub fn acls(unit: Unit) -> &'static [&'static str] {
     }
 }
 
+/// The limits of `policies` on what becomes of accepted mail, which `exirate serve follow` counts:
+/// each unit with the policies that limit it.
+pub fn of_delivery(policies: &Policies) -> impl Iterator<Item = (Unit, Vec<&str>)> {
+    outcomes(policies).filter(|(unit, _)| unit.is_of_delivery())
+}
+
 fn outcome_units() -> impl Iterator<Item = Unit> {
     Unit::ALL.iter().rev().copied().filter(|unit| unit.is_outcome())
 }
@@ -105,7 +111,8 @@ mod tests {
         assert_eq!(all, [(Unit::AuthFailures, vec!["b"]), (Unit::RejectedRecipients, vec!["c"])]);
         // A unit that needs ACLs of its own is one of them.
         for unit in Unit::ALL {
-            assert_eq!(acls(*unit).is_empty(), !unit.is_outcome(), "{unit:?}");
+            let has_acls = unit.is_outcome() && !unit.is_of_delivery();
+            assert_eq!(acls(*unit).is_empty(), !has_acls, "{unit:?}");
         }
     }
 }

@@ -335,7 +335,7 @@ impl AclStage {
             Self::Quit => "QUIT",
             Self::StartTls => "STARTTLS",
             Self::Vrfy => "VRFY",
-            Self::Outside => "no",
+            Self::Delivery | Self::Outside => "no",
         }
     }
 }

@@ -217,6 +217,9 @@ fn short(Item { event, what, .. }: &Item) -> String {
         ItemKind::Incomplete { recipients } => {
             format!("incomplete {client} {sender} {}", list(recipients))
         }
+        ItemKind::Failed(one) => {
+            format!("failed {client} {} {:?}", text(&event.recipient), one.failure)
+        }
         ItemKind::Connect => format!("connect {client}"),
         ItemKind::Close => format!("close {client}"),
     }
@@ -305,13 +308,7 @@ fn equal_totals(exim: &PrivateExim, items: &[Item], log: &str) {
     let lines = || lines.iter().map(|rest| rest.split_once("] ").map_or(*rest, |(_, rest)| rest));
     let is_discarded = |rest: &&str| rest.contains(" => blackhole (");
     let is_delivery = |rest: &&str| {
-        let done = What::Recipient { address: "", result: Delivery::Done };
-        match exim::line(rest).what {
-            What::Recipient { result, .. } => {
-                matches!(done, What::Recipient { result: done, .. } if result == done)
-            }
-            _ => false,
-        }
+        matches!(exim::line(rest).what, What::Recipient { result: Delivery::Done, .. })
     };
     let discarded = lines().filter(is_discarded).count() as f64;
     let delivered = lines().filter(is_delivery).count() as f64;

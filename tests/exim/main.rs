@@ -12,6 +12,7 @@ mod day_of_mail;
 mod end_to_end;
 mod events;
 mod explain;
+mod failed;
 mod identities;
 mod logs;
 mod mail_front_ends;

@@ -49,7 +49,11 @@ impl Logs {
     pub(in crate::cli) fn open(&self) -> Result<LogFiles, Failure> {
         if let Some(directory) = &self.journal {
             let directory = Some(directory).filter(|text| !text.is_empty()).map(PathBuf::from);
-            return Ok(LogFiles::journal(Journal { directory, after: self.read_cursor()? }));
+            return Ok(LogFiles::journal(Journal {
+                directory,
+                after: self.read_cursor()?,
+                since: None,
+            }));
         }
         let stdin = [PathBuf::from("-")];
         let files = LogFiles::find(if self.files.is_empty() { &stdin } else { &self.files })?;

@@ -35,6 +35,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("rules", include_str!("../../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../../docs/transcripts/serve.txt")),
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
+    ("serve-follow", include_str!("../../../docs/transcripts/serve-follow.txt")),
     ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
     ("set", include_str!("../../../docs/transcripts/set.txt")),
     ("shadow", include_str!("../../../docs/transcripts/shadow.txt")),

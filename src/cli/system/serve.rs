@@ -13,12 +13,13 @@ use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
+use crate::serve::follow::daemon::run_follow;
 use crate::serve::mail::daemon::run_mail;
 use crate::serve::mail::surroundings::{USER, faults};
 use crate::sys::users::name_of;
 use crate::toml_file::diagnostic::Severity;
 
-/// Run a daemon: the mail front ends, or the agent
+/// Run a daemon: the mail front ends, the follower of the mail log, or the agent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
@@ -45,6 +46,7 @@ pub(in crate::cli) struct Serve {
 enum Command {
     Agent(Agent),
     Mail(Mail),
+    Follow(Follow),
 }
 
 impl Serve {
@@ -52,6 +54,7 @@ impl Serve {
         match &self.command {
             Command::Agent(agent) => agent.run(screen),
             Command::Mail(mail) => mail.run(screen),
+            Command::Follow(follow) => follow.run(screen),
         }
     }
 }
@@ -206,5 +209,54 @@ impl Mail {
             None if own.is_root() => USER.to_owned(),
             None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
         }
+    }
+}
+
+/// Follow the mail log, and count failed deliveries
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What would be followed?
+    exirate serve follow --check
+  Run it by systemd, as the user of the database, and see what it does:
+    systemctl enable --now exirate-follow@Debian-exim
+    systemctl status exirate-follow@Debian-exim
+
+It counts failed_recipients and unknown_recipients for the policies in use. SIGHUP makes it read its
+configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
+It reads the log of Exim or Postfix as it grows, a file with the older ones beside it or the
+journal, and counts each recipient that could not be delivered to for whoever submitted the
+message. What was counted is remembered on disk: it may be stopped or killed at any time, and goes
+on where it was. docs/failed-deliveries.md says what a failure is, and describes the
+configuration, which need not exist.")]
+struct Follow {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file, show what would be followed, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Follow {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if !self.check {
+            run_follow(&self.config).map_err(Failure::new)?;
+            return Ok(Outcome::Fine);
+        }
+        let checked = config::read_follow(&self.config).map_err(Failure::new)?;
+        let files = checked.diagnostics.files.clone();
+        let list = checked.diagnostics.sorted();
+        diagnostics::print(screen, &files, &list)?;
+        let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
+        let printable = |path: &Path| crate::text::printable(path.display().to_string().as_bytes());
+        let log = crate::text::printable(config.log.to_string().as_bytes());
+        let (spool, state) = (printable(&config.spool), printable(&config.state));
+        writeln!(screen, "follows {log}; database in {spool}, what was counted in {state}")?;
+        Ok(Outcome::found_if(!list.is_empty()))
     }
 }

@@ -81,6 +81,7 @@ impl AlreadyCounted {
     /// | stage | counted, each once in |
     /// |---|---|
     /// | any of SMTP | connections: the connection; unique_clients: the connection; rejected_recipients, auth_failures: what has come since the last evaluation |
+    /// | any | failed_recipients, unknown_recipients: none, they only look; at [`AclStage::Delivery`] nothing else is counted |
     /// | MAIL to DATA, not SMTP | messages, unique_senders: the message |
     /// | RCPT | recipients, unique_recipients: the command |
     /// | DATA, not SMTP | recipients, if none was counted at RCPT: the message |
@@ -99,6 +100,16 @@ impl AlreadyCounted {
     ) {
         use AclStage as S;
         occurrences.clear();
+        // The log says what becomes of mail; any stage refuses for it.
+        let of_delivery = Unit::ALL.iter().filter(|unit| unit.is_of_delivery());
+        occurrences.extend(of_delivery.map(|&unit| Occurrence {
+            unit,
+            count: 0.0,
+            scope: Scope::Evaluation,
+        }));
+        if stage == S::Delivery {
+            return;
+        }
         let mut add = |unit, scope| occurrences.push(Occurrence::one(unit, scope));
         let is_smtp = !matches!(stage, S::NotSmtp | S::NotSmtpStart | S::Outside);
         if is_smtp {

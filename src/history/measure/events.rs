@@ -174,7 +174,7 @@ impl<'a> Events<'a> {
         let recipients =
             counts.iter().any(|count| matches!(count, Count::Recipients | Count::Different));
         let one = |&count| CountedEvents { count, runs: Runs::one_of(counts.len()), lacking: 0 };
-        let joiner = Joiner::new(JoinSettings { recipients });
+        let joiner = Joiner::new(JoinSettings { recipients, failures: false });
         let found = Collector {
             by,
             counted: counts.iter().map(one).collect(),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::event::Event;
+use crate::logs::failure::Failure;
 use crate::logs::item::Text;
 use crate::rate::Timestamp;
 
@@ -47,6 +48,13 @@ pub enum Part {
         recipients: Vec<Text>,
         /// Its size in bytes, if it is known.
         size: Option<u64>,
+    },
+    /// A recipient of a message that was received could not be delivered to, for good.
+    Failed {
+        /// The address.
+        recipient: Text,
+        /// Why.
+        failure: Failure,
     },
     /// The message ends without DATA: RSET, QUIT or the end of the connection.
     Incomplete,

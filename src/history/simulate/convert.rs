@@ -17,12 +17,15 @@
 mod session;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use self::session::{End, Login, Open, Transaction, Visit, close, end_all, not_smtp};
-use super::attempt::{InLog, Part};
+use super::attempt::{Attempt, InLog, Part};
 use crate::event::{Event, Origin};
 use crate::hash::FastMap;
-use crate::logs::item::{Item, ItemKind, LoginShown, Refusal, SessionKey, Stage, Text};
+use crate::logs::item::{
+    Item, ItemKind, LoginShown, Refusal, SessionKey, Stage, Text, Undelivered,
+};
 use crate::rate::Timestamp;
 
 /// For how long a refused recipient waits for the end of its message: as long as Exim waits
@@ -102,6 +105,14 @@ impl Converter {
 
     /// Adds an item; `visit` gets the attempts that are complete.
     pub fn add(&mut self, item: Item, visit: &mut Visit<'_>) {
+        if let ItemKind::Failed(Undelivered { failure, .. }) = item.what {
+            let (at, event) = (item.at, Rc::new(item.submitter()));
+            let recipient = event.recipient.clone().unwrap_or_default();
+            let part = Part::Failed { recipient, failure };
+            self.numbers += 1;
+            let session = self.numbers;
+            return visit(&Attempt { at, session, event, part, in_log: InLog::Accepted });
+        }
         let Item { at, session, login, event, what } = item;
         self.end_what_waits(at, visit);
         self.end_idle(at, visit);
@@ -271,6 +282,7 @@ impl Converter {
                 open.is_smtp = true;
                 open.visit(at, &event, Part::Connect, InLog::Accepted, visit);
             }
+            ItemKind::Failed(_) => {}
             ItemKind::Close => end_all(open, visit),
             ItemKind::FailedLogin(login) => {
                 open.not_yet(visit);

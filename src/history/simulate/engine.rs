@@ -147,7 +147,7 @@ impl<'i> Simulation<'i> {
         let verdict = self.attempt(attempt, visit)?;
         match (verdict, &attempt.part) {
             (Some(verdict), _) => self.totals.verdicts.add(verdict),
-            (None, Part::Incomplete | Part::Close) => {}
+            (None, Part::Incomplete | Part::Failed { .. } | Part::Close) => {}
             (None, _) => self.totals.undecided += 1,
         }
         self.forget(attempt.at)
@@ -179,7 +179,8 @@ impl<'i> Simulation<'i> {
     ) -> Result<Option<Verdict>, SimulateError> {
         let mut session = self.take_session(attempt.session);
         let verdict = self.in_session(&mut session, attempt, visit);
-        if attempt.part != Part::Close && !matches!(attempt.part, Part::NotSmtp { .. }) {
+        let is_alone = matches!(attempt.part, Part::NotSmtp { .. } | Part::Failed { .. });
+        if attempt.part != Part::Close && !is_alone {
             self.sessions.insert(attempt.session, session);
         }
         verdict
@@ -239,6 +240,10 @@ impl<'i> Simulation<'i> {
                 self.begin_message(session);
                 session.message.accepted.clone_from(recipients);
                 self.evaluate(session, attempt, AclStage::NotSmtp, *size, visit)
+            }
+            Part::Failed { .. } => {
+                self.evaluate(session, attempt, AclStage::Delivery, None, visit)?;
+                Ok(None)
             }
             Part::Incomplete => {
                 session.message.deferred.clear();
@@ -389,7 +394,8 @@ impl<'i> Simulation<'i> {
         size: Option<u64>,
         visit: &mut impl FnMut(&Decided<'_>),
     ) -> Result<Option<Verdict>, SimulateError> {
-        if !self.settings.stages.contains(&stage) {
+        let is_delivery = stage == AclStage::Delivery;
+        if !is_delivery && !self.settings.stages.contains(&stage) {
             session.policies.new_command();
             return Ok(None);
         }
@@ -399,7 +405,13 @@ impl<'i> Simulation<'i> {
             known.map(|to| (&**to).into()).collect()
         };
         let recipient = match &attempt.part {
-            Part::Rcpt { recipient } => Some(&**recipient).filter(|to| !to.is_empty()),
+            Part::Rcpt { recipient } | Part::Failed { recipient, .. } => {
+                Some(&**recipient).filter(|to| !to.is_empty())
+            }
+            _ => None,
+        };
+        let is_one_of = match &attempt.part {
+            Part::Failed { failure, .. } => Some(failure.unit()),
             _ => None,
         };
         let step = Step {
@@ -413,7 +425,7 @@ impl<'i> Simulation<'i> {
                 has_message: false,
             },
             recipients: &accepted,
-            is_one_of: None,
+            is_one_of,
             only_looks: false,
             bypassed: false,
             on_error: OnErrors::default(),
@@ -422,12 +434,15 @@ impl<'i> Simulation<'i> {
         let now = self.now(attempt.at);
         let decided = self.replay.step(&mut session.policies, &step, now, &mut self.store);
         let decisions = decided.map_err(|error| SimulateError::Decide(error.to_string()))?;
-        visit(&Decided {
-            attempt,
-            decisions: &decisions,
-            retry: message.retry,
-            message: message.number,
-        });
+        // Nobody is refused there.
+        if !is_delivery {
+            visit(&Decided {
+                attempt,
+                decisions: &decisions,
+                retry: message.retry,
+                message: message.number,
+            });
+        }
         let verdict = decisions.outcome.verdict;
         self.replay.reuse(decisions);
         Ok(Some(verdict))

@@ -148,8 +148,39 @@ fn deliveries_name_the_address_before_redirection() {
         ("** \"b R=o b\"@x.test R=r T=t: 550 <no@x>", "\"b R=o b\"@x.test", Delivery::Failed),
     ] {
         let line = format!("{ID} {text}");
-        let what = What::Recipient { address, result };
-        assert_eq!(super::line(&line), Line { pid: None, id: Some(ID), what }, "{line}");
+        let Line {
+            pid: None,
+            id: Some(ID),
+            what: What::Recipient { address: to, result: how, .. },
+        } = super::line(&line)
+        else {
+            panic!("{line}")
+        };
+        assert_eq!((to, how), (address, result), "{line}");
+    }
+}
+
+#[test]
+fn failures_are_of_addresses_that_the_client_named() {
+    let smtp = "R=r T=t H=mx.test [192.0.2.1]:25 X=TLS1.3:a:256 CV=yes: SMTP error from remote mail \
+                server after RCPT TO:<b@x.test>: 550 5.1.1";
+    for (text, failure) in [
+        (format!("** b@x.test F=<a@x> P=<a@x> {smtp}"), Some(Failure::Unknown)),
+        (format!("** b@x.test <B@x.test> {smtp}"), Some(Failure::Unknown)),
+        (format!("** b@x.test <list@y.test> {smtp}"), None),
+        (format!("** b@x.test (all@y.test) <list@y.test> {smtp}"), None),
+        (format!("** |/bin/false <list@y.test> {smtp}"), None),
+        (format!("== b@x.test {smtp}"), None),
+        ("** b@x.test: Unrouteable address".to_owned(), Some(Failure::Unknown)),
+        ("** b@x.test R=fail: gone away".to_owned(), Some(Failure::Other)),
+        ("** b@x.test R=r T=t: retry timeout exceeded".to_owned(), None),
+        ("** b@x.test".to_owned(), Some(Failure::Other)),
+    ] {
+        let line = format!("{ID} {text}");
+        let What::Recipient { failure: found, .. } = super::line(&line).what else {
+            panic!("{line}")
+        };
+        assert_eq!(found, failure, "{line}");
     }
 }
 

@@ -50,12 +50,18 @@ impl Joiner {
                     visit,
                 );
             }
-            What::Recipient { address, result } => {
+            What::Recipient { address, result, failure } => {
                 self.counts.used += 1;
-                return self.recipient(source.queue, id.unwrap_or_default(), address, result);
+                let id = id.unwrap_or_default();
+                self.recipient(source.queue, id, address, result);
+                if let Some(failure) = failure {
+                    self.failed((source.queue, id), address, failure, at, visit);
+                }
+                return;
             }
             What::Completed => {
                 self.counts.used += 1;
+                self.submitted.end(source.queue, id.unwrap_or_default(), at);
                 return self.complete(source.queue, id.unwrap_or_default(), visit);
             }
             What::Refusal(refusal) => {
@@ -152,6 +158,7 @@ impl Joiner {
         let (session, login) = login_of(session, arrival.hides_login);
         let what = ItemKind::Message(message);
         let item = Item { at, session, login, event: event.map(Text::from), what };
+        self.submit(queue, &item);
         if !is_open {
             return self.push(item, visit);
         }

@@ -89,6 +89,7 @@ impl Joiner {
                 if canceled {
                     self.queue(queue).take_begun(id);
                 }
+                self.submitted.end(queue, id, at);
                 self.removed(queue, id, at, visit);
                 return Ok(());
             }
@@ -247,6 +248,13 @@ impl Joiner {
         {
             now.auth.clone_from(&event.auth);
         }
+        if is_again && let Some(before) = before {
+            let queues = self.queues_of(source);
+            let of = |number: &u32| self.submitted.get(*number, before).is_some();
+            if let Some(number) = queues.into_iter().find(of) {
+                self.submitted.also((number, before), (source.queue, id));
+            }
+        }
         let begun = Begun { session, event, is_again, is_nobodys };
         self.queue(source.queue).begin(id, begun);
         Ok(())
@@ -294,6 +302,9 @@ impl Joiner {
         let what = ItemKind::Message(Message { size, ..Message::default() });
         let login = LoginShown::InLine;
         let item = Item { at, session: begun.session, login, event, what };
+        if origin != OriginShown::No {
+            self.submit(number, &item);
+        }
         if !self.settings.recipients && origin == OriginShown::Yes {
             self.push(item, visit);
             return Ok(());
@@ -311,6 +322,9 @@ impl Joiner {
     ) -> Result<(), Reason> {
         let &Recipient { id, to, original, delay, .. } = recipient;
         self.relinked(source, recipient);
+        if let Some(failure) = recipient.failure {
+            self.failed((source.queue, id), to, failure, at, visit);
+        }
         let queue = self.queue(source.queue);
         let known = queue.active(id);
         if known.is_some_and(|known| known.is_again) {

@@ -24,7 +24,7 @@ const AFTER_END: i64 = 10;
 
 impl Joiner {
     /// The queues of a host, its own first.
-    fn queues_of(&self, source: Source) -> Vec<u32> {
+    pub(super) fn queues_of(&self, source: Source) -> Vec<u32> {
         let of_host = |number: &u32| {
             self.queues.get(*number as usize).is_some_and(|queue| queue.host == source.host)
         };
@@ -169,6 +169,10 @@ impl Joiner {
         (event.auth, event.client, event.local_account) = (auth, client, local_account);
         one.item.session = of.session;
         one.origin = OriginShown::Yes;
+        let (at, event) = (one.item.at, event.clone());
+        if self.settings.failures {
+            self.submitted.add(queue, id, at, event);
+        }
     }
 
     /// A message that waited for its origin alone is complete.
@@ -202,6 +206,7 @@ impl Joiner {
             let is_filter =
                 |client: IpAddr| client == relay || client.is_loopback() && relay.is_loopback();
             if client.is_some_and(is_filter) {
+                self.submitted.also((source.queue, of.id), (number, id));
                 return self.is_again(number, id);
             }
         }
@@ -231,6 +236,7 @@ impl Joiner {
     pub(super) fn requeued(&mut self, host: &str, (old, new): (&str, &str)) {
         let Some(source) = self.sources.of(host, "postfix", "postfix/qmgr") else { return };
         for number in self.queues_of(source) {
+            self.submitted.also((number, old), (number, new));
             let queue = self.queue(number);
             let begun = match queue.take_begun(old) {
                 Some(begun) => begun,

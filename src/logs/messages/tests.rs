@@ -16,7 +16,7 @@ pub(super) fn join_with(settings: JoinSettings, log: &str) -> Joined {
     let mut items = Vec::new();
     for (line, number) in log.lines().zip(1..) {
         let Stamp { at, tag, rest, .. } = stamps.read(line).expect(line);
-        let stamped = Stamped { line, at, tag, rest, place: ("mainlog", number) };
+        let stamped = Stamped { line, at, has_zone: true, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| items.push(item));
     }
     joiner.finish(&mut |item| items.push(item));
@@ -67,6 +67,10 @@ fn one(Item { event, what, .. }: &Item) -> String {
         ItemKind::FailedLogin(f) => format!("login {client} {}", text(&f.user)),
         ItemKind::Incomplete { recipients } => {
             format!("incomplete {} {client} {recipients:?}", text(&event.sender))
+        }
+        ItemKind::Failed(undelivered) => {
+            let (auth, to) = (text(&event.auth), text(&event.recipient));
+            format!("failed {client} {auth} {to} {:?}", undelivered.failure)
         }
         ItemKind::Connect => format!("connect {client}"),
         ItemKind::Close => format!("close {client}"),
@@ -202,12 +206,13 @@ fn recipients_come_from_deliveries_where_the_arrival_has_none() {
         r#"message alice@x.test 127.0.0.1 alice 191 ["bob@y.test", "later@y.test", "fail@y.test"]"#,
         r#"message b@x.test 127.0.0.1 - 7 ["early@y.test"]"#,
         "refused Connect 127.0.0.9 - - 5: bad host",
+        "failed 127.0.0.1 alice fail@y.test Other",
         // The log ended before the message did.
         r#"message c@x.test - - 1 ["x@y.test"] ?"#,
     ];
     assert_eq!(short(&join(log)), all);
     // Without them, nothing waits.
-    let without = join_with(JoinSettings { recipients: false }, log);
+    let without = join_with(JoinSettings { recipients: false, failures: false }, log);
     assert_eq!(short(&without)[0], "message alice@x.test 127.0.0.1 alice 191 [] ?");
     // As often as the client named them.
     let named = "2026-11-24 05:19:20 1xViw4-0004kV-1t <= a@x U=a P=local S=1 for b@y b@y c@y\n";
@@ -227,7 +232,8 @@ fn what_waits_is_bounded() {
     let mut order = Vec::new();
     let mut line = |joiner: &mut Joiner, text: &str| {
         let at = Timestamp { seconds: 1, micros: 0 };
-        let stamped = Stamped { line: text, at, tag: None, rest: text, place: ("m", 1) };
+        let stamped =
+            Stamped { line: text, at, has_zone: true, tag: None, rest: text, place: ("m", 1) };
         joiner.line(&stamped, &mut |item| {
             if let ItemKind::Message(message) = item.what {
                 order.push(message.size.unwrap());

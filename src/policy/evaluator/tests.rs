@@ -178,6 +178,8 @@ fn counts(server: &Server<'_>, unit: Unit) -> bool {
         Unit::Bytes => !matches!(server.stages, [S::Rcpt]),
         Unit::RejectedRecipients => has(&[S::Rcpt]),
         Unit::AuthFailures => has(&[S::Auth]),
+        // The log says later what becomes of it.
+        Unit::FailedRecipients | Unit::UnknownRecipients => false,
         _ => true,
     }
 }
@@ -280,6 +282,45 @@ fn a_message_for_others_too_counts() {
         let last = server.send(&["ok@x.test", "fine@x.test"]);
         assert_eq!(last.refused, None, "{what}");
     });
+}
+
+/// What becomes of mail counts when it is known, in both units if the recipient does not exist,
+/// and refuses at the next stage, whatever it is.
+#[test]
+fn what_becomes_of_mail_refuses_at_the_next_submission() {
+    for update in ["leaky", "strict"] {
+        let text = format!(
+            "[policy.p]\nkey = \"helo\"\nupdate = \"{update}\"\n\
+             default = {{ failed_recipients = \"3.5/1w\", unknown_recipients = \"1.5/1w\", \
+             messages = \"9/1w\" }}\n"
+        );
+        let image = Image::from_bytes(bytes(&text)).unwrap();
+        for (stages, lists) in PLANS {
+            for (of, most) in [(Unit::FailedRecipients, 4), (Unit::UnknownRecipients, 2)] {
+                let evaluator = Evaluator::of_image(&image);
+                let store = Memory::new();
+                let mut server = Server { evaluator, store, stages, lists, messages: 0 };
+                for n in 1..=most {
+                    assert!(server.send(&["a@x.test"]).refused.is_none(), "{n} {stages:?}");
+                    let step = Step {
+                        stage: AclStage::Delivery,
+                        event: Event { helo: Some("h.test"), ..Event::default() },
+                        facts: SessionFacts::default(),
+                        recipients: &Vec::new,
+                        is_one_of: Some(of),
+                        only_looks: false,
+                        bypassed: false,
+                        on_error: OnErrors::default(),
+                    };
+                    let now = Timestamp { seconds: 1_800_000_000 + i64::from(n), micros: 5 };
+                    let session = &mut PolicySession::default();
+                    let (store, seen) = (Ok(&mut server.store), &mut Seen::default());
+                    server.evaluator.evaluate(session, "p", &step, store, || now, seen);
+                }
+                assert!(server.send(&["a@x.test"]).refused.is_some(), "{of:?} {stages:?}");
+            }
+        }
+    }
 }
 
 /// `recipients_per_message = 2` refuses the third recipient of a message where one is asked

@@ -119,6 +119,8 @@ stages! {
     NotSmtp = "not-smtp" => NotSmtp,
     /// A router, after the message has been received.
     Router = "router" => Outside,
+    /// The log says what became of a recipient of mail that was accepted.
+    Delivery = "delivery" => Delivery,
 }
 
 impl Stage {
@@ -135,15 +137,22 @@ pub enum ReplayOutcome {
     Failed,
     /// The recipient was refused.
     Rejected,
+    /// The recipient could not be delivered to, for good.
+    Undeliverable,
+    /// The same: it does not exist.
+    Unknown,
 }
 
 impl Word for ReplayOutcome {
-    const ALL: &'static [Self] = &[Self::Failed, Self::Rejected];
+    const ALL: &'static [Self] =
+        &[Self::Failed, Self::Rejected, Self::Undeliverable, Self::Unknown];
 
     fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",
             Self::Rejected => "rejected",
+            Self::Undeliverable => "undeliverable",
+            Self::Unknown => "unknown",
         }
     }
 }
@@ -154,6 +163,8 @@ impl ReplayOutcome {
         match self {
             Self::Failed => Unit::AuthFailures,
             Self::Rejected => Unit::RejectedRecipients,
+            Self::Undeliverable => Unit::FailedRecipients,
+            Self::Unknown => Unit::UnknownRecipients,
         }
     }
 
@@ -162,6 +173,7 @@ impl ReplayOutcome {
         match self {
             Self::Failed => Stage::Auth,
             Self::Rejected => Stage::Rcpt,
+            Self::Undeliverable | Self::Unknown => Stage::Delivery,
         }
     }
 }

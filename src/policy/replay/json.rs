@@ -74,7 +74,7 @@ impl ReplayEvent {
                 self.stage.word()
             ));
         }
-        let is_of_one = matches!(self.stage, Stage::Rcpt | Stage::Router);
+        let is_of_one = matches!(self.stage, Stage::Rcpt | Stage::Router | Stage::Delivery);
         if is_of_one && matches!(self.recipients, Recipients::Count(_)) {
             return Err(format!(
                 "\"recipients\": the stage {:?} takes addresses, not their number",
@@ -280,7 +280,7 @@ mod tests {
             ),
             (
                 r#"{"time":1,"outcome":"ok","stage":"auth"}"#,
-                "\"outcome\": expected one of failed, rejected, not \"ok\"",
+                "\"outcome\": expected one of failed, rejected, undeliverable, unknown, not \"ok\"",
             ),
             (
                 r#"{"time":1,"stage":"rcpt","recipients":3}"#,

@@ -284,7 +284,7 @@ impl Steps<'_, '_> {
                 }
                 self.step(AclStage::Data, None, &accepted, store).map(|_| ())
             }
-            Stage::Rcpt | Stage::Router => {
+            Stage::Rcpt | Stage::Router | Stage::Delivery => {
                 let stage = event.stage.acl();
                 for recipient in event.recipients.addresses() {
                     self.recipient(stage, recipient, store)?;
@@ -312,7 +312,8 @@ impl Steps<'_, '_> {
         let verdict = self.step(stage, Some(recipient), &[], store)?;
         if verdict >= Verdict::Defer {
             self.decisions.refused_recipients += 1;
-        } else if self.event.outcome != Some(ReplayOutcome::Rejected) {
+        } else if self.event.outcome != Some(ReplayOutcome::Rejected) && stage != AclStage::Delivery
+        {
             self.session.accept_recipient();
         }
         Ok(verdict)

@@ -87,14 +87,19 @@ pub struct Mail {
     pub idle_timeout: Duration,
 }
 
+/// Where the database is unless the file says so.
+fn default_spool() -> PathBuf {
+    let exim = EXIM.iter().map(Path::new).find(|path| path.is_dir());
+    exim.unwrap_or(Path::new(OWN_SPOOL)).to_owned()
+}
+
 impl Mail {
-    fn new() -> Self {
-        let exim = EXIM.iter().map(Path::new).find(|path| path.is_dir());
+    pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             policy: None,
             milter: None,
-            spool: exim.unwrap_or(Path::new(OWN_SPOOL)).to_owned(),
+            spool: default_spool(),
             names_spool: false,
             policies: None,
             on_error: OnError::FailOpen,
@@ -123,7 +128,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
                     keys::read(reader, table, "[mail]", KEYS, &mut mail);
                 }
             }
-            "redis" | "agent" => {}
+            "redis" | "agent" | "follow" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }

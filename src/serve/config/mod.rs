@@ -2,6 +2,7 @@
 
 mod address;
 mod duration;
+mod follow;
 mod keys;
 mod mail;
 #[cfg(test)]
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub use address::Address;
+pub use follow::{Follow, FollowedLog};
 pub use mail::{EarlyStage, Mail, OWN_SPOOL};
 
 use super::log::{Level, Log};
@@ -159,6 +161,15 @@ pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
     Ok(check_mail(path, &load(path)?))
 }
 
+/// Reads the configuration of the follower at `path`, which need not exist.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read_follow(path: &Path) -> Result<Checked<Follow>, String> {
+    let text = if path.exists() { load(path)? } else { String::new() };
+    Ok(checked(path, &text, follow::read))
+}
+
 /// Checks `text`, the configuration file at `path`, for the agent.
 #[must_use]
 pub fn check(path: &Path, text: &str) -> Checked {
@@ -196,8 +207,8 @@ fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Opt
             "listen" => agent_socket = listen(reader, value).unwrap_or(agent_socket),
             "redis" => redis = redis::read(reader, value, path),
             "agent" => agent = agent_of(reader, value),
-            // Of the mail front ends.
-            "mail" => {}
+            // Of the other daemons.
+            "mail" | "follow" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }

@@ -124,7 +124,7 @@ fn every_error_says_where_and_what_would_be_right() {
         (
             agent("[lisen]\nagent = \"/x\""),
             &[
-                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent, mail",
+                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent, mail, follow",
             ],
         ),
         (
@@ -284,7 +284,8 @@ fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
 }
 
 /// What depends on the machine, or has no default.
-const NO_DEFAULT: [&str; 14] = [
+const NO_DEFAULT: [&str; 15] = [
+    "log",
     "spool",
     "socket_group",
     "workers",
@@ -307,6 +308,7 @@ fn documents_and_the_example_have_each_key_and_its_default() {
         |path| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let shown = read("scripts/maintenance/exirate.toml");
     let (mail, cluster) = (read("docs/serve-mail.md"), read("docs/cluster.md"));
+    let failed = read("docs/failed-deliveries.md");
     let plain = |text: &str| text.replace(['`', '"'], "").trim().to_owned();
     fn names<C>(keys: &[super::keys::Key<C>]) -> Vec<&'static str> {
         keys.iter().map(|(name, _)| *name).collect()
@@ -323,10 +325,15 @@ fn documents_and_the_example_have_each_key_and_its_default() {
         let text = format!("[listen]\npolicy = \"unix:/run/a\"\n[mail]\n{line}");
         super::check_mail(Path::new("/f"), &text).config.unwrap()
     };
+    let followed = |line: &str| {
+        let read = super::follow::read;
+        super::checked(Path::new("/f"), &format!("[follow]\n{line}"), read).config.unwrap()
+    };
     for (section, document, names) in [
         ("mail", &mail, names(super::mail::KEYS)),
         ("agent", &cluster, names(super::KEYS)),
         ("redis", &cluster, names(super::redis::KEYS)),
+        ("follow", &failed, names(super::follow::KEYS)),
     ] {
         for name in names {
             let code = format!("`{section}.{name}`");
@@ -343,6 +350,7 @@ fn documents_and_the_example_have_each_key_and_its_default() {
             let line = format!("{name} = {value}\n");
             match section {
                 "mail" => assert_eq!(front_ends(&line), front_ends(""), "{code}"),
+                "follow" => assert_eq!(followed(&line), followed(""), "{code}"),
                 _ => assert_eq!(agent(&line, section), agent("", section), "{code}"),
             }
         }

@@ -11,7 +11,7 @@ use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::policy::lint::lint;
-use crate::policy::needs::{FrontEnd, unseen};
+use crate::policy::needs::{FrontEnd, of_delivery, unseen};
 use crate::policy::source::FILE;
 use crate::text::counted_or_no;
 use crate::text::printable;
@@ -107,6 +107,10 @@ impl Lint {
                 writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
                 for what in unseen(&all.policies, &FrontEnd::ALL) {
                     note(what);
+                }
+                for (unit, names) in of_delivery(all) {
+                    let (unit, names) = (unit.word(), names.join(", "));
+                    note(format!("{unit} of {names} are counted by `exirate serve follow`"));
                 }
             }
         }

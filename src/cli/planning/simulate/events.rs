@@ -110,6 +110,7 @@ fn stage(part: &Part) -> &'static str {
         Part::Rcpt { .. } => "rcpt",
         Part::Data { .. } => "data",
         Part::NotSmtp { .. } => "not-smtp",
+        Part::Failed { .. } => "delivery",
         Part::Incomplete | Part::Close => "end",
     }
 }

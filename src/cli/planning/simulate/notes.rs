@@ -52,7 +52,8 @@ pub(super) fn of(
             counted_or_no(totals.back, "attempt is", "attempts are")
         ));
     }
-    let in_sessions = used.units(|unit| unit == Unit::Connections || unit.is_outcome());
+    let in_sessions =
+        used.units(|unit| unit == Unit::Connections || unit.is_outcome() && !unit.is_of_delivery());
     if unshown.without_session > 0 && !in_sessions.is_empty() {
         notes.push(format!(
             "{} of {} events are not assigned to a session by the log; sessions are guessed from \

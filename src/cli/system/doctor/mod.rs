@@ -20,6 +20,7 @@ mod elf;
 mod files;
 mod filesystem;
 mod finding;
+mod follower;
 mod glance;
 mod installation;
 mod library;

@@ -15,7 +15,7 @@ use crate::policy::model::{Policies, Policy, When};
 use crate::policy::needs::{self, FrontEnd, unseen};
 use crate::policy::source::read;
 use crate::policy::word::{Field, State, Unit};
-use crate::serve::config::Mail;
+use crate::serve::config::{self, Mail};
 use crate::sys::secure_dir::DirError;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -148,6 +148,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
     let Some(callers) = callers else { return };
     unknown(&policies, written.as_ref(), callers, &apply(), findings);
     outcomes(&policies, callers, findings);
+    super::follower::look(&policies, spool, Path::new(config::FILE), findings);
     for caller in callers {
         let used = policies.policies.iter().filter(|(name, _)| caller.calls(name));
         for what in unseen(used, &caller.front_ends) {
@@ -240,7 +241,7 @@ fn uncounted(name: &str, policy: &Policy, callers: &[&Caller], findings: &mut Fi
         .collect();
     let counted: BTreeSet<Unit> = stages.iter().flat_map(|stage| counted_in(*stage)).collect();
     for unit in Unit::ALL.iter().filter(|unit| needs::acls(**unit).is_empty()) {
-        if !limits(policy, *unit) || counted.contains(unit) {
+        if unit.is_of_delivery() || !limits(policy, *unit) || counted.contains(unit) {
             continue;
         }
         let options = STAGES.iter().filter(|(_, stage)| counted_in(*stage).contains(unit));

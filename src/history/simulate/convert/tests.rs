@@ -32,7 +32,7 @@ fn converted_as(log: &str, show: impl Fn(&Attempt) -> String) -> (String, Unshow
     let mut visit = |attempt: &Attempt| text += &show(attempt);
     for (number, line) in (1..).zip(log.lines()) {
         let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(line).unwrap();
-        let stamped = Stamped { line, at, tag, rest, place: ("mainlog", number) };
+        let stamped = Stamped { line, at, has_zone: true, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
     }
     joiner.finish(&mut |item| converter.add(item, &mut visit));
@@ -382,6 +382,8 @@ quickcheck::quickcheck! {
             Part::NotSmtp { recipients, .. } => {
                 attempted += recipients.iter().filter(|to| !to.is_empty()).count();
             }
+            // It is of no session.
+            Part::Failed { .. } => {}
             Part::Connect | Part::Auth | Part::Close => {
                 is_sound &= !in_message.contains(&attempt.session);
             }
@@ -414,7 +416,7 @@ fn sessions_that_are_over_are_not_remembered() {
             minute % 60
         );
         let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(&line).unwrap();
-        let stamped = Stamped { line: &line, at, tag, rest, place: ("mainlog", 1) };
+        let stamped = Stamped { line: &line, at, has_zone: true, tag, rest, place: ("mainlog", 1) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
         most = most.max(converter.sessions.len());
     }

@@ -1,0 +1,200 @@
+//! What a failed delivery is, by enhanced status code (RFC 3463), reply code or text.
+//!
+//! The tables here are the ones in `docs/failed-deliveries.md`.
+
+use crate::event::Unit;
+
+/// A delivery that has failed for good, and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The recipient or its domain does not exist.
+    Unknown,
+    /// Another reason.
+    Other,
+}
+
+impl Failure {
+    /// What is counted for it.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Unknown => Unit::UnknownRecipients,
+            Self::Other => Unit::FailedRecipients,
+        }
+    }
+}
+
+/// What a status says of the recipient.
+type Counts = Option<Failure>;
+
+/// Enhanced status codes that are no plain failure: subject and detail, after `5.`.
+pub const STATUSES: [(u16, u16, Counts, &str); 12] = [
+    (1, 1, Some(Failure::Unknown), "no such mailbox"),
+    (1, 2, Some(Failure::Unknown), "no such domain"),
+    (1, 3, Some(Failure::Unknown), "not an address"),
+    (1, 6, Some(Failure::Unknown), "the mailbox has moved"),
+    (1, 10, Some(Failure::Unknown), "the domain accepts no mail (null MX)"),
+    (4, 4, Some(Failure::Unknown), "no host for the domain"),
+    (2, 2, None, "the mailbox is full"),
+    (2, 3, None, "the message is too long for the mailbox"),
+    (3, 1, None, "the system is full"),
+    (3, 4, None, "the message is too big for the system"),
+    (4, 6, None, "a mail loop"),
+    (4, 7, None, "it took too long: temporary failures until the end"),
+];
+
+/// Reply codes without an enhanced status that are no plain failure.
+pub const REPLIES: [(u16, Counts, &str); 2] = [
+    (552, None, "the mailbox is full, or the message too big"),
+    (556, Some(Failure::Unknown), "the domain accepts no mail"),
+];
+
+/// Texts, in lower case, of replies with 550, 551 or 553 and no enhanced status, and of Exim's own
+/// failures, that name a recipient or a domain that does not exist.
+pub const UNKNOWN: [&str; 14] = [
+    "user unknown",
+    "unknown user",
+    "no such user",
+    "no such mailbox",
+    "no such recipient",
+    "recipient unknown",
+    "unknown recipient",
+    "mailbox not found",
+    "user not found",
+    "does not exist",
+    "no mailbox here",
+    "unrouteable address",
+    "mx records point to non-existent hosts",
+    "indicated no smtp service",
+];
+
+/// Texts of Exim's of a message that was tried until it was too old.
+const TOO_OLD: [&str; 3] =
+    ["retry timeout exceeded", "failing for a long time", "retry time not reached"];
+
+/// A status, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Status<'a> {
+    /// The enhanced status code: `5.1.1`.
+    pub enhanced: Option<(u16, u16, u16)>,
+    /// The reply code: `550`.
+    pub reply: Option<u16>,
+    /// What follows.
+    pub text: &'a str,
+}
+
+impl<'a> Status<'a> {
+    /// Of the first reply in a text, at its start or after `: `: `550 5.1.1 no such user`.
+    #[must_use]
+    pub fn in_text(text: &'a str) -> Self {
+        let starts = text.match_indices(": ").map(|(at, sign)| at + sign.len());
+        let reply = std::iter::once(0).chain(starts).find_map(|at| Self::of_reply(text.get(at..)?));
+        reply.unwrap_or(Self { text, ..Self::default() })
+    }
+
+    fn of_reply(text: &'a str) -> Option<Self> {
+        let (code, rest) = text.split_at_checked(3)?;
+        let is_end = rest.is_empty() || rest.starts_with([' ', '-', ',']);
+        let reply: u16 = code.parse().ok().filter(|code| (400..600).contains(code) && is_end)?;
+        let rest = rest.get(1..).unwrap_or_default().trim_start_matches('#');
+        let (first, after) = rest.split_once(' ').unwrap_or((rest, ""));
+        let enhanced = enhanced(first);
+        let text = if enhanced.is_some() { after } else { rest };
+        Some(Self { enhanced, reply: Some(reply), text })
+    }
+
+    /// What counts of a delivery that the server has given up.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        if let Some((class, subject, detail)) = self.enhanced.filter(|(_, a, b)| (*a, *b) != (0, 0))
+        {
+            let known = STATUSES.iter().find(|one| (one.0, one.1) == (subject, detail));
+            return known.map_or(Some(Failure::Other), |one| one.2).filter(|_| class == 5);
+        }
+        let lower = self.text.to_lowercase();
+        let has = |texts: &[&str]| texts.iter().any(|text| lower.contains(text));
+        if self.reply.is_some_and(|reply| reply < 500) || has(&TOO_OLD) {
+            return None;
+        }
+        let is_unknown = || has(&UNKNOWN);
+        match self.reply {
+            Some(550 | 551 | 553) | None if is_unknown() => Some(Failure::Unknown),
+            Some(reply) => {
+                let known = REPLIES.iter().find(|one| one.0 == reply);
+                known.map_or(Some(Failure::Other), |one| one.1)
+            }
+            None => Some(Failure::Other),
+        }
+    }
+}
+
+/// `5.1.1`
+#[must_use]
+pub fn enhanced(text: &str) -> Option<(u16, u16, u16)> {
+    let mut parts = text.splitn(3, '.');
+    let mut next = || parts.next()?.parse::<u16>().ok().filter(|part| *part < 1000);
+    let (class, subject, detail) = (next()?, next()?, next()?);
+    [2, 4, 5].contains(&class).then_some((class, subject, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_by_their_status() {
+        use Failure::{Other, Unknown};
+        for (text, expected) in [
+            ("SMTP error from remote mail server after RCPT TO:<b@x>: 550 5.1.1 no", Some(Unknown)),
+            ("H=h [::1]:587: LMTP error after RCPT TO:<b@x>: 550-5.7.1 spam\\n550 x", Some(Other)),
+            ("x: 452 4.2.2 full: retry timeout exceeded", None),
+            ("x: 552 5.2.2 full", None),
+            ("x: 450 4.1.1 try again: retry timeout exceeded", None),
+            ("x: 550 No such user here", Some(Unknown)),
+            ("x: 550 5.0.0 No Such User here", Some(Unknown)),
+            ("x: 550 5.0.0 spam", Some(Other)),
+            ("x: 554 No such user here", Some(Other)),
+            ("x: 550", Some(Other)),
+            ("x: 552 too much", None),
+            ("x: 556 no", Some(Unknown)),
+            ("x: 421 user unknown", None),
+            ("Unrouteable address", Some(Unknown)),
+            ("all relevant MX records point to non-existent hosts", Some(Unknown)),
+            (
+                "all hosts for 'x' have been failing for a long time (and retry time not reached)",
+                None,
+            ),
+            ("retry timeout exceeded", None),
+            ("x: 5501 user", Some(Other)),
+            ("é: 55é", Some(Other)),
+            ("", Some(Other)),
+        ] {
+            assert_eq!(Status::in_text(text).failure(), expected, "{text}");
+        }
+        for text in ["5.1", "5..1", "3.1.1", "5.1.1.1", "5.1.1000", "é"] {
+            assert_eq!(enhanced(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_the_tables() {
+        let documented = include_str!("../../docs/failed-deliveries.md");
+        let counted = |counts| match counts {
+            Some(Failure::Unknown) => "both",
+            Some(Failure::Other) => "`failed_recipients`",
+            None => "neither",
+        };
+        let statuses = STATUSES.iter().map(|(subject, detail, counts, about)| {
+            format!("| `5.{subject}.{detail}` | {about} | {} |\n", counted(*counts))
+        });
+        let replies = REPLIES.iter().map(|(reply, counts, about)| {
+            format!("| `{reply}` | {about} | {} |\n", counted(*counts))
+        });
+        for table in [statuses.collect::<String>(), replies.collect()] {
+            assert!(documented.contains(&table), "docs/failed-deliveries.md lacks\n{table}");
+        }
+        for text in UNKNOWN {
+            assert!(documented.contains(&format!("`{text}`")), "{text}");
+        }
+    }
+}

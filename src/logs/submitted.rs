@@ -1,0 +1,113 @@
+//! The messages that are in queues, and who submitted them.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use super::item::Text;
+use crate::event::Event;
+use crate::rate::Timestamp;
+
+/// At most so many messages are remembered.
+const MESSAGES_MAX: usize = 200_000;
+/// No mail server tries for longer, in seconds.
+const OLDEST: i64 = 8 * 86_400;
+/// So long after its end, in seconds, a line may still say that a message has another id now.
+const AFTER_END: i64 = 60;
+
+/// The messages in queues, by the number of the queue and the id.
+#[derive(Debug, Default)]
+pub(super) struct Submitted {
+    known: HashMap<(u32, Text), Rc<Submission>>,
+    ended: VecDeque<(i64, u32, Text)>,
+}
+
+/// A message that was submitted.
+#[derive(Debug)]
+pub(super) struct Submission {
+    /// When.
+    pub(super) at: Timestamp,
+    /// By whom.
+    pub(super) event: Event<Text>,
+}
+
+impl Submitted {
+    /// A message was received.
+    pub(super) fn add(&mut self, queue: u32, id: &str, at: Timestamp, event: Event<Text>) {
+        self.forget_ended(at.seconds);
+        if self.known.len() >= MESSAGES_MAX {
+            self.forget_half();
+        }
+        self.known.insert((queue, id.into()), Rc::new(Submission { at, event }));
+    }
+
+    /// The message of this id.
+    pub(super) fn get(&self, queue: u32, id: &str) -> Option<&Rc<Submission>> {
+        self.known.get(&(queue, id.into()))
+    }
+
+    /// A message has another id as well, as it has come back.
+    pub(super) fn also(&mut self, from: (u32, &str), to: (u32, &str)) {
+        if let Some(one) = self.get(from.0, from.1).cloned() {
+            self.known.insert((to.0, to.1.into()), one);
+        }
+    }
+
+    /// A message has left its queue.
+    pub(super) fn end(&mut self, queue: u32, id: &str, at: Timestamp) {
+        self.ended.push_back((at.seconds, queue, id.into()));
+        self.forget_ended(at.seconds);
+    }
+
+    /// When the first of those that are in a queue was received.
+    pub(super) fn oldest(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.forget_ended(now.seconds);
+        self.known.retain(|_, one| now.seconds.saturating_sub(one.at.seconds) < OLDEST);
+        self.known.values().map(|one| one.at).min()
+    }
+
+    fn forget_ended(&mut self, now: i64) {
+        while let Some((at, ..)) = self.ended.front()
+            && now.saturating_sub(*at) > AFTER_END
+        {
+            let Some((at, queue, id)) = self.ended.pop_front() else { return };
+            let key = (queue, id);
+            // The id may be another message's now.
+            if self.known.get(&key).is_some_and(|one| one.at.seconds <= at) {
+                self.known.remove(&key);
+            }
+        }
+    }
+
+    fn forget_half(&mut self) {
+        let mut times: Vec<Timestamp> = self.known.values().map(|one| one.at).collect();
+        let middle = times.len() / 2;
+        let (_, middle, _) = times.select_nth_unstable(middle);
+        let middle = *middle;
+        self.known.retain(|_, one| one.at > middle);
+        self.ended.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_ends() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let mut all = Submitted::default();
+        for n in 0..MESSAGES_MAX as i64 + 9 {
+            all.add(1, &n.to_string(), at(n), Event::default());
+        }
+        assert!(all.known.len() <= MESSAGES_MAX);
+        let last = MESSAGES_MAX as i64 + 8;
+        let id = last.to_string();
+        assert!(all.get(1, &id).is_some() && all.get(2, &id).is_none());
+        all.end(1, &id, at(last + 1));
+        all.also((1, &id), (2, "again"));
+        assert!(all.get(1, &id).is_some(), "a line may come late");
+        all.add(1, "x", at(last + 2 + AFTER_END), Event::default());
+        assert!(all.get(1, &id).is_none() && all.get(2, "again").is_some());
+        assert_eq!(all.oldest(at(last + OLDEST)), Some(at(last + 2 + AFTER_END)));
+    }
+}

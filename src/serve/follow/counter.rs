@@ -1,0 +1,105 @@
+//! Counts failed recipients by the policies in use.
+
+use std::path::{Path, PathBuf};
+
+use crate::bypass::Watch;
+use crate::cluster::ClusterStore;
+use crate::event::session::SessionFacts;
+use crate::event::{AclStage, Event, Unit};
+use crate::policy::decide::Decided;
+use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, PolicySession, Step};
+use crate::rate::Timestamp;
+use crate::spool::Options;
+
+/// Counts in a database.
+pub(super) struct Counter {
+    spool: PathBuf,
+    store: Option<ClusterStore>,
+    evaluator: Option<Evaluator<'static>>,
+    bypass: Watch,
+}
+
+/// What is seen of an evaluation.
+#[derive(Default)]
+struct Seen {
+    failure: Option<String>,
+    /// When any of their rates was counted last.
+    latest: Option<Timestamp>,
+}
+
+impl Observer for Seen {
+    fn decided(&mut self, decided: &Decided<'_>) {
+        self.latest = self.latest.max(decided.decision.kept.map(|kept| kept.at));
+    }
+
+    fn evaluated(&mut self, evaluated: &Evaluated) {
+        self.failure = self.failure.take().or(evaluated.failure.as_ref().map(ToString::to_string));
+    }
+}
+
+impl Counter {
+    pub(super) fn new(spool: &Path) -> Self {
+        let bypass = Watch::new(spool);
+        Self { spool: spool.to_owned(), store: None, evaluator: None, bypass }
+    }
+
+    /// Counts a recipient of `unit` at that time.
+    ///
+    /// # Errors
+    /// It was not counted, in words.
+    pub(super) fn count(
+        &mut self,
+        event: &Event<&str>,
+        unit: Unit,
+        at: Timestamp,
+    ) -> Result<(), String> {
+        self.evaluate(event, unit, at, false).map(|_| ())
+    }
+
+    /// Whether a recipient that was to be counted at that time, before this process began, was.
+    ///
+    /// # Errors
+    /// It is not known, in words.
+    pub(super) fn has(
+        &mut self,
+        event: &Event<&str>,
+        unit: Unit,
+        at: Timestamp,
+    ) -> Result<bool, String> {
+        let seen = self.evaluate(event, unit, at, true)?;
+        Ok(seen.latest.is_some_and(|latest| latest >= at))
+    }
+
+    fn evaluate(
+        &mut self,
+        event: &Event<&str>,
+        unit: Unit,
+        at: Timestamp,
+        only_looks: bool,
+    ) -> Result<Seen, String> {
+        let Self { spool, store, evaluator, bypass } = self;
+        if store.is_none() {
+            let opened = ClusterStore::open(spool, Options::default());
+            *store = Some(opened.map_err(|error| error.to_string())?);
+        }
+        let bypassed = bypass.is_active();
+        let step = Step {
+            stage: AclStage::Delivery,
+            event: *event,
+            facts: SessionFacts::default(),
+            recipients: &Vec::new,
+            is_one_of: Some(unit),
+            only_looks,
+            bypassed,
+            on_error: OnErrors::default(),
+        };
+        let store = store.as_mut().ok_or("");
+        let evaluator = evaluator.get_or_insert_with(|| Evaluator::open(spool));
+        let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+        evaluator.evaluate(session, "*", &step, store, || at, &mut seen);
+        match seen.failure {
+            Some(failure) => Err(failure),
+            None => Ok(seen),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The follower of the mail log: counts what became of mail that was accepted.
+//!
+//! [`reader`] reads the log as it grows, over its rotation and its own restarts, and joins its
+//! lines; [`counter`] counts each failed recipient by the policies in use; [`ledger`] remembers
+//! on disk which ones have been counted.
+
+mod counter;
+pub mod daemon;
+mod ledger;
+mod reader;
+pub mod state;
