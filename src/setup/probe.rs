@@ -59,8 +59,11 @@ struct Probed {
 
 impl Probed {
     /// The first stage at which mail does not come to the policies. A server that accepts none of
-    /// the recipients by itself is not asked at the end of DATA.
-    fn missed(&self) -> Option<(&'static str, &Found)> {
+    /// the recipients by itself is not asked at the end of DATA, and not all ask `at_auth`.
+    fn missed(&self, at_auth: bool) -> Option<(&'static str, &Found)> {
+        if at_auth && matches!(self.auth, Found::Missed(_)) {
+            return Some(("AUTH", &self.auth));
+        }
         match (&self.rcpt, &self.data) {
             (Found::Reached, Found::Missed(_)) => Some(("the end of DATA", &self.data)),
             (Found::Reached, _) => None,
@@ -77,7 +80,8 @@ impl Probed {
 
 /// Shows that mail comes to the policies, or why it does not: tries the mail server for `longest`,
 /// as one that has just read its configuration may not listen for a moment, or have processes
-/// that know the old one. `remove` removes a message that it has taken, by its reply.
+/// that know the old one. `at_auth`: it asks them before a login, too. `remove` removes a message
+/// that it has taken, by its reply.
 ///
 /// # Errors
 /// At which stage mail does not come to them, and the reply of the mail server.
@@ -85,6 +89,7 @@ pub(super) fn comes_to_policies(
     spool: &Path,
     server: SocketAddr,
     recipients: &[String],
+    at_auth: bool,
     longest: Duration,
     remove: impl Fn(&str) -> Result<(), SetupError>,
 ) -> Result<(), SetupError> {
@@ -94,7 +99,7 @@ pub(super) fn comes_to_policies(
         if let Some(reply) = &probed.taken {
             remove(reply)?;
         }
-        match probed.missed() {
+        match probed.missed(at_auth) {
             None => return Ok(()),
             Some(_) if Instant::now() < end => std::thread::sleep(PAUSE),
             Some((stage, found)) => {
@@ -392,6 +397,8 @@ mod tests {
             other => right(other),
         });
         assert_eq!(probed.auth, Found::Missed("501 cancelled".to_owned()));
+        assert_eq!(probed.missed(true).map(|(stage, _)| stage), Some("AUTH"));
+        assert_eq!(probed.missed(false).map(|(stage, _)| stage), Some("RCPT"));
         assert_eq!(probed.rcpt, Found::Missed("250 ok".to_owned()));
         assert!(matches!(probed.data, Found::Untried(_)));
         assert!(!commands.contains(&"DATA".to_owned()), "{commands:?}");

@@ -125,7 +125,7 @@ impl MailServer for Sendmail {
         // relays, and there is no such domain.
         let recipients = ["postmaster", "root", "postmaster@exirate-probe.invalid"];
         let recipients = recipients.map(str::to_owned);
-        comes_to_policies(&self.spool, listener(), &recipients, RELOAD, |reply| {
+        comes_to_policies(&self.spool, listener(), &recipients, false, RELOAD, |reply| {
             Err(SetupError::Unfit(format!(
                 "no mail comes to the milter at the end of a message; one is quarantined, \
                  `sendmail -bp -qQ` shows it: {reply}"

@@ -139,14 +139,14 @@ impl MailServer for Exim {
 }
 
 impl Exim {
-    /// Whether the policies are seen in an SMTP session, at RCPT and when a message has been
+    /// Whether the policies are seen in an SMTP session, at AUTH if it can be tried, at RCPT and when a message has been
     /// received.
     fn probe_session(&self) -> Result<(), SetupError> {
         let facts = self.facts()?;
         let domain = facts.domains.first().unwrap_or(&facts.name);
         let recipients = ["postmaster", "exirate-probe"].map(|name| format!("{name}@{domain}"));
         let address = listener::address(&self.program)?;
-        comes_to_policies(&self.spool, address, &recipients, RELOAD, |reply| {
+        comes_to_policies(&self.spool, address, &recipients, true, RELOAD, |reply| {
             let Some((_, id)) = reply.split_once("id=") else { return Ok(()) };
             self.program.run(&["-Mrm", id.trim()]).map(drop).map_err(SetupError::Unfit)
         })

@@ -114,7 +114,7 @@ impl MailServer for Postfix {
     fn probe(&self) -> Result<(), SetupError> {
         let name = self.settings.value(None, "myhostname");
         let recipients = [format!("postmaster@{name}"), "postmaster".to_owned()];
-        comes_to_policies(&self.spool, self.listener(), &recipients, RELOAD, remove)
+        comes_to_policies(&self.spool, self.listener(), &recipients, false, RELOAD, remove)
     }
 }
 
