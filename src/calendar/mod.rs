@@ -7,6 +7,11 @@
 
 #[cfg(feature = "cli")]
 mod load;
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod oracle_tests;
+
+use std::fmt;
 
 use crate::rate::CalendarWindow;
 
@@ -117,6 +122,18 @@ pub struct Zone {
     pub changes: Box<[(i64, i32)]>,
 }
 
+/// With a number that differs where its rules do.
+impl fmt::Display for Zone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [(0, self.first)].into_iter().chain(self.changes.iter().copied());
+        let rules = all.fold(0_u32, |rules, (at, ahead)| {
+            let one = at.rotate_left(20) ^ i64::from(ahead);
+            rules.rotate_left(5) ^ crc32fast::hash(&one.to_le_bytes())
+        });
+        write!(f, "{} (rules {rules:08x})", self.name)
+    }
+}
+
 impl Zone {
     /// The window that has the second `now` (since 1970).
     #[must_use]
@@ -161,6 +178,7 @@ impl Zone {
 }
 
 #[cfg(test)]
+#[cfg(feature = "cli")]
 mod tests {
     use super::*;
     use quickcheck::quickcheck;

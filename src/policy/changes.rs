@@ -20,6 +20,9 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     add_settings(&mut all, "identity", &policies.identity);
     add_settings(&mut all, "on.crossing", &policies.on_crossing);
+    if let Some(zone) = &policies.zone {
+        all.insert("timezone".to_owned(), zone.to_string());
+    }
     for (name, policy) in &policies.policies {
         add(&mut all, &format!("policy.{name}"), policy);
     }
@@ -315,6 +318,27 @@ mod tests {
         let other = "version = 1\n# x\n[policy.a]\n[policy.a.user.x]\n[policy.a.default]\n\
                      messages = [\"1024 / 1h\", \"5/1d\"]\n";
         assert_eq!(of(one), of(other));
+    }
+
+    #[test]
+    fn a_zone_is_a_setting() {
+        let text =
+            |top: &str| format!("version = 1\n{top}[policy.a]\ndefault.messages = \"5 daily\"\n");
+        let [berlin, kathmandu] = ["Europe/Berlin", "Asia/Kathmandu"]
+            .map(|zone| read(&text(&format!("timezone = \"{zone}\"\n"))));
+        let zone = &settings(&berlin)["timezone"];
+        assert!(zone.starts_with("Europe/Berlin (rules "), "{zone}");
+        let changed = differ(&berlin, &kathmandu);
+        assert_eq!(changed["timezone"], Changes { changed: 1, ..Changes::default() });
+        // The file of the zone has other rules.
+        let mut other = berlin.clone();
+        if let Some(zone) = &mut other.zone {
+            zone.changes = zone.changes[1..].into();
+        }
+        assert!(differ(&berlin, &other).contains_key("timezone"));
+        assert_eq!(settings(&berlin)["policy.a.default.messages"], "5 daily");
+        // None is needed.
+        assert!(!settings(&read("version = 1\n")).contains_key("timezone"));
     }
 
     #[test]

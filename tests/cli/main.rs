@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod buckets;
+mod calendar;
 mod care;
 mod check;
 mod cluster;

@@ -1,0 +1,94 @@
+//! Limits by the calendar, from the policy file to what commands print.
+
+use exirate::calendar::{Every, load};
+use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey};
+use exirate::spool::{Options, Spool};
+use exirate::store::Store as _;
+use exirate::sys::clock;
+
+use crate::{exirate, json, run, stderr, stdout};
+
+const NAME: &str = "outbound/recipients/daily/auth:alice";
+
+/// A database in which so many recipients of alice were counted today, of at most 4.
+fn database(events: u32) -> tempfile::TempDir {
+    let spool = tempfile::tempdir().unwrap();
+    let now = clock::now();
+    let window = load(Some("UTC")).unwrap().window(Every::Day, now.0);
+    let check = Check::new(
+        RecordKey {
+            name: NAME.as_bytes(),
+            identity_start: NAME.rfind('/').unwrap() + 1,
+            kind: Kind::Policy,
+            algorithm: AlgorithmKind::Calendar,
+        },
+        Algorithm::Calendar { limit: 4.0, window },
+    );
+    let mut database = Spool::open(spool.path(), Options::default()).unwrap();
+    for _ in 0..events {
+        database.decide_one(&check, || now.into()).unwrap();
+    }
+    spool
+}
+
+#[test]
+fn a_count_is_listed_shown_set_and_carried_to_another_database() {
+    let spool = database(5);
+    let record = &json(&run(spool.path(), &["list", "--json"]))[0];
+    assert_eq!((&record["algorithm"], &record["limit"]), (&"calendar".into(), &4.0.into()));
+    assert_eq!((&record["rate"], &record["over"]), (&5.0.into(), &true.into()));
+    assert_eq!((&record["period_text"], &record["period"]), (&"daily".into(), &86_400.0.into()));
+    let shown = stdout(&run(spool.path(), &["show", "alice"]));
+    for line in [
+        "auth:alice: over the limit",
+        "  count now     5 of 4 daily (125%)",
+        "  next event    refused: count 6 would be over the limit",
+        "  counts        recipients of policy outbound by the calendar",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    let explained = stdout(&run(spool.path(), &["explain", "alice"]));
+    assert!(explained.contains("4 daily: count 5 before, 6 with this event"), "{explained}");
+    assert!(run(spool.path(), &["set", "alice", "--rate", "3"]).status.success());
+    let other = tempfile::tempdir().unwrap();
+    let file = other.path().join("all.jsonl");
+    let file = file.to_str().unwrap();
+    let exported = run(spool.path(), &["export"]);
+    std::fs::write(file, &exported.stdout).unwrap();
+    let imported = run(other.path(), &["import", file]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let record = &json(&run(other.path(), &["show", "alice", "--json"]))[0];
+    assert_eq!((&record["rate"], &record["remaining"]), (&3.0.into(), &1.0.into()));
+    assert!(record["window"]["end"].as_str().unwrap().ends_with("T00:00:00Z"), "{record}");
+    assert!(run(other.path(), &["verify"]).status.success());
+}
+
+#[test]
+fn a_policy_starts_again_at_midnight_of_its_zone() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = directory.path().join("policy.toml");
+    let text = "version = 1\ntimezone = \"Europe/Berlin\"\n[policy.out]\nkey = \"client\"\n\
+                default.messages = [\"2 daily\", \"100/1h\"]\n\
+                text = \"Over {limit} in this {period}; again in {retry_after}\"\n";
+    std::fs::write(&policy, text).unwrap();
+    // The day of 25 hours.
+    let times = ["24T21:59:59", "24T22:00:00", "24T22:00:01", "25T22:00:00", "25T23:00:00"];
+    let event = |time: &&str| {
+        format!(
+            "{{\"time\":\"2026-10-{time}Z\",\"stage\":\"mail\",\"client\":\"192.0.2.1\",\"message_id\":\"{time}\"}}\n"
+        )
+    };
+    let events = directory.path().join("events.jsonl");
+    std::fs::write(&events, times.iter().map(event).collect::<String>()).unwrap();
+    let mut command = exirate();
+    command.args(["policy", "run"]).arg(&events).arg("--policy").arg(&policy);
+    let output = command.output().unwrap();
+    let lines: Vec<serde_json::Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts: Vec<&str> = lines.iter().filter_map(|line| line["verdict"].as_str()).collect();
+    assert_eq!(verdicts, ["accept", "accept", "accept", "defer", "accept"]);
+    assert_eq!(lines[3]["text"], "Over 2 in this day; again in 1h");
+    std::fs::write(&policy, text.replace("2 daily", "2/day")).unwrap();
+    let output = exirate().args(["policy", "lint"]).arg(&policy).output().unwrap();
+    assert!(stdout(&output).contains("\"2 daily\" for a count that starts again"));
+}
