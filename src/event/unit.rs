@@ -51,19 +51,27 @@ units! {
     FailedRecipients = "failed_recipients",
     /// Of these, the recipients that do not exist: the sign of a bought list.
     UnknownRecipients = "unknown_recipients",
+    /// Bytes of one message: a cap, without a period.
+    MessageSize = "message_size",
 }
 
 impl Unit {
     /// Whether it counts accepted recipients.
     #[must_use]
     pub fn is_of_recipients(self) -> bool {
-        self.is_cap() || matches!(self, Self::Recipients | Self::UniqueRecipients)
+        matches!(self, Self::Recipients | Self::UniqueRecipients | Self::RecipientsPerMessage)
     }
 
     /// Whether its limit is a number of one message: nothing is remembered for the next one.
     #[must_use]
     pub fn is_cap(self) -> bool {
-        self == Self::RecipientsPerMessage
+        matches!(self, Self::RecipientsPerMessage | Self::MessageSize)
+    }
+
+    /// Whether it counts bytes, which are all known when the message has been received.
+    #[must_use]
+    pub fn is_of_bytes(self) -> bool {
+        matches!(self, Self::Bytes | Self::MessageSize)
     }
 
     /// Whether it counts what a command came to, which nobody knows before the next one.

@@ -11,7 +11,7 @@ use super::image::fields::Row;
 use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
 pub use super::settings::{Identity, OnCrossing, PolicySettings};
-pub use super::value::{DomainPattern, Grade, Location, Piece, Template, When};
+pub use super::value::{DomainPattern, Grade, Location, Piece, Template, UnitText, When};
 use super::word::Unit;
 use crate::calendar::{Every, Zone};
 #[cfg(feature = "cli")]

@@ -102,7 +102,12 @@ impl<'a> Decided<'a> {
 
     fn verdict(&self, settings: &PolicySettings) -> Verdict {
         match self.decision.overridden {
-            None => strictest(settings, |from| self.decision.reaches(from)),
+            None => {
+                let verdict = strictest(settings, |from| self.decision.reaches(from));
+                // Who tried again would send the same message again.
+                let is_final = self.limit.unit == Unit::MessageSize && verdict == Verdict::Defer;
+                if is_final { Verdict::Reject } else { verdict }
+            }
             Some(Overridden::Allow) => Verdict::Accept,
             // The strictest there is, and a refusal.
             Some(Overridden::Deny) => strictest(settings, |_| true).max(Verdict::Defer),
@@ -205,11 +210,10 @@ impl Outcome {
         };
         let delay =
             if verdict == Verdict::Delay { one.wait().min(settings.longest_delay) } else { 0.0 };
-        let text = match (&settings.text, measured) {
-            (_, Verdict::Accept) => String::new(),
+        let text = match measured {
+            Verdict::Accept => String::new(),
             _ if denied => DENIED.to_owned(),
-            (Some(template), _) => expanded(template, &one, event),
-            (None, _) => TEXT.to_owned(),
+            _ => reply(settings, &one, event),
         };
         let mut texts = String::with_capacity(one.limit.text.len() + one.key.len());
         texts.push_str(one.limit.text);
@@ -246,6 +250,26 @@ impl Reason {
     }
 }
 
+/// What the client reads because of the limit `one`: the text for its unit, or that of the policy.
+/// Of a cap that says nothing of periods and of trying again.
+fn reply(settings: &PolicySettings, one: &Decided<'_>, event: &Event<&str>) -> String {
+    let unit = one.limit.unit;
+    let of_unit = settings.texts.iter().find(|entry| entry.unit == unit);
+    match (of_unit.map(|entry| &entry.text), unit) {
+        (Some(template), _) => expanded(template, one, event),
+        (None, Unit::RecipientsPerMessage) => {
+            format!("A message may have at most {} recipients", one.limit.text)
+        }
+        (None, Unit::MessageSize) => {
+            format!("A message may have at most {} bytes", one.limit.text)
+        }
+        (None, _) => match &settings.text {
+            Some(template) => expanded(template, one, event),
+            None => TEXT.to_owned(),
+        },
+    }
+}
+
 /// The text with the values of `one`, as one line. Control characters, which a
 /// client could break a reply with, are left out.
 fn expanded(template: &Template, one: &Decided<'_>, event: &Event<&str>) -> String {
@@ -271,6 +295,7 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         Placeholder::Rule => write!(text, "{}", one.rule_text()),
         Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
+        Placeholder::Limit if one.limit.unit.is_cap() => write!(text, "{window}"),
         Placeholder::Limit => match window.split_once(['/', ' ']) {
             Some((limit, _)) if written => write!(text, "{limit}"),
             _ => write!(text, "{}", decision.limit),

@@ -12,7 +12,7 @@ use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
 #[cfg(feature = "cli")]
 use super::source::kind::{self, Context, Kind, Shown};
-use super::value::{Grade, Location, Template, When};
+use super::value::{Grade, Location, Template, UnitText, When};
 use super::word::{Action, Counting, Field, OnError, Verdict};
 #[cfg(feature = "cli")]
 use crate::toml_file::reader::{Reader, Value};
@@ -179,6 +179,8 @@ settings! {
         on_error: OnError = OnError::FailOpen, kind::OneOf("on_error");
         /// The text of the reply to the client
         text: Option<Template> = None, kind::Reply;
+        /// The text where a limit of this unit is the reason
+        texts: Vec<UnitText> = Vec::new(), kind::Replies;
         /// What is counted instead of the identity: these fields together. The tables and `exempt`
         /// are searched for the first
         key: Vec<Field> = Vec::new(), kind::Key;

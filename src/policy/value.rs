@@ -7,7 +7,7 @@ use std::fmt;
 use super::image::fields::Row;
 use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
-use super::word::{Placeholder, State, Verdict, Word as _};
+use super::word::{Placeholder, State, Unit, Verdict, Word as _};
 pub use crate::toml_file::Location;
 
 /// A text with placeholders.
@@ -65,6 +65,27 @@ impl Stored for Piece {
                 value.write(row);
             }
         }
+    }
+}
+
+/// The text for the limits of one unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitText {
+    /// The unit.
+    pub unit: Unit,
+    /// The text.
+    pub text: Template,
+}
+
+impl Stored for UnitText {
+    fn read(row: &mut Fields<'_>) -> Result<Self, What> {
+        Ok(Self { unit: Stored::read(row)?, text: Stored::read(row)? })
+    }
+
+    #[cfg(feature = "cli")]
+    fn write(&self, row: &mut Row) {
+        self.unit.write(row);
+        self.text.write(row);
     }
 }
 

@@ -485,6 +485,32 @@ fn the_shipped_policy_covers_users_local_programs_and_clients() {
 }
 
 #[test]
+fn the_caps_of_a_message_have_texts_of_their_own() {
+    let policy = "[policy.p]\ntext = \"try again in {retry_after}\"\n\
+                  texts.recipients_per_message = \"No more than {limit} {unit}\"\n\
+                  default.recipients_per_message = 2\ndefault.message_size = \"2k\"\n";
+    let mut exim = shipped_exim(|_| policy.to_owned());
+    exim.start();
+    let mut client = exim.session();
+    let small = client.message("s@client.test", &["a@private.test"], "Subject: x\n\nx\n");
+    assert_eq!(small.code, 250, "{}", small.text);
+    let replies = recipients(&mut client, 3);
+    assert!(replies[1].starts_with("250"), "{replies:?}");
+    assert!(replies[2].starts_with("451 No more than 2 recipients per message"), "{replies:?}");
+    client.command("RSET");
+    // As soon as the client declares it, or else when it has been received.
+    let too_large = "550 A message may have at most 2k bytes";
+    assert_eq!(client.command("MAIL FROM:<s@client.test> SIZE=3000").code, 250);
+    let reply = client.command("RCPT TO:<a@private.test>");
+    assert!(reply.text.starts_with(too_large), "{}", reply.text);
+    client.command("RSET");
+    let text = format!("Subject: x\n\n{}", "123456789\n".repeat(300));
+    let reply = client.message("s@client.test", &["a@private.test"], &text);
+    assert!(reply.text.starts_with(too_large), "{}", reply.text);
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
 fn the_shipped_lines_act_on_every_verdict() {
     for (verdict, code) in
         [("reject", 550), ("defer", 451), ("log", 250), ("delay", 250), ("hold", 250)]

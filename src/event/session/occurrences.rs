@@ -87,6 +87,8 @@ impl AlreadyCounted {
     /// | DATA, not SMTP | recipients, if none was counted at RCPT: the message |
     /// | RCPT | recipients_per_message: those before, and this one |
     /// | DATA, not SMTP | recipients_per_message: all of them |
+    /// | MAIL, RCPT | message_size: what the client declared |
+    /// | MIME, DATA, PRDR, not SMTP | message_size: what has been received |
     /// | MIME, DATA, PRDR, not SMTP | bytes: the message |
     /// | outside ACLs | one message with one recipient, each evaluation |
     ///
@@ -146,6 +148,10 @@ impl AlreadyCounted {
         };
         if in_message > 0 {
             let (unit, count) = (Unit::RecipientsPerMessage, f64::from(in_message));
+            occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
+        }
+        if is_of_message && facts.message_size > 0 {
+            let (unit, count) = (Unit::MessageSize, facts.message_size as f64);
             occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
         }
         let is_complete = matches!(stage, S::Mime | S::Dkim | S::Data | S::Prdr | S::NotSmtp)
@@ -236,9 +242,36 @@ mod tests {
                 (AclStage::Outside, None),
             ] {
                 let all = counts(&mut counted, stage, five);
-                let cap = all.iter().find(|(unit, _)| unit.is_cap());
+                let cap = all.iter().find(|(unit, _)| *unit == Unit::RecipientsPerMessage);
                 assert_eq!(cap.map(|(_, count)| *count), count, "{stage:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_size_that_is_declared_until_it_is_known() {
+        let sized = SessionFacts { message_size: 500, ..NOTHING };
+        use AclStage as S;
+        for stage in [
+            S::Connect,
+            S::Auth,
+            S::Mail,
+            S::Rcpt,
+            S::Predata,
+            S::Mime,
+            S::Data,
+            S::NotSmtp,
+            S::Outside,
+            S::Quit,
+        ] {
+            let size = |facts| {
+                let all = counts(&mut AlreadyCounted::default(), stage, facts);
+                all.iter().find(|(unit, _)| *unit == Unit::MessageSize).map(|(_, count)| *count)
+            };
+            let is_of_one =
+                stage.has_all_recipients() || matches!(stage, S::Mail | S::Rcpt | S::Outside);
+            assert_eq!(size(sized), is_of_one.then_some(500.0), "{stage:?}");
+            assert_eq!(size(NOTHING), None, "{stage:?}");
         }
     }
 

@@ -30,6 +30,8 @@ struct Server<'i> {
 struct Sent {
     /// The stage at which it, or a recipient of it, was refused first.
     refused: Option<AclStage>,
+    /// The verdict then, and its text.
+    reply: Option<(Verdict, String)>,
     /// The highest rate that was met.
     rate: f64,
 }
@@ -59,7 +61,7 @@ impl Server<'_> {
         let n = self.messages;
         let (sender, id) = (format!("s{n}@y.test"), format!("id{n}"));
         let mut session = PolicySession::default();
-        let mut sent = Sent { refused: None, rate: 0.0 };
+        let mut sent = Sent { refused: None, reply: None, rate: 0.0 };
         let mut accepted = Vec::new();
         for &stage in self.stages {
             let is_of_one = matches!(stage, S::Rcpt | S::Prdr | S::Outside);
@@ -111,8 +113,10 @@ impl Server<'_> {
                 );
                 assert_eq!(evaluated.failure, None);
                 sent.rate = sent.rate.max(seen.rate);
-                if evaluated.outcome.verdict >= Verdict::Defer {
+                let outcome = evaluated.outcome;
+                if outcome.verdict >= Verdict::Defer {
                     sent.refused.get_or_insert(stage);
+                    sent.reply.get_or_insert((outcome.verdict, outcome.text));
                 } else if stage == S::Rcpt {
                     session.accept_recipient();
                     accepted.push(recipient.unwrap());
@@ -345,6 +349,38 @@ fn a_cap_is_held_by_each_message_alone() {
                 assert_eq!(server.send(&["a@x.test", "b@x.test"]).refused, None, "{stages:?}");
                 let three = server.send(&["a@x.test", "b@x.test", "c@x.test"]);
                 assert_eq!(three.refused, refused, "{stages:?} {lists}");
+            }
+        }
+    }
+}
+
+/// A message that is too large is refused as soon as that is known, for good, and with a text that
+/// says nothing of trying again.
+#[test]
+fn a_message_that_is_too_large_is_rejected() {
+    use AclStage as S;
+    for (cap, texts, expected) in [
+        ("\"1k\"", "", None),
+        ("999", "", Some("A message may have at most 999 bytes")),
+        ("999", "texts.message_size = \"{limit} and no more\"\n", Some("999 and no more")),
+        ("999", "texts.bytes = \"another unit\"\n", Some("A message may have at most 999 bytes")),
+    ] {
+        let text = format!(
+            "[policy.p]\nkey = \"helo\"\ntext = \"try again in {{retry_after}}\"\n{texts}\
+             default.message_size = {cap}\ndefault.messages = \"99/1h\"\n"
+        );
+        let image = Image::from_bytes(bytes(&text)).unwrap();
+        for (stages, lists) in PLANS {
+            let (evaluator, store) = (Evaluator::of_image(&image), Memory::new());
+            let mut server = Server { evaluator, store, stages, lists, messages: 0 };
+            let first = stages.iter().copied().find(|stage| {
+                stage.has_all_recipients() || matches!(stage, S::Mail | S::Rcpt | S::Outside)
+            });
+            for _ in 0..2 {
+                let sent = server.send(&["a@x.test"]);
+                assert_eq!(sent.refused, expected.and(first), "{cap} {stages:?}");
+                let reply = expected.map(|text| (Verdict::Reject, text.to_owned()));
+                assert_eq!(sent.reply, reply, "{cap} {stages:?}");
             }
         }
     }

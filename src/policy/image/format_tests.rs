@@ -83,7 +83,7 @@ fn an_image_is_as_documented() {
     let image = build_with(&policies, [7; 16]);
 
     assert_eq!(field(&image, 0, "header.magic"), b"EXIRATEP");
-    assert_eq!(number(&image, 0, "header.version"), 1);
+    assert_eq!(number(&image, 0, "header.version"), 2);
     assert_eq!(field(&image, 0, "header.key"), [7; 16]);
     assert_eq!(field(&image, 0, "header.length"), (image.len() as u64).to_le_bytes());
     let crc = |seed: u32, bytes: &[u8]| {

@@ -7,7 +7,7 @@ use crate::policy::word::Unit;
 /// The magic of an image.
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
 /// The format version that this exirate reads and writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The size of the header.
 pub(super) const HEADER_BYTES: usize = 72;

@@ -12,7 +12,8 @@ use crate::policy::fold::Folding;
 use crate::policy::limit::{Exemption, Limit, Subject};
 use crate::policy::model::{
     Amount, Bucket, Buckets, ByUnit, DomainPattern, Exempt, Grade, Identity, Limits, Location,
-    Match, Member, OnCrossing, Piece, Policies, Policy, PolicySettings, Template, When, Window,
+    Match, Member, OnCrossing, Piece, Policies, Policy, PolicySettings, Template, UnitText, When,
+    Window,
 };
 use crate::policy::network::Cidr;
 use crate::policy::resolve::resolve;
@@ -151,6 +152,7 @@ fn settings(g: &mut Gen) -> PolicySettings {
         update: word::<Counting>(g),
         on_error: word::<OnError>(g),
         text: maybe(g, template),
+        texts: some(g, 3, |g| UnitText { unit: word(g), text: template(g) }),
         key: some(g, 3, word::<Field>),
         verdicts: some(g, 3, |g| Grade { from: number(g), verdict: word(g), at }),
         longest_delay: number(g),

@@ -5,8 +5,8 @@ use toml::de::DeValue;
 
 use super::amount;
 use crate::policy::network::Cidr;
-use crate::policy::value::{DomainPattern, Grade, Template, When, list};
-use crate::policy::word::{Field, State, Verdict, Word};
+use crate::policy::value::{DomainPattern, Grade, Template, UnitText, When, list};
+use crate::policy::word::{Field, State, Unit, Verdict, Word};
 use crate::text;
 use crate::toml_file::diagnostic::{allowed_instead, similar};
 use crate::toml_file::reader::{Reader, Value};
@@ -366,6 +366,41 @@ impl Kind<Template> for Reply {
 
     fn show(&self, value: &Template) -> Shown {
         one(value)
+    }
+}
+
+/// Replies, each for the limits of one unit.
+pub(in crate::policy) struct Replies;
+
+impl Kind<Vec<UnitText>> for Replies {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        "a table such as `{ message_size = \"At most {limit} bytes\" }`, of units".to_owned()
+    }
+
+    fn parse(
+        &self,
+        reader: &mut Reader<'_>,
+        value: Value<'_>,
+        context: Context,
+    ) -> Option<Vec<UnitText>> {
+        let table = reader.table(value, "{ message_size = \"At most {limit} bytes\" }")?;
+        let mut texts = Vec::new();
+        for (key, value) in table {
+            match Unit::of(key.get_ref()) {
+                Some(unit) => {
+                    let text = Reply.parse(reader, value, context);
+                    texts.extend(text.map(|text| UnitText { unit, text }));
+                }
+                None => reader.unknown_key(key, "in texts", &Unit::words()),
+            }
+        }
+        Some(texts)
+    }
+
+    fn show(&self, value: &Vec<UnitText>) -> Shown {
+        let entry = |one: &UnitText| (format!(" {}", one.unit.word()), one.text.to_string());
+        value.iter().map(entry).collect()
     }
 }
 

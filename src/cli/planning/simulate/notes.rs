@@ -79,7 +79,7 @@ pub(super) fn of(
             counted_or_no(unshown.without_recipients, "message", "messages")
         ));
     }
-    let of_either = used.units(|unit| unit == Unit::Bytes || unit.is_of_recipients());
+    let of_either = used.units(|unit| unit.is_of_bytes() || unit.is_of_recipients());
     if unshown.refused_after_data > 0 && !of_either.is_empty() {
         notes.push(format!(
             "of {} refused after DATA no log shows recipients and size: each counts as one \
@@ -87,13 +87,13 @@ pub(super) fn of(
             counted_or_no(unshown.refused_after_data, "message", "messages")
         ));
     }
-    if unshown.without_size > 0 && !used.units(|unit| unit == Unit::Bytes).is_empty() {
+    if unshown.without_size > 0 && !used.units(Unit::is_of_bytes).is_empty() {
         notes.push(format!(
             "of {} the log does not show the size: they count no bytes",
             counted_or_no(unshown.without_size, "message", "messages")
         ));
     }
-    if !used.units(|unit| unit == Unit::Bytes).is_empty() {
+    if !used.units(Unit::is_of_bytes).is_empty() {
         notes.push(
             "bytes are those of S=, about 200 more a message than Exim knows at DATA".to_owned(),
         );

@@ -139,6 +139,8 @@ struct Client {
 #[derive(Debug)]
 struct Message {
     sender: String,
+    /// What the client says of its size; 0 if nothing.
+    declared_size: u64,
     /// Those that were accepted, as far as there is room for them.
     recipients: Vec<String>,
     recipient_bytes: usize,
@@ -319,9 +321,11 @@ impl Dialogue {
 
     fn mail(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
         let sender = argument(data).ok_or(Fault::Malformed(packet::MAIL))?;
+        let declared_size = declared_size(data).unwrap_or(0);
         let keep = self.wants.record.then_some((&self.limits.room, self.limits.max_message));
         self.message = Some(Message {
             sender,
+            declared_size,
             recipients: Vec::new(),
             recipient_bytes: 0,
             share: self.limits.room.share(),
@@ -445,6 +449,7 @@ impl Dialogue {
             event.message_id = self.macros.queue_id.clone();
             facts.rejected_recipients = message.rejected;
             facts.recipients = message.accepted;
+            facts.message_size = message.declared_size;
             if matches!(stage, AclStage::Data | AclStage::NotSmtp) {
                 recipients.clone_from(&message.recipients);
                 facts.message_size = message.content.size();
@@ -503,6 +508,16 @@ fn argument(data: &[u8]) -> Option<String> {
         _ => path,
     };
     Some(text(address))
+}
+
+/// The size in the arguments of MAIL.
+fn declared_size(data: &[u8]) -> Option<u64> {
+    let mut parameters = packet::texts(data).skip(1);
+    parameters.find_map(|parameter| {
+        let (name, value) = parameter.split_at_checked(5)?;
+        let value = name.eq_ignore_ascii_case(b"SIZE=").then_some(value)?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    })
 }
 
 #[cfg(test)]

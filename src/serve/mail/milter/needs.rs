@@ -56,7 +56,8 @@ fn units_of(image: &Image, policies: Option<&[String]>) -> Result<Units, ImageEr
     let used: Vec<&Policy> =
         all.iter().filter(|(name, _)| used(name)).map(|(_, policy)| policy).collect();
     let limits = |unit| used.iter().any(|policy| policy.limits(unit));
-    Ok(Units { bytes: limits(Unit::Bytes), rejected_recipients: limits(Unit::RejectedRecipients) })
+    let bytes = Unit::ALL.iter().any(|unit| unit.is_of_bytes() && limits(*unit));
+    Ok(Units { bytes, rejected_recipients: limits(Unit::RejectedRecipients) })
 }
 
 #[cfg(test)]

@@ -237,6 +237,14 @@ fn other_stages_are_decided_if_they_are_wanted() {
     use AclStage as S;
     assert_eq!(talk.stages(), [S::Connect, S::Helo, S::Mail, S::Rcpt, S::Data]);
     assert_eq!(talk.events[1].event.helo, None);
+    // Until the end, its size is what the client declares.
+    assert_eq!(talk.events[2].facts.message_size, 0);
+    for declared in ["SIZE=5", "BODY=8BITMIME\0size=5\0RET=HDRS", "SIZE=x\0SIZE=5"] {
+        talk.say(packet::ABORT, b"");
+        talk.say(packet::MAIL, format!("<ann@example.org>\0{declared}\0").as_bytes());
+        assert_eq!(talk.events.pop().unwrap().facts.message_size, 5, "{declared}");
+    }
+    talk.say(packet::ABORT, b"");
     // A message that is refused at MAIL has no recipients.
     talk.verdict = V::Reject;
     assert_eq!(talk.say(packet::MAIL, b"<ann@example.org>\0"), "y 550 5.7.1 100%%");
