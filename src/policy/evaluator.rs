@@ -266,7 +266,7 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
         if let Ok(store) = &mut self.store
             && store.has_events()
         {
-            describe(*store, &evaluated, &self.step.event);
+            describe(*store, Some(&evaluated), &self.step.event);
         }
         self.observer.evaluated(&evaluated);
         evaluated
@@ -416,15 +416,16 @@ impl fmt::Display for Unknown<'_> {
     }
 }
 
-/// Completes crossings and refusals with what is known of the event.
+/// Completes crossings and refusals with what is known of the event, and what the policies made
+/// of it, if they decided it.
 #[cold]
-fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<&str>) {
-    let reason = evaluated.outcome.reason.as_ref();
+pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &Event<&str>) {
+    let reason = evaluated.and_then(|evaluated| evaluated.outcome.reason.as_ref());
     let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
     let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
     let bytes = |text: Option<&'_ str>| text.unwrap_or_default().as_bytes().to_owned();
     store.describe(&EventDetails {
-        policy: evaluated.policy.as_bytes(),
+        policy: evaluated.map_or("", |evaluated| &evaluated.policy).as_bytes(),
         rule: rule.as_bytes(),
         unit: unit.as_bytes(),
         login: &bytes(event.auth),
@@ -433,7 +434,7 @@ fn describe(store: &mut impl Store, evaluated: &Evaluated, event: &Event<&str>) 
         recipient: &bytes(event.recipient),
         message_id: &bytes(event.message_id),
         protocol: &bytes(event.protocol),
-        enforcement: evaluated.outcome.enforcement(),
+        enforcement: evaluated.map(|evaluated| evaluated.outcome.enforcement()).unwrap_or_default(),
     });
 }
 

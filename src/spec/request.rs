@@ -70,6 +70,12 @@ impl Request {
         }
     }
 
+    /// The same, which counts nothing.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { update: Update::ReadOnly, count: 0.0, ..self }
+    }
+
     /// Where the identity begins in the record's name. A key `unique/x` has the
     /// same record as unique events of `x`, as in Exim, and so the same identity.
     #[inline]

@@ -463,5 +463,5 @@ fn longest_wait(decisions: &[Decision]) -> Option<usize> {
 /// The same check, which counts nothing.
 #[cold]
 fn read_only(request: &Request) -> Rc<Request> {
-    Rc::new(Request { update: Update::ReadOnly, count: 0.0, ..request.clone() })
+    Rc::new(request.clone().read_only())
 }

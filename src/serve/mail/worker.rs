@@ -9,16 +9,16 @@ use super::event::{MailEvent, MailVerdict};
 use super::exim::request::EximCheck;
 use crate::bypass::Watch;
 use crate::cluster::ClusterStore;
-use crate::engine::{Decision, Update};
-use crate::event::{AclStage, Event};
+use crate::engine::Decision;
+use crate::event::AclStage;
 use crate::policy::check_info::CheckInfo;
 use crate::policy::evaluator::PolicySession;
-use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
+use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step, describe};
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::log::Level;
-use crate::spec::{Request, SpecArguments, SpecCache};
+use crate::spec::{SpecArguments, SpecCache};
 use crate::spool::Options;
-use crate::store::{EventDetails, Store as _};
+use crate::store::Store as _;
 use crate::sys::clock;
 
 /// How long a lock of the database is waited for: less than in Exim, as others wait for
@@ -142,7 +142,7 @@ impl Worker {
             session.new_command();
         }
         let request = match call.is_some_and(|call| call.only_looks) {
-            true => Request { update: Update::ReadOnly, count: 0.0, ..request },
+            true => request.read_only(),
             false => request,
         };
         let asked = request.check();
@@ -157,7 +157,7 @@ impl Worker {
                 let decision =
                     store.decide_one(&asked, clock).map_err(|error| error.to_string())?;
                 if store.has_events() {
-                    describe(store, &event.event);
+                    describe(store, None, &event.event.view());
                 }
                 session.decisions().keep(request.scope, &asked.key, decision);
                 decision
@@ -197,19 +197,4 @@ fn note_incidents(store: &mut Option<ClusterStore>, notes: &mut Vec<Note>) {
         let (subject, level) = ("incidents of the database", Level::Warning);
         notes.push(Note { subject, level, text });
     }
-}
-
-/// Completes crossings and refusals with what is known of the event.
-#[cold]
-fn describe(store: &mut ClusterStore, event: &Event<String>) {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default().into_bytes();
-    let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
-    store.describe(&EventDetails {
-        login: &text(&event.auth),
-        client: client.as_bytes(),
-        sender: &text(&event.sender),
-        recipient: &text(&event.recipient),
-        message_id: &text(&event.message_id),
-        ..EventDetails::default()
-    });
 }
