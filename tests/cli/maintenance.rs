@@ -15,6 +15,8 @@ const TIMERS: [&str; 3] = ["exirate-stats.timer", "exirate-verify.timer", "exira
 const PATH: &str = "exirate-deliver.path";
 const AGENT: &str = "exirate-agent.service";
 const MAIL: &str = "exirate-mail.service";
+/// A template: its instance is the user.
+const FOLLOW: &str = "exirate-follow@.service";
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";
@@ -183,7 +185,7 @@ fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
-    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL]) {
+    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL, FOLLOW]) {
         let unit = match *name {
             CONFINED => shipped(SERVICES[2]) + &confinement(),
             name => shipped(name),
@@ -196,12 +198,12 @@ fn systemd_accepts_the_units() {
         let output = analyze.args(arguments).current_dir(folder.path()).output();
         output.expect("systemd-analyze is needed: apt-get install systemd")
     };
-    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL]);
+    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL, FOLLOW]);
     let units: Vec<String> = units.map(|n| format!("./{n}")).collect();
     let mut verify = vec!["verify", "--man=no"];
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
-    let others = [(&CONFINED, 20), (&AGENT, 16), (&MAIL, 16)];
+    let others = [(&CONFINED, 20), (&AGENT, 16), (&MAIL, 16), (&FOLLOW, 16)];
     for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain(others) {
         // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
@@ -296,7 +298,7 @@ fn each_timer_has_its_service_and_exims_user() {
 fn a_state_directory_belongs_to_one_user() {
     // systemd gives what is in it to the user of the unit that starts.
     let mut owners = std::collections::BTreeMap::new();
-    for unit in [&SERVICES[..], &[AGENT, MAIL]].concat() {
+    for unit in [&SERVICES[..], &[AGENT, MAIL, FOLLOW]].concat() {
         let text = shipped(unit);
         for directory in values(&text, "StateDirectory") {
             let user = values(&text, "User").pop();
@@ -379,6 +381,7 @@ fn the_documentation_installs_what_there_is() {
         PATH,
         AGENT,
         MAIL,
+        FOLLOW,
         AGENT_CONFIGURATION,
         USERS,
         DIRECTORIES,
