@@ -76,6 +76,7 @@ impl Store for Spool {
             if let Some(change) = one.change() {
                 locked.apply(change)?;
             }
+            locked.body.count_decided(now);
             Ok(one.decision())
         });
         self.keep_events(events);
@@ -205,6 +206,7 @@ impl Spool {
                 journal(database, all, &mut events, |_| lost += 1);
                 (0..lost).for_each(|_| count_lost(body));
             }
+            body.count_decided(now);
             apply(file, body, hashed.iter().zip(&lookups).zip(&*pending))
         });
         self.keep_events(events);
@@ -292,6 +294,9 @@ impl Spool {
                     });
                 };
                 journal(&self.database, all, &mut events, lost);
+            }
+            if let Some((_, body)) = parts.first_mut() {
+                body.count_decided(now);
             }
             let mut done = Ok(());
             for (file, body) in &mut parts {

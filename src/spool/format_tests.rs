@@ -43,7 +43,7 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("event", EVENT_BYTES),
         ("window", WINDOW_BYTES),
     ];
-    assert_eq!(documented().len(), 13 + 22 + 12 + 10 + 5 + 16 + 8);
+    assert_eq!(documented().len(), 13 + 23 + 12 + 10 + 5 + 16 + 8);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");
@@ -74,6 +74,7 @@ fn offsets_are_those_of_the_code() {
         ("header.waits", WAITS),
         ("header.largest", LARGEST),
         ("header.lost", LOST),
+        ("header.decided", DECIDED),
         ("record.crc", HEAD_CRC),
         ("record.state_a", STATES[0]),
         ("record.state_b", STATES[1]),

@@ -101,6 +101,7 @@ impl LiveRecords {
             dropped: before.dropped.saturating_add(self.dropped),
             waits: before.waits,
             lost: before.lost,
+            decided: before.decided,
         }
     }
 }

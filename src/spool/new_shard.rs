@@ -14,8 +14,8 @@ use super::SpoolError;
 use super::database::{ATTEMPTS, Database, shard_name, shard_name_new};
 use super::eviction::largest;
 use super::format::{
-    DEAD, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header, LARGEST,
-    LIVE, LOST, SHARD_MAGIC, TIDIED, WAITS,
+    DEAD, DECIDED, DROPPED, EMPTY, ENTRY_BYTES, EVICTED, FORGOTTEN, HEADER_BYTES, HEAP_END, Header,
+    LARGEST, LIVE, LOST, SHARD_MAGIC, TIDIED, WAITS,
 };
 use super::record::Record;
 use super::shard::{Body, Counts};
@@ -222,6 +222,7 @@ fn finish(
         (WAITS, counts.waits),
         (LARGEST, largest(records) as u64),
         (LOST, counts.lost),
+        (DECIDED, counts.decided),
     ] {
         body.set_sealed(field, value)?;
     }

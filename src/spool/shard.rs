@@ -3,15 +3,16 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
+use crate::rate::Timestamp;
 use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 
 use super::database::{Database, shard_name};
 use super::format::{
-    ALIGN, BUSY, DEAD, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN, Fault, HEADER_BYTES,
-    HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, LOST, SHARD_BYTES_MAX, SUPERSEDED, TIDIED, WAITS,
-    seal, unseal,
+    ALIGN, BUSY, DEAD, DECIDED, DECIDED_BITS, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN,
+    Fault, HEADER_BYTES, HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, LOST, SHARD_BYTES_MAX,
+    SUPERSEDED, TIDIED, WAITS, seal, unseal,
 };
 use super::record::RECORD_BYTES_MAX;
 use super::sizes::shard_share;
@@ -64,6 +65,16 @@ pub(super) struct Counts {
     pub(super) waits: u64,
     /// Crossings and refusals that could not be written.
     pub(super) lost: u64,
+    /// A day and how many events were decided on it: see [`Body::decided_on`].
+    pub(super) decided: u64,
+}
+
+/// The most events of a day that are counted.
+const DECIDED_MAX: u64 = (1 << DECIDED_BITS) - 1;
+
+/// The day of a time, in UTC, as far as it is kept.
+fn day(at: Timestamp) -> u64 {
+    at.seconds.div_euclid(86_400).cast_unsigned() & 0xFFFF
 }
 
 /// The state of a locked shard.
@@ -211,7 +222,21 @@ impl Body {
             dropped: count(DROPPED),
             waits: count(WAITS),
             lost: count(LOST),
+            decided: count(DECIDED),
         }
+    }
+
+    /// How many events were decided on the day of `now`, in UTC.
+    pub(super) fn decided_on(&self, now: Timestamp) -> u64 {
+        let decided = self.sealed(DECIDED).unwrap_or(0);
+        if decided >> DECIDED_BITS == day(now) { decided & DECIDED_MAX } else { 0 }
+    }
+
+    /// Counts an event that is decided.
+    #[inline]
+    pub(super) fn count_decided(&mut self, now: Timestamp) {
+        let count = (self.decided_on(now) + 1).min(DECIDED_MAX);
+        let _ = self.set_sealed(DECIDED, day(now) << DECIDED_BITS | count);
     }
 
     /// Adds one to a count in the header.

@@ -396,6 +396,41 @@ fn growth_that_must_wait_for_disk_waits() {
 }
 
 #[test]
+fn events_are_counted_by_the_day() {
+    const DAY: i64 = 86_400;
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let requests: Vec<_> = (0..2_000)
+        .map(|n| {
+            let spec = format!("2 / 1h / per_addr / leaky / user{n}");
+            Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap()
+        })
+        .collect();
+    let at = |seconds| Timestamp { seconds: 1_700_006_400 + seconds, micros: 0 };
+    assert_eq!(at(0).seconds % DAY, 0);
+    // Some shards grow meanwhile. What is over its limit counts as well.
+    for n in 0..3 {
+        for request in &requests {
+            spool.decide_one(&request.check(), || at(n)).unwrap();
+        }
+    }
+    // One event of several identities counts once, in one shard or in several.
+    let mut decisions = Vec::new();
+    for checks in [&requests[..1], &requests[..2], &requests[..7]] {
+        let checks: Vec<_> = checks.iter().map(|request| request.check()).collect();
+        spool.decide(&checks, || at(DAY - 1), &mut decisions).unwrap();
+    }
+    spool.preview(&requests[0].check(), || at(DAY - 1)).unwrap();
+    let mut other = open(folder.path());
+    let mut counted = |seconds| other.decided_on(at(seconds)).unwrap();
+    assert_eq!([0, DAY - 1, DAY, -1].map(&mut counted), [6_003, 6_003, 0, 0]);
+    // On another day each shard begins again, and keeps that when it is rebuilt.
+    spool.decide_one(&requests[0].check(), || at(DAY)).unwrap();
+    assert_eq!(counted(DAY), 1);
+    assert_eq!(spool.verify().unwrap().problems().count(), 0);
+}
+
+#[test]
 fn a_clock_that_was_set_back_goes_on_from_there() {
     const BEGIN: i64 = 1_700_000_000;
     const DAY: i64 = 86_400;

@@ -10,7 +10,8 @@ use super::audit_log::{LOG, LOG_BEFORE};
 use super::database::{Database, FILE_MODE, shard_name};
 use super::events::EVENT_FILES;
 use super::format::{
-    BUSY, DEAD, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, LOST, SUPERSEDED, TIDIED, WAITS,
+    BUSY, DEAD, DECIDED, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, LOST, SUPERSEDED,
+    TIDIED, WAITS,
 };
 use super::hashing::Hashing;
 use super::overrides::OVERRIDES;
@@ -302,9 +303,10 @@ fn check_heap(
         ("the count of waits for the lock", WAITS),
         ("the size of the largest record", LARGEST),
         ("the count of events that were not written", LOST),
+        ("the count of events that were decided", DECIDED),
     ] {
         // Earlier versions have not counted those.
-        let is_absent = offset == LOST && body.map.u64(LOST) == Some(0);
+        let is_absent = [LOST, DECIDED].contains(&offset) && body.map.u64(offset) == Some(0);
         if body.sealed(offset).is_none() && !is_absent {
             report.problem(|| format!("{what} is damaged"));
         }

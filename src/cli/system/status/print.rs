@@ -36,6 +36,10 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
         let what: Vec<String> = policies.into_iter().chain(specs).collect();
         rows.add("decided", format!("{} by its {}: {}", by.server, by.front_end, what.join(", ")));
     }
+    if !status.decided_by.is_empty() {
+        let events = counted_or_no(status.keys.decided_today, "event", "events");
+        rows.add("decided", format!("{events} since 00:00 UTC"));
+    }
     of_policies(&mut rows, &status.policies);
     of_keys(&mut rows, &status.keys);
     if let Some(cluster) = &status.cluster {
