@@ -489,7 +489,9 @@ fn refused(text: &str) -> Option<What<'_>> {
     let mut refusal = Refusal::default();
     let mut rest = text;
     let mut from_client = None;
+    let mut after_sender = false;
     loop {
+        let is_after_sender = std::mem::take(&mut after_sender);
         if refusal.host.address.is_none()
             && let Some((host, after)) = rest.strip_prefix("H=").and_then(host)
         {
@@ -504,11 +506,14 @@ fn refused(text: &str) -> Option<What<'_>> {
         match field.split_once('=') {
             Some(("F", sender)) if refusal.sender.is_none() => {
                 refusal.sender = sender.strip_prefix('<').and_then(|s| s.strip_suffix('>'));
+                after_sender = true;
             }
             Some(("A", _)) if refusal.auth.is_none() => {
                 let (auth, after) = refused_user(rest)?;
                 let parts = [" A=", " F=<", " rejected ", " incomplete transaction "];
                 let is_sure = |text: &str| parts.iter().all(|part| is_once(text, part));
+                // Exim writes it nowhere else.
+                let is_sure = |text: &str| is_after_sender && is_sure(text);
                 refusal.hides_login = !from_client.is_none_or(is_sure);
                 refusal.auth = auth.filter(|_| !refusal.hides_login);
                 rest = after;
@@ -518,6 +523,14 @@ fn refused(text: &str) -> Option<What<'_>> {
             _ if field == "temporarily" => refusal.temporary = true,
             _ if field == "rejected" => {
                 refusal.what = after;
+                // Of other commands Exim writes no sender, and so no login.
+                const WITH_SENDER: [&str; 6] =
+                    ["RCPT", "MAIL", "DATA", "PRDR", "after ", "during "];
+                if from_client.is_some() && !WITH_SENDER.iter().any(|what| after.starts_with(what))
+                {
+                    refusal.hides_login |= refusal.auth.is_some();
+                    refusal.auth = None;
+                }
                 return Some(What::Refusal(refusal));
             }
             _ if field == "RCPT" => {

@@ -1,7 +1,7 @@
 //! Reads a log as it grows, over its rotation.
 //!
 //! The older files beside it are read first, then the file itself. Whoever reads must not mind
-//! lines that come again: after a rotation all is read anew, so that nothing is missed, however
+//! lines that come again: after a rotation all is read again, so that nothing is missed, however
 //! the file was replaced.
 
 use std::fs;
@@ -42,7 +42,7 @@ pub struct FollowFile {
 pub enum Followed {
     /// All that is there has been read.
     UpToDate,
-    /// It was rotated: it is to be opened again, and read anew.
+    /// It was rotated: it is to be opened again, and read again.
     Rotated,
 }
 
@@ -240,7 +240,7 @@ mod tests {
         writeln!(file, "2026-11-26 10:00:04 4").unwrap();
         follow.poll(&mut |line| seen.add(&line)).unwrap();
         assert_eq!(seen.all(), [3, 5, 4]);
-        // Again, before the next look: it is read anew.
+        // Again, before the next look: it is read again.
         write(&path, 6..=6);
         fs::rename(of("mainlog.1"), of("mainlog.2")).unwrap();
         fs::rename(&path, of("mainlog.1")).unwrap();

@@ -26,7 +26,7 @@ pub(super) struct Submitted {
 pub(super) struct Submission {
     /// When.
     pub(super) at: Timestamp,
-    /// By whom.
+    /// Who submitted it.
     pub(super) event: Event<Text>,
 }
 

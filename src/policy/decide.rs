@@ -260,7 +260,7 @@ impl Mode {
         if self.only_looks || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly
         } else if one.limit.unit.is_of_delivery() {
-            // It has come to pass, and nothing is refused for it now.
+            // It has happened, and nothing is refused for it now.
             Update::Strict
         } else {
             self.update
@@ -269,7 +269,7 @@ impl Mode {
 }
 
 /// Whether an event that is refused does not count against this limit. What has already
-/// come to pass counts in any case.
+/// happened counts in any case.
 fn is_total(limit: &Limit<'_>) -> bool {
     let counts_always = limit.unit == Unit::Connections || limit.unit.is_outcome();
     limit.per == Per::Domain && !counts_always

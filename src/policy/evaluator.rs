@@ -210,7 +210,7 @@ impl<'i> Evaluator<'i> {
         let mut strictest: Option<Evaluated> = None;
         for (name, policy) in all.chain(named) {
             let this = run.one(name, policy);
-            // What became of mail has come to pass for all of them.
+            // What became of mail is known for all of them.
             let refuses =
                 this.outcome.verdict >= Verdict::Defer && step.stage != AclStage::Delivery;
             if strictest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {

@@ -48,7 +48,12 @@ impl Health {
         (self.failures, self.until, self.replied) = (0, None, Some(Instant::now()));
     }
 
-    fn failed(&mut self, why: String) {
+    /// A request that was begun at this time has failed. Those that were begun before another one
+    /// failed are of the same fault.
+    fn failed(&mut self, begun: Instant, why: String) {
+        if self.failed.is_some_and(|failed| failed >= begun) {
+            return;
+        }
         let now = Instant::now();
         let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << self.failures.min(5)));
         self.failures = self.failures.saturating_add(1);
@@ -88,12 +93,30 @@ impl Node {
         asking: bool,
     ) -> RedisResult<Value> {
         self.begin()?;
-        let mut attempt = Attempt { node: self, begun: Instant::now(), has_ended: false };
+        let attempt = Attempt { node: self, begun: Instant::now(), has_ended: false };
+        self.reply_to(attempt, settings, command, asking).await
+    }
+
+    /// As [`Node::ask`], for what several nodes are asked at the same time: that one is dropped,
+    /// as another node has replied first, says nothing of this one.
+    pub(super) async fn look(&self, settings: &Settings, command: &Cmd) -> RedisResult<Value> {
+        self.begin()?;
+        let attempt = Attempt { node: self, begun: Instant::now(), has_ended: true };
+        self.reply_to(attempt, settings, command, false).await
+    }
+
+    async fn reply_to(
+        &self,
+        mut attempt: Attempt<'_>,
+        settings: &Settings,
+        command: &Cmd,
+        asking: bool,
+    ) -> RedisResult<Value> {
         let result = self.exchange(settings, command, asking, attempt.begun).await;
         attempt.has_ended = true;
         let is_failed = match &result {
             Err(error) if concerns_all(error) && !is_of_request(error) => {
-                self.health().failed(RedisError::reason(error));
+                self.health().failed(attempt.begun, RedisError::reason(error));
                 true
             }
             _ => {
@@ -206,6 +229,7 @@ fn is_of_request(error: &redis::RedisError) -> bool {
 struct Attempt<'n> {
     node: &'n Node,
     begun: Instant,
+    /// Or that it is dropped says nothing.
     has_ended: bool,
 }
 
@@ -217,7 +241,7 @@ impl Drop for Attempt<'_> {
         let mut health = self.node.health();
         let is_silent = health.replied.is_none_or(|replied| replied < self.begun);
         if is_silent && self.begun.elapsed() >= SILENCE_MIN {
-            health.failed("no reply in time".to_owned());
+            health.failed(self.begun, "no reply in time".to_owned());
         }
     }
 }

@@ -171,7 +171,7 @@ impl Nodes {
         let asked = self.primaries().into_iter().filter(|node| !node.is_away()).take(ASKED);
         let asked = asked.map(|node| {
             Box::pin(async move {
-                let reply = node.ask(settings, &slots(), false).await?;
+                let reply = node.look(settings, &slots()).await?;
                 Ok((node.address.0.clone(), reply))
             })
         });

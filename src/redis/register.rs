@@ -48,6 +48,8 @@ impl RedisStore {
     pub async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, RedisError> {
         let &Announcement { name, id, started, decisions, servers, again } = announcement;
         let connection = &self.connection;
+        // An agent that is asked for nothing has not looked at it.
+        self.secret.check(connection).await;
         let field = agent_field(name);
         let (here, begun) = (seconds(clock::now()), Instant::now());
         let mut command = cmd("EVAL");

@@ -38,7 +38,7 @@ use crate::sys::secure_dir::{DirError, SecureDir};
 pub struct Kind {
     /// Its name.
     pub file: &'static CStr,
-    /// Its name while it is written anew.
+    /// Its name while it is written again.
     pub new: &'static CStr,
     /// The name of a damaged one that was replaced.
     pub damaged: &'static CStr,

@@ -68,7 +68,7 @@ pub(super) const WAITS: usize = 128;
 pub(super) const LARGEST: usize = 136;
 /// The offset of the sealed number of crossings and refusals that could not be written.
 pub(super) const LOST: usize = 144;
-/// The offset of the sealed day and how many events were decided on it.
+/// The offset of the sealed day and how many decisions there were on it.
 pub(super) const DECIDED: usize = 152;
 /// How many bits of that are the number.
 pub(super) const DECIDED_BITS: u32 = 24;

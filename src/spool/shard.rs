@@ -65,11 +65,11 @@ pub(super) struct Counts {
     pub(super) waits: u64,
     /// Crossings and refusals that could not be written.
     pub(super) lost: u64,
-    /// A day and how many events were decided on it: see [`Body::decided_on`].
+    /// A day and how many decisions there were on it: see [`Body::decided_on`].
     pub(super) decided: u64,
 }
 
-/// The most events of a day that are counted.
+/// The most decisions of a day that are counted.
 const DECIDED_MAX: u64 = (1 << DECIDED_BITS) - 1;
 
 /// The day of a time, in UTC, as far as it is kept.
@@ -226,13 +226,13 @@ impl Body {
         }
     }
 
-    /// How many events were decided on the day of `now`, in UTC.
+    /// How many decisions there were on the day of `now`, in UTC.
     pub(super) fn decided_on(&self, now: Timestamp) -> u64 {
         let decided = self.sealed(DECIDED).unwrap_or(0);
         if decided >> DECIDED_BITS == day(now) { decided & DECIDED_MAX } else { 0 }
     }
 
-    /// Counts an event that is decided.
+    /// Counts a decision.
     #[inline]
     pub(super) fn count_decided(&mut self, now: Timestamp) {
         let count = (self.decided_on(now) + 1).min(DECIDED_MAX);

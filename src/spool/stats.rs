@@ -57,8 +57,8 @@ impl Spool {
         self.sum_up(|_| Ok(()))
     }
 
-    /// How many events were decided on the day of `now`, in UTC: at most 2^24 a shard. What only
-    /// looks, as `exirate check`, is none. Shards that cannot be read count none.
+    /// How many decisions there were on the day of `now`, in UTC: at most 2^24 a shard. Checks of
+    /// one event that are decided together are one; those of commands, as `exirate check`, are none. Shards that cannot be read count none.
     ///
     /// # Errors
     /// The database's directory cannot be used.

@@ -396,7 +396,7 @@ fn growth_that_must_wait_for_disk_waits() {
 }
 
 #[test]
-fn events_are_counted_by_the_day() {
+fn decisions_are_counted_by_the_day() {
     const DAY: i64 = 86_400;
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(folder.path());

@@ -303,7 +303,7 @@ fn check_heap(
         ("the count of waits for the lock", WAITS),
         ("the size of the largest record", LARGEST),
         ("the count of events that were not written", LOST),
-        ("the count of events that were decided", DECIDED),
+        ("the count of decisions", DECIDED),
     ] {
         // Earlier versions have not counted those.
         let is_absent = [LOST, DECIDED].contains(&offset) && body.map.u64(offset) == Some(0);

@@ -120,7 +120,7 @@ fn it_shows_who_is_blocked_who_is_exempt_and_which_alerts_were_sent() {
     assert_eq!((&all["allowed"], &all["denied"]), (&1.into(), &1.into()));
     assert_eq!((&all["keys"], &all["keys_today"]), (&8.into(), &8.into()));
     assert_eq!(all["last_event"], "2026-11-20T11:50:30Z");
-    assert_eq!(all["decided_today"], 10);
+    assert_eq!(all["decisions_since_utc_midnight"], 10);
     assert_eq!(all["crossings_today"], 2);
     let waiting = |all: &Value| all["crossings"][0]["waiting_for"].clone();
     assert_eq!(waiting(&all), serde_json::json!(["log"]));
@@ -147,7 +147,7 @@ fn it_shows_who_is_blocked_who_is_exempt_and_which_alerts_were_sent() {
     machine.at("2026-11-21 09:00:00");
     let (all, _) = status(&machine);
     assert_eq!(
-        (&all["keys_today"], &all["crossings_today"], &all["decided_today"]),
+        (&all["keys_today"], &all["crossings_today"], &all["decisions_since_utc_midnight"]),
         (&0.into(), &0.into(), &0.into())
     );
 }

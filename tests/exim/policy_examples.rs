@@ -80,10 +80,11 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 11] = [
+    let sessions: [(&str, Example); 12] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
+        ("texts.recipients_per_message", caps),
         ("total = { recipients", precedence),
         ("[policy.to]", buckets),
         ("[policy.bounce_to]", as_rspamd),
@@ -180,6 +181,16 @@ fn precedence(exim: &PrivateExim, example: &str) {
     assert_eq!(of("dora@example.org"), refused(6, "package gold"));
     // Unlimited; but all users of the domain together are not.
     assert_eq!(of("news@example.org"), refused(3, "default (total)"));
+}
+
+fn caps(exim: &PrivateExim, example: &str) {
+    apply(exim, example, &[("recipients_per_message = 100", "recipients_per_message = 2")]);
+    for _ in 0..2 {
+        let mut smtp = session(exim, "192.0.2.7", Some("alice@example.org"), "a@x.test");
+        let (count, reply) = accepted(&mut smtp, 5, |n| format!("r{n}@x.test"));
+        let text = "defer default At most 2 recipients a message: use a mailing list";
+        assert_eq!((count, reply.ends_with(text)), (2, true), "{reply}");
+    }
 }
 
 fn buckets(exim: &PrivateExim, example: &str) {

@@ -98,7 +98,8 @@ fn requests_may_come_in_any_pieces() {
 
 #[test]
 fn slow_and_silent_peers_are_closed() {
-    let machine = Machine::new(COUNT, "idle_timeout = \"300ms\"");
+    // Long enough for a busy machine to begin the slow request.
+    let machine = Machine::new(COUNT, "idle_timeout = \"3s\"");
     let _daemon = machine.start();
     let [silent, mut slow, mut stuck] = [(); 3].map(|()| connect(&machine));
     slow.write_all(b"request=smtpd_access_policy\nsender=").unwrap();

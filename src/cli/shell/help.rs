@@ -45,6 +45,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "import",
             "erase",
             "serve mail",
+            "serve follow",
             "completions",
             "man",
         ],

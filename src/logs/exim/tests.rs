@@ -101,10 +101,16 @@ fn what_could_be_imitated_is_no_login() {
         ("U=a F=<x@y> A=plain:ceo rejected RCPT <z@y>: no F=<a@x.org> A=plain:me", None),
         ("DN=\"/CN=a\" F=<x@y> A=plain:ceo rejected RCPT <z@y>: no\" F=<a@x.org> A=plain:me", None),
         ("DN=\"/CN=a\" F=<x@y> A=plain:ceo rejected RCPT <z@y>: no\"", None),
+        ("U=x A=plain:ceo F=<a@x.org>", None),
     ] {
         let line = format!("H=(h) [192.0.2.7] {head} rejected RCPT <r@x.test>: no");
         let What::Refusal(found) = super::line(&line).what else { panic!("{line}") };
         assert_eq!((found.auth, found.hides_login), (login, login.is_none()), "{line}");
+    }
+    for what in ["EHLO a", "AUTH", "connection"] {
+        let line = format!("H=(h) [192.0.2.7] U=a F=<x@y> A=plain:ceo rejected {what}: no");
+        let What::Refusal(found) = super::line(&line).what else { panic!("{line}") };
+        assert_eq!((found.auth, found.hides_login), (None, true), "{line}");
     }
 }
 

@@ -564,7 +564,7 @@ fn what_was_refused_before_in_a_message_uses_up_no_total() {
     assert_eq!(rcpt(&mut session, "a@x"), (Verdict::Accept, 2.0));
 }
 
-/// What has already come to pass is counted, and what it refuses is not.
+/// What has already happened is counted, and what it refuses is not.
 #[test]
 fn outcomes_count_against_a_total_although_they_are_refused() {
     let all = policies(

@@ -23,12 +23,15 @@ pub(super) struct Counter {
 #[derive(Default)]
 struct Seen {
     failure: Option<String>,
+    /// Whether any policy has decided.
+    has_decided: bool,
     /// When any of their rates was counted last.
     latest: Option<Timestamp>,
 }
 
 impl Observer for Seen {
     fn decided(&mut self, decided: &Decided<'_>) {
+        self.has_decided = true;
         self.latest = self.latest.max(decided.decision.kept.map(|kept| kept.at));
     }
 
@@ -43,17 +46,18 @@ impl Counter {
         Self { spool: spool.to_owned(), store: None, evaluator: None, bypass }
     }
 
-    /// Counts a recipient of `unit` at that time.
+    /// Counts a recipient of `unit` at that time. Why a policy could not count it, if another one
+    /// did.
     ///
     /// # Errors
-    /// It was not counted, in words.
+    /// No policy has counted it, in words.
     pub(super) fn count(
         &mut self,
         event: &Event<&str>,
         unit: Unit,
         at: Timestamp,
-    ) -> Result<(), String> {
-        self.evaluate(event, unit, at, false).map(|_| ())
+    ) -> Result<Option<String>, String> {
+        self.evaluate(event, unit, at, false).map(|seen| seen.failure)
     }
 
     /// Whether a recipient that was to be counted at that time, before this process began, was.
@@ -98,8 +102,9 @@ impl Counter {
         let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
         evaluator.evaluate(session, "*", &step, store, || at, &mut seen);
         match seen.failure {
-            Some(failure) => Err(failure),
-            None => Ok(seen),
+            // What some policies have counted is not tried again: they would count it twice.
+            Some(failure) if !seen.has_decided => Err(failure),
+            failure => Ok(Seen { failure, ..seen }),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::sys::lock;
 const NAME: &str = "counted";
 /// The hash of a failure, the time that it was counted with, and a checksum.
 const ENTRY: usize = 20;
-/// So long after it was counted, in seconds, a failure is forgotten: no log that is read anew is
+/// So long after it was counted, in seconds, a failure is forgotten: no log that is read again is
 /// older.
 const KEPT: i64 = 10 * 86_400;
 
@@ -91,7 +91,12 @@ impl Ledger {
 
     /// Enters a failure that is about to be counted.
     pub(super) fn enter(&mut self, hash: u64, at: Timestamp) -> io::Result<()> {
-        self.file.write_all(&entry(hash, at))?;
+        let before = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(&entry(hash, at)) {
+            // A part of an entry would make all after it unreadable.
+            self.file.set_len(before)?;
+            return Err(error);
+        }
         self.counted.insert(hash, at);
         self.last = Some((hash, at));
         Ok(())

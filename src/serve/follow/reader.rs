@@ -191,17 +191,24 @@ impl<'s> Reader<'s> {
         while !self.shared.stops() {
             let done = match in_doubt {
                 Some(_) => self.counter.has(&view, unit, at).and_then(|has| match has {
-                    true => Ok(()),
+                    true => Ok(None),
                     false => self.counter.count(&view, unit, at),
                 }),
                 None => self.enter_and_count(hash, &view, unit, at),
             };
-            let Err(why) = done else { break };
+            let (is_done, why) = match done {
+                Ok(None) => break,
+                Ok(Some(why)) => (true, why),
+                Err(why) => (false, why),
+            };
             self.log.write_seldom(
                 "failed recipients that could not be counted",
                 Level::Error,
                 &why,
             );
+            if is_done {
+                break;
+            }
             self.state.error = Some(why);
             self.keep(None, true);
             self.shared.wait(AFTER_ERROR);
@@ -218,7 +225,7 @@ impl<'s> Reader<'s> {
         event: &Event<&str>,
         unit: Unit,
         at: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<Option<String>, String> {
         if !self.ledger.has(hash) {
             let entered = self.ledger.enter(hash, at);
             let directory = self.config.state.display();

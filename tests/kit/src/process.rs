@@ -1,9 +1,10 @@
 //! A process that ends with its test.
 
 use std::process::{Child, ExitStatus};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
 
 /// How long a test waits for what must happen.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
@@ -20,10 +21,10 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 /// Waits until every process that runs sees another second: what it looks for once a second, it
 /// looks for again.
 pub fn until_another_second() {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let begun = now().as_secs();
-    // The clock that processes read may be some milliseconds late.
-    until("another second", || now().as_secs() > begun && now().subsec_millis() >= 20);
+    let second = |clock| clock_gettime(clock).tv_sec;
+    let begun = second(ClockId::Realtime);
+    // Processes read this clock, which is some milliseconds late.
+    until("another second", || second(ClockId::RealtimeCoarse) > begun);
 }
 
 /// A process that is killed when it is dropped.

@@ -56,7 +56,17 @@ impl Similar {
             return 0.0;
         }
         let key = lower(key);
-        if key.contains(&self.wanted) {
+        // Within a number it is another user or client.
+        let digit = |letter: Option<char>| letter.is_some_and(|one| one.is_ascii_digit());
+        let splits = |before: &str, after: &str| {
+            digit(before.chars().next_back()) && digit(after.chars().next())
+        };
+        let is_there = key.match_indices(&self.wanted).any(|(at, wanted)| {
+            let (before, from) = key.split_at(at);
+            let after = from.strip_prefix(wanted).unwrap_or_default();
+            !splits(before, wanted) && !splits(wanted, after)
+        });
+        if is_there {
             return MEANT;
         }
         // `alise` is meant as the login of `auth:alice@example.org`.

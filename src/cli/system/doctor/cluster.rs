@@ -63,7 +63,9 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             .warning(format!(
                 "{late} times there was no reply within the deadline of {deadline} ms, and \
                  {apart_since} of {all_since} events were decided without the shared limits: this \
-                 machine is busy, or Redis is slow or far away. With a longer deadline:"
+                 machine is busy, or Redis is slow or far away. With a longer deadline, here and as \
+                 `deadline` of [redis] in {}, by which the agent replies:",
+                file.display()
             ))
             .fix(join(&settings, settings.servers, settings.deadline * 5));
     }

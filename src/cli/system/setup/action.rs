@@ -52,16 +52,18 @@ impl SetupCommand {
             return Err(Failure::new(by_hand(&before, action)));
         };
         let after = policies(&new)?;
-        if old == new && is_in_use(server.spool(), &after) {
-            writeln!(screen, "{FILE} says so already, and is in use: action = \"{action}\"")?;
-            return Ok(Outcome::Fine);
-        }
         if action == "enforce" {
             // Nothing would be refused where the mail server does not ask.
             let plan = server.plan()?;
             if !(plan.is_empty() && plan.by_hand.is_empty()) {
                 note("not all that asks the policies is there: see `exirate setup --check`");
             }
+        }
+        if old == new && is_in_use(server.spool(), &after) {
+            writeln!(screen, "{FILE} says so already, and is in use: action = \"{action}\"")?;
+            return Ok(Outcome::Fine);
+        }
+        if action == "enforce" {
             would_refuse(screen, server.spool(), &enforcing(&after))?;
         }
         if self.dry_run {

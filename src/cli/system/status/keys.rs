@@ -26,8 +26,7 @@ const SHOWN: usize = 5;
 pub(super) struct Keys {
     pub(super) keys: u64,
     pub(super) keys_today: u64,
-    /// Since 00:00 UTC.
-    pub(super) decided_today: u64,
+    pub(super) decisions_since_utc_midnight: u64,
     pub(super) last_event: Option<String>,
     #[serde(skip)]
     pub(super) last: Option<Timestamp>,
@@ -113,7 +112,7 @@ impl Keys {
         let (now, today) = (in_force.now, midnight());
         let mut found = Self::default();
         let mut first = First::new(Sort::Share, now, SHOWN);
-        found.decided_today = database.decided_on(now)?;
+        found.decisions_since_utc_midnight = database.decided_on(now)?;
         let left_out = database.for_each(|entry| {
             let at = entry.average.at;
             found.keys += 1;

@@ -44,7 +44,8 @@ JSON: an object. `verdict` is limited, observed, bypassed, doubtful or not_limit
 says it. `decided_by` is an array with `server`, `front_end`, `specs` (how many a configuration
 has there) and `policies` (null: all). `policies` has `name`, `action` and whether it is `evaluated`, `applied` is
 when they were applied, `policy_file` and `policy_file_state` (same, differs, errors, absent,
-unreadable or large: not compared). `keys`, `keys_today`, `last_event`, `blocked` and
+unreadable or large: not compared). `keys`, `keys_today`, `decisions_since_utc_midnight` (each spec and each policy at each
+stage is one), `last_event`, `blocked` and
 `blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`, `why`), `allowed`,
 `denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the last
 ones, with `waiting_for`, the receivers that have not got it), `receivers` (`name`, `waiting`,

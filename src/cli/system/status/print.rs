@@ -37,8 +37,9 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
         rows.add("decided", format!("{} by its {}: {}", by.server, by.front_end, what.join(", ")));
     }
     if !status.decided_by.is_empty() {
-        let events = counted_or_no(status.keys.decided_today, "event", "events");
-        rows.add("decided", format!("{events} since 00:00 UTC"));
+        let decisions = status.keys.decisions_since_utc_midnight;
+        let decisions = counted_or_no(decisions, "decision", "decisions");
+        rows.add("decided", format!("{decisions} since 00:00 UTC"));
     }
     of_policies(&mut rows, &status.policies);
     of_keys(&mut rows, &status.keys);
