@@ -49,15 +49,16 @@ impl Health {
     }
 
     /// A request that was begun at this time has failed. Those that were begun before another one
-    /// failed are of the same fault.
+    /// failed are of the same fault: they add nothing but time.
     fn failed(&mut self, begun: Instant, why: String) {
-        if self.failed.is_some_and(|failed| failed >= begun) {
-            return;
-        }
         let now = Instant::now();
-        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << self.failures.min(5)));
-        self.failures = self.failures.saturating_add(1);
-        (self.until, self.failed, self.why) = (Some(now + pause), Some(now), why);
+        let is_another = self.failed.is_none_or(|failed| failed < begun);
+        if is_another {
+            self.failures = self.failures.saturating_add(1);
+            (self.failed, self.why) = (Some(now), why);
+        }
+        let doubled = self.failures.saturating_sub(1).min(5);
+        self.until = Some(now + PAUSE_MAX.min(PAUSE_MIN * (1 << doubled)));
     }
 }
 
