@@ -183,6 +183,7 @@ fn entry((key, algorithm): Known, value: Value, filter: Option<FilterEntry>) -> 
         algorithm,
         average: value.average(),
         limit,
+        start: 0,
         over_since,
         period: 0.0,
         last_over: 0,

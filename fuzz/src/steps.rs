@@ -230,6 +230,7 @@ fn restore(spool: &mut Spool, key: RecordKey<'_>, at: i64, filter: Option<u8>) {
         algorithm: key.algorithm,
         average,
         limit: 1.0,
+        start: 0,
         over_since: 0,
         period: ground::period(key.name).into(),
         last_over: 0,
