@@ -37,8 +37,8 @@ fn start(command: &mut Command) -> Process {
     Process(command.spawn().unwrap())
 }
 
-/// The processor time that a process has used, in seconds.
-fn processor_seconds(process: &Process) -> f64 {
+/// The processor time that all threads of a process have used, in seconds.
+pub(crate) fn processor_seconds(process: &Process) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.0.id())).unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();

@@ -133,7 +133,8 @@ pub(crate) struct Taken {
     pub(crate) processor: Duration,
 }
 
-/// The processor time that a process has taken, also after its end until it is waited for.
+/// The processor time that a process of one thread, as Exim's are, has taken, also after its end
+/// until it is waited for: that of other threads is not in schedstat.
 pub(crate) fn processor_time(process: u32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).unwrap();
     Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())

@@ -14,8 +14,9 @@ use kit::front_ends::Machine;
 use kit::table::{head, median, micros, print, row};
 use kit::{PrivateExim, Process, Setup, repository};
 
+use crate::cluster::processor_seconds;
 use crate::effort::Effort;
-use crate::exim::{Check, processor_time, sessions};
+use crate::exim::{Check, sessions};
 use crate::session::names;
 
 const POLICY: &str = "[policy.p]\nkey = \"helo\"\nupdate = \"strict\"\n\
@@ -147,7 +148,7 @@ fn daemon(effort: Effort) {
         "checks a second",
         "daemon, a check",
     ])];
-    let mut add = |name: &str, times: Vec<Option<Duration>>, taken: Duration, spent: Duration| {
+    let mut add = |name: &str, times: Vec<Option<Duration>>, taken: Duration, spent: f64| {
         let mut decided: Vec<Duration> = times.iter().flatten().copied().collect();
         decided.sort();
         let count = times.len() as f64;
@@ -158,13 +159,13 @@ fn daemon(effort: Effort) {
             &time(quantile(&decided, 0.5)),
             &time(quantile(&decided, 0.99)),
             &format!("{:.0}", count / taken.as_secs_f64()),
-            &time(spent.as_secs_f64() / count),
+            &time(spent / count),
         ]));
     };
     // All sessions are open: each asks at MAIL, then each at RCPT, and so on.
     let steps = [("MAIL", 0), ("RCPT", 1), ("RCPT", 2), ("RCPT", 3), ("QUIT", 3)];
     let mut all = Vec::new();
-    let (begun, before) = (Instant::now(), processor_time(daemon.0.id()));
+    let (begun, before) = (Instant::now(), processor_seconds(&daemon));
     for (command, number) in steps {
         let next = AtomicUsize::new(0);
         let work = || {
@@ -182,11 +183,11 @@ fn daemon(effort: Effort) {
             threads.into_iter().for_each(|thread| all.extend(thread.join().unwrap()));
         });
     }
-    let spent = processor_time(daemon.0.id()) - before;
+    let spent = processor_seconds(&daemon) - before;
     add(&format!("{THREADS} of them ask at a time"), all, begun.elapsed(), spent);
     // All of them in the same moment: every connection is open before the first reply is read.
     let mut rounds = Vec::new();
-    let (mut taken, before) = (Duration::ZERO, processor_time(daemon.0.id()));
+    let (mut taken, before) = (Duration::ZERO, processor_seconds(&daemon));
     for round in 0..effort.rounds {
         let begun = Instant::now();
         let streams: Vec<_> = (0..open)
@@ -202,7 +203,7 @@ fn daemon(effort: Effort) {
         rounds.extend(replies);
         taken += begun.elapsed();
     }
-    let spent = processor_time(daemon.0.id()) - before;
+    let spent = processor_seconds(&daemon) - before;
     add("all of them in one moment", rounds, taken, spent);
     print(&table);
 }

@@ -29,6 +29,12 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     all
 }
 
+/// Whether the policies of `image` are those that are `written`; not if it cannot be read.
+#[must_use]
+pub fn are_applied(image: &Image, written: &Policies) -> bool {
+    image.policies().is_ok_and(|applied| settings(&applied) == settings(written))
+}
+
 /// The same for policies that mean the same, in 32 hexadecimal digits: what shows whether two
 /// servers have the same policies. It is no protection against somebody who wants two policies
 /// with the same digest.

@@ -10,7 +10,7 @@
 //! A reader ignores pairs whose names it does not know. What it cannot read, it does not show:
 //! whoever can write to Redis cannot make a terminal do anything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The start of a field that an agent writes.
@@ -154,6 +154,19 @@ impl KnownServers {
     #[must_use]
     pub fn is_seen_lately(&self, server: &KnownServer) -> bool {
         server.agent.is_some() && self.age(server) <= SEEN_LATELY
+    }
+
+    /// The secrets of the agents that have published their state lately, and the servers of each.
+    #[must_use]
+    pub fn secrets(&self) -> BTreeMap<u32, BTreeSet<&str>> {
+        let mut secrets: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for (name, server) in &self.servers {
+            let secret = server.agent.as_ref().and_then(|agent| agent.secret);
+            if let Some(secret) = secret.filter(|_| self.is_seen_lately(server)) {
+                secrets.entry(secret).or_default().insert(name);
+            }
+        }
+        secrets
     }
 }
 

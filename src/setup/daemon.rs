@@ -28,7 +28,7 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Its configuration; `None` where there is none yet.
-    pub(super) fn configured(&self) -> Result<Option<Mail>, SetupError> {
+    pub(super) fn configured() -> Result<Option<Mail>, SetupError> {
         let path = Path::new(CONFIGURATION);
         let Some(bytes) = files::read(path)? else { return Ok(None) };
         let checked = check_mail(path, &String::from_utf8_lossy(&bytes));
@@ -43,13 +43,13 @@ impl Daemon {
 
     /// The directory of its database.
     pub(super) fn spool(&self) -> PathBuf {
-        self.configured().ok().flatten().map_or_else(|| DATABASE.into(), |mail| mail.spool)
+        Self::configured().ok().flatten().map_or_else(|| DATABASE.into(), |mail| mail.spool)
     }
 
     /// Where it listens, or will.
     pub(super) fn address(&self) -> Result<Address, SetupError> {
         let default = || Address::Unix(self.socket.clone());
-        let Some(mail) = self.configured()? else { return Ok(default()) };
+        let Some(mail) = Self::configured()? else { return Ok(default()) };
         let listens = if self.key == "policy" { mail.policy } else { mail.milter };
         listens.ok_or_else(|| self.names_no_socket())
     }
@@ -91,7 +91,7 @@ impl Daemon {
         }
         let file = Path::new(CONFIGURATION);
         plan.directory(file.parent().unwrap_or(file), 0o755, None);
-        if self.configured()?.is_none() {
+        if Self::configured()?.is_none() {
             let mode = if self.group.is_some() { "0660" } else { "0600" };
             let text = format!(
                 "# Written by `exirate setup`: the daemon that {} asks. docs/serve-mail.md has all \

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::acl_files::{base64, login, shipped};
+use crate::acl_files::{base64, copy_shipped, login, shipped};
 use exirate::engine::Kind;
 use exirate::policy::counters::{self, RuleCounts};
 use exirate::policy::{image, source::compile};
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, Inspect};
-use kit::exim::open_to_all;
 use kit::{Client, PrivateExim, Setup};
 
 /// Puts a policy into use, as `exirate policy apply` does.
@@ -417,12 +416,7 @@ pub(crate) fn shipped_acl_before(setup: Setup, at_rcpt: &str) -> PrivateExim {
         setup = setup.acl(option, &format!("{include}  accept\n"));
     }
     let exim = setup.build();
-    let copy = exim.folder().join("exim");
-    std::fs::create_dir(&copy).unwrap();
-    open_to_all(&copy);
-    for name in ["exirate.conf", "acl_policy.conf"] {
-        std::fs::copy(shipped().join(name), copy.join(name)).unwrap();
-    }
+    copy_shipped(&exim);
     exim
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::mail_server::{self, Server};
-use crate::process::until;
+use crate::process::{Stops, until};
 use crate::stores::Store;
 use kit::{PrivateExim, counts};
 
@@ -52,15 +52,6 @@ struct Longest {
     /// first commands create the databases.
     warm: AtomicUsize,
     stop: AtomicBool,
-}
-
-/// Stops the sessions, also if the test fails.
-struct Stops<'a>(&'a Longest);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
 }
 
 impl Longest {
@@ -144,7 +135,7 @@ impl Bench {
         let [away, back] = self.lines();
         let mut last = Duration::ZERO;
         thread::scope(|scope| {
-            let _stops = Stops(&longest);
+            let _stops = Stops(&longest.stop);
             for session in 0..SESSIONS {
                 let (longest, names) = (&longest, &names);
                 let names = move |n| names(session, n);

@@ -131,6 +131,13 @@ unchanged() {
   everything >/tmp/after
   diff /tmp/before /tmp/after >/tmp/said || fail "$1: files are not as they were before"
 }
+# setup_fails WHAT WORDS: it does, all stays, and WORDS say why.
+setup_fails() {
+  everything >/tmp/before
+  setup 2 --yes
+  grep -q "$2" /tmp/said || fail "$1: it does not say why"
+  unchanged "$1"
+}
 
 # killed_at_each STRIDE: setup and --undo are killed at each STRIDE-th of their steps: mail is
 # accepted, and the next run completes, or takes all back.

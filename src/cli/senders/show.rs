@@ -254,9 +254,7 @@ fn rate(record: &KeyState, now: Timestamp) -> String {
     let Some(period) = record.period() else {
         return format!("unknown (its key names no period), limit {limit}");
     };
-    let share = record.share(now);
-    let share =
-        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    let share = share(record, now);
     format!("{:.1} of {limit} in {}{share}", record.rate(now), text::whole_period(period))
 }
 
@@ -264,19 +262,21 @@ fn rate(record: &KeyState, now: Timestamp) -> String {
 fn count(record: &KeyState, now: Timestamp) -> String {
     let (count, limit) = (record.rate(now), text::number(record.limit));
     let word = record.period_text().unwrap_or_default();
-    let share = record.share(now);
-    let share =
-        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    let share = share(record, now);
     format!("{count} of {limit} {word}{share}")
 }
 
 /// `4.0 of a burst of 5 (80%)`.
 fn level(record: &KeyState, now: Timestamp) -> String {
     let (level, burst) = (record.rate(now), text::number(record.limit));
-    let share = record.share(now);
-    let share =
-        if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() };
+    let share = share(record, now);
     format!("{level:.1} of a burst of {burst}{share}")
+}
+
+/// ` (133%)`; nothing where that is no number.
+fn share(record: &KeyState, now: Timestamp) -> String {
+    let share = record.share(now);
+    if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() }
 }
 
 /// `1 in 10m, all of 5 in 50m`: how fast the bucket leaks.

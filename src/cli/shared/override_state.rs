@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 
 use serde::Serialize;
 
+use super::key_state::second;
 use super::keys;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::fold::{Folding, split_field};
-use crate::rate::Timestamp;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
 
@@ -44,10 +44,6 @@ impl OverrideJson {
 /// Whether it is for one name, byte for byte.
 fn is_exact(one: &Override) -> bool {
     matches!(one.target, Target::Exact { folding: None, .. })
-}
-
-fn second(second: i64) -> Timestamp {
-    Timestamp { seconds: second, micros: 0 }
 }
 
 /// KEY and how it was given.

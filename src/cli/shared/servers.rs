@@ -1,6 +1,5 @@
 //! The servers that share the limits, as commands find and show them.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -202,9 +201,7 @@ pub(in crate::cli) fn print(screen: &mut Screen<'_>, seen: &Seen) -> Result<(), 
             writeln!(screen, "several servers have the name {name}: see `exirate doctor`")?;
         }
     }
-    let secrets = known.servers.values().filter(|server| known.is_seen_lately(server));
-    let secrets: BTreeSet<u32> = secrets.filter_map(|one| one.agent.as_ref()?.secret).collect();
-    if secrets.len() > 1 {
+    if known.secrets().len() > 1 {
         let text = "the agents use different secrets, so they do not count together";
         writeln!(screen, "{text}: see `exirate doctor`")?;
     }

@@ -17,7 +17,8 @@ use crate::serve::follow::daemon::run_follow;
 use crate::serve::mail::daemon::run_mail;
 use crate::serve::mail::surroundings::{USER, faults};
 use crate::sys::users::name_of;
-use crate::toml_file::diagnostic::Severity;
+use crate::text;
+use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
 
 /// Run a daemon: the mail front ends, the follower of the mail log, or the agent
 #[derive(Debug, Args)]
@@ -101,13 +102,11 @@ impl Agent {
 
     fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let checked = config::read(&self.config).map_err(Failure::new)?;
-        let files = checked.diagnostics.files.clone();
-        let list = checked.diagnostics.sorted();
-        diagnostics::print(screen, &files, &list)?;
+        let list = print_checked(screen, checked.diagnostics)?;
         if let Some(config) = checked.config {
-            let file = crate::text::printable(self.config.display().to_string().as_bytes());
+            let file = printable(&self.config);
             let warnings = list.iter().filter(|one| one.severity == Severity::Warning).count();
-            let warnings = crate::text::counted_or_no(warnings, "warning", "warnings");
+            let warnings = text::counted_or_no(warnings, "warning", "warnings");
             let (servers, redis) = (config.agent.servers, config.redis.servers);
             writeln!(screen, "{file}: 1 of {servers} servers, {redis}; no error, {warnings}")?;
         }
@@ -165,15 +164,12 @@ impl Mail {
 
     fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let checked = config::read_mail(&self.config).map_err(Failure::new)?;
-        let files = checked.diagnostics.files.clone();
-        let list = checked.diagnostics.sorted();
-        diagnostics::print(screen, &files, &list)?;
+        let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
-        let printable = |path: &Path| crate::text::printable(path.display().to_string().as_bytes());
         let (file, spool) = (printable(&self.config), printable(&config.spool));
         let faults = faults(&config, &self.user());
         for fault in &faults {
-            writeln!(screen, "{file}: error: {}", crate::text::printable(fault.as_bytes()))?;
+            writeln!(screen, "{file}: error: {}", text::printable(fault.as_bytes()))?;
         }
         let sockets = [
             ("policy", FrontEnd::PolicyProtocol, &config.policy),
@@ -183,8 +179,8 @@ impl Mail {
             .iter()
             .filter_map(|(name, _, address)| Some(format!("{name} {}, ", address.as_ref()?)))
             .collect();
-        let errors = crate::text::counted_or_no(faults.len(), "error", "errors");
-        let warnings = crate::text::counted_or_no(list.len(), "warning", "warnings");
+        let errors = text::counted_or_no(faults.len(), "error", "errors");
+        let warnings = text::counted_or_no(list.len(), "warning", "warnings");
         writeln!(screen, "{file}: {listen}database in {spool}; {errors}, {warnings}")?;
         let used = |end: &&(_, FrontEnd, &Option<_>)| end.2.is_some();
         let front_ends: Vec<FrontEnd> = sockets.iter().filter(used).map(|end| end.1).collect();
@@ -249,14 +245,26 @@ impl Follow {
             return Ok(Outcome::Fine);
         }
         let checked = config::read_follow(&self.config).map_err(Failure::new)?;
-        let files = checked.diagnostics.files.clone();
-        let list = checked.diagnostics.sorted();
-        diagnostics::print(screen, &files, &list)?;
+        let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
-        let printable = |path: &Path| crate::text::printable(path.display().to_string().as_bytes());
-        let log = crate::text::printable(config.log.to_string().as_bytes());
+        let log = text::printable(config.log.to_string().as_bytes());
         let (spool, state) = (printable(&config.spool), printable(&config.state));
         writeln!(screen, "follows {log}; database in {spool}, what was counted in {state}")?;
         Ok(Outcome::found_if(!list.is_empty()))
     }
+}
+
+/// Prints what is wrong with a configuration file and those that it names, and returns it.
+fn print_checked(
+    screen: &mut Screen<'_>,
+    diagnostics: Diagnostics,
+) -> Result<Vec<Diagnostic>, Failure> {
+    let files = diagnostics.files.clone();
+    let list = diagnostics.sorted();
+    diagnostics::print(screen, &files, &list)?;
+    Ok(list)
+}
+
+fn printable(path: &Path) -> String {
+    text::printable(path.display().to_string().as_bytes())
 }

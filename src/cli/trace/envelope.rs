@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::cli::shared::key_state::second;
 use crate::csv;
-use crate::rate::Timestamp;
 use crate::text;
 use crate::trace::Envelope;
 
@@ -42,12 +42,7 @@ recorded whole.";
 
 /// Seconds since 1970 as ISO 8601 in UTC.
 pub(super) fn iso(seconds: i64) -> String {
-    text::iso(at(seconds))
-}
-
-/// Seconds since 1970 as a moment.
-pub(super) fn at(seconds: i64) -> Timestamp {
-    Timestamp { seconds, micros: 0 }
+    text::iso(second(seconds))
 }
 
 /// The form of lines for other programs.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::mta::exim::debian::{Debian, SECTIONS, SETTINGS};
+use crate::mta::exim::debian::{Debian, ETC, LOCAL_MACROS, SECTIONS, SETTINGS};
 use crate::mta::exim::{Exim, Rules};
 use crate::setup::SetupError;
 use crate::setup::files::{self, Contents, Temporary};
@@ -14,7 +14,6 @@ use crate::sys::{child, users};
 
 /// What generates it.
 pub(super) const UPDATE: &str = "/usr/sbin/update-exim4.conf";
-const MACROS: &str = "/etc/exim4/exim4.conf.localmacros";
 /// Exim's group.
 pub(super) const GROUP: &str = "Debian-exim";
 
@@ -111,14 +110,16 @@ fn copy_sources(debian: &Debian, copy: &Path, changed: &Contents) -> Result<(), 
     }
     let mut all: Contents = Contents::new();
     let settings = debian.etc.join(SETTINGS);
-    for path in debian.sources().into_iter().chain([settings, debian.template()]) {
+    let template = debian.split.then(|| debian.template());
+    for path in debian.sources().into_iter().chain([settings]).chain(template) {
         let bytes = files::read(&path)?;
         all.insert(path, bytes);
     }
     all.extend(changed.clone());
     // Debian's script looks for that of the copy only where there is one in the real place.
     let macros = all.get(&debian.local_macros()).cloned().flatten();
-    if let (Some(macros), false, false) = (macros, debian.split, Path::new(MACROS).exists()) {
+    let is_found = Path::new(ETC).join(LOCAL_MACROS).exists();
+    if let (Some(macros), false, false) = (macros, debian.split, is_found) {
         let template = all.entry(debian.template()).or_default();
         *template = Some([&*macros, template.as_deref().unwrap_or_default()].concat());
     }

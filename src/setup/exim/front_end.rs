@@ -35,8 +35,7 @@ impl FrontEnd {
 
     /// Whether the daemon's configuration names the socket of Exim's lines.
     fn is_asked_by_socket() -> bool {
-        let asked = Self { socket: true, files: SOCKET_FILES.into() }.daemon(String::new());
-        let mail = asked.and_then(|daemon| daemon.configured().ok().flatten());
+        let mail = Daemon::configured().ok().flatten();
         mail.is_some_and(|mail| mail.policy == Some(Address::Unix(SOCKET.into())))
     }
 

@@ -148,9 +148,10 @@ impl Explain {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         if self.now {
-            return match self.of_similar(&mut selection)? {
+            let mut searched = self.search(&mut selection)?;
+            return match self.of_similar(&mut searched, &mut selection)? {
                 Some(similar) => similar.run(screen),
-                None => self.explain_now(screen, &mut selection),
+                None => self.explain_now(screen, searched, &selection),
             };
         }
         let (mut found, logs) = self.events(&mut selection)?;
@@ -293,18 +294,25 @@ impl Explain {
         }
     }
 
+    /// Opens the rates, and finds the records of the keys.
+    fn search(&self, selection: &mut Selection) -> Result<Searched, Failure> {
+        let mut store = self.common.open()?;
+        let (keys, unread) = selection.keys(&mut *store)?;
+        Ok(Searched { store, keys, unread })
+    }
+
     /// The same of the key that is surely meant, where nothing is known of KEY. A program gets
     /// what it asks for.
-    fn of_similar(&self, selection: &mut Selection) -> Result<Option<Self>, Failure> {
-        if self.common.json || self.id.is_some() {
+    fn of_similar(
+        &self,
+        searched: &mut Searched,
+        selection: &mut Selection,
+    ) -> Result<Option<Self>, Failure> {
+        let store = &mut *searched.store;
+        if self.common.json || !self.overrides(store)?.is_empty() {
             return Ok(None);
         }
-        let mut store = self.common.open()?;
-        selection.keys(&mut *store)?;
-        if !self.overrides(&mut *store)?.is_empty() {
-            return Ok(None);
-        }
-        let similar = selection.only_similar(&mut *store)?;
+        let similar = selection.only_similar(store)?;
         Ok(similar.map(|key| Self { keys: vec![key], ..self.clone() }))
     }
 
@@ -337,8 +345,13 @@ impl Explain {
             }
             return Ok(Outcome::found_if(true));
         }
-        if let Some(similar) = self.of_similar(selection)? {
-            return similar.run(screen);
+        // With --crossing, a program gets nothing of the rates.
+        let mut searched = None;
+        if !(self.crossing && self.common.json) {
+            let found = searched.insert(self.search(selection)?);
+            if let Some(similar) = self.of_similar(found, selection)? {
+                return similar.run(screen);
+            }
         }
         let keys: Vec<String> =
             self.keys.iter().map(|key| text::printable(key.as_encoded_bytes())).collect();
@@ -349,10 +362,9 @@ impl Explain {
             _ => "",
         };
         note(format_args!("no {what} of {} is logged{when}", keys.join(" ")));
-        if self.crossing {
-            return Ok(Outcome::found_if(true));
+        if let Some(searched) = searched.filter(|_| !self.crossing) {
+            self.explain_now(screen, searched, selection)?;
         }
-        self.explain_now(screen, selection)?;
         Ok(Outcome::found_if(true))
     }
 
@@ -360,10 +372,10 @@ impl Explain {
     fn explain_now(
         &self,
         screen: &mut Screen<'_>,
-        selection: &mut Selection,
+        searched: Searched,
+        selection: &Selection,
     ) -> Result<Outcome, Failure> {
-        let mut store = self.common.open()?;
-        let (keys, unread) = selection.keys(&mut *store)?;
+        let Searched { mut store, keys, unread } = searched;
         let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
         let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
         if self.common.json {
@@ -381,6 +393,14 @@ impl Explain {
         database::incomplete(unread)?;
         Ok(Outcome::found_if(missing))
     }
+}
+
+/// The rates, and the records of the keys in them.
+struct Searched {
+    store: Box<dyn Inspect>,
+    keys: Vec<OwnedKey>,
+    /// How many shards could not be read; why has been printed.
+    unread: usize,
 }
 
 /// What the logs say besides the events that are explained.

@@ -168,6 +168,8 @@ pub(in crate::cli) struct Selection {
     matched: Vec<bool>,
     /// Whether any record was selected.
     any: bool,
+    /// What is said of the only argument where it matches nothing, once that is known.
+    sentence: Option<String>,
 }
 
 impl Selection {
@@ -185,7 +187,7 @@ impl Selection {
         let patterns: Result<Vec<Pattern>, String> = arguments.iter().map(parse).collect();
         let patterns = patterns.map_err(Failure::new)?;
         let matched = vec![false; patterns.len()];
-        Ok(Self { narrow: narrow.clone(), patterns, matched, any: false })
+        Ok(Self { narrow: narrow.clone(), patterns, matched, any: false, sentence: None })
     }
 
     /// Whether an argument may match more than one key: before anything is
@@ -266,21 +268,19 @@ impl Selection {
     /// # Errors
     /// As of [`Selection::report_missing`].
     pub(in crate::cli) fn only_similar(
-        &self,
+        &mut self,
         store: &mut dyn Inspect,
     ) -> Result<Option<OsString>, Failure> {
         let [pattern] = &self.patterns[..] else { return Ok(None) };
         if self.any || self.narrow.is_selective() || self.narrow.exact || pattern.is_loose() {
             return Ok(None);
         }
+        let asked = text::printable(&pattern.argument);
         let searches = self.search(store)?;
-        let Some(key) = searches.first().and_then(|search| search.similar.only()) else {
-            return Ok(None);
-        };
-        let (asked, shown) = (text::printable(&pattern.argument), key_text::key(key));
-        if asked == shown {
-            return Ok(None);
-        }
+        let Some(search) = searches.first() else { return Ok(None) };
+        let only = search.similar.only().map(key_text::key);
+        self.sentence = Some(search.sentence());
+        let Some(shown) = only.filter(|shown| *shown != asked) else { return Ok(None) };
         note(format_args!("no key matches {asked}; this is of the only similar one, {shown}"));
         Ok(Some(shown.into()))
     }
@@ -290,7 +290,10 @@ impl Selection {
     /// # Errors
     /// As of [`Selection::report_missing`].
     pub(in crate::cli) fn missing(&self, store: &mut dyn Inspect) -> Result<Vec<String>, Failure> {
-        Ok(self.search(store)?.iter().map(Search::sentence).collect())
+        match (&self.sentence, &self.matched[..]) {
+            (Some(sentence), [false]) => Ok(vec![sentence.clone()]),
+            _ => Ok(self.search(store)?.iter().map(Search::sentence).collect()),
+        }
     }
 
     /// What resembles each argument that has matched nothing.

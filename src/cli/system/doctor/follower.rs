@@ -4,10 +4,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::finding::Findings;
-use super::units;
+use super::{MAIL_USER, units};
+use crate::cli::shared::key_state::second;
 use crate::policy::model::Policies;
 use crate::policy::needs;
-use crate::rate::Timestamp;
 use crate::serve::config::read_follow;
 use crate::serve::follow::state::State;
 use crate::sys::users::name_of;
@@ -27,16 +27,13 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
     }
     let limits = limits.join(" and ");
     let owner = spool.metadata().ok().and_then(|info| name_of(info.uid()));
-    let owner = owner.map_or_else(|| "exirate-mail".into(), |name| name.display().to_string());
+    let owner = owner.map_or_else(|| MAIL_USER.to_owned(), |name| name.display().to_string());
     let start = units::start(&format!("exirate-follow@{owner}.service"));
-    let config = match read_follow(file).map(|checked| checked.config) {
-        Ok(Some(config)) => config,
-        Ok(None) | Err(_) => {
-            let file = file.display();
-            let text = format!("{file} has errors: the follower does not start with it");
-            findings.problem(text).fix("exirate serve follow --check");
-            return;
-        }
+    let Ok(Some(config)) = read_follow(file).map(|checked| checked.config) else {
+        let file = file.display();
+        let text = format!("{file} has errors: the follower does not start with it");
+        findings.problem(text).fix("exirate serve follow --check");
+        return;
     };
     if config.spool != spool {
         findings.problem(format!(
@@ -56,7 +53,7 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
             findings.problem(format!("{limits} are not counted: {error}"));
         }
         Ok(Some(state)) if now().seconds.saturating_sub(state.read) > SILENT => {
-            let since = rough_age(Timestamp { seconds: state.read, micros: 0 }, now());
+            let since = rough_age(second(state.read), now());
             let text = format!("the follower of the mail log last read it {since}");
             findings.problem(format!("{limits} are not counted: {text}")).fix(start);
         }

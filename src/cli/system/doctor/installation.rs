@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::finding::Findings;
 use super::users::real;
 use crate::cli::Failure;
+use crate::mta::exim::debian::{ETC, LOCAL_MACROS, SETTINGS, TEMPLATE};
 use crate::mta::exim::{self, Exim, Refused, Rules, Settings, Source, Version};
 
 /// Exim, and what it reports of itself.
@@ -62,7 +63,7 @@ pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, 
         }
     };
     if let Some(settings) = &settings {
-        check_generated(settings, Path::new("/etc/exim4"), findings);
+        check_generated(settings, Path::new(ETC), findings);
     }
     Ok(Installation { exim, dlfunc, settings })
 }
@@ -132,7 +133,7 @@ fn check_generated(settings: &Settings, source: &Path, findings: &mut Findings) 
 /// A file of Debian's configuration that was changed after `made`.
 fn newer_than(source: &Path, made: std::time::SystemTime) -> Option<PathBuf> {
     let mut waiting = vec![source.join("conf.d")];
-    let single = ["update-exim4.conf.conf", "exim4.conf.template", "exim4.conf.localmacros"];
+    let single = [SETTINGS, TEMPLATE, LOCAL_MACROS];
     let mut files: Vec<PathBuf> = single.iter().map(|name| source.join(name)).collect();
     while let Some(directory) = waiting.pop() {
         for entry in directory.read_dir().into_iter().flatten().flatten() {

@@ -69,7 +69,7 @@ pub(super) fn look(
             findings.warning(format!("the clock of {name} is {seconds} {direction} that of Redis"));
         }
     }
-    secrets(&running, findings);
+    secrets(known, findings);
     alike(&running, findings);
     if known.unreadable > 0 {
         findings.note(unreadable(known.unreadable));
@@ -127,8 +127,10 @@ fn not_seen(seen: &Seen, too_many: bool, findings: &mut Findings) {
 }
 
 /// Reports agents that use different secrets: they count under different names.
-fn secrets(running: &BTreeMap<&str, &KnownServer>, findings: &mut Findings) {
-    let secrets = groups(running, |server| Some(format!("{:08x}", server.agent.as_ref()?.secret?)));
+fn secrets(known: &KnownServers, findings: &mut Findings) {
+    let secrets = known.secrets().into_iter();
+    let secrets: BTreeMap<String, _> =
+        secrets.map(|(secret, servers)| (format!("{secret:08x}"), servers)).collect();
     if secrets.len() > 1 {
         findings
             .problem(format!(

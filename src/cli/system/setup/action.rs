@@ -12,7 +12,7 @@ use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::{confirm, key_text};
 use crate::cli::{Failure, Outcome};
-use crate::policy::changes::settings;
+use crate::policy::changes::are_applied;
 use crate::policy::image::PolicyFile;
 use crate::policy::model::Policies;
 use crate::policy::source::{FILE, compile};
@@ -94,8 +94,7 @@ impl SetupCommand {
 /// Whether these policies are in use in the spool directory `spool`.
 fn is_in_use(spool: &Path, policies: &Policies) -> bool {
     let file = PolicyFile::open(spool);
-    let applied = file.image().ok().and_then(|image| image.policies().ok());
-    applied.is_some_and(|applied| settings(&applied) == settings(policies))
+    file.image().is_ok_and(|image| are_applied(image, policies))
 }
 
 /// The policies that refuse.

@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 use serde::Serialize;
 
 use crate::cli::system::doctor::DecidedBy;
-use crate::policy::changes::settings;
+use crate::policy::changes::are_applied;
 use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::model::{self, OnCrossing};
 use crate::policy::source::{FILE, read};
@@ -95,8 +95,7 @@ impl Policies {
                 Err(_) => "unreadable",
                 Ok(None) => "errors",
                 Ok(Some(written)) => {
-                    let applied = applied.and_then(|image| image.policies().ok());
-                    match applied.is_some_and(|applied| settings(&applied) == settings(&written)) {
+                    match applied.is_some_and(|image| are_applied(image, &written)) {
                         true => "same",
                         false => "differs",
                     }
