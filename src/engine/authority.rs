@@ -109,19 +109,14 @@ fn decide_share<'r>(
     now: Timestamp,
     pending: &mut Vec<Pending>,
 ) {
-    // Without what was counted in a calendar window that is over.
-    let in_window = |algorithm: Algorithm, state: State| match algorithm.window() {
-        None => state,
-        Some(window) => state.in_window(window),
-    };
     let state_of = |number: usize, check: &Check<'_>| {
-        read(number).0.map(|remembered| in_window(check.algorithm, remembered.state))
+        read(number).0.map(|remembered| check.algorithm.current(remembered.state))
     };
     let read_apart = |number: usize| {
         let (remembered, event) = read(number);
         let algorithm = checks.get(number).map(|check| check.algorithm);
         let remembered = remembered.zip(algorithm).map(|(remembered, algorithm)| {
-            let state = in_window(algorithm, remembered.state);
+            let state = algorithm.current(remembered.state);
             let apart = |Average { at, .. }| match algorithm {
                 Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
                     Average { at, rate: state.apart.into() }
@@ -183,7 +178,7 @@ fn take_over(
 ) -> Pending {
     let mut decision = *decision;
     let start = decision.start;
-    let window = CalendarWindow { start, end: start.saturating_add(decision.period as i64) };
+    let window = CalendarWindow::lasting(start, decision.period);
     let before = before.map(|state| match check.algorithm.window() {
         None => state,
         Some(_) => state.in_window(window),

@@ -1,5 +1,6 @@
 //! The input of a decision: a [`Check`].
 
+use super::state::State;
 use crate::rate::{Bucket, CalendarWindow};
 
 /// The record that a check is counted in, and its identity.
@@ -150,6 +151,16 @@ impl Algorithm {
         match self {
             Self::MovingAverage { .. } | Self::Bucket { .. } => None,
             Self::Calendar { window, .. } => Some(*window),
+        }
+    }
+
+    /// The state of its record as it finds it: without what was counted in a calendar window
+    /// that is over.
+    #[inline]
+    pub(super) fn current(&self, state: State) -> State {
+        match self.window() {
+            None => state,
+            Some(window) => state.in_window(window),
         }
     }
 

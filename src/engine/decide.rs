@@ -167,10 +167,7 @@ fn compute(
 ) -> Pending {
     let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
     let window = check.algorithm.window();
-    let before = remembered.map(|r| match window {
-        None => r.state,
-        Some(window) => r.state.in_window(window),
-    });
+    let before = remembered.map(|r| check.algorithm.current(r.state));
     // Of the calendar, the window in which the record counts.
     let (start, period, restarts) = match window {
         None => (0, period, 0),

@@ -59,8 +59,7 @@ impl State {
     /// The calendar window that it counts.
     #[must_use]
     pub fn window(&self) -> CalendarWindow {
-        let end = self.start.saturating_add(self.period as i64); // saturates
-        CalendarWindow { start: self.start, end }
+        CalendarWindow::lasting(self.start, self.period)
     }
 
     /// Whether nothing is lost with it at `now`, if it counts in a calendar window: every later

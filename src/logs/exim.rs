@@ -446,8 +446,7 @@ fn is_chosen(field: &str, host: Host<'_>) -> bool {
 
 /// Whether this is there at most once.
 fn is_once(text: &str, part: &str) -> bool {
-    let first = find(text, part).and_then(|at| text.get(at + part.len()..));
-    first.is_none_or(|after| find(after, part).is_none())
+    text.match_indices(part).nth(1).is_none()
 }
 
 /// The address of a line of delivery, before it was redirected: `bob <bob@example.org> R=…`,

@@ -28,7 +28,7 @@ impl Failure {
 type Counts = Option<Failure>;
 
 /// Enhanced status codes that are no plain failure: subject and detail, after `5.`.
-pub const STATUSES: [(u16, u16, Counts, &str); 12] = [
+const STATUSES: [(u16, u16, Counts, &str); 12] = [
     (1, 1, Some(Failure::Unknown), "no such mailbox"),
     (1, 2, Some(Failure::Unknown), "no such domain"),
     (1, 3, Some(Failure::Unknown), "not an address"),
@@ -44,14 +44,14 @@ pub const STATUSES: [(u16, u16, Counts, &str); 12] = [
 ];
 
 /// Reply codes without an enhanced status that are no plain failure.
-pub const REPLIES: [(u16, Counts, &str); 2] = [
+const REPLIES: [(u16, Counts, &str); 2] = [
     (552, None, "the mailbox is full, or the message too big"),
     (556, Some(Failure::Unknown), "the domain accepts no mail"),
 ];
 
 /// Texts, in lower case, of replies with 550, 551 or 553 and no enhanced status, and of Exim's own
 /// failures, that name a recipient or a domain that does not exist.
-pub const UNKNOWN: [&str; 14] = [
+const UNKNOWN: [&str; 14] = [
     "user unknown",
     "unknown user",
     "no such user",

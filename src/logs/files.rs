@@ -91,8 +91,8 @@ pub(super) struct Growing {
     partial: Vec<u8>,
     number: u64,
     of: LogFile,
-    read: Read,
     night: Night,
+    buffer: Box<[u8]>,
 }
 
 impl Growing {
@@ -107,8 +107,8 @@ impl Growing {
             partial: Vec::new(),
             number: 0,
             of,
-            read: Read::default(),
             night: Night::default(),
+            buffer: vec![0; 256 << 10].into(),
         })
     }
 
@@ -116,37 +116,40 @@ impl Growing {
     /// returns true.
     pub(super) fn read(&mut self, see: &mut impl FnMut(Stamped<'_>) -> bool) -> io::Result<()> {
         // Of a time without a year, the year is the latest that is possible.
-        self.of.stamps = Stamps::new(jiff::Timestamp::now());
-        let mut buffer = vec![0; 256 << 10];
+        let Self { input, offset, partial, number, of, night, buffer, .. } = self;
+        of.stamps = Stamps::new(jiff::Timestamp::now());
+        // Nobody looks at what is of no use.
+        let mut unused = Read::default();
         loop {
-            let count = io::Read::read(&mut self.input, &mut buffer)?;
+            let count = io::Read::read(input, buffer)?;
             if count == 0 {
                 return Ok(());
             }
-            self.offset += count as u64;
+            *offset += count as u64;
             let mut rest = buffer.get(..count).unwrap_or_default();
             while let Some(end) = memchr::memchr(b'\n', rest) {
                 let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
                 rest = after.get(1..).unwrap_or_default();
-                self.keep(line);
-                let mut line = std::mem::take(&mut self.partial);
-                while line.last() == Some(&b'\r') {
-                    line.pop();
+                keep(partial, line);
+                while partial.last() == Some(&b'\r') {
+                    partial.pop();
                 }
-                self.number += 1;
-                if !self.of.line(&line, self.number, see, &mut self.read, &mut self.night) {
+                *number += 1;
+                let goes_on = of.line(partial, *number, see, &mut unused, night);
+                partial.clear();
+                if !goes_on {
                     return Ok(());
                 }
             }
-            self.keep(rest);
+            keep(partial, rest);
         }
     }
+}
 
-    /// Of a line that is too long, only the start is kept.
-    fn keep(&mut self, part: &[u8]) {
-        let room = (LINE_MAX as usize).saturating_sub(self.partial.len());
-        self.partial.extend_from_slice(part.get(..part.len().min(room)).unwrap_or_default());
-    }
+/// Adds a part to a line. Of one that is too long, only the start is kept.
+fn keep(line: &mut Vec<u8>, part: &[u8]) {
+    let room = (LINE_MAX as usize).saturating_sub(line.len());
+    line.extend_from_slice(part.get(..part.len().min(room)).unwrap_or_default());
 }
 
 /// A log file, or another source of lines.
@@ -440,16 +443,24 @@ fn expand(argument: &Path) -> Result<Vec<PathBuf>, LogError> {
     let failed = |what: String| LogError::Pattern { pattern: argument.display().to_string(), what };
     let glob = GlobBuilder::new(name).build().map_err(|error| failed(error.kind().to_string()))?;
     let glob = glob.compile_matcher();
-    let directory = argument.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let found = inside(directory.unwrap_or(Path::new(".")), |name| glob.is_match(name))?;
+    let found = inside(directory_of(argument), |name| glob.is_match(name))?;
     match found.is_empty() {
         true => Err(failed("no file matches".to_owned())),
         false => Ok(found),
     }
 }
 
+/// The directory that a file is in.
+pub(super) fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
 /// The files in a directory with such names, sorted by name.
-fn inside(directory: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, LogError> {
+pub(super) fn inside(
+    directory: &Path,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<PathBuf>, LogError> {
     let read = |error| LogError::Read { name: directory.display().to_string(), error };
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(read)? {

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use super::files::{Growing, LogError, LogFiles, Stamped};
+use super::files::{Growing, LogError, LogFiles, Stamped, directory_of, inside};
 use super::journal::Journal;
 use crate::rate::Timestamp;
 
@@ -66,12 +66,12 @@ impl Follow {
             Err(error) => return Err(failed(error)),
         };
         let mut older = Vec::new();
-        for one in older_files(path).map_err(failed)? {
+        for one in older_files(path)? {
             let Ok(info) = fs::metadata(&one) else { continue };
             let changed = info.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let is_old = changed.is_some_and(|at| (at.as_secs() as i64) < since.seconds);
             let is_now = now.as_ref().is_some_and(|now| now.id == (info.dev(), info.ino()));
-            if info.is_file() && !is_old && !is_now {
+            if !is_old && !is_now {
                 older.push(one);
             }
         }
@@ -163,22 +163,11 @@ fn failed(path: &Path, error: io::Error) -> LogError {
 
 /// The files beside `path` that rotation makes of it: `mainlog.1`, `mainlog.2.gz`,
 /// `mainlog-20261126`.
-fn older_files(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory.unwrap_or(Path::new(".")))? {
-        let entry = entry?;
-        let other = entry.file_name().to_string_lossy().into_owned();
-        let rest = other.strip_prefix(&name);
-        let is_older = |rest: &str| {
-            rest.starts_with(['.', '-']) && rest.contains(|c: char| c.is_ascii_digit())
-        };
-        if rest.is_some_and(is_older) {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
+fn older_files(path: &Path) -> Result<Vec<PathBuf>, LogError> {
+    let own = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_older =
+        |rest: &str| rest.starts_with(['.', '-']) && rest.contains(|c: char| c.is_ascii_digit());
+    inside(directory_of(path), |name| name.strip_prefix(&*own).is_some_and(is_older))
 }
 
 #[cfg(test)]

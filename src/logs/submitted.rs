@@ -45,15 +45,19 @@ impl Submitted {
         self.known.get(&(queue, id.into()))
     }
 
-    /// A message has another id as well, as it has come back.
-    pub(super) fn also(&mut self, from: (u32, &str), to: (u32, &str)) {
-        if let Some(one) = self.get(from.0, from.1).cloned() {
-            self.known.insert((to.0, to.1.into()), one);
-        }
+    /// A message has another id as well, as it has come back. Whether it is known.
+    pub(super) fn also(&mut self, from: (u32, &str), to: (u32, &str)) -> bool {
+        let Some(one) = self.get(from.0, from.1).cloned() else { return false };
+        self.known.insert((to.0, to.1.into()), one);
+        true
     }
 
     /// A message has left its queue.
     pub(super) fn end(&mut self, queue: u32, id: &str, at: Timestamp) {
+        // Nothing is remembered where nobody asks what became of mail.
+        if self.known.is_empty() {
+            return;
+        }
         self.ended.push_back((at.seconds, queue, id.into()));
         self.forget_ended(at.seconds);
     }

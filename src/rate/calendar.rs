@@ -22,6 +22,14 @@ impl CalendarWindow {
     /// For so many seconds after its end a window is still kept: then it is over in any zone.
     pub const KEPT: i64 = 86_400;
 
+    /// The one that begins in this second and has this length in seconds.
+    #[must_use]
+    #[inline]
+    pub fn lasting(start: i64, seconds: f64) -> Self {
+        // A length that no window has is cut to the largest number.
+        Self { start, end: start.saturating_add(seconds as i64) }
+    }
+
     /// Its length in seconds.
     #[must_use]
     #[inline]

@@ -1,8 +1,6 @@
 //! Connects to one server, with the user, the password and the certificates of the settings.
 
-use std::pin::Pin;
-use std::task::Poll;
-
+use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind,
@@ -31,49 +29,15 @@ pub(super) async fn to_server(
     client.get_multiplexed_async_connection_with_config(&config(settings)).await
 }
 
-/// Runs all of `futures` at the same time; their results in order.
-pub(super) async fn join<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
-    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
-        let mut waits = false;
-        for (future, result) in futures.iter_mut().zip(&mut results) {
-            if result.is_none() {
-                match Pin::new(future).poll(context) {
-                    Poll::Ready(output) => *result = Some(output),
-                    Poll::Pending => waits = true,
-                }
-            }
-        }
-        if waits { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    results.into_iter().flatten().collect()
-}
-
 /// Runs all of `futures` at the same time until one succeeds: its result, else the last error.
-pub(super) async fn first_ok<T, F>(mut futures: Vec<F>) -> RedisResult<T>
+pub(super) async fn first_ok<T, F>(futures: Vec<F>) -> RedisResult<T>
 where
     F: Future<Output = RedisResult<T>> + Unpin,
 {
-    let mut last = Err((ErrorKind::ClusterConnectionNotFound, "nobody can be asked").into());
-    std::future::poll_fn(|context| {
-        let mut number = 0;
-        while let Some(future) = futures.get_mut(number) {
-            match Pin::new(future).poll(context) {
-                Poll::Pending => number += 1,
-                Poll::Ready(result) => {
-                    drop(futures.swap_remove(number));
-                    last = result;
-                    if last.is_ok() {
-                        return Poll::Ready(());
-                    }
-                }
-            }
-        }
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    last
+    if futures.is_empty() {
+        return Err((ErrorKind::ClusterConnectionNotFound, "nobody can be asked").into());
+    }
+    select_ok(futures).await.map(|(reply, _)| reply)
 }
 
 pub(super) fn certificates(settings: &Settings) -> Option<TlsCertificates> {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Cmd, RedisResult, TlsMode, Value};
 
-use super::connect::{address, certificates, config, join, to_server};
+use super::connect::{address, certificates, config, to_server};
 use super::node::Node;
 use super::nodes::Nodes;
 use super::settings::{Server, Servers, Settings};
@@ -98,13 +99,13 @@ impl Connection {
         place: &Place,
         commands: &[Cmd],
     ) -> Vec<RedisResult<Value>> {
-        join(commands.iter().map(|one| Box::pin(self.send_to(place, one))).collect()).await
+        join_all(commands.iter().map(|one| self.send_to(place, one))).await
     }
 
     /// Sends several commands without waiting for replies in between; returns the reply of
     /// each.
     pub(super) async fn send_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
-        join(commands.iter().map(|command| Box::pin(self.send(command))).collect()).await
+        join_all(commands.iter().map(|command| self.send(command))).await
     }
 }
 

@@ -16,8 +16,8 @@
 //! its limit, and counts the event where the other stores do not. Totals are sent when the
 //! others are decided: one that is no total may count an event that a total refuses.
 //!
-//! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash `exirate:servers` has what the servers publish of
-//! themselves.
+//! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash
+//! `exirate:servers` has what the servers publish of themselves.
 
 mod connect;
 mod connection;
@@ -62,7 +62,7 @@ use overrides::SharedOverrides;
 use record::key;
 pub use register::{Announcement, Register};
 use script::{Loaded, is_no_script};
-use secret::{Secret as StoreSecret, SharedSecret};
+use secret::{SharedSecret, StoreSecret};
 pub use servers::{
     ANNOUNCED_EVERY, AgentState, KnownServer, KnownServers, PolicyState, SEEN_LATELY,
     is_server_name,
@@ -144,16 +144,17 @@ impl RedisStore {
             refuses: None,
             ..Check::new("probe", Algorithm::MovingAverage { limit: 1.0, period: 1.0 })
         };
-        let mut result = self.probe_key(PROBE.into(), &check).await;
-        let mut number = 0;
-        while self.connection.is_cluster() && result.is_err() && number < PROBES {
+        let first = self.probe_key(PROBE.into(), &check).await;
+        if first.is_ok() || !self.connection.is_cluster() {
+            return first;
+        }
+        for number in 0..PROBES {
             let key = format!("{PROBE}{{{number}}}").into_bytes();
             if self.probe_key(key, &check).await.is_ok() {
-                result = Ok(());
+                return Ok(());
             }
-            number += 1;
         }
-        result
+        first
     }
 
     async fn probe_key(&self, key: Vec<u8>, check: &Check<'_>) -> Result<(), RedisError> {

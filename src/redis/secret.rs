@@ -23,9 +23,9 @@ const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The secret itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Secret([u8; 16]);
+pub(super) struct StoreSecret([u8; 16]);
 
-impl Secret {
+impl StoreSecret {
     pub(super) fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -57,7 +57,7 @@ impl Secret {
 pub(super) struct SharedSecret(Arc<Mutex<Kept>>);
 
 struct Kept {
-    secret: Secret,
+    secret: StoreSecret,
     /// When it is looked at again.
     next: Instant,
     /// What the administrator should know.
@@ -69,7 +69,7 @@ impl SharedSecret {
     /// has it is away, `known` stays in use if it `was_used`.
     pub(super) async fn agree(
         connection: &Connection,
-        known: Secret,
+        known: StoreSecret,
         was_used: bool,
     ) -> Result<Self, RedisError> {
         let found = match agree(connection, known).await {
@@ -79,12 +79,11 @@ impl SharedSecret {
             found => found?,
         };
         let (next, incidents) = (Instant::now() + AGE_MAX, Vec::new());
-        let kept = Kept { secret: known, next, incidents };
+        let kept = Kept { secret: found.secret, next, incidents };
         let shared = Self(Arc::new(Mutex::new(kept)));
         if was_used {
             shared.take_over(known, &found);
         }
-        shared.lock().secret = found.secret;
         Ok(shared)
     }
 
@@ -93,7 +92,7 @@ impl SharedSecret {
     }
 
     /// The one in use.
-    pub(super) fn get(&self) -> Secret {
+    pub(super) fn get(&self) -> StoreSecret {
         self.lock().secret
     }
 
@@ -117,7 +116,7 @@ impl SharedSecret {
         }
     }
 
-    fn take_over(&self, known: Secret, found: &Found) {
+    fn take_over(&self, known: StoreSecret, found: &Found) {
         let mut kept = self.lock();
         let what = match (found.secret == known, found.was_missing) {
             (true, false) => return,
@@ -139,18 +138,18 @@ impl SharedSecret {
 
 /// The secret in the store.
 struct Found {
-    secret: Secret,
+    secret: StoreSecret,
     was_missing: bool,
 }
 
 /// The secret in the store; `known`, if there was none.
-async fn agree(connection: &Connection, known: Secret) -> Result<Found, RedisError> {
+async fn agree(connection: &Connection, known: StoreSecret) -> Result<Found, RedisError> {
     let mut was_missing = false;
     loop {
         match connection.send(cmd("GET").arg(KEY)).await? {
             Value::BulkString(bytes) => {
                 let secret = bytes.try_into().map_err(|_| RedisError::ForeignKey(KEY))?;
-                return Ok(Found { secret: Secret(secret), was_missing });
+                return Ok(Found { secret: StoreSecret(secret), was_missing });
             }
             Value::Nil if !was_missing => {
                 connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;

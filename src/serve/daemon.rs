@@ -13,7 +13,7 @@ use super::config::{self, Config, exim_group};
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::socket::{Access, Listener};
-use super::supervise::{Signals, Unit, raise_open_files, until_stopped};
+use super::supervise::{Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped};
 use crate::redis::servers_file;
 
 /// Runs the agent with the configuration at `path` until a signal stops it. It connects to
@@ -93,13 +93,7 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Unit for Daemon<B, F> {
 
     fn reload(&mut self) {
         let read = config::read(&self.path);
-        let config = match read.and_then(|checked| checked.logged(&self.path, &self.log)) {
-            Ok(config) => config,
-            Err(why) => {
-                let text = format_args!("{why}; the configuration of before stays in use");
-                return self.log.write(Level::Error, text);
-            }
-        };
+        let Some(config) = read_again(read, &self.path, &self.log) else { return };
         if config.agent_socket != self.config.agent_socket {
             let (old, new) = (self.config.agent_socket.display(), config.agent_socket.display());
             let text = format!("still listening on {old}; restart to listen on {new}");
@@ -113,7 +107,6 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Unit for Daemon<B, F> {
         self.agent.set(options, deadline, (self.store)(&config));
         let agent_socket = self.config.agent_socket.clone();
         self.config = Config { agent_socket, ..config };
-        let path = self.path.display();
-        self.log.write(Level::Notice, format_args!("{path} was read again, and is in use"));
+        is_in_use(&self.path, &self.log);
     }
 }

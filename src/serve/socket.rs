@@ -212,8 +212,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let found = std::fs::symlink_metadata(&self.path);
-        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+        if self.check().is_ok() {
             // If it stays, the next instance replaces it.
             let _ = std::fs::remove_file(&self.path);
         }

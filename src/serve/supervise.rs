@@ -2,6 +2,7 @@
 //! its log, reloads, and runs until a signal stops it.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -10,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::config::Checked;
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::socket::Listener;
@@ -31,6 +33,22 @@ pub(super) trait Unit {
 
     /// Reads the configuration again; one with errors changes nothing.
     fn reload(&mut self);
+}
+
+/// The configuration at `path` for [`Unit::reload`], unless it has errors: the log says so.
+pub(super) fn read_again<C>(read: Result<Checked<C>, String>, path: &Path, log: &Log) -> Option<C> {
+    let read = read.and_then(|checked| checked.logged(path, log));
+    let failed = |why: &String| {
+        let text = format_args!("{why}; the configuration of before stays in use");
+        log.write(Level::Error, text);
+    };
+    read.inspect_err(failed).ok()
+}
+
+/// Says that this is so of the configuration that was read again.
+pub(super) fn is_in_use(path: &Path, log: &Log) {
+    let path = path.display();
+    log.write(Level::Notice, format_args!("{path} was read again, and is in use"));
 }
 
 /// Why a unit stops in an orderly way.

@@ -141,8 +141,7 @@ impl KeyState {
     /// The window of the calendar in which it counts, if it does and it is known.
     pub(in crate::cli) fn window(&self) -> Option<CalendarWindow> {
         let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Calendar)?;
-        let end = self.start.saturating_add(period as i64); // saturates
-        Some(CalendarWindow { start: self.start, end })
+        Some(CalendarWindow::lasting(self.start, period))
     }
 
     /// What is counted in the window of `now`.

@@ -192,7 +192,7 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
         Some(_) if length == 0 => return Err(Fault::Field("kept_length")),
         Some(window) => {
             let start = i64::from(start);
-            let kept = CalendarWindow { start, end: start + i64::from(length) };
+            let kept = CalendarWindow::lasting(start, length.into());
             (start, kept.seconds(), window.restarts(kept))
         }
     };

@@ -162,8 +162,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         1 if limit >= 0.0 && period > 0.0 => Algorithm::MovingAverage { limit, period },
         2 if limit > 0.0 && period >= 0.0 => Algorithm::Bucket { burst: limit, rate: period },
         3 if limit >= 0.0 && (1.0..=f64::from(u32::MAX)).contains(&period) => {
-            let end = start + period as i64;
-            Algorithm::Calendar { limit, window: CalendarWindow { start, end } }
+            Algorithm::Calendar { limit, window: CalendarWindow::lasting(start, period) }
         }
         1..=3 if limit >= 0.0 => return Err(Fault::Field("period")),
         1..=3 => return Err(Fault::Field("limit")),

@@ -44,19 +44,20 @@ impl PastWindow {
             wait: Some(wait),
             ..unknown
         };
-        if logged.algorithm == AlgorithmKind::Calendar {
-            let before = logged.after - count;
-            let counted = if strict { logged.after } else { before };
-            let wait = calendar::retry_after(counted, logged.limit, count, logged.restarts, at);
-            return known(before, wait);
-        }
-        if logged.algorithm == AlgorithmKind::Bucket {
-            let before = logged.after - count;
-            let leak = if logged.period > 0.0 { logged.limit / logged.period } else { 0.0 };
-            let level = if strict { logged.after } else { before };
-            let kept = Average { at, rate: level };
-            let bucket = Bucket { burst: logged.limit, rate: leak };
-            return known(before, bucket.retry_after(Some(kept), at, count));
+        let before = logged.after - count;
+        let kept = if strict { logged.after } else { before };
+        match logged.algorithm {
+            AlgorithmKind::Calendar => {
+                let wait = calendar::retry_after(kept, logged.limit, count, logged.restarts, at);
+                return known(before, wait);
+            }
+            AlgorithmKind::Bucket => {
+                let leak = if logged.period > 0.0 { logged.limit / logged.period } else { 0.0 };
+                let bucket = Bucket { burst: logged.limit, rate: leak };
+                let kept = Average { at, rate: kept };
+                return known(before, bucket.retry_after(Some(kept), at, count));
+            }
+            AlgorithmKind::MovingAverage => {}
         }
         // An isolated event counts in full, whatever is left of the rate.
         if logged.before > 0.0 && logged.after <= count * (1.0 + f64::from(f32::EPSILON)) {

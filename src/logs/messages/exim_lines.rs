@@ -31,12 +31,9 @@ impl Joiner {
             return self.unused(Reason::Copy, line);
         }
         let session = host_of(&what).and_then(|host| self.exim_session(source, host, pid, at));
-        let item = |session, event: Event<&str>, what| Item {
-            at,
-            session,
-            login: LoginShown::InLine,
-            event: event.map(Text::from),
-            what,
+        let item = |hides_login, event: Event<&str>, what| {
+            let (session, login) = login_of(session, hides_login);
+            Item { at, session, login, event: event.map(Text::from), what }
         };
         let item = match what {
             What::Arrival(arrival) => {
@@ -69,32 +66,27 @@ impl Joiner {
                 let client = event.client.address();
                 found.limited =
                     self.announced.is_limited(at, (source.host, pid), client, &found.reason);
-                let mut item = item(session, event, ItemKind::Refusal(found));
-                (item.session, item.login) = login_of(session, refusal.hides_login);
-                item
+                item(refusal.hides_login, event, ItemKind::Refusal(found))
             }
             What::Discarded(refusal) => {
                 let (event, found) = refused(&refusal, id);
-                let mut item = item(session, event, ItemKind::Discarded(found));
-                (item.session, item.login) = login_of(session, refusal.hides_login);
-                item
+                item(refusal.hides_login, event, ItemKind::Discarded(found))
             }
             What::FailedLogin(login) => {
                 let user = login.user.map(Text::from);
                 let failed = FailedLogin { user, temporary: login.temporary };
-                item(session, of_client(login.host), ItemKind::FailedLogin(failed))
+                item(false, of_client(login.host), ItemKind::FailedLogin(failed))
             }
             What::Incomplete(found) => {
                 let sender = Some(found.sender);
                 let event = Event { sender, ..by(found.host, found.auth, found.user) };
                 let recipients = exim::recipients(found.recipients.unwrap_or_default());
                 let recipients = recipients.map(Text::from).collect();
-                let mut item = item(session, event, ItemKind::Incomplete { recipients });
-                (item.session, item.login) = login_of(session, found.hides_login);
-                item
+                let what = ItemKind::Incomplete { recipients };
+                item(found.hides_login, event, what)
             }
-            What::Connect(host) => item(session, of_client(host), ItemKind::Connect),
-            What::Close(host) => item(session, of_client(host), ItemKind::Close),
+            What::Connect(host) => item(false, of_client(host), ItemKind::Connect),
+            What::Close(host) => item(false, of_client(host), ItemKind::Close),
             What::Known => return self.unused(Reason::Silent, line),
             What::Other(text) => {
                 return match self.announced.line(at, (source.host, pid), text) {

@@ -250,10 +250,8 @@ impl Joiner {
         }
         if is_again && let Some(before) = before {
             let queues = self.queues_of(source);
-            let of = |number: &u32| self.submitted.get(*number, before).is_some();
-            if let Some(number) = queues.into_iter().find(of) {
-                self.submitted.also((number, before), (source.queue, id));
-            }
+            let to = (source.queue, id);
+            queues.into_iter().any(|number| self.submitted.also((number, before), to));
         }
         let begun = Begun { session, event, is_again, is_nobodys };
         self.queue(source.queue).begin(id, begun);

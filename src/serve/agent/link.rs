@@ -97,8 +97,6 @@ enum State<B> {
 pub(super) struct Link<B: Backend> {
     state: RefCell<State<B>>,
     settings: RefCell<Rc<B::Settings>>,
-    /// The latest store that was connected to.
-    latest: RefCell<Option<Rc<B>>>,
     /// The parts that are away: since when, and how many requests were not decided before.
     parts: RefCell<BTreeMap<String, (Instant, u64)>>,
     /// How many requests were not decided for a part that is away.
@@ -119,7 +117,6 @@ impl<B: Backend> Link<B> {
         Self {
             state: RefCell::new(State::Away { why, since: Instant::now(), missed: 0 }),
             settings: RefCell::new(Rc::new(settings)),
-            latest: RefCell::new(None),
             parts: RefCell::default(),
             missed_by_parts: Cell::new(0),
             silent: Cell::new(None),
@@ -309,14 +306,17 @@ impl<B: Backend> Link<B> {
     pub(super) async fn keep(&self) {
         let mut pause = PAUSE_MIN;
         let mut first = true;
+        // The latest store that was connected to.
+        let mut latest: Option<Rc<B>> = None;
         loop {
             let settings = Rc::clone(&self.settings.borrow());
-            let old = self.latest.borrow().clone();
-            let attempt = timeout(CONNECT_MAX, B::connect(&settings, old.as_deref())).await;
+            let attempt = timeout(CONNECT_MAX, B::connect(&settings, latest.as_deref())).await;
             let attempt = attempt
                 .unwrap_or_else(|_| Err(format!("no reply within {}s", CONNECT_MAX.as_secs())));
             match attempt {
                 Ok(store) => {
+                    let store = Rc::new(store);
+                    latest = Some(Rc::clone(&store));
                     self.connected(store, &settings);
                     pause = PAUSE_MIN;
                     self.changed.notified().await;
@@ -332,10 +332,8 @@ impl<B: Backend> Link<B> {
         }
     }
 
-    fn connected(&self, store: B, settings: &B::Settings) {
+    fn connected(&self, store: Rc<B>, settings: &B::Settings) {
         self.silent.set(None);
-        let store = Rc::new(store);
-        self.latest.replace(Some(Rc::clone(&store)));
         let old = self.state.replace(State::Connected(store));
         self.connected.notify_one();
         match old {

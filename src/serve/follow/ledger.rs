@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use siphasher::sip::SipHasher13;
 
@@ -40,36 +40,19 @@ impl Ledger {
             None => return Err(io::Error::other("another follower uses it")),
         }
         let path = directory.join(NAME);
-        let mut bytes = Vec::new();
-        match File::open(&path) {
-            Ok(mut file) => _ = file.read_to_end(&mut bytes)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        let mut ledger =
-            Self { file: lock.try_clone()?, counted: HashMap::new(), last: None, _lock: lock };
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
+        };
+        let (mut counted, mut last) = (HashMap::new(), None);
         // What is not whole was being written when the machine stopped.
         for (hash, at) in bytes.chunks(ENTRY).filter_map(read) {
             if now.seconds.saturating_sub(at.seconds) < KEPT {
-                ledger.counted.insert(hash, at);
-                ledger.last = Some((hash, at));
+                counted.insert(hash, at);
+                last = Some((hash, at));
             }
         }
-        ledger.file = ledger.rewritten(&path)?;
-        Ok(ledger)
-    }
-
-    /// Writes the entries that are kept to a file that replaces the one before.
-    fn rewritten(&self, path: &PathBuf) -> io::Result<File> {
-        let new = path.with_extension("new");
-        let mut file = options().truncate(true).open(&new)?;
-        let mut all: Vec<_> = self.counted.iter().map(|(hash, at)| (*at, *hash)).collect();
-        all.sort_unstable();
-        let bytes: Vec<u8> = all.into_iter().flat_map(|(at, hash)| entry(hash, at)).collect();
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        OpenOptions::new().append(true).open(path)
+        Ok(Self { file: rewritten(&counted, &path)?, counted, last, _lock: lock })
     }
 
     /// Whether a failure has been entered.
@@ -108,6 +91,19 @@ impl Ledger {
     }
 }
 
+/// Writes the entries that are kept to a file that replaces the one before.
+fn rewritten(counted: &HashMap<u64, Timestamp>, path: &Path) -> io::Result<File> {
+    let new = path.with_extension("new");
+    let mut file = options().truncate(true).open(&new)?;
+    let mut all: Vec<_> = counted.iter().map(|(hash, at)| (*at, *hash)).collect();
+    all.sort_unstable();
+    let bytes: Vec<u8> = all.into_iter().flat_map(|(at, hash)| entry(hash, at)).collect();
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    OpenOptions::new().append(true).open(path)
+}
+
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
@@ -122,12 +118,11 @@ pub(super) fn hash_of(message_id: &str, received: Timestamp, recipient: &str) ->
     SipHasher13::new().hash(text.as_bytes())
 }
 
-fn entry(hash: u64, at: Timestamp) -> [u8; ENTRY] {
-    let mut bytes = [0; ENTRY];
-    let sum = |fields: &[u8]| crc32fast::hash(fields).to_le_bytes();
-    let fields = [hash.to_le_bytes(), at.as_micros().to_le_bytes()].concat();
-    let all = fields.iter().copied().chain(sum(&fields));
-    bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
+/// An entry, which has [`ENTRY`] bytes.
+fn entry(hash: u64, at: Timestamp) -> Vec<u8> {
+    let mut bytes = [hash.to_le_bytes(), at.as_micros().to_le_bytes()].concat();
+    let sum = crc32fast::hash(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
     bytes
 }
 

@@ -1,8 +1,6 @@
 //! Reads the log, and counts what became of the mail.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
@@ -17,7 +15,7 @@ use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 use crate::serve::config::{self, FollowedLog};
 use crate::serve::log::{Level, Log};
-use crate::text::time::{now, zone};
+use crate::text::time::{now, timestamp, zone};
 
 /// How long the log is not looked at.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -29,35 +27,65 @@ const STATE_EVERY: Duration = Duration::from_secs(5);
 /// What the thread that reads shares with others.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    pub(super) stop: AtomicBool,
+    state: Mutex<SharedState>,
+    stopped: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct SharedState {
+    stop: bool,
     /// The configuration has changed.
-    pub(super) new: Mutex<Option<config::Follow>>,
-    /// What it does, in words.
-    pub(super) status: Mutex<String>,
+    new: Option<config::Follow>,
+    /// What the reader does, in words.
+    status: String,
 }
 
 impl Shared {
-    fn stops(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The reader is to end.
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.stopped.notify_all();
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.lock().stop
+    }
+
+    /// The reader is to go on with another configuration.
+    pub(super) fn set(&self, new: config::Follow) {
+        self.lock().new = Some(new);
+    }
+
+    fn has_new(&self) -> bool {
+        self.lock().new.is_some()
+    }
+
+    pub(super) fn take_new(&self) -> Option<config::Follow> {
+        self.lock().new.take()
+    }
+
+    pub(super) fn status(&self) -> String {
+        self.lock().status.clone()
     }
 
     fn show(&self, status: String) {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        self.lock().status = status;
     }
 
     /// Waits, unless it is to stop.
     fn wait(&self, time: Duration) {
-        let begun = Instant::now();
-        while !self.stops() && begun.elapsed() < time {
-            sleep(time.min(Duration::from_millis(100)));
-        }
+        let _ = self.stopped.wait_timeout_while(self.lock(), time, |state| !state.stop);
     }
 }
 
 /// Reads and counts.
-pub(super) struct Reader<'s> {
+pub(super) struct Reader {
     config: config::Follow,
-    shared: &'s Shared,
+    shared: Arc<Shared>,
     log: Log,
     ledger: Ledger,
     counter: Counter,
@@ -71,8 +99,8 @@ pub(super) struct Reader<'s> {
     is_live: bool,
 }
 
-impl<'s> Reader<'s> {
-    pub(super) fn open(config: config::Follow, shared: &'s Shared) -> Result<Self, String> {
+impl Reader {
+    pub(super) fn open(config: config::Follow, shared: Arc<Shared>) -> Result<Self, String> {
         let directory = config.state.display().to_string();
         let failed = |error| format!("cannot use {directory}: {error}");
         let ledger = Ledger::open(&config.state, now()).map_err(failed)?;
@@ -92,19 +120,15 @@ impl<'s> Reader<'s> {
 
     /// Follows the log until it is to stop, or the configuration has changed.
     pub(super) fn run(mut self) {
-        while !self.shared.stops() && !self.has_changed() {
+        while !self.shared.stops() && !self.shared.has_new() {
             if let Err(why) = self.follow() {
                 self.log.write_seldom("the log", Level::Error, &why);
                 self.state.error = Some(why);
-                self.keep(None, true);
+                self.keep();
                 self.shared.wait(AFTER_ERROR);
             }
         }
-        self.keep(None, true);
-    }
-
-    fn has_changed(&self) -> bool {
-        self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.keep();
     }
 
     /// Reads the log from where it is needed, and then as it grows.
@@ -124,14 +148,20 @@ impl<'s> Reader<'s> {
         loop {
             let read = follow.poll(&mut |line| self.line(&mut joiner, &line));
             let read = read.map_err(|error| error.to_string())?;
-            if self.shared.stops() || self.has_changed() {
+            if self.shared.stops() || self.shared.has_new() {
                 return Ok(());
             }
             self.is_live = true;
             self.state.error = None;
-            let oldest = self.written.elapsed() > STATE_EVERY;
-            let oldest = oldest.then(|| joiner.oldest(now()));
-            self.keep(oldest, false);
+            if self.written.elapsed() > STATE_EVERY {
+                let now = now();
+                self.state.read = now.seconds;
+                // The clock of the log may be another, and its zone.
+                self.state.from = joiner.oldest(now).unwrap_or(now).min(now).seconds - 86_400;
+                self.keep();
+            } else {
+                self.show();
+            }
             if read == Followed::Rotated {
                 return Ok(());
             }
@@ -139,29 +169,23 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Writes what is remembered, now and then; `oldest` is the first message in a queue.
-    fn keep(&mut self, oldest: Option<Option<Timestamp>>, at_once: bool) {
-        let now = now();
+    /// Shows what it does.
+    fn show(&mut self) {
         self.state.counted = self.ledger.len() as u64;
-        if let Some(oldest) = oldest {
-            self.state.read = now.seconds;
-            // The clock of the log may be another, and its zone.
-            self.state.from = oldest.unwrap_or(now).min(now).seconds - 86_400;
+        let counted = || format!("{} failed recipients counted", self.state.counted);
+        self.shared.show(self.state.error.clone().unwrap_or_else(counted));
+    }
+
+    /// Shows what it does, and writes what is remembered.
+    fn keep(&mut self) {
+        self.show();
+        self.written = Instant::now();
+        if let Err(error) = self.state.write(&self.config.state) {
+            let directory = self.config.state.display();
+            let text = format_args!("cannot write in {directory}: {error}");
+            self.log.write_seldom("the state", Level::Error, text);
         }
-        let error = self.state.error.as_deref();
-        self.shared.show(match error {
-            Some(error) => error.to_owned(),
-            None => format!("{} failed recipients counted", self.state.counted),
-        });
-        if oldest.is_some() || at_once {
-            self.written = Instant::now();
-            if let Err(error) = self.state.write(&self.config.state) {
-                let directory = self.config.state.display();
-                let text = format_args!("cannot write in {directory}: {error}");
-                self.log.write_seldom("the state", Level::Error, text);
-            }
-            self.log.summarize();
-        }
+        self.log.summarize();
     }
 
     /// Considers a line. Returns whether to go on.
@@ -176,7 +200,7 @@ impl<'s> Reader<'s> {
         let event = item.submitter();
         let (Some(id), Some(recipient)) = (&event.message_id, &event.recipient) else { return };
         let hash = hash_of(id, failed.received, recipient);
-        let in_doubt = self.in_doubt.filter(|(of, _)| *of == hash);
+        let in_doubt = self.in_doubt.take_if(|(of, _)| *of == hash);
         if self.ledger.has(hash) && in_doubt.is_none() {
             return;
         }
@@ -189,13 +213,11 @@ impl<'s> Reader<'s> {
         let (view, unit) = (event.view(), failed.failure.unit());
         // What is not counted now would be missing: nothing goes on before it is.
         while !self.shared.stops() {
-            let done = match in_doubt {
-                Some(_) => self.counter.has(&view, unit, at).and_then(|has| match has {
-                    true => Ok(None),
-                    false => self.counter.count(&view, unit, at),
-                }),
-                None => self.enter_and_count(hash, &view, unit, at),
-            };
+            let has = in_doubt.map_or(Ok(false), |_| self.counter.has(&view, unit, at));
+            let done = has.and_then(|has| match has {
+                true => Ok(None),
+                false => self.enter_and_count(hash, &view, unit, at),
+            });
             let (is_done, why) = match done {
                 Ok(None) => break,
                 Ok(Some(why)) => (true, why),
@@ -210,11 +232,8 @@ impl<'s> Reader<'s> {
                 break;
             }
             self.state.error = Some(why);
-            self.keep(None, true);
+            self.keep();
             self.shared.wait(AFTER_ERROR);
-        }
-        if in_doubt.is_some() {
-            self.in_doubt = None;
         }
     }
 
@@ -251,7 +270,7 @@ fn in_zone(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let as_utc = jiff::Timestamp::from_microsecond(at.as_micros()).ok()?;
     let civil = TimeZone::UTC.to_datetime(as_utc);
     let real = zone.to_timestamp(civil).ok()?;
-    Some(Timestamp::from_micros(real.as_microsecond()))
+    Some(timestamp(real))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the follower remembers besides what it has counted, and shows to others.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -41,8 +41,7 @@ impl State {
 
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
         let new = directory.join("state.new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
+        fs::write(&new, serde_json::to_vec(self)?)?;
         fs::rename(&new, directory.join(NAME))
     }
 }

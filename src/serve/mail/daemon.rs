@@ -17,7 +17,9 @@ use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Mail};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
-use crate::serve::supervise::{Signals, Unit, raise_open_files, until_stopped};
+use crate::serve::supervise::{
+    Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped,
+};
 
 /// Connections that are being closed for others.
 const CLOSING: usize = 256;
@@ -127,13 +129,7 @@ impl Unit for Daemon {
 
     fn reload(&mut self) {
         let read = config::read_mail(&self.path);
-        let new = match read.and_then(|checked| checked.logged(&self.path, &self.log)) {
-            Ok(new) => new,
-            Err(why) => {
-                let text = format_args!("{why}; the configuration of before stays in use");
-                return self.log.write(Level::Error, text);
-            }
-        };
+        let Some(new) = read_again(read, &self.path, &self.log) else { return };
         let old = &self.mail;
         let same = [
             ("listen.policy", old.policy == new.policy),
@@ -154,7 +150,6 @@ impl Unit for Daemon {
         raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
         let Mail { policy, milter, spool, workers, access, .. } = old.clone();
         self.mail = Mail { policy, milter, spool, workers, access, ..new };
-        let path = self.path.display();
-        self.log.write(Level::Notice, format_args!("{path} was read again, and is in use"));
+        is_in_use(&self.path, &self.log);
     }
 }
