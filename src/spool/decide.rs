@@ -76,7 +76,7 @@ impl Store for Spool {
             if let Some(change) = one.change() {
                 locked.apply(change)?;
             }
-            locked.body.count_decided(now);
+            locked.body.count_decided(std::iter::once(check), now);
             Ok(one.decision())
         });
         self.keep_events(events);
@@ -206,7 +206,7 @@ impl Spool {
                 journal(database, all, &mut events, |_| lost += 1);
                 (0..lost).for_each(|_| count_lost(body));
             }
-            body.count_decided(now);
+            body.count_decided(checks.iter(), now);
             apply(file, body, hashed.iter().zip(&lookups).zip(&*pending))
         });
         self.keep_events(events);
@@ -296,7 +296,7 @@ impl Spool {
                 journal(&self.database, all, &mut events, lost);
             }
             if let Some((_, body)) = parts.first_mut() {
-                body.count_decided(now);
+                body.count_decided(checks.iter(), now);
             }
             let mut done = Ok(());
             for (file, body) in &mut parts {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
+use crate::engine::{Check, Update};
 use crate::rate::Timestamp;
 use crate::sys::clock;
 use crate::sys::files;
@@ -232,9 +233,17 @@ impl Body {
         if decided >> DECIDED_BITS == day(now) { decided & DECIDED_MAX } else { 0 }
     }
 
-    /// Counts a decision.
+    /// Counts the decision of these checks, unless they only read rates: a check that counts
+    /// nothing writes nothing.
     #[inline]
-    pub(super) fn count_decided(&mut self, now: Timestamp) {
+    pub(super) fn count_decided<'a>(
+        &mut self,
+        mut checks: impl Iterator<Item = &'a Check<'a>>,
+        now: Timestamp,
+    ) {
+        if checks.all(|check| check.update == Update::ReadOnly) {
+            return;
+        }
         let count = (self.decided_on(now) + 1).min(DECIDED_MAX);
         let _ = self.set_sealed(DECIDED, day(now) << DECIDED_BITS | count);
     }

@@ -58,7 +58,8 @@ impl Spool {
     }
 
     /// How many decisions there were on the day of `now`, in UTC: at most 2^24 a shard. Checks of
-    /// one event that are decided together are one; those of commands, as `exirate check`, are none. Shards that cannot be read count none.
+    /// one event that are decided together are one. Those that only read rates are none, and nor
+    /// are those of commands, as `exirate check`. Shards that cannot be read count none.
     ///
     /// # Errors
     /// The database's directory cannot be used.

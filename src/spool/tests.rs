@@ -1,12 +1,13 @@
 //! Tests of the whole store, in one process: against a model.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
 use quickcheck::{Arbitrary, Gen, QuickCheck};
 
-use crate::engine::{Change, FilterChange, State};
+use crate::engine::{Change, Check, FilterChange, State, Update};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 use crate::spec::{Context, Spec};
@@ -395,6 +396,12 @@ fn growth_that_must_wait_for_disk_waits() {
     assert_eq!(spool.verify().unwrap().problems().count(), 0);
 }
 
+/// The bytes of all files of a folder, by name.
+fn bytes_of(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
+    let files = folder.read_dir().unwrap().map(|entry| entry.unwrap());
+    files.map(|file| (file.file_name(), std::fs::read(file.path()).unwrap())).collect()
+}
+
 #[test]
 fn decisions_are_counted_by_the_day() {
     const DAY: i64 = 86_400;
@@ -421,6 +428,14 @@ fn decisions_are_counted_by_the_day() {
         spool.decide(&checks, || at(DAY - 1), &mut decisions).unwrap();
     }
     spool.preview(&requests[0].check(), || at(DAY - 1)).unwrap();
+    // What only reads a rate writes nothing, alone or with others.
+    let checks = requests[..7].iter().map(|request| request.check());
+    let checks: Vec<_> = checks.map(|c| Check { update: Update::ReadOnly, ..c }).collect();
+    let before = bytes_of(&folder.path().join("exirate"));
+    for checks in [&checks[..1], &checks[..2], &checks] {
+        spool.decide(checks, || at(DAY - 1), &mut decisions).unwrap();
+    }
+    assert!(bytes_of(&folder.path().join("exirate")) == before, "something was written");
     let mut other = open(folder.path());
     let mut counted = |seconds| other.decided_on(at(seconds)).unwrap();
     assert_eq!([0, DAY - 1, DAY, -1].map(&mut counted), [6_003, 6_003, 0, 0]);

@@ -338,7 +338,8 @@ fn a_test_of_an_address_counts_for_root_and_exims_user_alone() {
             assert!(["", "no 3.0"].contains(&answer.as_str()), "{options:?}: {answer}");
         }
     }
-    assert_eq!(world.database(), before, "something was written");
+    // Without its bytes in the message: they are megabytes of numbers.
+    assert!(world.database() == before, "something was written");
     assert_eq!(ask(root, &["-bv"]), "no 4.0");
     // Mail counts, whoever hands it over: Exim does not route it before its delivery.
     let start = Start { arguments: &["-odi", "someone@routed.test"], ..Start::default() };
