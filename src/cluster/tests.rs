@@ -126,10 +126,11 @@ fn serve(
         asked.fetch_add(1, Ordering::SeqCst);
         let mut decisions = Vec::new();
         if !matches!(behaviour, Behaviour::IsSilent | Behaviour::Refuses(_)) {
-            // Its clock is an hour ahead.
-            let Timestamp { seconds, micros } =
-                time.lock().unwrap().unwrap_or_else(|| clock::now().into());
-            let now = Timestamp { seconds: seconds + 3600, micros };
+            let now = time.lock().unwrap().unwrap_or_else(|| {
+                let (seconds, micros) = clock::now();
+                // Its clock is an hour ahead.
+                Timestamp { seconds: seconds + 3600, micros }
+            });
             store.lock().unwrap().decide(&request.checks, || now, &mut decisions).unwrap();
         }
         let mut reply = Vec::new();

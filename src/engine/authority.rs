@@ -110,13 +110,13 @@ fn decide_share<'r>(
     pending: &mut Vec<Pending>,
 ) {
     let state_of = |number: usize, check: &Check<'_>| {
-        read(number).0.map(|remembered| check.algorithm.current(remembered.state))
+        read(number).0.map(|remembered| check.algorithm.current(remembered.state, now))
     };
     let read_apart = |number: usize| {
         let (remembered, event) = read(number);
         let algorithm = checks.get(number).map(|check| check.algorithm);
         let remembered = remembered.zip(algorithm).map(|(remembered, algorithm)| {
-            let state = algorithm.current(remembered.state);
+            let state = algorithm.current(remembered.state, now);
             let apart = |Average { at, .. }| match algorithm {
                 Algorithm::MovingAverage { .. } | Algorithm::Calendar { .. } => {
                     Average { at, rate: state.apart.into() }
@@ -177,29 +177,33 @@ fn take_over(
     now: Timestamp,
 ) -> Pending {
     let mut decision = *decision;
-    let start = decision.start;
-    let window = CalendarWindow::lasting(start, decision.period);
-    let before = before.map(|state| match check.algorithm.window() {
+    let Decision { start, period, limit, .. } = decision;
+    let window = check.algorithm.window().map(|_| CalendarWindow::lasting(start, period));
+    let before = before.map(|state| match window {
         None => state,
-        Some(_) => state.in_window(window),
+        Some(window) => state.in_window(window, now),
     });
-    let state = before.unwrap_or(State { start, ..State::empty(decision.limit, decision.period) });
+    let state = before.unwrap_or(State { start, ..State::empty(limit, period) });
+    // The reply was late: this server counts in a later window already.
+    let is_over = window.is_some_and(|window| state.window().follows(window));
+    // That of another zone may have begun a little later, too.
+    let kept = match window {
+        Some(_) if state.start > start => state,
+        _ => State { start, period, ..state },
+    };
     // The shared store's clock may be another.
     let rate = decayed(check.algorithm, decision.kept, decision.at);
     let newer = state.average.map_or(0.0, |average| average.at.as_seconds() - now.as_seconds());
-    let outdated = newer > 0.0 && newer <= NEWER_SECONDS;
+    let outdated = is_over || newer > 0.0 && newer <= NEWER_SECONDS;
     let known = check.update != Update::ReadOnly && decision.kept.is_some() && !outdated;
     let mut change = Change { state, filter: FilterChange::Keep };
     if known {
-        let Decision { limit, period, over, .. } = decision;
         change.state = State {
             average: Some(Average { at: now, rate }),
             apart: stored(decayed_apart(check.algorithm, &state, servers, now), now),
             limit,
-            period,
-            start,
-            over_since: over_since(over, before, now),
-            ..state
+            over_since: over_since(decision.over, before, now),
+            ..kept
         };
     }
     decision.kept = decision.kept.map(|_| Average { at: now, rate });
@@ -219,7 +223,10 @@ fn take_over(
         let second = second(now);
         one.first_over = state.last_over != second || decision.crossed;
         one.changed |= one.first_over;
-        one.change.state.last_over = second.max(state.last_over);
+        // The first over decision of the later window is still to come.
+        if !is_over {
+            one.change.state.last_over = second.max(state.last_over);
+        }
         one.change.state.crossings = decision.crossings;
     }
     one

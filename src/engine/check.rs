@@ -1,7 +1,7 @@
 //! The input of a decision: a [`Check`].
 
 use super::state::State;
-use crate::rate::{Bucket, CalendarWindow};
+use crate::rate::{Bucket, CalendarWindow, Timestamp};
 
 /// The record that a check is counted in, and its identity.
 ///
@@ -144,7 +144,7 @@ impl Algorithm {
         }
     }
 
-    /// The present window of the calendar, if it counts in one.
+    /// The present window of the calendar, if it counts in one, by the clock of who asks.
     #[must_use]
     #[inline]
     pub fn window(&self) -> Option<CalendarWindow> {
@@ -154,13 +154,18 @@ impl Algorithm {
         }
     }
 
-    /// The state of its record as it finds it: without what was counted in a calendar window
-    /// that is over.
+    /// The present window of the calendar, if it counts in one, by the clock of the store.
     #[inline]
-    pub(super) fn current(&self, state: State) -> State {
-        match self.window() {
+    pub(super) fn window_at(&self, now: Timestamp) -> Option<CalendarWindow> {
+        self.window().map(|window| window.at(now.seconds))
+    }
+
+    /// The state of its record as it finds it at `now`: see [`State::in_window`].
+    #[inline]
+    pub(super) fn current(&self, state: State, now: Timestamp) -> State {
+        match self.window_at(now) {
             None => state,
-            Some(window) => state.in_window(window),
+            Some(window) => state.in_window(window, now),
         }
     }
 

@@ -166,8 +166,8 @@ fn compute(
     now: Timestamp,
 ) -> Pending {
     let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
-    let window = check.algorithm.window();
-    let before = remembered.map(|r| check.algorithm.current(r.state));
+    let window = check.algorithm.window_at(now);
+    let before = remembered.map(|r| check.algorithm.current(r.state, now));
     // Of the calendar, the window in which the record counts.
     let (start, period, restarts) = match window {
         None => (0, period, 0),
@@ -255,7 +255,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = Decision {
         overridden: check.overridden,
         leak: check.algorithm.leak(),
-        ..match check.algorithm.window() {
+        ..match check.algorithm.window_at(first.decision.at) {
             None => Decision { period: check.algorithm.period(), ..first.decision },
             Some(window) => {
                 let restarts = window.restarts(first.change.state.window());

@@ -68,12 +68,14 @@ impl State {
         now.seconds.saturating_sub(self.window().end) >= CalendarWindow::KEPT
     }
 
-    /// This state as a check of this window finds it: without what was counted in a window
-    /// that is over, and without its over decisions.
+    /// This state as a check of this window finds it at `now`: without what was counted in a
+    /// window that is over, or in one that only a clock which was wrong can have been in, and
+    /// without its over decisions.
     #[must_use]
     #[inline]
-    pub(crate) fn in_window(self, window: CalendarWindow) -> Self {
-        if !window.follows(self.window()) {
+    pub(crate) fn in_window(self, window: CalendarWindow, now: Timestamp) -> Self {
+        let kept = self.window();
+        if !window.follows(kept) && !kept.is_far(now) {
             return self;
         }
         let (start, period) = (window.start, window.seconds());

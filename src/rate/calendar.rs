@@ -6,6 +6,11 @@
 //! an earlier one. In one zone, windows follow one another, so that each begins with a count
 //! of nothing. Where clocks or zones differ, or a zone was changed, the same window may be
 //! some hours away: then the count does not start again, and each window has more than half of its length.
+//!
+//! The clock of the store decides which window is the present one: that of a check whose
+//! clock is behind or ahead is moved by whole lengths, so no server can move the record of a
+//! shared store beyond the present. A record that is in a far window nevertheless, as the
+//! store's own clock was wrong, is as one that was never seen.
 
 use super::{Timestamp, Wait};
 
@@ -20,6 +25,7 @@ pub struct CalendarWindow {
 
 impl CalendarWindow {
     /// For so many seconds after its end a window is still kept: then it is over in any zone.
+    /// One may begin so many seconds from now, or as many as it has if these are more.
     pub const KEPT: i64 = 86_400;
 
     /// The one that begins in this second and has this length in seconds.
@@ -35,6 +41,34 @@ impl CalendarWindow {
     #[inline]
     pub fn seconds(self) -> f64 {
         self.end.saturating_sub(self.start) as f64
+    }
+
+    /// The window of this length that a clock which shows this second is in, where the clock
+    /// that this one is from shows another time.
+    #[must_use]
+    #[inline]
+    pub fn at(self, second: i64) -> Self {
+        if (self.start..self.end).contains(&second) {
+            return self;
+        }
+        let length = self.end.saturating_sub(self.start).max(1);
+        let start = second.saturating_sub(second.saturating_sub(self.start).rem_euclid(length));
+        Self { start, end: start.saturating_add(length) }
+    }
+
+    /// Whether what is counted in this window counts at this time: it is not over, and not that
+    /// of a clock which was far ahead.
+    #[must_use]
+    pub fn is_present(self, now: Timestamp) -> bool {
+        now.seconds < self.end && !self.is_far(now)
+    }
+
+    /// Whether it begins so late that only a clock which was wrong can have been in it.
+    #[must_use]
+    #[inline]
+    pub fn is_far(self, now: Timestamp) -> bool {
+        let ahead = self.start.saturating_sub(now.seconds);
+        ahead > Self::KEPT && ahead > self.end.saturating_sub(self.start)
     }
 
     /// Whether a record of the window `kept` moves on to this one.
@@ -106,6 +140,12 @@ pub fn exceeds(counted: f64, limit: f64) -> bool {
     counted.partial_cmp(&limit).is_none_or(|order| order.is_gt())
 }
 
+/// Whether a store that is given this limit of a window keeps it as `stored`: see [`pack`].
+#[must_use]
+pub fn is_stored_as(limit: f64, stored: f64) -> bool {
+    unpack(pack(limit, 0)).0 == stored
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +171,51 @@ mod tests {
         );
         let extreme = CalendarWindow { start: i64::MAX, end: i64::MIN };
         assert!(!extreme.follows(extreme) || extreme.seconds() < 0.0);
+    }
+
+    #[test]
+    fn the_clock_of_the_store_says_which_window_it_is() {
+        for (hours, now, expected) in [
+            (0, 0, 0),
+            (0, DAY - 1, 0),
+            // The clock of the check is behind, and ahead.
+            (0, DAY, 24),
+            (0, 400 * DAY + 5, 400 * 24),
+            (24, DAY - 1, 0),
+            (6, 0, -18),
+            (400 * 24 + 6, 7 * 3600, 6),
+        ] {
+            assert_eq!(day(hours).at(now), day(expected), "{hours} {now}");
+        }
+        for extreme in [
+            CalendarWindow { start: i64::MAX, end: i64::MIN },
+            CalendarWindow { start: i64::MIN, end: i64::MAX },
+            CalendarWindow { start: 5, end: 5 },
+        ] {
+            for now in [i64::MIN, 0, i64::MAX] {
+                assert!(extreme.at(now).start <= now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_far_window_does_not_count() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        assert!(day(0).is_present(at(0)) && !day(0).is_present(at(DAY)));
+        // A clock was a day ahead, and one was more.
+        assert!(day(24).is_present(at(0)) && !day(25).is_present(at(0)));
+        let month = CalendarWindow { start: 30 * DAY, end: 61 * DAY };
+        assert!(!month.is_far(at(-DAY)) && month.is_far(at(-2 * DAY)));
+        let hour = CalendarWindow { start: DAY, end: DAY + 3600 };
+        assert!(!hour.is_far(at(0)) && hour.is_far(at(-1)));
+    }
+
+    #[test]
+    fn a_stored_limit_is_known_again() {
+        for limit in [0.0, 0.1, 500.0, 123_456_789.0, f64::INFINITY] {
+            assert!(is_stored_as(limit, unpack(pack(limit, 7)).0));
+            assert!(!is_stored_as(limit, 499.0));
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 -- ARGV[n + 1]: check n, in this layout:
 --   u8 algorithm (1 = moving average, 2 = bucket, 3 = calendar window), u8 update (1 = leaky, 2 = strict,
 --   3 = read-only), u8 total, u8 overridden (0, 1 = allow, 2 = deny),
---   f64 limit, f64 period, f64 leak (of a calendar window the second in which it begins; the
---   period is its length), f64 count, f64 the part of the limit from which it
+--   f64 limit, f64 period, f64 leak (of a calendar window the second in which it begins by the
+--   clock of the server that asks; the period is its length), f64 count, f64 the part of the limit from which it
 --   refuses the event (NaN: it only observes), u32 size of a new filter (0: the check has
 --   no unique event), 8 * 8 bytes: the hashes of the probes.
 -- Returns one string for each check: see `reply`.
@@ -114,12 +114,21 @@ local function average_next(record, period, count)
   return rate
 end
 
+-- The second in which the window of a check begins by the clock of Redis: as CalendarWindow::at
+-- of src/rate.
+local function start_at(start, period)
+  if second >= start and second < start + period then return start end
+  return second - (second - start) % math.max(period, 1)
+end
+
 -- Of a calendar window: the record as the check finds it, without what was counted in a window
--- that is over, and without its over decisions. As State::in_window of src/engine.
+-- that is over, or in one that only a clock which was wrong can have been in, and without its
+-- over decisions. As State::in_window of src/engine.
 local function in_window(check, record)
   if not record then return nil end
   local later = check.leak - record.start
-  if not (later > record.period - later) then return record end
+  local is_far = record.start - second > math.max(KEPT, record.period)
+  if not (later > record.period - later or is_far) then return record end
   local state = {}
   for name, value in pairs(record) do state[name] = value end
   state.has_rate, state.over_since, state.last_over = false, 0, 0
@@ -289,6 +298,7 @@ local function compute_all(refused)
     check.algorithm, check.update, check.total, check.overridden, check.limit, check.period, check.leak,
       check.count, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
     check.probes = string.sub(argument, 49)
+    if check.algorithm == CALENDAR then check.leak = start_at(check.leak, check.period) end
     if refused and check.total == 1 then check.update, check.count = READ_ONLY, 0 end
     local first
     for earlier = 1, number - 1 do

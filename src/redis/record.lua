@@ -15,6 +15,9 @@ local CALENDAR_LAYOUT = '<BBI2ddI4fdI4I4I4I4dc32'
 local VANISHES = 2.220446049250313e-16 / 8
 -- No key lives longer: ten years, in seconds.
 local TTL_MAX = 315360000
+-- A window of the calendar is kept for so long after its end: a day later, no window of any
+-- zone is this one.
+local KEPT = 86400
 
 local time = redis.call('TIME')
 local second, micros = tonumber(time[1]), tonumber(time[2])
@@ -40,8 +43,7 @@ end
 -- How many milliseconds a record can still change a decision.
 local function ttl(state, bucket)
   local longest = state.period
-  -- A day after its end, no window of any zone is this one.
-  if state.calendar then longest = math.max(state.start + state.period + 86400 - now, 1) end
+  if state.calendar then longest = math.max(state.start + state.period + KEPT - now, 1) end
   if state.has_rate and state.rate > 0 and not state.calendar then
     if bucket then
       longest = math.max(longest, state.rate * state.period / state.limit)

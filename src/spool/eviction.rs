@@ -5,7 +5,8 @@
 //! that is over its limit is evicted only if every record that is not has gone. Keys
 //! that a client can invent cannot push out the keys of other limits: if not all fit,
 //! each kind of key (its period and mode) gets an equal part of the room, and what one
-//! kind does not need goes to the others.
+//! kind does not need goes to the others. What was counted in a calendar window that is over
+//! weighs nothing, even if it was over its limit: the total of last month decides no event.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};

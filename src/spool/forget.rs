@@ -48,6 +48,7 @@ pub(super) fn forgettable(
 mod tests {
     use super::super::format::MOVING_AVERAGE;
     use super::*;
+    use crate::rate::calendar::pack;
 
     /// A rate of 1 in second 1000.
     fn state(period: u32) -> State {
@@ -101,5 +102,19 @@ mod tests {
         assert!(!forgettable(&stored(f32::INFINITY), 1 << 40), "it never leaks");
         let crossed = State { last_over: 1000, ..stored(50.0) };
         assert!(!forgettable(&crossed, 1050) && forgettable(&crossed, 1051));
+    }
+
+    #[test]
+    fn a_calendar_window_goes_a_day_after_its_end_and_weighs_nothing_from_then_on() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let window = |start| State { limit: pack(5.0, start), ..state(1000) };
+        let weighs = |start, now| window(start).rate_at(CALENDAR, at(now));
+        let forgettable = |start, now| forgettable(&window(start), CALENDAR, None, at(now));
+        assert_eq!((weighs(1000, 1999), weighs(1000, 2000)), (1.0, 0.0));
+        assert!(!forgettable(1000, 88_399) && forgettable(1000, 88_400));
+        // That of a clock which was far ahead counts nothing, and is kept: perhaps it is this
+        // clock that is wrong.
+        assert_eq!((weighs(90_000, 3600), weighs(90_000, 3599)), (1.0, 0.0));
+        assert!(!forgettable(90_000, 0));
     }
 }

@@ -195,7 +195,7 @@ impl State {
         } else if algorithm == BUCKET {
             self.bucket(period).level(Some(self.average()), now)
         } else if algorithm == CALENDAR {
-            if now.seconds < self.decoded(algorithm).window().end { self.rate } else { 0.0 }
+            if self.decoded(algorithm).window().is_present(now) { self.rate } else { 0.0 }
         } else {
             // As a check that counts nothing computes it.
             self.average().next(now, period, 0.0).rate

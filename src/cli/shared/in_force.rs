@@ -7,12 +7,12 @@ use std::path::Path;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::sentence;
 use super::screen::note;
-use crate::engine::Overridden;
+use crate::engine::{AlgorithmKind, Overridden};
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
-use crate::rate::{Timestamp, Wait};
+use crate::rate::{Timestamp, Wait, calendar};
 use crate::store::{FOREVER, Inspect, Override, deciding};
 use crate::text;
 use crate::text::time::now as clock;
@@ -134,7 +134,10 @@ impl InForce {
     /// The rule of a policy that counts a record with its latest limit. Another limit is that
     /// of a package which only Exim knows, or of an earlier policy.
     pub(in crate::cli) fn rule(&self, record: &KeyState) -> Option<Rule> {
-        self.said(record)?.rule.filter(|rule| rule.limit == record.limit)
+        self.said(record)?.rule.filter(|rule| match record.algorithm {
+            AlgorithmKind::Calendar => calendar::is_stored_as(rule.limit, record.limit),
+            AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => rule.limit == record.limit,
+        })
     }
 }
 

@@ -146,7 +146,7 @@ impl KeyState {
 
     /// What is counted in the window of `now`.
     fn counted(&self, window: CalendarWindow, now: Timestamp) -> f64 {
-        if now.seconds < window.end { self.average.rate } else { 0.0 }
+        if window.is_present(now) { self.average.rate } else { 0.0 }
     }
 
     /// The period as it was written, for people.

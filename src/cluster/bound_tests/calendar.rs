@@ -12,7 +12,7 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::engine::{Algorithm, Authority, Check, Decision, Update};
 use crate::rate::{CalendarWindow, Timestamp};
-use crate::store::Memory;
+use crate::store::{Inspect as _, Memory};
 use kit::counts;
 
 const LIMIT: f64 = 20.0;
@@ -27,6 +27,10 @@ struct Server {
     zone: i64,
     is_up: bool,
     was_apart: bool,
+    /// Replies of the shared store that were received, and are not yet stored.
+    late: Vec<(Check<'static>, Decision)>,
+    /// The start of the window of its copy.
+    start: i64,
 }
 
 /// A leaky check of this size in the window of a clock.
@@ -58,6 +62,8 @@ fn run(seed: u64, servers: u32, is_shifted: bool) {
             zone: if is_shifted { random.random_range(0..LENGTH) } else { 0 },
             is_up: true,
             was_apart: false,
+            late: Vec::new(),
+            start: 0,
         })
         .collect();
     // By the start of the window in which each event was counted.
@@ -82,16 +88,32 @@ fn run(seed: u64, servers: u32, is_shifted: bool) {
             decide(&mut shared, Authority::Local, check, now)
         });
         let reply = reply.filter(|_| server.is_up && !random.random_bool(0.05));
+        let cluster = |copies: &mut Memory, check, decision| {
+            let authority = Authority::Cluster { decisions: &[decision], servers };
+            decide(copies, authority, check, now)
+        };
+        let late = server.late.len();
+        if late > 0 && random.random_bool(0.1) {
+            let (check, decision) = server.late.swap_remove(random.random_range(0..late));
+            cluster(&mut server.copies, check, decision);
+        }
         let decision = match reply {
-            Some(decision) => {
-                let authority = Authority::Cluster { decisions: &[decision], servers };
-                decide(&mut server.copies, authority, check, now)
+            // The process that has received it is slow.
+            Some(decision) if random.random_bool(0.1) => {
+                server.late.push((check, decision));
+                decision
             }
+            Some(decision) => cluster(&mut server.copies, check, decision),
             None => {
                 server.was_apart = true;
                 decide(&mut server.copies, Authority::Share { servers }, check, now)
             }
         };
+        let copy = server.copies.get(check.record_key()).unwrap();
+        // One in which nothing is counted yet is not shown.
+        let start = copy.map_or(server.start, |copy| copy.start);
+        assert!(start >= server.start, "seed {seed}: a copy moved to an earlier window");
+        server.start = start;
         if decision.over {
             continue;
         }
@@ -148,4 +170,31 @@ fn what_is_left_is_shared() {
     assert_eq!(decisions, [false, false, false, false, false, true]);
     let last = apart(LENGTH, 0.0);
     assert_eq!((last.rate, last.over), (20.0, false));
+}
+
+/// A reply to an event of yesterday is stored after one of today.
+#[test]
+fn a_late_reply_moves_no_copy_to_an_earlier_window() {
+    let now = |seconds| Timestamp { seconds: START + seconds, micros: 0 };
+    let (mut shared, mut copies) = (Memory::new(), Memory::new());
+    let mut reply =
+        |at, count| decide(&mut shared, Authority::Local, check(now(at), 0, count), now(at));
+    let (old, over, new) = (reply(999, 20.0), reply(999, 1.0), reply(1000, 5.0));
+    assert!(over.crossed);
+    let mut store = |at, decision, count| {
+        let authority = Authority::Cluster { decisions: &[decision], servers: 4 };
+        let decision = decide(&mut copies, authority, check(now(at), 0, count), now(1000));
+        (decision.rate, copies.get(check(now(at), 0, 0.0).record_key()).unwrap().unwrap())
+    };
+    assert_eq!(store(1000, new, 5.0).1.start, START + 1000);
+    // The event itself is decided as the shared store has decided it.
+    for (decision, count, rate) in [(old, 20.0, 20.0), (over, 1.0, 21.0)] {
+        let (decided, kept) = store(999, decision, count);
+        assert_eq!((decided, kept.start, kept.average.rate), (rate, START + 1000, 5.0));
+        assert_eq!((kept.last_over, kept.over_since), (0, 0));
+    }
+    // A window of another zone, which began a little earlier, is the same one.
+    let other = CalendarWindow { start: START + 700, end: START + 700 + LENGTH };
+    let (_, kept) = store(1000, Decision { start: other.start, ..new }, 5.0);
+    assert_eq!((kept.start, kept.average.rate), (START + 1000, 5.0));
 }

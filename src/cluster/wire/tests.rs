@@ -93,7 +93,8 @@ impl Item {
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),
             start: check.algorithm.window().map_or(0, |window| window.start),
-            restarts: check.algorithm.window().map_or(0, |window| window.end),
+            restarts: (check.algorithm.window())
+                .map_or(0, |window| window.at(at.seconds).restarts(window)),
             leak: check.algorithm.leak(),
             count: if seen == Some(true) { 0.0 } else { check.count },
             next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },

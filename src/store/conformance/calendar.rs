@@ -10,6 +10,7 @@ pub(super) fn all<S: Store>(fresh: &mut impl FnMut() -> S) {
     a_window_counts_until_its_end(&mut fresh());
     leaky_windows_count_what_they_have_room_for(&mut fresh());
     a_record_never_moves_to_an_earlier_window(&mut fresh());
+    the_clock_of_the_store_decides(&mut fresh());
     other_zones_start_nothing_twice(&mut fresh());
     windows_are_predictable(&mut fresh());
     a_window_and_an_average_of_one_name_are_two_records(&mut fresh());
@@ -43,7 +44,7 @@ fn limited(limit: f64, check: Check<'_>) -> Check<'_> {
 /// What is counted, and since when.
 fn counted<S: Store>(store: &mut S, name: &str, start: i64) -> Option<(f64, i64)> {
     let read = Check { update: Update::ReadOnly, count: 0.0, ..day(name, start) };
-    let decision = store.decide_one(&read, || at(1_000_000)).unwrap();
+    let decision = store.decide_one(&read, || at(start)).unwrap();
     assert_eq!(decision.details.found, decision.kept.is_some());
     decision.kept.map(|kept| (kept.rate, decision.start - START))
 }
@@ -101,6 +102,43 @@ fn a_record_never_moves_to_an_earlier_window<S: Store>(store: &mut S) {
     let last = decide(store, &[strict("key", 1000)], at(1999))[0];
     assert_eq!((last.rate, last.over), (6.0, true));
     assert_eq!(decide(store, &[strict("key", 2000)], at(2000))[0].rate, 1.0);
+}
+
+fn the_clock_of_the_store_decides<S: Store>(store: &mut S) {
+    // A server that is years ahead, or years behind, asks for windows of its clock.
+    let years = 100_000_000;
+    for (now, ahead, rate, kept) in [
+        (10, years, 1.0, 0),
+        (20, 0, 2.0, 0),
+        (30, -years, 3.0, 0),
+        (990, 20, 4.0, 0),
+        (1000, -20, 1.0, 1000),
+        (1010, years, 2.0, 1000),
+        (1999, 5, 3.0, 1000),
+        (5500, years, 1.0, 5000),
+        (5999, 0, 2.0, 5000),
+    ] {
+        let start = (now + ahead) / 1000 * 1000;
+        let decision = decide(store, &[strict("shared", start)], at(now))[0];
+        let times = (decision.start - START, decision.restarts - START);
+        assert_eq!((decision.rate, times), (rate, (kept, kept + 1000)), "{now} {ahead}");
+        let wait = if rate < 3.0 { 0 } else { kept + 1000 - now };
+        let found = decision.retry_after(at(now)).whole_seconds();
+        assert_eq!(found.map(u64::cast_signed), Some(wait), "{now} {ahead}");
+    }
+    // The clock of the store itself was ahead. By less than a day, the later window is kept.
+    for (name, ahead, rate, kept) in
+        [("hours", 80_000, 2.0, 80_000), ("days", 90_000, 1.0, 0), ("years", years, 1.0, 0)]
+    {
+        let unique = |start| Check { event: Some(b"a"), ..strict(name, start) };
+        for start in [ahead, ahead] {
+            decide(store, &[Check { event: Some(b"b"), ..strict(name, start) }], at(ahead));
+        }
+        let decision = decide(store, &[unique(0)], at(1))[0];
+        assert_eq!((decision.rate, decision.start - START), (rate, kept), "{name}");
+        assert_eq!((decision.details.found, decision.details.seen), (rate > 1.0, Some(false)));
+        assert_eq!(decide(store, &[unique(0)], at(2))[0].rate, rate);
+    }
 }
 
 fn other_zones_start_nothing_twice<S: Store>(store: &mut S) {
