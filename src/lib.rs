@@ -28,7 +28,7 @@
 //! - `text`: numbers, durations, sizes and times as people read and type them
 //! - [`sys`]: locks, mappings, secure files, clock, fork detection
 //! - `calendar`: hours, days, weeks and months of a time zone
-//! - [`rate`]: the arithmetic: moving average, Bloom filter, calendar windows, waits
+//! - [`rate`]: the arithmetic: moving average, Bloom filter, calendar windows, waits, habits
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `hash`: fast hashes for maps
 //! - `csv`: comma-separated values, read and written

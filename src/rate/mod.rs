@@ -11,6 +11,7 @@ pub mod bloom;
 mod bucket;
 pub mod calendar;
 mod forget;
+pub mod habits;
 mod outlook;
 
 pub use average::{Average, Timestamp};

@@ -13,6 +13,7 @@ pub mod entry_point;
 pub mod exim;
 pub mod fields;
 pub mod front_ends;
+pub mod habits;
 pub mod library;
 pub mod machine;
 pub mod mail;

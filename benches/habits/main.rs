@@ -1,0 +1,253 @@
+//! How well stolen accounts are noticed, and what that costs a message.
+//!
+//! The mail of real accounts, in the format of the reference's data, is learned from, and attacks
+//! are put into it. What is counted, and how, is as the reference does it, so that the tables can
+//! be compared with its own.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod attacks;
+mod cost;
+mod python;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read};
+
+use exirate::rate::habits::{Habits, Sensitivity, Update};
+use flate2::read::MultiGzDecoder;
+use kit::habits::{Message, mix};
+use kit::table::{head, print, row};
+
+use attacks::{Attack, SHAPES, Shape};
+use python::Random;
+
+/// The test period of an account begins after so many messages.
+const WARM_MESSAGES: usize = 30;
+/// And after so many seconds.
+const WARM_SECONDS: i64 = 14 * DAY;
+/// So many attacks of each shape.
+const STATES: usize = 150;
+const DAY: i64 = 86_400;
+/// Where the data's first day begins. It is a number of whole days, so that nothing depends on it.
+const FIRST_DAY: i64 = 20_000 * DAY;
+
+/// Has the habits updated by a message, whose recipients are hashed already.
+fn tell(habits: &mut Habits, message: &Message, sensitivity: Sensitivity) -> Update {
+    let network = (message.network != 0).then(|| mix(message.network));
+    let recipients = message.recipients.iter().copied();
+    habits.message(FIRST_DAY + message.at, network, recipients, sensitivity)
+}
+
+/// The mail of a file: by account, in the order of time.
+type Mail = BTreeMap<u64, Vec<Message>>;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|one| one != "--bench").collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => cost::run(),
+        ["--streams"] => std::print!("{}", kit::habits::streams()),
+        ["--data", ref files @ ..] if !files.is_empty() => files.iter().for_each(|file| {
+            let mail = load(file);
+            head(file);
+            false_alarms(&mail);
+            attacked(&mail);
+        }),
+        _ => panic!("{arguments:?}: expected nothing, --streams, or --data FILE..."),
+    }
+}
+
+fn load(file: &str) -> Mail {
+    let open = || File::open(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let plain: Box<dyn Read> = match file.ends_with(".gz") {
+        true => Box::new(MultiGzDecoder::new(open())),
+        false => Box::new(open()),
+    };
+    let mut mail = Mail::new();
+    for (line, text) in BufReader::new(plain).lines().enumerate() {
+        let text = text.unwrap_or_else(|error| panic!("{file}: {error}"));
+        let mut words = text.split_ascii_whitespace().map(|word| {
+            let number = word.split('@').next().unwrap_or("").parse::<u64>();
+            number.unwrap_or_else(|_| panic!("{file}:{}: {word} is no number", line + 1))
+        });
+        let mut next = || words.next().unwrap_or_else(|| panic!("{file}:{}: too short", line + 1));
+        let (at, account, network) = (next() as i64, next(), next());
+        let recipients = words.map(mix).collect();
+        mail.entry(account).or_default().push(Message { at, network, recipients });
+    }
+    mail
+}
+
+/// Where the test period of an account begins.
+fn warm(mail: &[Message]) -> Option<usize> {
+    (WARM_MESSAGES..mail.len()).find(|&n| mail[n].at - mail[0].at >= WARM_SECONDS)
+}
+
+/// Prints how often the mail as it is raises an alarm.
+fn false_alarms(mail: &Mail) {
+    let mut days = 0.0;
+    let (mut active, mut accounts) = (0, 0);
+    for messages in mail.values() {
+        if let Some(first) = warm(messages) {
+            accounts += 1;
+            days +=
+                (messages[messages.len() - 1].at - messages[first].at) as f64 / DAY as f64 + 1.0;
+            let of_days = messages[first..].iter().map(|one| one.at / DAY);
+            active += of_days.collect::<HashSet<_>>().len();
+        }
+    }
+    println!(
+        "{} messages of {} accounts; {accounts} accounts tested for {days:.0} days, active on \
+         {active}",
+        mail.values().map(Vec::len).sum::<usize>(),
+        mail.len()
+    );
+    let mut rows = vec![row([
+        "sensitivity",
+        "threshold",
+        "false alarms",
+        "of accounts",
+        "per 1,000 days",
+        "95 % bound",
+        "per 1,000 active",
+    ])];
+    for sensitivity in Sensitivity::ALL {
+        let (mut alarms, mut hit) = (0, HashSet::new());
+        for (account, messages) in mail {
+            let (first, mut habits) = (warm(messages), Habits::default());
+            for (n, message) in messages.iter().enumerate() {
+                let update = tell(&mut habits, message, sensitivity);
+                if update.alarm.is_some() && first.is_some_and(|first| n >= first) {
+                    alarms += 1;
+                    hit.insert(account);
+                }
+            }
+        }
+        rows.push(row([
+            &format!("{sensitivity:?}").to_lowercase(),
+            &format!("{}", sensitivity.threshold()),
+            &alarms.to_string(),
+            &hit.len().to_string(),
+            &format!("{:.3}", 1000.0 * f64::from(alarms) / days),
+            &format!("{:.3}", 1000.0 * upper_bound(alarms) / days),
+            &format!("{:.3}", 1000.0 * f64::from(alarms) / active as f64),
+        ]));
+    }
+    print(&rows);
+}
+
+/// The 95 % upper bound of the mean of a Poisson distribution of which `seen` were seen.
+fn upper_bound(seen: u32) -> f64 {
+    let (mut low, mut high) =
+        (f64::from(seen), f64::from(seen) + 6.0 + 4.0 * f64::from(seen + 1).sqrt());
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        let (mut term, mut total) = ((-middle).exp(), (-middle).exp());
+        for n in 1..=seen {
+            term *= middle / f64::from(n);
+            total += term;
+        }
+        if total > 0.05 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// An account at a random message of its test period, and its habits after it.
+struct Moment<'a> {
+    mail: &'a [Message],
+    at: usize,
+    habits: Habits,
+}
+
+/// The same moments for each sensitivity: they are chosen before anything is learned.
+fn moments(mail: &Mail, sensitivity: Sensitivity) -> Vec<Moment<'_>> {
+    let mut random = Random::of_number(1);
+    let mut able: Vec<_> =
+        mail.iter().filter_map(|(&account, one)| Some((account, warm(one)?))).collect();
+    random.shuffle(&mut able);
+    let (mut order, mut wanted) = (Vec::new(), HashMap::<u64, Vec<usize>>::new());
+    for n in (0..STATES).filter(|_| !able.is_empty()) {
+        let (account, first) = able[n % able.len()];
+        let place = first + random.below(mail[&account].len() - first);
+        let of = wanted.entry(account).or_insert_with(|| {
+            order.push(account);
+            Vec::new()
+        });
+        of.push(place);
+    }
+    let mut all = Vec::new();
+    for account in order {
+        let (mail, places) = (&mail[&account], &wanted[&account]);
+        let mut habits = Habits::default();
+        for (at, message) in mail.iter().enumerate().take(places.iter().max().unwrap() + 1) {
+            tell(&mut habits, message, sensitivity);
+            let count = places.iter().filter(|&&place| place == at).count();
+            all.extend((0..count).map(|_| Moment { mail, at, habits: habits.clone() }));
+        }
+    }
+    all
+}
+
+/// How many recipients an attack has reached when it is noticed; `None` if it is missed. The
+/// owner's own mail goes on in between.
+fn caught(
+    moment: &Moment<'_>,
+    shape: &Shape,
+    seed: usize,
+    sensitivity: Sensitivity,
+) -> Option<usize> {
+    let Moment { mail, at, .. } = *moment;
+    let mut habits = moment.habits.clone();
+    let earlier = &mail[at.saturating_sub(50)..=at];
+    let known: Vec<u64> = earlier.iter().flat_map(|one| one.recipients.iter().copied()).collect();
+    let has_networks = mail.iter().any(|one| one.network != 0);
+    let mut own = mail[at + 1..].iter().peekable();
+    for (mut message, sent) in Attack::new(shape, mail[at].at + 60, &known, seed) {
+        while let Some(one) = own.next_if(|one| one.at <= message.at) {
+            if tell(&mut habits, one, sensitivity).alarm.is_some() {
+                return Some(sent);
+            }
+        }
+        if !has_networks {
+            message.network = 0;
+        }
+        if tell(&mut habits, &message, sensitivity).alarm.is_some() {
+            return Some(sent);
+        }
+    }
+    None
+}
+
+/// Prints after how many recipients attacks are noticed.
+fn attacked(mail: &Mail) {
+    let titles = Sensitivity::ALL.map(|one| format!("{one:?}").to_lowercase());
+    let mut rows = vec![row(["recipients: median / 95 %", &titles[0], &titles[1], &titles[2]])];
+    rows.extend(SHAPES.iter().map(|shape| row([shape.name])));
+    for sensitivity in Sensitivity::ALL {
+        let moments = moments(mail, sensitivity);
+        for (shape, row) in SHAPES.iter().zip(&mut rows[1..]) {
+            let all = moments.iter().enumerate();
+            let noticed = all.map(|(seed, one)| caught(one, shape, seed, sensitivity));
+            row.push(summary(noticed.map(|sent| sent.unwrap_or(usize::MAX)).collect()));
+        }
+    }
+    print(&rows);
+}
+
+/// The median and the 95th percentile; those missed are infinitely late.
+fn summary(mut sent: Vec<usize>) -> String {
+    if sent.is_empty() {
+        return "no account is tested".into();
+    }
+    sent.sort_unstable();
+    let shown = |place: usize| match sent[place] {
+        usize::MAX => "-".to_owned(),
+        count => count.to_string(),
+    };
+    let (half, most) = (shown(sent.len() / 2), shown((0.95 * sent.len() as f64) as usize));
+    let missed = sent.iter().filter(|&&count| count == usize::MAX).count();
+    match missed {
+        0 => format!("{half} / {most}"),
+        _ => format!("{half} / {most}, {:.1} % missed", 100.0 * missed as f64 / sent.len() as f64),
+    }
+}

@@ -1,0 +1,824 @@
+//! The habits of an account, and what is unlike them: a stolen account noticed from envelopes.
+//!
+//! A message is compared with what the account has done before: the share of its recipients to
+//! whom it has never written, in the run of messages it stands in, the hour, and the client's
+//! network. What the comparison says is added up as a log-likelihood ratio, "a thief sends" to
+//! "the owner sends", which begins again at 0 where it would be negative: a cumulative sum test
+//! (E. S. Page, "Continuous inspection schemes", Biometrika 41, 1954, with the ratio of A. Wald,
+//! "Sequential analysis", 1947), which also forgets with a time constant. An alarm is raised
+//! where the sum reaches a threshold. A second rule holds the strangers of about a day against
+//! the most that the account has had: it is for a thief who mixes known recipients in.
+//!
+//! The owner's habits are estimated from counts with a prior of some messages (the mean of a
+//! Dirichlet distribution). All constants were chosen by hand on two public sets of mail and then
+//! frozen: changing one changes the measured rates of detection and of false alarms.
+
+/// Known recipients: so many buckets, each of [`WAYS`] fingerprints of 8 bits.
+const BUCKETS: usize = 32;
+/// Fingerprints in a bucket.
+const WAYS: usize = 8;
+/// So many places of a row are for those met again; strangers enter behind them, so that a flood
+/// of strangers evicts strangers.
+const PROTECTED: usize = 3;
+/// Known networks of clients: so many fingerprints of 16 bits.
+const NETWORKS: usize = 8;
+/// The score is forgotten with this time constant, in seconds.
+const SCORE_FORGOTTEN: f64 = 7.0 * DAY;
+/// The share of the messages that are the thief's while he is at work.
+const THIEF_SHARE: f64 = 0.85;
+/// His messages by [`Class`].
+const THIEF: [f64; 3] = [0.03, 0.03, 0.94];
+/// Everybody's messages by [`Class`], in each [`Context`].
+const PRIOR: [[f64; 3]; 3] = [[0.75, 0.12, 0.13], [0.87, 0.07, 0.06], [0.65, 0.10, 0.25]];
+/// The prior weighs as much as so many messages.
+const PRIOR_MESSAGES: f64 = 10.0;
+/// From this share of strangers on, nearly all recipients of a message are strangers.
+const NEARLY_ALL: f64 = 0.75;
+/// The weight of "more strangers in a message than usual".
+const MANY_WEIGHT: f64 = 0.75;
+/// A message is one decision: the most that it can add to the score, in nats.
+const MESSAGE_MAX: f64 = 6.0;
+/// Seconds after which a message comes after a pause.
+const PAUSE: i64 = 3600;
+/// Mail to known recipients lowers the score in full once in so many seconds.
+const LOWERED_EACH: f64 = 1.0;
+/// A message is learned in full once in so many seconds.
+const LEARNED_EACH: f64 = 30.0;
+/// Nothing is learned while the score is above this part of its threshold.
+const LEARNED_BELOW: f64 = 0.5;
+/// So many messages until an account counts as known: to a new one, everybody is a stranger.
+const YOUNG: u16 = 20;
+/// The share of messages to strangers that are the owner's, of a new account.
+const YOUNG_SHARE: f64 = 0.85;
+/// That share is halved after so many messages.
+const YOUNG_MESSAGES: f64 = 5.0;
+/// The least volume of strangers that is an alarm.
+const VOLUME_MIN: f64 = 80.0;
+/// The volume that is an alarm, in records of the account.
+const VOLUME_RECORDS: f64 = 2.0;
+/// A day raises the record to this multiple and one more, at most: so that nobody trains it in a
+/// week.
+const RECORD_GROWTH: f64 = 1.05;
+/// Half of the record is forgotten in so many days.
+const RECORD_HALVED: f64 = 60.0;
+/// After an alarm the next one needs a higher score, which is forgotten with this time constant,
+/// in seconds.
+const AGAIN_FORGOTTEN: f64 = 14.0 * DAY;
+/// The pace of new recipients is a mean of about so many days.
+const PACE_DAYS: f64 = 30.0;
+/// Hours are judged once so many active ones are known.
+const HOURS_MIN: u32 = 40;
+/// The most that an unusual hour adds.
+const HOUR_MAX: f64 = 2.0;
+/// Networks are judged once so many messages have had one.
+const NETWORKED_MIN: f64 = 10.0;
+/// Counts of messages with a network are halved from here on.
+const NETWORKED_HALVED: f64 = 200.0;
+/// Other counts are halved from here on.
+const COUNT_HALVED: f64 = 255.0;
+/// The mean of the logarithm of a message's strangers moves by this part.
+const MANY_MOVES: f64 = 1.0 / 16.0;
+/// It begins here.
+const MANY_FIRST: f32 = 0.3;
+/// The first message comes so many seconds after an imagined one.
+const BEFORE_FIRST: i64 = 1_000_000_000;
+const DAY: f64 = 86_400.0;
+const DAY_SECONDS: i64 = 86_400;
+const HOUR_SECONDS: i64 = 3600;
+/// The level of alarms is not counted further.
+const LEVEL_MAX: f64 = 10_000.0;
+/// Volume, record and pace are not counted further.
+const VOLUME_MAX: f64 = 1e9;
+
+/// How early an alarm is raised: the score that it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sensitivity {
+    /// At 20 nats.
+    Low,
+    /// At 16 nats, for which the constants were chosen.
+    #[default]
+    Normal,
+    /// At 12 nats.
+    High,
+}
+
+impl Sensitivity {
+    /// All, from the lowest.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
+
+    /// The threshold of the score, in nats, where no alarm was raised before.
+    #[must_use]
+    pub fn threshold(self) -> f64 {
+        match self {
+            Self::Low => 20.0,
+            Self::Normal => 16.0,
+            Self::High => 12.0,
+        }
+    }
+}
+
+/// How many recipients of a message are strangers: none, some, or nearly all.
+type Class = usize;
+/// The class of nearly all.
+const STRANGERS: Class = 2;
+/// What a message comes after: a pause, a message to known recipients, or one with strangers,
+/// as these come in runs.
+type Context = usize;
+
+/// States the fields of [`Habits`] once: as a struct, and as bytes in the same order.
+macro_rules! layout {
+    ($($(#[$doc:meta])* $field:ident: $type:ty,)*) => {
+        /// What is remembered of an account: of fixed size, [`Habits::BYTES`] as bytes.
+        ///
+        /// Of recipients and networks it has a few bits of a hash each.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Habits {
+            $($(#[$doc])* $field: $type,)*
+        }
+
+        impl Habits {
+            /// Its size as bytes.
+            pub const BYTES: usize = 0 $(+ size_of::<$type>())*;
+
+            /// As bytes: the fields without gaps, little-endian.
+            #[must_use]
+            pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+                let mut bytes = [0; Self::BYTES];
+                let mut rest = &mut bytes[..];
+                $(self.$field.put(&mut rest);)*
+                bytes
+            }
+
+            /// From bytes that [`Habits::to_bytes`] has made; `None` if they hold what no account
+            /// can have.
+            #[must_use]
+            pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+                let mut rest = &bytes[..];
+                let habits = Self { $($field: Field::take(&mut rest)?,)* };
+                habits.is_possible().then_some(habits)
+            }
+        }
+    };
+}
+
+layout! {
+    /// Fingerprints of recipients, in each bucket those met last first.
+    known: [[u8; WAYS]; BUCKETS],
+    /// Fingerprints of networks, likewise.
+    networks: [u16; NETWORKS],
+    /// Active hours by the hour of the day in UTC, all halved at 255.
+    hours: [u8; 24],
+    /// Learned messages by context and class; a context is halved at 255. Parts of messages are
+    /// counted, and when it is halved depends on the last digit: so these are not rounded.
+    counts: [[f64; 3]; 3],
+    /// The log-likelihood ratio, in nats.
+    score: f32,
+    /// Mean of the logarithm of the strangers of a message that has any.
+    many: f32,
+    /// Learned messages with a network.
+    networked: f32,
+    /// Those of them with a new one.
+    networked_new: f32,
+    /// When the last message was sent; this and all times are seconds since 1970.
+    at: u32,
+    /// When a message last lowered the score.
+    lowered_at: u32,
+    /// When a message was last learned.
+    learned_at: u32,
+    /// When the last alarm was raised.
+    alarm_at: u32,
+    /// The factor of the threshold at that alarm; 0 before the first.
+    level: f32,
+    /// Strangers of about a day: a message with `u` counts 1 + log2 u.
+    volume: f32,
+    /// The highest volume of earlier days.
+    record: f32,
+    /// The highest volume of this day.
+    peak: f32,
+    /// When the first message was sent after the score was nearly 0: the evidence begins there.
+    since: u32,
+    /// Strangers of the last 30 days, about.
+    pace: f32,
+    /// Messages, up to 65,535.
+    messages: u16,
+    /// Strangers since `since`.
+    episode_strangers: u16,
+    /// Messages since then.
+    episode_messages: u16,
+    /// New networks since then.
+    episode_networks: u8,
+    /// The class of the last message.
+    class: u8,
+}
+
+impl Default for Habits {
+    /// Of an account that has never sent.
+    fn default() -> Self {
+        Self {
+            known: [[0; WAYS]; BUCKETS],
+            networks: [0; NETWORKS],
+            hours: [0; 24],
+            counts: [[0.0; 3]; 3],
+            score: 0.0,
+            many: MANY_FIRST,
+            networked: 0.0,
+            networked_new: 0.0,
+            at: 0,
+            lowered_at: 0,
+            learned_at: 0,
+            alarm_at: 0,
+            level: 0.0,
+            volume: 0.0,
+            record: 0.0,
+            peak: 0.0,
+            since: 0,
+            pace: 0.0,
+            messages: 0,
+            episode_strangers: 0,
+            episode_messages: 0,
+            episode_networks: 0,
+            class: 0,
+        }
+    }
+}
+
+/// What a message has done to the score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// The score after it, before an alarm sets it to 0.
+    pub score: f64,
+    /// The score at which an alarm would have been raised.
+    pub threshold: f64,
+    /// Its recipients to whom the account had never written.
+    pub strangers: u32,
+    /// What it added, or took away.
+    pub added: Added,
+    /// The alarm, if it has raised one.
+    pub alarm: Option<Alarm>,
+}
+
+/// What the signals of one message come to, in nats. Together they add no more than 6, and
+/// a message with strangers takes nothing away.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Added {
+    /// That the recipients are known, or strangers.
+    pub recipients: f64,
+    /// That there are more strangers than usual.
+    pub many: f64,
+    /// That the hour is unusual.
+    pub hour: f64,
+    /// That the network is new.
+    pub network: f64,
+}
+
+/// Which of the two rules has raised an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The score reached its threshold.
+    Score,
+    /// More strangers in about a day than the account has ever had.
+    Volume,
+}
+
+/// An alarm and its evidence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Alarm {
+    /// The rule that raised it.
+    pub rule: Rule,
+    /// Recipients never written to, since the evidence began.
+    pub strangers: u32,
+    /// Messages since then.
+    pub messages: u32,
+    /// How long ago that was, in seconds.
+    pub seconds: i64,
+    /// New networks since then.
+    pub networks: u32,
+    /// New recipients a day, as usual.
+    pub usual: f64,
+    /// Strangers of about a day; a message with `u` of them counts 1 + log2 u.
+    pub volume: f64,
+    /// The most of earlier days.
+    pub record: f64,
+}
+
+impl Habits {
+    /// Updates the habits by a message that was sent `at` this second since 1970.
+    ///
+    /// `network` and `recipients` are hashes, under a key that the sender does not know, of the
+    /// client's network and of each recipient.
+    pub fn message(
+        &mut self,
+        at: i64,
+        network: Option<u64>,
+        recipients: impl IntoIterator<Item = u64>,
+        sensitivity: Sensitivity,
+    ) -> Update {
+        let at = self.begin(at);
+        let is_first = self.messages == 0;
+        let last = if is_first { at - BEFORE_FIRST } else { self.at.into() };
+        let elapsed = at - last;
+        let faded = f64::from(self.score) * (-(elapsed as f64) / SCORE_FORGOTTEN).exp();
+
+        let (mut all, mut strangers) = (0_u32, 0_u32);
+        for hash in recipients {
+            all = all.saturating_add(1);
+            strangers = strangers.saturating_add(u32::from(!self.recipient(hash)));
+        }
+        let class: Class = match strangers {
+            0 => 0,
+            _ if f64::from(strangers) >= NEARLY_ALL * f64::from(all) => STRANGERS,
+            _ => 1,
+        };
+        let context: Context = match self.class {
+            _ if elapsed > PAUSE => 0,
+            0 => 1,
+            _ => 2,
+        };
+        let is_new_hour = at / HOUR_SECONDS != last.div_euclid(HOUR_SECONDS);
+        let is_new_network = network.is_some_and(|hash| !self.network(hash));
+        let total: f64 = self.counts[context].iter().copied().sum();
+        let added = self.added(
+            at,
+            strangers,
+            self.expected(context, class, total),
+            class,
+            is_new_hour,
+            is_new_network,
+        );
+        let gain = added.recipients + added.many + added.hour + added.network;
+        let gain = if strangers > 0 { gain.max(0.0) } else { gain };
+        let score = (faded + gain.min(MESSAGE_MAX)).max(0.0);
+        let is_over = self.count_volume(at, last, strangers);
+
+        if faded < 1.0 {
+            // The evidence begins with this message. (The reference's begins with the one before.)
+            self.since = second(at);
+            (self.episode_strangers, self.episode_messages, self.episode_networks) = (0, 0, 0);
+        }
+        let more = u16::try_from(strangers).unwrap_or(u16::MAX);
+        self.episode_strangers = self.episode_strangers.saturating_add(more);
+        self.episode_messages = self.episode_messages.saturating_add(1);
+        self.episode_networks = self.episode_networks.saturating_add(u8::from(is_new_network));
+
+        let factor = self.factor(at);
+        let threshold = sensitivity.threshold() * factor;
+        let alarm = (score >= threshold || is_over).then(|| self.alarm(at, is_over, factor));
+        let left = if alarm.is_some() { 0.0 } else { score };
+        self.score = left as f32;
+        if strangers > 0 {
+            let many = f64::from(self.many);
+            self.many = (many + (f64::from(strangers).ln() - many) * MANY_MOVES) as f32;
+        }
+        if left < LEARNED_BELOW * sensitivity.threshold() {
+            self.learn(at, context, class, total, network.map(|_| is_new_network), is_new_hour);
+            let kept = (-(elapsed as f64) / (PACE_DAYS * DAY)).exp();
+            let pace = f64::from(self.pace) * kept + f64::from(strangers);
+            self.pace = pace.min(VOLUME_MAX) as f32;
+        }
+        self.messages = self.messages.saturating_add(1);
+        self.class = class as u8;
+        self.at = second(at);
+        Update { score, threshold, strangers, added, alarm }
+    }
+
+    /// The score at `now`.
+    #[must_use]
+    pub fn score(&self, now: i64) -> f64 {
+        let elapsed = now.saturating_sub(self.at.into()).max(0);
+        f64::from(self.score) * (-(elapsed as f64) / SCORE_FORGOTTEN).exp()
+    }
+
+    /// The score at which an alarm is raised at `now`.
+    #[must_use]
+    pub fn threshold(&self, now: i64, sensitivity: Sensitivity) -> f64 {
+        sensitivity.threshold() * self.factor(now)
+    }
+
+    /// The evidence since the score was nearly 0, as an alarm at `now` would show it.
+    #[must_use]
+    pub fn evidence(&self, now: i64) -> Alarm {
+        Alarm {
+            rule: Rule::Score,
+            strangers: self.episode_strangers.into(),
+            messages: self.episode_messages.into(),
+            seconds: now.saturating_sub(self.since.into()),
+            networks: self.episode_networks.into(),
+            usual: f64::from(self.pace) / PACE_DAYS,
+            volume: self.volume.into(),
+            record: self.record.into(),
+        }
+    }
+
+    /// When the last message was sent, in seconds since 1970.
+    #[must_use]
+    pub fn at(&self) -> i64 {
+        self.at.into()
+    }
+
+    /// How many messages it has learned from, up to 65,535.
+    #[must_use]
+    pub fn messages(&self) -> u16 {
+        self.messages
+    }
+
+    /// When the last alarm was raised, if ever.
+    #[must_use]
+    pub fn alarm_at(&self) -> Option<i64> {
+        (self.level > 0.0).then_some(self.alarm_at.into())
+    }
+
+    /// The time that counts for a message: never before the last one.
+    fn begin(&mut self, at: i64) -> i64 {
+        let at = at.clamp(0, u32::MAX.into());
+        if self.messages == 0 {
+            self.lowered_at = second(at - 3600);
+            self.learned_at = second(at - 600);
+            return at;
+        }
+        let ahead = i64::from(self.at) - at;
+        if ahead > DAY_SECONDS {
+            // The clock was wrong for a while: times that stood still until it is right again
+            // would let the score grow and never fade.
+            for time in [
+                &mut self.at,
+                &mut self.lowered_at,
+                &mut self.learned_at,
+                &mut self.alarm_at,
+                &mut self.since,
+            ] {
+                *time = second(i64::from(*time) - ahead);
+            }
+        }
+        at.max(self.at.into())
+    }
+
+    /// Whether the recipient is known; it is afterwards.
+    #[inline]
+    fn recipient(&mut self, hash: u64) -> bool {
+        let fingerprint = ((hash >> 40) as u8).max(1);
+        let row = &mut self.known[hash as usize % BUCKETS];
+        meet(row, fingerprint)
+    }
+
+    /// Whether the network is known; it is afterwards.
+    fn network(&mut self, hash: u64) -> bool {
+        meet(&mut self.networks, (hash as u16).max(1))
+    }
+
+    /// The probability that the owner sends a message of this class in this context.
+    fn expected(&self, context: Context, class: Class, total: f64) -> f64 {
+        let counted = self.counts[context][class];
+        let known = (counted + PRIOR_MESSAGES * PRIOR[context][class]) / (total + PRIOR_MESSAGES);
+        if self.messages >= YOUNG {
+            return known;
+        }
+        let new = YOUNG_SHARE / (1.0 + f64::from(self.messages) / YOUNG_MESSAGES);
+        known * (1.0 - new) + if class == STRANGERS { new } else { 0.0 }
+    }
+
+    /// What each signal adds.
+    fn added(
+        &mut self,
+        at: i64,
+        strangers: u32,
+        expected: f64,
+        class: Class,
+        is_new_hour: bool,
+        is_new_network: bool,
+    ) -> Added {
+        if strangers == 0 {
+            // Mail to known recipients speaks for the owner, but not each of a burst.
+            let part = ((at - i64::from(self.lowered_at)) as f64 / LOWERED_EACH).min(1.0);
+            self.lowered_at = second(at);
+            return Added { recipients: (1.0 - THIEF_SHARE).ln() * part, ..Added::default() };
+        }
+        let ratio = THIEF_SHARE * THIEF[class] / expected + 1.0 - THIEF_SHARE;
+        let mut added = Added { recipients: ratio.ln(), ..Added::default() };
+        if strangers > 1 {
+            let unlike = f64::from(strangers).ln() - f64::from(self.many);
+            added.many = MANY_WEIGHT * unlike.max(0.0);
+        }
+        if is_new_hour {
+            added.hour = self.unusual_hour(at);
+        }
+        let networked = f64::from(self.networked);
+        if is_new_network && networked >= NETWORKED_MIN {
+            let new = f64::from(self.networked_new) + 1.0;
+            added.network = (0.5 * 0.95 * (networked + 5.0) / new + 0.5).ln().max(0.0);
+        }
+        added
+    }
+
+    /// What it adds that the account is active at this hour of the day: judged once an hour.
+    fn unusual_hour(&self, at: i64) -> f64 {
+        let active: u32 = self.hours.iter().map(|&hours| u32::from(hours)).sum();
+        if active < HOURS_MIN {
+            return 0.0;
+        }
+        let hour = hour_of_day(at);
+        let of = |hour: usize| f64::from(self.hours[hour % 24]);
+        let near = of(hour) + (of(hour + 23) + of(hour + 1)) / 2.0 + 1.0;
+        let usual = near / (2.0 * f64::from(active) + 24.0);
+        (0.5 / 24.0 / usual + 0.5).ln().clamp(0.0, HOUR_MAX)
+    }
+
+    /// Counts the strangers of a message in the volume; whether that is too high.
+    fn count_volume(&mut self, at: i64, last: i64, strangers: u32) -> bool {
+        // Of a new account, today is the first day.
+        let days = if self.messages == 0 { 0 } else { at / DAY_SECONDS - last / DAY_SECONDS };
+        let (mut record, mut peak) = (f64::from(self.record), f64::from(self.peak));
+        if days > 0 {
+            record *= 0.5_f64.powf(days.min(400) as f64 / RECORD_HALVED);
+            if peak > record && self.messages < YOUNG {
+                record = peak;
+            } else if peak > record {
+                record = peak.min(record * RECORD_GROWTH + 1.0);
+            }
+            peak = 0.0;
+        }
+        let mut volume = f64::from(self.volume) * (-((at - last) as f64) / DAY).exp();
+        if strangers > 0 {
+            volume += 1.0 + f64::from(strangers).log2();
+        }
+        volume = volume.min(VOLUME_MAX);
+        self.volume = volume as f32;
+        self.record = record as f32;
+        self.peak = peak.max(volume) as f32;
+        strangers > 0 && volume > VOLUME_MIN.max(VOLUME_RECORDS * record)
+    }
+
+    /// What the threshold is multiplied by, because of earlier alarms.
+    fn factor(&self, at: i64) -> f64 {
+        if self.level == 0.0 {
+            return 1.0;
+        }
+        let elapsed = at.saturating_sub(self.alarm_at.into()).max(0);
+        1.0 + f64::from(self.level) * (-(elapsed as f64) / AGAIN_FORGOTTEN).exp()
+    }
+
+    /// Raises an alarm.
+    #[cold]
+    fn alarm(&mut self, at: i64, is_over: bool, factor: f64) -> Alarm {
+        let mut alarm = self.evidence(at);
+        if is_over {
+            alarm.rule = Rule::Volume;
+            self.record = self.volume;
+        }
+        self.alarm_at = second(at);
+        self.level = factor.min(LEVEL_MAX) as f32;
+        alarm
+    }
+
+    /// Learns from a message; `network` is whether it had one, and whether that was new.
+    fn learn(
+        &mut self,
+        at: i64,
+        context: Context,
+        class: Class,
+        total: f64,
+        network: Option<bool>,
+        is_new_hour: bool,
+    ) {
+        let weight = ((at - i64::from(self.learned_at)) as f64 / LEARNED_EACH).min(1.0);
+        self.learned_at = second(at);
+        let counts = &mut self.counts[context];
+        counts[class] += weight;
+        if total + 1.0 >= COUNT_HALVED {
+            counts.iter_mut().for_each(|count| *count /= 2.0);
+        }
+        if let Some(is_new) = network {
+            self.networked += 1.0;
+            self.networked_new += f32::from(u8::from(is_new));
+            if f64::from(self.networked) >= NETWORKED_HALVED {
+                self.networked /= 2.0;
+                self.networked_new /= 2.0;
+            }
+        }
+        if is_new_hour {
+            let hour = &mut self.hours[hour_of_day(at)];
+            *hour = hour.saturating_add(1);
+            if *hour == u8::MAX {
+                self.hours.iter_mut().for_each(|hours| *hours >>= 1);
+            }
+        }
+    }
+
+    /// Whether messages can lead to this: all numbers are finite, and the score is below the
+    /// threshold that it had.
+    fn is_possible(&self) -> bool {
+        let highest = Sensitivity::Low.threshold() * (1.0 + f64::from(self.level));
+        let within = |value: f32, most: f64| (0.0..=most).contains(&f64::from(value));
+        let times = [self.lowered_at, self.learned_at, self.alarm_at, self.since];
+        self.counts.iter().flatten().all(|count| (0.0..=COUNT_HALVED).contains(count))
+            && within(self.level, LEVEL_MAX)
+            && within(self.score, highest)
+            && within(self.many, f64::from(u32::MAX).ln())
+            && within(self.networked, NETWORKED_HALVED)
+            && within(self.networked_new, self.networked.into())
+            && [self.volume, self.record, self.peak, self.pace]
+                .iter()
+                .all(|&value| within(value, VOLUME_MAX))
+            && times.iter().all(|&time| time <= self.at)
+            && usize::from(self.class) <= STRANGERS
+    }
+}
+
+/// Whether a row has this fingerprint; it has afterwards. One that is met again moves to the
+/// front, a new one enters behind the protected places.
+#[inline]
+fn meet<T: Copy + PartialEq>(row: &mut [T], fingerprint: T) -> bool {
+    let place = row.iter().position(|&other| other == fingerprint);
+    let (from, to) = place.map_or((PROTECTED, row.len() - 1), |place| (0, place));
+    row[from..=to].rotate_right(1);
+    row[from] = fingerprint;
+    place.is_some()
+}
+
+fn hour_of_day(at: i64) -> usize {
+    (at / HOUR_SECONDS).rem_euclid(24) as usize
+}
+
+/// A time as it is stored.
+fn second(at: i64) -> u32 {
+    at.clamp(0, u32::MAX.into()) as u32
+}
+
+/// A number, or several, as bytes.
+trait Field: Sized {
+    /// Writes it to the front of `to`.
+    fn put(&self, to: &mut &mut [u8]);
+    /// Takes it from the front of `from`.
+    fn take(from: &mut &[u8]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Field for $number {
+            #[inline]
+            fn put(&self, to: &mut &mut [u8]) {
+                if let Some((first, rest)) = std::mem::take(to).split_first_chunk_mut() {
+                    *first = self.to_le_bytes();
+                    *to = rest;
+                }
+            }
+
+            #[inline]
+            fn take(from: &mut &[u8]) -> Option<Self> {
+                let (first, rest) = from.split_first_chunk()?;
+                *from = rest;
+                Some(Self::from_le_bytes(*first))
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 f32 f64);
+
+impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
+    #[inline]
+    fn put(&self, to: &mut &mut [u8]) {
+        self.iter().for_each(|one| one.put(to));
+    }
+
+    #[inline]
+    fn take(from: &mut &[u8]) -> Option<Self> {
+        let mut all = [T::default(); N];
+        for one in &mut all {
+            *one = T::take(from)?;
+        }
+        Some(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kit::habits::{ACCOUNTS, mix, stream};
+    use quickcheck::{TestResult, quickcheck};
+
+    /// The score after each message of [`kit::habits::streams`], and `!` where there was an alarm,
+    /// as the reference (`habits.py`) has computed them. To make it again, in its folder:
+    ///
+    /// ```sh
+    /// scripts/bench habits --streams | python3 -c '
+    /// import sys, habits
+    /// accounts = {}
+    /// for line in sys.stdin:
+    ///     at, account, network, *to = map(int, line.split())
+    ///     one = accounts.setdefault(account, habits.Account())
+    ///     alarm = one.message(at, network, [habits.mix(n) for n in to])
+    ///     print("%.3f" % one.score + ("!" if alarm else ""))' | fmt -w 100
+    /// ```
+    const REFERENCE: &str = include_str!("habits_reference.txt");
+
+    fn send(habits: &mut Habits, at: i64, network: u64, recipients: &[u64]) -> Update {
+        let network = (network != 0).then(|| mix(network));
+        let hashes = recipients.iter().map(|&number| mix(number));
+        habits.message(at, network, hashes, Sensitivity::Normal)
+    }
+
+    #[test]
+    fn scores_and_alarms_are_those_of_the_reference() {
+        let mut expected = REFERENCE.split_ascii_whitespace();
+        let mut alarms = 0;
+        for account in 0..ACCOUNTS {
+            // Through bytes after each message, as a store keeps it.
+            let mut bytes = Habits::default().to_bytes();
+            for (n, message) in stream(account).iter().enumerate() {
+                let mut habits = Habits::from_bytes(&bytes).unwrap();
+                let update = send(&mut habits, message.at, message.network, &message.recipients);
+                bytes = habits.to_bytes();
+                let text = expected.next().unwrap();
+                let score: f64 = text.trim_end_matches('!').parse().unwrap();
+                let got = habits.score(habits.at());
+                assert!((got - score).abs() < 0.002, "{account}, {n}: {got}, not {text}");
+                assert_eq!(update.alarm.is_some(), text.ends_with('!'), "{account}, {n}");
+                assert!(habits.threshold(habits.at(), Sensitivity::Normal) > got);
+                alarms += u32::from(update.alarm.is_some());
+            }
+        }
+        assert_eq!(expected.next(), None);
+        assert_eq!(alarms, 11);
+    }
+
+    #[test]
+    fn an_alarm_says_what_led_to_it() {
+        let mut habits = Habits::default();
+        let start = 1_800_000_000;
+        for n in 0..100 {
+            send(&mut habits, start + n * 20_000, 1, &[n as u64 % 5]);
+        }
+        let (stolen, mut sent) = (start + 100 * 20_000, 0);
+        let alarm = loop {
+            let update = send(&mut habits, stolen + sent * 30, 7, &[1000 + sent as u64]);
+            sent += 1;
+            assert!(update.added.recipients > 0.0 && update.strangers == 1);
+            assert_eq!(update.added.network > 0.0, sent == 1);
+            if let Some(alarm) = update.alarm {
+                assert!(update.score >= update.threshold);
+                break alarm;
+            }
+        };
+        assert_eq!(alarm.rule, Rule::Score);
+        assert_eq!(i64::from(alarm.messages), sent);
+        assert_eq!(i64::from(alarm.strangers), sent);
+        assert_eq!((alarm.networks, alarm.seconds), (1, (sent - 1) * 30));
+        assert!(alarm.usual < 0.5, "{alarm:?}");
+        let now = stolen + sent * 30;
+        assert_eq!(habits.alarm_at(), Some(now - 30));
+        assert_eq!(habits.score(now), 0.0);
+        // The next alarm needs more.
+        assert!(habits.threshold(now, Sensitivity::Normal) > 31.9);
+    }
+
+    #[test]
+    fn a_clock_that_was_years_ahead_does_not_stop_the_time() {
+        let (mut right, mut wrong) = (Habits::default(), Habits::default());
+        let start = 1_800_000_000;
+        for n in 0..30 {
+            for habits in [&mut right, &mut wrong] {
+                send(habits, start + n * 1000, 1, &[n as u64 % 4]);
+            }
+        }
+        send(&mut wrong, start + 500_000_000, 1, &[1]);
+        for n in 31..60 {
+            for habits in [&mut right, &mut wrong] {
+                send(habits, start + n * 1000, 1, &[n as u64]);
+            }
+        }
+        assert_eq!(wrong.at(), right.at());
+        let now = right.at() + 7 * 86_400;
+        assert!((wrong.score(now) - right.score(now)).abs() < 1.0);
+        assert!(wrong.score(now) < wrong.score(wrong.at()) / 2.0);
+    }
+
+    quickcheck! {
+        fn any_bytes_give_finite_habits_or_none(at: usize, with: Vec<u8>, sent: Vec<u32>) -> TestResult {
+            let mut habits = Habits::default();
+            for n in 0..40 {
+                send(&mut habits, 1_800_000_000 + n * 500, n as u64, &[n as u64 % 9]);
+            }
+            let mut bytes = habits.to_bytes();
+            let at = at % bytes.len();
+            bytes[at..].iter_mut().zip(&with).for_each(|(byte, &with)| *byte = with);
+            let Some(mut habits) = Habits::from_bytes(&bytes) else { return TestResult::discard() };
+            assert_eq!(habits.to_bytes(), bytes);
+            // One message to somebody known is no alarm, whatever was stored.
+            let mut known = habits.clone();
+            let first = known.known[0][0];
+            if first != 0 {
+                let hash = u64::from(first) << 40;
+                let now = known.at();
+                let update = known.message(now, None, [hash], Sensitivity::Low);
+                assert!(update.alarm.is_none(), "{update:?}");
+            }
+            for gap in sent {
+                let now = habits.at() + i64::from(gap);
+                let update = send(&mut habits, now, u64::from(gap), &[gap.into(), 1]);
+                assert!(update.score.is_finite() && update.threshold.is_finite());
+                assert!(Habits::from_bytes(&habits.to_bytes()).is_some());
+            }
+            TestResult::passed()
+        }
+    }
+}
