@@ -434,6 +434,7 @@ pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &E
         recipient: &bytes(event.recipient),
         message_id: &bytes(event.message_id),
         protocol: &bytes(event.protocol),
+        script: &bytes(event.script),
         enforcement: evaluated.map(|evaluated| evaluated.outcome.enforcement()).unwrap_or_default(),
     });
 }

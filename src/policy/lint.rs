@@ -10,6 +10,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     for (name, policy) in &policies.policies {
         claimed(policies, name, policy, diagnostics);
         chosen(policies, name, policy, diagnostics);
+        invented(policies, name, policy, diagnostics);
         system(name, policy, diagnostics);
         amounts(policy, diagnostics);
         redundant(policy, diagnostics);
@@ -94,6 +95,49 @@ fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Di
             "any client can choose the {field} that {name:?} counts, so {why} client to the key"
         ),
     );
+}
+
+/// Scripts: a local program chooses what it is called, and each new name would be a new allowance,
+/// unless its account has a limit too.
+fn invented(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    let settings = &policy.settings;
+    let (at, advice) = if settings.key.contains(&Field::Script) {
+        (policy.at, "add a policy with the same `when` and key = \"local_account\"")
+    } else {
+        let is_others = requires(policy, State::Authenticated)
+            || settings.when.contains(&When::Is { state: State::Local, not: true });
+        let in_chain = settings.key.is_empty() && policies.identity.chain.contains(&Field::Script);
+        let at = policies.identity.at.filter(|_| in_chain && !is_others);
+        let Some(at) = at.filter(|_| !counts_account(policies, policy)) else { return };
+        (at, "write local_account before script in the chain, or leave script out")
+    };
+    let counts_too = |other: &Policy| {
+        let always = When::Is { state: State::Always, not: false };
+        let applies =
+            other.settings.when.iter().all(|one| *one == always || settings.when.contains(one));
+        let is_as_strict =
+            other.settings.action == Action::Enforce || settings.action == Action::Observe;
+        applies && is_as_strict && limits(other) && counts_account(policies, other)
+    };
+    if !policies.policies.values().any(counts_too) {
+        diagnostics.warning(
+            at,
+            format!(
+                "any local program can call itself another script each time, so what {name:?} \
+                 counts by it limits nobody; {advice}"
+            ),
+        );
+    }
+}
+
+/// Whether local mail counts for its account, whatever else it says of itself.
+fn counts_account(policies: &Policies, policy: &Policy) -> bool {
+    let (key, chain) = (&policy.settings.key, &policies.identity.chain);
+    let is_of_others = |field: &&Field| !matches!(field, Field::Auth | Field::Client);
+    match key.is_empty() {
+        false => key.as_slice() == [Field::LocalAccount],
+        true => chain.iter().find(is_of_others) == Some(&Field::LocalAccount),
+    }
 }
 
 /// A policy that refuses what the mail server or the system sends.

@@ -317,6 +317,7 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
         },
         Placeholder::Sender => write!(text, "{}", event.sender.unwrap_or_default()),
         Placeholder::Recipient => write!(text, "{}", event.recipient.unwrap_or_default()),
+        Placeholder::Script => write!(text, "{}", event.script.unwrap_or_default()),
         Placeholder::MessageId => write!(text, "{}", event.message_id.unwrap_or_default()),
         Placeholder::Time => write!(text, "{}", time(decision.at)),
     };

@@ -131,6 +131,8 @@ words! {
         Sender = "sender",
         /// The recipient.
         Recipient = "recipient",
+        /// The script of a web host.
+        Script = "script",
         /// The message id.
         MessageId = "message_id",
         /// When.

@@ -98,4 +98,5 @@ event_details! {
     recipient, 320, "The recipient.";
     message_id, 64, "The message id.";
     protocol, 32, "The protocol, as Exim calls it.";
+    script, 320, "The script of a web host.";
 }

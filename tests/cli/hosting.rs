@@ -36,6 +36,10 @@ fn local(account: &str, sender: &str) -> Sender {
     json!({"local_account": account, "sender": sender})
 }
 
+fn script(account: &str, name: &str) -> Sender {
+    json!({"local_account": account, "script": name, "sender": "a@x.test"})
+}
+
 fn client(address: &str) -> Sender {
     json!({"client": address, "sender": "a@example.com"})
 }
@@ -76,6 +80,9 @@ const CASES: &[Case] = &[
     ),
     ("PHP scripts", |_| local("customer1", "a@x.test"), 50, "web default 50/1h"),
     ("PHP scripts", |_| local("shop", "a@x.test"), 500, "web user shop 500/1h"),
+    ("PHP scripts", |_| script("customer1", "/srv/www/a:form.php"), 20, "scripts default 20/1h"),
+    ("PHP scripts", |n| script("customer1", &format!("/srv/{n}:x.php")), 50, "web default 50/1h"),
+    ("PHP scripts", |_| script("shop", "/srv/www/shop:news.php"), 500, "web user shop 500/1h"),
     ("PHP scripts", |_| client("127.0.0.1"), ALL, ""),
     ("A newsletter", |_| login("news@example.org"), 3000, "outbound user news@example.org 3000/1h"),
     ("A newsletter", |_| login("club@example.org"), ALL, ""),

@@ -386,6 +386,72 @@ fn nobody_innocent_is_refused_in_a_day_of_mail() {
     assert!(panics.is_err(), "{panics:?}");
 }
 
+/// Forms of several sites, all of which run as www-data, by PHP itself.
+#[test]
+fn a_script_is_limited_and_named_and_its_account_counts_whatever_it_is_called() {
+    let internet = internet();
+    let machine = Machine::new(internet.port());
+    let policy = std::fs::read_to_string(shipped().join("policy.toml")).unwrap();
+    let (start, rest) = policy.split_once("# [policy.scripts]").unwrap();
+    let (commented, rest) = rest.split_once("\n\n").unwrap();
+    let policy = format!("{start}[policy.scripts]{}\n\n{rest}", commented.replace("\n# ", "\n"));
+    let none = |_: &Path| Err(String::new());
+    let policies = compile(Path::new("policy.toml"), &policy, &none).policies.unwrap();
+    image::install(&machine.path("/var/spool/exim4"), &image::build(&policies)).unwrap();
+
+    // Where the third argument is `other`, another program each time: it is in a directory of its
+    // own, and writes the header itself.
+    let form = "<?php\nif (($argv[3] ?? '') == 'other') { @mkdir(\"/tmp/$argv[2]\"); chdir(\"/tmp/$argv[2]\"); }\n\
+        exit(mail($argv[1], 'Hello', \"Text\\n\", \"X-PHP-Originating-Script: 0:forged$argv[2].php\") ? 0 : 1);\n";
+    for site in ["shop", "club"] {
+        machine.write(&format!("/srv/www/{site}/contact.php"), form);
+    }
+    let www = user("www-data").0;
+    let sent = |site: &str, header: &str, messages: std::ops::Range<usize>, how: &str| {
+        let script = "cd \"/srv/www/$1\" && exec php -d \"mail.add_x_header=$2\" \
+                      -d sendmail_path='/usr/sbin/sendmail -t -i' contact.php \"$3\" \"$4\" \"$5\"";
+        let sends = |n: &usize| {
+            let (to, n) = ("victim@elsewhere.test", n.to_string());
+            let arguments = ["-c", script, "sh", site, header, to, &n, how];
+            machine.program(www, "sh", &arguments, b"").code == 0
+        };
+        messages.filter(sends).count()
+    };
+    // Up to the limit; a little of the rate decays meanwhile.
+    let of_shop = sent("shop", "On", 0..24, "");
+    assert!((19..=20).contains(&of_shop), "{of_shop}");
+    assert_eq!(sent("club", "On", 0..3, ""), 3);
+    let of_others = of_shop + 3 + sent("club", "Off", 0..40, "other");
+    assert!((49..=51).contains(&of_others), "{of_others}");
+
+    let listed = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.args(arguments).arg("--spool").arg(machine.path("/var/spool/exim4"));
+        let ran = run(command, b"");
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
+        ran.stdout
+    };
+    let crossings: Vec<serde_json::Value> = listed(&["events", "--json"])
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let who: Vec<_> =
+        crossings.iter().map(|one| (one["key"].clone(), one["script"].clone())).collect();
+    let account = "local_account:www-data";
+    assert_eq!(who.len(), 2, "{who:?}");
+    let shop = "/srv/www/shop:contact.php";
+    assert_eq!(who[0], (format!("{account},script:{shop}").into(), shop.into()));
+    assert_eq!(who[1].0, account);
+    let last = who[1].1.as_str().unwrap();
+    assert!(last.starts_with("/tmp/") && last.contains(":forged"), "{last}");
+    let explained = listed(&["explain", "local_account:www-data"]);
+    let named = |line: &str| line.contains("script /tmp/") && line.contains(":forged");
+    assert!(explained.lines().any(named), "{explained}");
+    assert_eq!(sent("club", "On", 0..1, ""), 0);
+    let panics = std::fs::read_to_string(machine.path("/var/log/exim4/paniclog"));
+    assert!(panics.is_err(), "{panics:?}");
+}
+
 #[test]
 fn strangers_cannot_stop_the_mail_of_others() {
     let internet = internet();

@@ -148,7 +148,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "version = 1\n[policy.out]\ntext = \"Over {limits}\"\nwhen = \"relay\"\nverdicts = { \"80%\" = \"log\", 3 = \"reject\", \"100%\" = \"refuse\" }\n",
-        "dir/p.toml:3:8: unknown placeholder {limits}; did you mean \"limit\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, message_id, time\n\
+        "dir/p.toml:3:8: unknown placeholder {limits}; did you mean \"limit\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, script, message_id, time\n\
          dir/p.toml:4:8: which clients are relays is missing: [identity] relay = [\"192.0.2.0/24\"]\n\
          dir/p.toml:5:29: \"3\" is not a part of the limit; expected such as \"80%\", \"100%\" or \"300%\"\n\
          dir/p.toml:5:52: unknown verdict \"refuse\"; allowed: accept, log, delay, hold, defer, reject\n",
@@ -156,7 +156,7 @@ const WRONG: &[(&str, &str)] = &[
     (
         "version = 1\n[on.crossing]\nrun = [\"over\", \"{kye}\"]\npost = \"ftp://x\"\nmail = \"root\"\nrepeat = \"soon\"\n",
         "dir/p.toml:3:8: \"over\" is not the absolute path of a program\n\
-         dir/p.toml:3:16: unknown placeholder {kye}; did you mean \"key\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, message_id, time\n\
+         dir/p.toml:3:16: unknown placeholder {kye}; did you mean \"key\"? Allowed: policy, key, rule, unit, rate, limit, period, remaining, retry_after, auth, client, sender, recipient, script, message_id, time\n\
          dir/p.toml:4:8: not a URL; expected such as https://ops.example/hook\n\
          dir/p.toml:5:8: not one mail address; expected such as postmaster@example.org\n\
          dir/p.toml:6:10: \"soon\" is not a period; expected such as 30s, 15m, 1h, 1d or 1d12h\n",
@@ -254,6 +254,22 @@ const DOUBTFUL: &[(&str, &str)] = &[
     (
         "version = 1\n[policy.a]\nwhen = [\"local\", \"system\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"system\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = [\"local\", \"!system\"]\ndefault.messages = \"9/1h\"\n",
         "dir/p.toml:2:9: what \"a\" refuses is lost: bounces and warnings of the mail server, and mail of root; write action = \"observe\"\n",
+    ),
+    (
+        "version = 1\n[identity]\nchain = [\"auth\", \"script\", \"local_account\"]\n[policy.a]\nwhen = \"local\"\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"authenticated\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = \"!local\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:3:9: any local program can call itself another script each time, so what \"a\" counts by it limits nobody; write local_account before script in the chain, or leave script out\n",
+    ),
+    (
+        "version = 1\nidentity.chain = [\"auth\", \"local_account\", \"script\"]\n[policy.a]\nwhen = \"local\"\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"local\"\nkey = [\"local_account\", \"script\"]\ndefault.messages = \"9/1h\"\n",
+        "",
+    ),
+    (
+        "version = 1\n[policy.a]\nwhen = \"local\"\nkey = \"script\"\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = { client = \"192.0.2.0/24\" }\nkey = \"local_account\"\ndefault.messages = \"9/1h\"\n[policy.c]\naction = \"observe\"\nkey = \"local_account\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:2:9: any local program can call itself another script each time, so what \"a\" counts by it limits nobody; add a policy with the same `when` and key = \"local_account\"\n",
+    ),
+    (
+        "version = 1\n[policy.a]\nwhen = \"local\"\naction = \"observe\"\nkey = [\"local_account\", \"script\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"always\"\naction = \"observe\"\nkey = \"local_account\"\ndefault.messages = \"9/1h\"\n",
+        "",
     ),
     (
         "version = 1\n[policy.out.default]\nmessages = [\"100/1h\", \"50/1d\"]\nbytes = [\"1/1h\", \"1/60m\"]\nrecipients = [\"9/1m\", \"90/1h\"]\n",

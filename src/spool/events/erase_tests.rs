@@ -105,11 +105,23 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
         for text in ["bob@example.org", "BOB@Example.ORG", "<Bob@example.org>"] {
             let folder = memory_folder();
             let mut spool = open(folder.path());
-            let sound = ["1h/alice", "p", "r", "u", "l", "192.0.2.7", "s@a", "r@a", "id", "smtp"];
+            let sound =
+                ["1h/alice", "p", "r", "u", "l", "192.0.2.7", "s@a", "r@a", "id", "smtp", "/x"];
             let mut fields = sound.map(str::as_bytes);
             fields[field] = text.as_bytes();
-            let [key, policy, rule, unit, login, client, sender, recipient, message_id, protocol] =
-                fields;
+            let [
+                key,
+                policy,
+                rule,
+                unit,
+                login,
+                client,
+                sender,
+                recipient,
+                message_id,
+                protocol,
+                script,
+            ] = fields;
             let details = EventDetails {
                 policy,
                 rule,
@@ -120,6 +132,7 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
                 recipient,
                 message_id,
                 protocol,
+                script,
                 ..by("")
             };
             over(&mut spool, "first", 1000, by("alice"));

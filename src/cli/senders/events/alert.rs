@@ -144,6 +144,7 @@ impl<'a> Alert<'a> {
             Placeholder::Client => texts.client,
             Placeholder::Sender => texts.sender,
             Placeholder::Recipient => texts.recipient,
+            Placeholder::Script => texts.script,
             Placeholder::MessageId => texts.message_id,
             Placeholder::Time => event.at.seconds.to_string(),
         }

@@ -84,13 +84,19 @@ impl Known {
             messages: recorded.as_ref().map(|recorded| recorded.messages),
             commands: Commands::of(event, sources.spool),
         };
-        known.text = known.sentence(event, sources.host, recorded.as_ref());
+        known.text = known.sentence(event, &refusals, sources.host, recorded.as_ref());
         known
     }
 
     /// How many, to how many, from where, since when, and against which limit, as far as it is
     /// known.
-    fn sentence(&self, event: &LoggedEvent, host: &str, recorded: Option<&Crossing>) -> String {
+    fn sentence(
+        &self,
+        event: &LoggedEvent,
+        refusals: &[&LoggedEvent],
+        host: &str,
+        recorded: Option<&Crossing>,
+    ) -> String {
         let window = decisive(event);
         let texts = event.texts.map(|text| text::printable(text));
         let policy = match &*texts.policy {
@@ -114,6 +120,7 @@ impl Known {
             text +=
                 &format!(" and {}", counted(self.clients - 1, "other address", "other addresses"));
         }
+        text += &script(event, refusals, &self.who);
         text += match event.enforcement {
             Enforcement::Enforced => "",
             Enforcement::Observed => ", which is only observed",
@@ -155,6 +162,23 @@ impl Commands {
         let command = |word: &str| format!("exirate {word}{option}{spool}{end} {key}");
         Self { explain: command("explain"), deny: command("deny"), unblock: command("unblock") }
     }
+}
+
+/// The script that was seen last, unless `who` names it, and how many others were.
+fn script(event: &LoggedEvent, refusals: &[&LoggedEvent], who: &str) -> String {
+    let events = std::iter::once(event).chain(refusals.iter().copied());
+    let named: Vec<&LoggedEvent> = events.filter(|event| !event.texts.script.is_empty()).collect();
+    let Some(last) = named.iter().max_by_key(|event| event.at) else { return String::new() };
+    let last = text::printable(&last.texts.script);
+    if who.ends_with(&format!("script {last}")) {
+        return String::new();
+    }
+    let all: BTreeSet<&[u8]> = named.iter().map(|event| &*event.texts.script).collect();
+    let others = match all.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {}", counted(n, "other script", "other scripts")),
+    };
+    format!(", by the script {last}{others}")
 }
 
 /// Who was counted, without what keys begin with: the login `alice`, not `auth:alice`.
@@ -236,6 +260,25 @@ mod tests {
         // The key of a spec is literal.
         assert_eq!(of(Kind::Spec, "1h/per_rcpt/", "auth:alice"), "auth:alice");
         assert_eq!(of(Kind::Spec, "1h/per_rcpt/", ""), "(the empty key)");
+    }
+
+    #[test]
+    fn the_script_that_was_seen_last_is_named() {
+        let of = |name: &str, seconds| {
+            let at = Timestamp { seconds, micros: 0 };
+            let mut event = LoggedEvent::invented(b"x", EventWindow::default(), at);
+            event.texts.script = name.as_bytes().to_vec();
+            event
+        };
+        let (first, none) = (of("/a:b.php", 1), of("", 4));
+        let (second, third) = (of("/c\n", 2), of("/a:b.php", 3));
+        assert_eq!(script(&none, &[], "alice"), "");
+        assert_eq!(script(&first, &[&none], "local user www"), ", by the script /a:b.php");
+        assert_eq!(script(&first, &[], "local user www, script /a:b.php"), "");
+        let text = ", by the script /c\\n and 1 other script";
+        assert_eq!(script(&first, &[&second], "local user www"), text);
+        let text = ", by the script /a:b.php and 1 other script";
+        assert_eq!(script(&first, &[&second, &third, &none], "local user www"), text);
     }
 
     #[test]

@@ -100,7 +100,7 @@ A crossing is an over decision of a leaky or strict check whose record had none 
 the period before: who stays over a limit crosses it once. RATE is the rate with the
 event, LIMIT what it was compared with. Of refusals, the first of each record in each
 second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
-CLIENT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them. A key
+CLIENT, SCRIPT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them. A key
 that crossed a limit and was not held to it is marked: (observed) where the policy only
 observes, (exempt) where it exempts the key.
 Empty columns are left out, and on a narrow terminal the less important ones. With
@@ -122,8 +122,8 @@ those of `exirate list`. `number` counts the crossings of the record (null: a re
 `enforcement` is enforced, observed or exempt.
 `limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
 `windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
-bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id` and
-`protocol` are null where there is none, and escaped where they are not UTF-8. What is
+bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id`,
+`protocol` and `script` are null where there is none, and escaped where they are not UTF-8. What is
 infinite is null. `server` is there for the crossings of all servers.",
         key = keys::HELP,
         manual = keys::MANUAL
@@ -213,7 +213,7 @@ impl Events {
     }
 }
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     Column::words("TIME"),
     Column::words("SERVER").spare(2),
     Column::numbers("BEFORE").spare(3),
@@ -222,6 +222,7 @@ const COLUMNS: [Column; 12] = [
     Column::words("PERIOD"),
     Column::words("LOGIN").spare(4),
     Column::words("CLIENT").spare(1),
+    Column::words("SCRIPT").spare(8),
     Column::words("SENDER").spare(5),
     Column::words("RECIPIENT").spare(6),
     Column::words("MESSAGE").spare(7),
@@ -244,6 +245,7 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         period(event, &window),
         texts.login,
         texts.client,
+        texts.script,
         texts.sender,
         texts.recipient,
         texts.message_id,

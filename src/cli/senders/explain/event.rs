@@ -111,6 +111,7 @@ impl EventExplanation {
             ("message", texts.message_id),
             ("login", texts.login),
             ("client", texts.client),
+            ("script", texts.script),
             ("from", texts.sender),
             ("to", texts.recipient),
             ("server", text::printable(server.as_bytes())),
