@@ -78,6 +78,10 @@ fn compare(image: &Image, policies: &Policies, texts: &[&str], sound: bool) {
                 Ok(package) => assert_eq!(package, effective.package, "{subject:?}"),
                 Err(error) => assert!(!sound, "{error}"),
             }
+            match compiled.customer(&subject) {
+                Ok(customer) => assert_eq!(customer, effective.customer, "{subject:?}"),
+                Err(error) => assert!(!sound, "{error}"),
+            }
         }
     }
 }
@@ -107,7 +111,7 @@ fn any_rows(data: &[u8]) {
     let mut image = vec![0; HEADER];
     image.extend_from_slice(rows);
     image[..8].copy_from_slice(b"EXIRATEP");
-    image[8] = 1;
+    image[8..12].copy_from_slice(&build_with(&Policies::default(), [0; 16])[8..12]);
     let length = image.len() as u64;
     image[32..40].copy_from_slice(&length.to_le_bytes());
     for (field, position) in [40, 44, 48].into_iter().zip(positions) {
@@ -151,6 +155,8 @@ fn any_rows(data: &[u8]) {
                 let _ = policy.limits(&subject, &mut limits).map_err(|error| error.to_string());
                 let _ = policy.exemption(&subject, 0).map_err(|error| error.to_string());
                 let _ = policy.package(&subject).map_err(|error| error.to_string());
+                let _ = policy.customer(&subject).map_err(|error| error.to_string());
+                let _ = policy.customer_limits(identity).map_err(|error| error.to_string());
             }
         }
     }

@@ -23,6 +23,8 @@ pub enum Field {
     RecipientDomain,
     /// The name in HELO.
     Helo,
+    /// The mail server that exirate runs on, by its host name.
+    Server,
 }
 
 impl Field {
@@ -37,6 +39,7 @@ impl Field {
         Self::Recipient,
         Self::RecipientDomain,
         Self::Helo,
+        Self::Server,
     ];
 
     /// How it is written.
@@ -52,6 +55,7 @@ impl Field {
             Self::Recipient => "recipient",
             Self::RecipientDomain => "recipient_domain",
             Self::Helo => "helo",
+            Self::Server => "server",
         }
     }
 

@@ -178,7 +178,7 @@ impl Folding {
             Field::Sender | Field::Recipient => return self.address_into(text, out),
             Field::Client if self.network_into(text.trim(), out) => {}
             Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
-            Field::SenderDomain | Field::RecipientDomain | Field::Helo => {
+            Field::SenderDomain | Field::RecipientDomain | Field::Helo | Field::Server => {
                 out.push_str(&lower(text));
             }
         }
@@ -223,6 +223,11 @@ impl Folding {
             let text = str::from_utf8(text).unwrap_or_default();
             let known = match Field::of(name) {
                 Some(field) => self.field_into(field, text, &mut value),
+                None if name == CUSTOMER.as_bytes() => {
+                    value.clear();
+                    value.push_str(text.trim());
+                    !value.is_empty()
+                }
                 None => self.field_into(Field::SenderDomain, text, &mut value),
             };
             if !known {
@@ -259,11 +264,15 @@ impl Folding {
 
 /// What the totals of a domain are named by, beside the fields.
 pub const DOMAIN: &str = "domain";
+/// What the totals of a customer are named by. Its name is as it is written.
+pub const CUSTOMER: &str = "customer";
+/// What totals are named by.
+pub const TOTALS: [&str; 2] = [DOMAIN, CUSTOMER];
 
 /// `auth:alice` as a field's name and its value, if there is such a field.
 pub(crate) fn split_field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, value) = text.split_at(text.iter().position(|&byte| byte == b':')?);
-    let is_known = Field::of(name).is_some() || name == DOMAIN.as_bytes();
+    let is_known = Field::of(name).is_some() || TOTALS.iter().any(|total| total.as_bytes() == name);
     is_known.then(|| (name, value.get(1..).unwrap_or_default()))
 }
 

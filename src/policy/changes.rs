@@ -146,7 +146,7 @@ fn by_part(policies: &Policies) -> BTreeMap<String, BTreeMap<String, String>> {
     parts
 }
 
-/// Adds what differs between the domains, or the users, of two policies.
+/// Adds what differs between the customers, the domains, or the users, of two policies.
 fn members(
     old: Option<&PolicyImage<'_>>,
     new: Option<&Members>,
@@ -180,7 +180,11 @@ fn members(
 fn count(member: &Member) -> usize {
     let Limits { each, total, buckets, .. } = &member.limits;
     let one = usize::from;
-    one(member.package.is_some()) + each.len() + total.len() + one(buckets.is_some())
+    one(member.package.is_some())
+        + one(member.customer.is_some())
+        + each.len()
+        + total.len()
+        + one(buckets.is_some())
 }
 
 /// The settings of a member: `.recipients`, `.package`.
@@ -201,7 +205,7 @@ fn alike(one: &Member, other: &Member) -> bool {
             .eq(other.iter().map(|(unit, amount)| (unit, &amount.windows)))
     };
     let buckets = |limits: &Limits| limits.buckets.as_ref().map(|all| all.buckets.clone());
-    one.package == other.package
+    (&one.package, &one.customer) == (&other.package, &other.customer)
         && amounts(&one.limits.each, &other.limits.each)
         && amounts(&one.limits.total, &other.limits.total)
         && buckets(&one.limits) == buckets(&other.limits)
@@ -226,11 +230,10 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
         set(format!("package {package:?}"), "exists".into());
         limits(&mut set, &format!("package {package:?}"), table);
     }
-    for (domain, table) in policy.domains.iter() {
-        member(&mut set, &format!("domain {domain:?}"), table);
-    }
-    for (user, table) in policy.users.iter() {
-        member(&mut set, &format!("user {user:?}"), table);
+    for kind in MemberKind::ALL {
+        for (one, table) in policy.members(kind).iter() {
+            member(&mut set, &format!("{} {one:?}", kind.word()), table);
+        }
     }
     for entry in &policy.exempt {
         let mut what = "exempt".to_owned();
@@ -251,6 +254,9 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
 fn member(set: &mut impl FnMut(String, String), name: &str, member: &Member) {
     if let Some(package) = &member.package {
         set(format!("{name}.package"), package.to_string());
+    }
+    if let Some(customer) = &member.customer {
+        set(format!("{name}.customer"), customer.to_string());
     }
     limits(set, name, &member.limits);
 }

@@ -35,7 +35,8 @@ const KNOWN_MAX: usize = 64;
 pub struct Checked<'a> {
     /// The policy.
     pub policy: &'a str,
-    /// The rule: `recipients/1h`, `recipients/1h (total)`, `recipients/bucket 1/1h`.
+    /// The rule: `recipients/1h`, `recipients/1h (total)`, `recipients/1h (customer)`,
+    /// `recipients/bucket 1/1h`.
     pub rule: RuleName<'a>,
     /// It could not refuse the event.
     pub observed: bool,
@@ -49,8 +50,7 @@ impl<'a> Checked<'a> {
     #[inline]
     pub fn new(policy: &'a str, limit: &Limit<'a>, observed: bool, verdict: Verdict) -> Self {
         let bucket = matches!(limit.algorithm, Algorithm::Bucket { .. });
-        let total = limit.per == Per::Domain;
-        let rule = RuleName::new(limit.unit, bucket, limit.text, total);
+        let rule = RuleName::new(limit.unit, bucket, limit.text, limit.per);
         Self { policy, rule, observed, verdict }
     }
 }
@@ -65,22 +65,26 @@ pub struct RuleName<'a> {
     pub bucket: bool,
     /// The period of a window, `daily` and the like, or the rate of a bucket, as written.
     pub window: &'a str,
-    /// All users of a domain are counted together.
-    pub total: bool,
+    /// Who is counted together.
+    pub per: Per,
 }
 
 impl<'a> RuleName<'a> {
     /// Of a limit as written: `100/1h`; of a bucket its rate, `1/1h`.
     #[must_use]
     #[inline]
-    pub fn new(unit: Unit, bucket: bool, text: &'a str, total: bool) -> Self {
-        Self { unit, bucket, window: window_of(text, bucket), total }
+    pub fn new(unit: Unit, bucket: bool, text: &'a str, per: Per) -> Self {
+        Self { unit, bucket, window: window_of(text, bucket), per }
     }
 
     fn parts(&self) -> [&'a str; 4] {
         let kind = if self.bucket { "/bucket " } else { "/" };
-        let total = if self.total { " (total)" } else { "" };
-        [self.unit.word(), kind, self.window, total]
+        let per = match self.per {
+            Per::Key => "",
+            Per::Domain => " (total)",
+            Per::Customer => " (customer)",
+        };
+        [self.unit.word(), kind, self.window, per]
     }
 }
 
@@ -105,15 +109,15 @@ struct Known {
     unit: Unit,
     bucket: bool,
     window: Box<str>,
-    total: bool,
+    per: Per,
     slot: Slot,
 }
 
 impl Known {
     #[inline]
     fn is(&self, checked: &Checked<'_>) -> bool {
-        let RuleName { unit, bucket, window, total } = checked.rule;
-        (self.unit, self.bucket, self.total) == (unit, bucket, total)
+        let RuleName { unit, bucket, window, per } = checked.rule;
+        (self.unit, self.bucket, self.per) == (unit, bucket, per)
             && *self.window == *window
             && *self.policy == *checked.policy
     }
@@ -145,15 +149,15 @@ impl Counters {
     /// The rule's slot, remembered for the next time.
     #[cold]
     fn find(&mut self, checked: &Checked<'_>) -> Option<Slot> {
-        let [unit, kind, window, total] = checked.rule.parts();
-        let name = Name::of(&[checked.policy, "\n", unit, kind, window, total]);
+        let [unit, kind, window, per] = checked.rule.parts();
+        let name = Name::of(&[checked.policy, "\n", unit, kind, window, per]);
         let slot = self.file.slot(&name)?;
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }
-        let RuleName { unit, bucket, window, total } = checked.rule;
+        let RuleName { unit, bucket, window, per } = checked.rule;
         let (policy, window) = (checked.policy.into(), window.into());
-        self.known.push(Known { policy, unit, bucket, window, total, slot });
+        self.known.push(Known { policy, unit, bucket, window, per, slot });
         Some(slot)
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::image::{ImageError, PolicyImage};
 use super::key::{self, Key};
-use super::limit::{Limit, Per, Subject};
+use super::limit::{Limit, Per, Rule, Subject};
 use super::model::{Identity, PolicySettings, When};
 use super::outcome::Outcome;
 use crate::event::session::{DecisionCache, Occurrence};
@@ -272,7 +272,7 @@ impl Mode {
 /// happened counts in any case.
 fn is_total(limit: &Limit<'_>) -> bool {
     let counts_always = limit.unit == Unit::Connections || limit.unit.is_outcome();
-    limit.per == Per::Domain && !counts_always
+    limit.per.is_total() && !counts_always
 }
 
 /// What `event` counts against `limit`; `None` if what it needs is not known.
@@ -293,9 +293,10 @@ fn plan<'a, 'r>(
         texts.push('/');
     }
     let identity_start = texts.len() - start;
-    match limit.per {
-        Per::Key => texts.push_str(&key.text),
-        Per::Domain => {
+    match (limit.per, limit.rule) {
+        (Per::Key, _) => texts.push_str(&key.text),
+        (Per::Customer, Rule::Customer(name)) => texts.push_str(&key::of_customer(name)),
+        (Per::Domain | Per::Customer, _) => {
             texts.push_str(&key::of_domain(super::fold::domain(&key.identity)?));
         }
     }

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::fold::{DOMAIN, domain, escaped, lower};
+use super::fold::{CUSTOMER, DOMAIN, domain, escaped, lower};
 use super::model::Identity;
 use super::word::Field;
 use crate::event::Event;
+use crate::sys::host_name;
 
 pub use super::fold::{address, shortened};
 
@@ -46,12 +47,18 @@ pub fn value<'e>(
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
         Field::Recipient => fold(event.recipient),
         Field::RecipientDomain => domain_of(event.recipient).map(Cow::Owned),
-        Field::Helo => event.helo.map(|text| match is_folded_domain(text) {
-            true => Cow::Borrowed(text),
-            false => Cow::Owned(lower(text)),
-        }),
+        Field::Helo => event.helo.map(name),
+        Field::Server => Some(name(host_name())),
     };
     text.filter(|text| !text.is_empty())
+}
+
+/// The name of a host, folded.
+fn name(text: &str) -> Cow<'_, str> {
+    match is_folded_domain(text) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(lower(text)),
+    }
 }
 
 /// Whether `text` is surely a folded domain.
@@ -102,6 +109,12 @@ impl<'e> Key<'e> {
 #[must_use]
 pub fn of_domain(domain: &str) -> String {
     format!("{DOMAIN}:{}", shortened(domain))
+}
+
+/// The key that all users of a customer share.
+#[must_use]
+pub fn of_customer(name: &str) -> String {
+    format!("{CUSTOMER}:{}", escaped(&shortened(name)))
 }
 
 #[cfg(test)]
@@ -208,7 +221,9 @@ mod tests {
         };
         for &field in Field::ALL {
             assert!(value(&Identity::default(), &all, field).is_some(), "{field:?}");
-            assert_eq!(value(&Identity::default(), &Event::default(), field), None);
+            // An event says nothing of the server.
+            let of_nothing = value(&Identity::default(), &Event::default(), field);
+            assert_eq!(of_nothing.is_some(), field == Field::Server, "{field:?}");
         }
     }
 }

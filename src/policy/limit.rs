@@ -29,6 +29,8 @@ pub enum Rule<'a> {
     User(&'a str),
     /// The table of the domain.
     Domain(&'a str),
+    /// The table of the customer.
+    Customer(&'a str),
     /// The table of the package.
     Package(&'a str),
     /// The table for everybody.
@@ -40,6 +42,7 @@ impl fmt::Display for Rule<'_> {
         match self {
             Self::User(name) => write!(f, "user {name}"),
             Self::Domain(name) => write!(f, "domain {name}"),
+            Self::Customer(name) => write!(f, "customer {name}"),
             Self::Package(name) => write!(f, "package {name}"),
             Self::Default => f.write_str("default"),
         }
@@ -54,9 +57,11 @@ pub struct Tables<'a, T> {
     pub user: Option<(&'a str, T)>,
     /// That of its domain.
     pub domain: Option<(&'a str, T)>,
+    /// That of its customer: see [`customer`].
+    pub customer: Option<(&'a str, T)>,
     /// That of the package that applies to it: see [`package`].
     pub package: Option<(&'a str, T)>,
-    /// That of the package of its domain.
+    /// That of the package of its domain, or else of the customer of its domain.
     pub domain_package: Option<(&'a str, T)>,
     /// The one for everybody.
     pub default: T,
@@ -65,34 +70,107 @@ pub struct Tables<'a, T> {
 impl<'a, T> Tables<'a, T> {
     /// Where the limits of each key are from: of a unit, the first table that names it.
     pub fn of_keys(self) -> impl Iterator<Item = (Rule<'a>, T)> {
-        let Self { user, domain, package, default, .. } = self;
+        let Self { user, domain, customer, package, default, .. } = self;
         let user = user.map(|(name, table)| (Rule::User(name), table));
         let domain = domain.map(|(name, table)| (Rule::Domain(name), table));
+        let customer = customer.map(|(name, table)| (Rule::Customer(name), table));
         let package = package.map(|(name, table)| (Rule::Package(name), table));
-        [user, domain, package, Some((Rule::Default, default))].into_iter().flatten()
+        [user, domain, customer, package, Some((Rule::Default, default))].into_iter().flatten()
     }
 
     /// Where the limits of all users of the domain together are from. The package of one of
-    /// them is nothing to these.
+    /// them is nothing to these, and the total of a customer is one of its own.
     pub fn of_totals(self) -> impl Iterator<Item = (Rule<'a>, T)> {
-        Self { user: None, package: self.domain_package, domain_package: None, ..self }.of_keys()
+        let package = self.domain_package;
+        Self { user: None, customer: None, package, domain_package: None, ..self }.of_keys()
+    }
+
+    /// Where the limits of all users of the customer together are from.
+    pub fn of_customer(self) -> Option<(Rule<'a>, T)> {
+        self.customer.map(|(name, table)| (Rule::Customer(name), table))
     }
 }
 
-/// The package that applies, of those that the user's table, the front end and the table of the
-/// domain name.
+/// The customer of an identity, of those that its own table and that of its domain name.
 #[must_use]
-pub fn package<P>(of_user: Option<P>, handed_over: Option<P>, of_domain: Option<P>) -> Option<P> {
-    of_user.or(handed_over).or(of_domain)
+pub fn customer<C>(of_user: Option<C>, of_domain: Option<C>) -> Option<C> {
+    of_user.or(of_domain)
+}
+
+/// What names the package that applies: in this order, the first that names one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackageFrom<'a> {
+    /// The table of the user.
+    User(&'a str),
+    /// The front end.
+    FrontEnd,
+    /// The table of the domain.
+    Domain(&'a str),
+    /// The table of the customer.
+    Customer(&'a str),
+}
+
+impl fmt::Display for PackageFrom<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => write!(f, "user {name}"),
+            Self::FrontEnd => f.write_str("the front end"),
+            Self::Domain(name) => write!(f, "domain {name}"),
+            Self::Customer(name) => write!(f, "customer {name}"),
+        }
+    }
+}
+
+/// The package that applies to an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Package<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether the policy has it: one that a front end hands over may not exist.
+    pub exists: bool,
+    /// What names it.
+    pub from: PackageFrom<'a>,
+}
+
+/// `package gold, from customer acme`
+impl fmt::Display for Package<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, from {}", Rule::Package(self.name), self.from)
+    }
+}
+
+/// The package that applies, and what names it.
+#[must_use]
+pub fn package<'a, P>(
+    of_user: Option<(&'a str, P)>,
+    handed_over: Option<P>,
+    of_domain: Option<(&'a str, P)>,
+    of_customer: Option<(&'a str, P)>,
+) -> Option<(PackageFrom<'a>, P)> {
+    let user = of_user.map(|(name, package)| (PackageFrom::User(name), package));
+    user.or_else(|| handed_over.map(|package| (PackageFrom::FrontEnd, package)))
+        .or_else(|| of_domain.map(|(name, package)| (PackageFrom::Domain(name), package)))
+        .or_else(|| of_customer.map(|(name, package)| (PackageFrom::Customer(name), package)))
 }
 
 /// Who is counted together by a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Per {
     /// Each key of the policy by itself.
     Key,
     /// All users of a domain together (`total`).
     Domain,
+    /// All users of a customer together (`total`).
+    Customer,
+}
+
+impl Per {
+    /// Whether several identities are counted together.
+    #[must_use]
+    #[inline]
+    pub fn is_total(self) -> bool {
+        self != Self::Key
+    }
 }
 
 /// One window or bucket of a unit.

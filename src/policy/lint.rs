@@ -1,5 +1,7 @@
 //! What is sound but probably not meant.
 
+use std::collections::BTreeSet;
+
 use super::limit::{self, Tables};
 use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When, Window};
 use super::word::{Action, Counting, Every, Field, State, Unit, Verdict, Word as _};
@@ -14,6 +16,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         system(name, policy, diagnostics);
         amounts(policy, diagnostics);
         redundant(policy, diagnostics);
+        unused(policy, diagnostics);
         exempt(policy, now, diagnostics);
         grades(policy, diagnostics);
         if !limits(policy) {
@@ -249,12 +252,22 @@ fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
         }
         let domain_name = super::fold::domain(name);
         let domain = domain_name.and_then(|name| policy.domains.get(name));
+        let customer_of = |member: &Member| member.customer.clone();
+        let customer = limit::customer(customer_of(member), domain.and_then(customer_of));
+        let customer = customer.as_deref();
+        let customer = customer.and_then(|name| Some((name, policy.customers.get(name)?)));
         let of = |member: &Member| member.package.clone();
-        let package = limit::package(of(member), None, domain.and_then(of));
-        let package = package.and_then(|name| policy.packages.get_key_value(&*name));
+        let package = limit::package(
+            of(member).map(|package| (name, package)),
+            None,
+            domain_name.zip(domain.and_then(of)),
+            customer.and_then(|(name, one)| Some((name, of(one)?))),
+        );
+        let package = package.and_then(|(_, name)| policy.packages.get_key_value(&*name));
         let inherited = Tables {
             user: None,
             domain: domain_name.zip(domain.map(|domain| &domain.limits)),
+            customer: customer.map(|(name, one)| (name, &one.limits)),
             package: package.map(|(name, limits)| (name.as_str(), limits)),
             domain_package: None,
             default: &policy.default,
@@ -266,6 +279,31 @@ fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
                     format!("{} of user {name:?} has no effect: it is as inherited", unit.word());
                 diagnostics.warning(amount.at, text);
             }
+        }
+    }
+}
+
+/// Customers without users, and packages that nobody has though others are had: a front end may
+/// hand over any.
+fn unused(policy: &Policy, diagnostics: &mut Diagnostics) {
+    let members = || policy.domains.values().chain(policy.users.values());
+    let customers: BTreeSet<&str> = members().filter_map(|one| one.customer.as_deref()).collect();
+    for (name, customer) in policy.customers.iter() {
+        if !customers.contains(name) {
+            let text = format!("the customer {name:?} has no domain and no user");
+            diagnostics.warning(customer.limits.at, text);
+        }
+    }
+    let packages: BTreeSet<&str> = members()
+        .chain(policy.customers.values())
+        .filter_map(|one| one.package.as_deref())
+        .collect();
+    for (name, limits) in policy.packages.iter().filter(|_| !packages.is_empty()) {
+        if !packages.contains(name.as_str()) {
+            let text = format!(
+                "no user, domain or customer has the package {name:?}: it applies only where a front end hands it over"
+            );
+            diagnostics.warning(limits.at, text);
         }
     }
 }

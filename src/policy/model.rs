@@ -44,6 +44,8 @@ pub struct Policy {
     pub default: Limits,
     /// By package.
     pub packages: BTreeMap<String, Limits>,
+    /// By customer.
+    pub customers: Members,
     /// By domain, folded.
     pub domains: Members,
     /// By identity, folded.
@@ -55,6 +57,11 @@ pub struct Policy {
 impl Policy {
     /// All of its tables of limits.
     pub fn tables(&self) -> impl Iterator<Item = &Limits> {
+        self.other_tables().chain(self.customers.values().map(|customer| &customer.limits))
+    }
+
+    /// Those that are not of customers: a `total` in them is for all users of a domain.
+    pub fn other_tables(&self) -> impl Iterator<Item = &Limits> {
         let members = self.domains.values().chain(self.users.values());
         let members = members.map(|member| &member.limits);
         std::iter::once(&self.default).chain(self.packages.values()).chain(members)
@@ -79,6 +86,8 @@ impl Policy {
 /// The tables of a policy that are by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberKind {
+    /// `[policy.NAME.customer.…]`
+    Customer,
     /// `[policy.NAME.domain.…]`
     Domain,
     /// `[policy.NAME.user.…]`
@@ -87,12 +96,13 @@ pub enum MemberKind {
 
 impl MemberKind {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Domain, Self::User];
+    pub const ALL: [Self; 3] = [Self::Customer, Self::Domain, Self::User];
 
-    /// `domain` or `user`.
+    /// `customer`, `domain` or `user`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
+            Self::Customer => "customer",
             Self::Domain => "domain",
             Self::User => "user",
         }
@@ -100,10 +110,11 @@ impl MemberKind {
 }
 
 impl Policy {
-    /// Its domains or its users.
+    /// Its customers, its domains or its users.
     #[must_use]
     pub fn members(&self, kind: MemberKind) -> &Members {
         match kind {
+            MemberKind::Customer => &self.customers,
             MemberKind::Domain => &self.domains,
             MemberKind::User => &self.users,
         }
@@ -112,12 +123,13 @@ impl Policy {
     /// As [`Self::members`], to change them.
     pub fn members_mut(&mut self, kind: MemberKind) -> &mut Members {
         match kind {
+            MemberKind::Customer => &mut self.customers,
             MemberKind::Domain => &mut self.domains,
             MemberKind::User => &mut self.users,
         }
     }
 
-    /// A copy without domains and users, of which there may be a million.
+    /// A copy without customers, domains and users, of which there may be a million.
     #[must_use]
     pub fn outline(&self) -> Self {
         Self {
@@ -125,6 +137,7 @@ impl Policy {
             settings: self.settings.clone(),
             default: self.default.clone(),
             packages: self.packages.clone(),
+            customers: Members::default(),
             domains: Members::default(),
             users: Members::default(),
             exempt: self.exempt.clone(),
@@ -133,7 +146,7 @@ impl Policy {
 }
 
 impl Policies {
-    /// A copy without the domains and users of policies.
+    /// A copy without the customers, domains and users of policies.
     #[must_use]
     pub fn outline(&self) -> Self {
         Self {
@@ -155,7 +168,7 @@ pub struct Limits {
     pub each: ByUnit,
     /// For each key, by leaky buckets.
     pub buckets: Option<Box<Buckets>>,
-    /// For all users of a domain together.
+    /// For all users of a domain together; in the table of a customer, for all of its users.
     pub total: ByUnit,
 }
 
@@ -254,16 +267,18 @@ impl FromIterator<(Unit, Amount)> for ByUnit {
     }
 }
 
-/// A user or a domain: limits of its own, and a package.
+/// A user, a domain or a customer: limits of its own, and a package.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Member {
     /// The package, which exists in the policy.
     pub package: Option<Arc<str>>,
+    /// The customer of a user or a domain, which exists in the policy.
+    pub customer: Option<Arc<str>>,
     /// Limits of its own.
     pub limits: Limits,
 }
 
-/// Domains or users by name, in the order of names: as small as possible, as there may be a
+/// Customers, domains or users by name, in the order of names: as small as possible, as there may be a
 /// million.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Members(Vec<(Box<str>, Member)>);

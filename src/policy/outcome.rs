@@ -96,7 +96,7 @@ impl<'a> Decided<'a> {
         match (self.limit.per, self.limit.rule) {
             (Per::Key, Rule::Default) => "default".into(),
             (Per::Key, rule) => rule.to_string().into(),
-            (Per::Domain, rule) => format!("{rule} (total)").into(),
+            (Per::Domain | Per::Customer, rule) => format!("{rule} (total)").into(),
         }
     }
 

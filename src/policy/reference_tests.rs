@@ -70,7 +70,8 @@ fn dictionary() -> String {
         G::SETTINGS.iter().flat_map(|setting| setting.name.split('.'))
     }
     let names = names::<Identity>().chain(names::<OnCrossing>()).chain(names::<PolicySettings>());
-    let others = ["burst", "rate", "unit", "total", "match", "recipients", "until", "reason"];
+    let others =
+        ["burst", "rate", "unit", "total", "match", "recipients", "until", "reason", "domains"];
     let tables = TABLES.iter().copied();
     names.chain(others).chain(tables).for_each(|name| add(format!("{name} = ")));
     fn words<T: Word>() -> Vec<String> {
@@ -91,6 +92,7 @@ fn dictionary() -> String {
         "[[policy.a.exempt]]\n",
         "default.",
         "package.",
+        "customer.",
         "domain.",
         "user.",
         "\"unlimited\"",
@@ -104,7 +106,7 @@ fn dictionary() -> String {
         "\"80%\"",
         "{ client = [\"192.0.2.0/24\"] }",
         "2026-12-31T00:00:00Z",
-        "user,package,recipients\n",
+        "user,package,customer,recipients\n",
     ] {
         add(text.to_owned());
     }

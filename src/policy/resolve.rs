@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::fold::domain;
-use super::limit::{Exemption, Limit, Per, Rule, Subject};
+use super::limit::{Exemption, Limit, Package, PackageFrom, Per, Rule, Subject};
 use super::model::{Amount, Buckets, Exempt, Limits, Match, Member, Policy};
 use super::word::Unit;
 use crate::engine::Algorithm;
@@ -23,13 +23,16 @@ pub struct Ruled<'p, T> {
 /// All that a policy says of a subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effective<'p> {
-    /// The package that applies, and whether the policy has it: one that a front end
-    /// hands over may not exist.
-    pub package: Option<(&'p str, bool)>,
+    /// The package that applies.
+    pub package: Option<Package<'p>>,
+    /// Its customer.
+    pub customer: Option<&'p str>,
     /// The limits of the identity, by unit.
     pub each: BTreeMap<Unit, Ruled<'p, Amount>>,
     /// The limits of all users of its domain together, by unit.
     pub total: BTreeMap<Unit, Ruled<'p, Amount>>,
+    /// The limits of all users of its customer together, by unit.
+    pub customer_total: BTreeMap<Unit, Ruled<'p, Amount>>,
     /// The leaky buckets.
     pub buckets: Option<Ruled<'p, Buckets>>,
     /// The entry that exempts it, and its number.
@@ -38,12 +41,13 @@ pub struct Effective<'p> {
 
 impl<'p> Effective<'p> {
     /// The limits as the compiled image gives them: those of the key by unit, then
-    /// the totals by unit, then the buckets. Nothing for what is unlimited.
+    /// the totals of the domain and of the customer by unit, then the buckets. Nothing for what is unlimited.
     #[must_use]
     pub fn limits(&self) -> Vec<Limit<'p>> {
         let each = self.each.iter().map(|one| (Per::Key, one));
         let total = self.total.iter().map(|one| (Per::Domain, one));
-        let windows = each.chain(total).flat_map(|(per, (&unit, applied))| {
+        let customer = self.customer_total.iter().map(|one| (Per::Customer, one));
+        let windows = each.chain(total).chain(customer).flat_map(|(per, (&unit, applied))| {
             applied.what.windows.iter().map(move |window| Limit {
                 unit,
                 per,
@@ -81,7 +85,21 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let domain_name = domain(subject.identity);
     let domain = domain_name.and_then(|name| policy.domains.get(name));
     let of = |member: Option<&'p Member>| member.and_then(|member| member.package.as_deref());
-    let package_name = of(user).or(subject.package).or(of(domain));
+    let customer_of =
+        |member: Option<&'p Member>| member.and_then(|member| member.customer.as_deref());
+    let find = |name: Option<&str>| policy.customers.iter().find(|(known, _)| Some(*known) == name);
+    let domain_customer = find(customer_of(domain));
+    let customer = find(customer_of(user)).or(domain_customer);
+    // What names the package, the most special first.
+    let named = [
+        of(user).map(|name| (name, PackageFrom::User(subject.identity))),
+        subject.package.map(|name| (name, PackageFrom::FrontEnd)),
+        of(domain).map(|name| (name, PackageFrom::Domain(domain_name.unwrap_or_default()))),
+        customer.and_then(|(of_customer, one)| {
+            Some((one.package.as_deref()?, PackageFrom::Customer(of_customer)))
+        }),
+    ];
+    let named = named.into_iter().flatten().next();
     let package = |name: Option<&str>| {
         let (name, limits) = policy.packages.get_key_value(name?)?;
         Some((Rule::Package(name), limits))
@@ -93,14 +111,22 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let tables: Vec<(Rule<'p>, &'p Limits)> = [
         own(user, Rule::User(subject.identity)),
         own(domain, domain_rule),
-        package(package_name),
+        customer.map(|(name, one)| (Rule::Customer(name), &one.limits)),
+        package(named.map(|(name, _)| name)),
         default,
     ]
     .into_iter()
     .flatten()
     .collect();
     // The total is of the domain: the package of one of its users is nothing to it.
-    let totals = [own(domain, domain_rule), package(of(domain)), default].into_iter().flatten();
+    let of_domain = of(domain).or(of(domain_customer.map(|(_, one)| one)));
+    let totals = [own(domain, domain_rule), package(of_domain), default].into_iter().flatten();
+    let mut customer_total = BTreeMap::new();
+    if let Some((name, one)) = customer {
+        for (unit, what) in &one.limits.total {
+            customer_total.insert(*unit, Ruled { what, rule: Rule::Customer(name) });
+        }
+    }
     let (mut each, mut total) = (BTreeMap::new(), BTreeMap::new());
     for (rule, limits) in &tables {
         for (unit, what) in &limits.each {
@@ -116,11 +142,12 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
         limits.buckets.as_deref().map(|what| Ruled { what, rule: *rule })
     });
     let exempt = (0..).zip(&policy.exempt).find(|(_, entry)| exempts(entry, subject, now));
-    let package = package_name.map(|name| {
-        let known = policy.packages.contains_key(name);
-        (name, known)
+    let package = named.map(|(name, from)| {
+        let exists = policy.packages.contains_key(name);
+        Package { name, exists, from }
     });
-    Effective { package, each, total, buckets, exempt }
+    let customer = customer.map(|(name, _)| name);
+    Effective { package, customer, each, total, customer_total, buckets, exempt }
 }
 
 /// Whether `entry` exempts `subject` at `now`.

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod files;
 pub mod fork;
+mod host_name;
 pub mod lock;
 pub mod lock_holder;
 pub mod mapping;
@@ -20,6 +21,8 @@ pub mod unix_stream;
 pub mod users;
 #[cfg(feature = "trace")]
 pub mod vectors;
+
+pub use host_name::host_name;
 
 #[cfg(test)]
 pub(crate) mod failpoint;

@@ -9,6 +9,7 @@ mod care;
 mod check;
 mod cluster;
 mod config;
+mod customers;
 mod deliver;
 mod dependencies;
 mod doctor;

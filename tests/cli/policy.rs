@@ -33,7 +33,7 @@ fn lint_reports_each_error_with_its_line_and_column() {
         stdout(&output),
         "wrong.toml:3:1: error: unknown key \"acton\" in [policy.out]; did you mean \"action\"? \
          Allowed: when, action, update, on_error, text, texts, key, verdicts, longest_delay, bucket, \
-         default, package, domain, user, users, exempt\n\
+         default, package, customer, domain, user, users, exempt\n\
          u.csv:2:1: error: the quote has no end\n"
     );
     assert_eq!(output.status.code(), Some(1));
@@ -108,13 +108,18 @@ fn show_names_the_rule_of_each_limit() {
             "outbound 60/1h unique_recipients news@example.org default authenticated p.toml:18:21",
             "outbound 500M/1d bytes news@example.org default authenticated p.toml:19:9",
             "outbound 3000/1h recipients all of example.org domain example.org authenticated p.toml:24:24",
+            "outbound: package gold, from domain example.org",
         ]
     );
     let output = show(&["--user", "ceo@example.org", "--at", "2026-12-30T00:00:00Z", "--json"]);
     let found = json(&output);
     let outbound = &found["policies"][1];
     assert_eq!(outbound["policy"], "outbound");
-    assert_eq!(outbound["package"], "gold");
+    assert_eq!(
+        (&outbound["package"], &outbound["customer"]),
+        (&"gold".into(), &serde_json::Value::Null)
+    );
+    assert_eq!(outbound["package_from"], "domain example.org");
     assert_eq!(outbound["exempt"]["reason"], "year-end letter");
     let limit = &outbound["limits"][0];
     assert_eq!((&limit["limit"], &limit["period"]), (&1000.0.into(), &3600.0.into()));
@@ -160,7 +165,7 @@ fn each_example_of_the_documentation_is_as_it_says() {
     let mut seen = 0;
     for block in blocks {
         let head = if block.contains("version = 1") { "" } else { "version = 1\n" };
-        let users = "user,package,recipients\nalice@example.org,gold,\n";
+        let users = "user,package,customer,recipients\nalice@example.org,gold,acme,\n";
         let text = format!("{head}{block}");
         let dir = with(&[("p.toml", &text), ("users.csv", users)]);
         let output = policy(dir.path(), &["lint", "p.toml"]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use exirate::policy::counters::{self, Checked, Counters, RuleName};
 use exirate::policy::image::{Image, PolicyFile};
-use exirate::policy::limit::Subject;
+use exirate::policy::limit::{Per, Subject};
 use exirate::policy::word::{Unit, Verdict};
 
 use crate::{exirate, json, stderr, stdout};
@@ -71,15 +71,15 @@ fn apply_frees_the_counters_of_rules_that_no_longer_exist() {
     machine.write("p.toml", text);
     assert_eq!(stderr(&machine.run(&["apply", "p.toml"])), "");
     let mut counters = Counters::new(&machine.spool());
-    let mut count = |policy, unit, bucket, text, total| {
-        let rule = RuleName::new(unit, bucket, text, total);
+    let mut count = |policy, unit, bucket, text, per| {
+        let rule = RuleName::new(unit, bucket, text, per);
         counters.count(&Checked { policy, rule, observed: false, verdict: Verdict::Defer });
     };
-    count("a", Unit::Recipients, false, "100/1h", false);
-    count("a", Unit::Recipients, false, "1/1d", false);
-    count("a", Unit::Recipients, false, "1/2d", false);
-    count("a", Unit::Messages, false, "1/1h", true);
-    count("b", Unit::Recipients, true, "1/1h", false);
+    count("a", Unit::Recipients, false, "100/1h", Per::Key);
+    count("a", Unit::Recipients, false, "1/1d", Per::Key);
+    count("a", Unit::Recipients, false, "1/2d", Per::Key);
+    count("a", Unit::Messages, false, "1/1h", Per::Domain);
+    count("b", Unit::Recipients, true, "1/1h", Per::Key);
     let left = || {
         let found = counters::read(&machine.spool()).unwrap().unwrap().rules;
         found.iter().map(|rule| format!("{} {}", rule.policy, rule.rule)).collect::<Vec<_>>()
@@ -252,6 +252,7 @@ fn show_shows_what_is_in_use() {
             format!(
                 "outbound 3000/1h recipients all of example.org domain example.org authenticated {image}"
             ),
+            "outbound: package gold, from domain example.org".to_owned(),
         ]
     );
     let of = ["show", "--json", "--policy", "outbound", "--user", "ceo@example.org"];

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use exirate::policy::counters::{Checked, Counters, RuleName};
+use exirate::policy::limit::Per;
 use exirate::policy::word::{Unit, Verdict};
 use exirate::redis::{
     AgentState, KnownServer, KnownServers, PolicyState, servers_file, write_servers,
@@ -190,7 +191,7 @@ fn many_kinds_are_counted_wholly_or_as_others() {
 fn count_policies(spool: &Path) {
     let mut counters = Counters::new(spool);
     let mut count = |policy, observed, verdict| {
-        let rule = RuleName::new(Unit::Recipients, false, "100/1h", false);
+        let rule = RuleName::new(Unit::Recipients, false, "100/1h", Per::Key);
         counters.count(&Checked { policy, rule, observed, verdict });
     };
     count("outbound", false, Verdict::Accept);

@@ -16,8 +16,7 @@ fn examples() -> Vec<String> {
 }
 
 /// Users of the example that names a file of users.
-const USERS: &str =
-    "user,package,recipients\nalice@example.org,gold,\nbob@example.org,,3/1h 200/1d\n";
+const USERS: &str = "user,package,customer,recipients\nalice@example.org,gold,,\nbob@example.org,,acme,3/1h 200/1d\n";
 
 /// Puts an example in use, with each `(as written, instead)` of `small`.
 fn apply(exim: &PrivateExim, example: &str, small: &[(&str, &str)]) {
@@ -80,12 +79,13 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 12] = [
+    let sessions: [(&str, Example); 13] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
         ("texts.recipients_per_message", caps),
         ("total = { recipients", precedence),
+        ("[policy.outbound.customer.acme]", customers),
         ("[policy.to]", buckets),
         ("[policy.bounce_to]", as_rspamd),
         ("users = \"users.csv\"", users),
@@ -181,6 +181,23 @@ fn precedence(exim: &PrivateExim, example: &str) {
     assert_eq!(of("dora@example.org"), refused(6, "package gold"));
     // Unlimited; but all users of the domain together are not.
     assert_eq!(of("news@example.org"), refused(3, "default (total)"));
+}
+
+fn customers(exim: &PrivateExim, example: &str) {
+    let small =
+        [("\"200/1h\"", "\"4/1h\""), ("\"2000/1h\"", "\"6/1h\""), ("\"5000/1h\"", "\"9/1h\"")];
+    apply(exim, example, &small);
+    let of = |auth: &str| {
+        let mut client = session(exim, "192.0.2.7", Some(auth), "a@x.test");
+        let (count, reply) = accepted(&mut client, 12, |_| "r@x.test".to_owned());
+        (count, reply.split(" Over").next().unwrap().to_owned())
+    };
+    let refused = |count, rule: &str| (count, format!("451 defer {rule}"));
+    assert_eq!(of("ann@example.org"), refused(6, "package gold"));
+    // What ann was refused by her own limit does not count.
+    assert_eq!(of("Bob@Example.net"), refused(3, "customer acme (total)"));
+    assert_eq!(of("news@example.com"), refused(0, "customer acme (total)"));
+    assert_eq!(of("carl@example.com"), refused(4, "default"));
 }
 
 fn caps(exim: &PrivateExim, example: &str) {

@@ -3,10 +3,14 @@
 use std::net::IpAddr;
 
 use crate::engine::{Kind, RecordKey};
+use crate::identity::Field;
+use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, TOTALS, escaped};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
-use crate::policy::limit::{Limit, Per, Subject};
+use crate::policy::limit::{self, Limit, Per, Subject};
 use crate::policy::model::PolicySettings;
+use crate::spool::LoggedEvent;
+use crate::store::{DetailTexts, OwnedKey};
 
 /// What the policy that counts a record says of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +62,27 @@ pub fn fields(identity: &str) -> Vec<(String, String)> {
     fields.map(|(name, value)| (name.to_owned(), value.replace('\0', ","))).collect()
 }
 
+/// The record of a total of a domain or a customer, as if it counted whoever sent `event` alone;
+/// `None` if it is another one, or if who has sent is not known.
+#[must_use]
+pub fn of_sender(event: &LoggedEvent, folding: &Folding) -> Option<OwnedKey> {
+    let record = event.record_key();
+    let [.., identity] = parts(&record)?;
+    let (field, _) = identity.split_once(':')?;
+    let DetailTexts { login, client, .. } = event.texts.map(|text| String::from_utf8_lossy(text));
+    let (field, sender) = match (TOTALS.contains(&field), &*login, &*client) {
+        (false, ..) | (_, "", "") => return None,
+        (_, "", client) => (Field::Client, client),
+        (_, login, _) => (Field::Auth, login),
+    };
+    let mut folded = String::new();
+    let known = folding.field_into(field, sender, &mut folded);
+    let sender = format!("{}:{}", field.word(), escaped(&folded));
+    let prefix = record.name.get(..record.identity_start).filter(|_| known)?;
+    let name = [prefix, sender.as_bytes()].concat();
+    Some(OwnedKey { name, ..OwnedKey::from(record) })
+}
+
 /// What the policies say at `now`, in seconds since 1970, of a record; `None` if it is that of
 /// a spec, or of a policy that is not in use. A package that only a front end knows does not
 /// count.
@@ -76,7 +101,8 @@ pub fn find<'i>(
     let Some((field, value)) = fields.first() else { return Ok(Some(said)) };
     // A total is of the domain, whoever of it has sent.
     let (per, who) = match field.as_str() {
-        "domain" => (Per::Domain, format!("@{value}")),
+        DOMAIN => (Per::Domain, format!("@{value}")),
+        CUSTOMER => (Per::Customer, String::new()),
         _ => (Per::Key, value.clone()),
     };
     let value_of =
@@ -91,13 +117,20 @@ pub fn find<'i>(
             && limit.algorithm.kind() == record.algorithm
     };
     let mut limits = Vec::new();
-    policy.limits(&subject, &mut limits)?;
-    said.rule = limits.iter().find(|limit| same(limit)).map(|limit| Rule {
-        limit: limit.algorithm.limit(),
-        table: match limit.per {
-            Per::Key => limit.rule.to_string(),
-            Per::Domain => format!("{} (total)", limit.rule),
-        },
+    match per {
+        Per::Customer => limits = policy.customer_limits(value)?,
+        Per::Key | Per::Domain => policy.limits(&subject, &mut limits)?,
+    }
+    let package = policy.package(&subject)?;
+    said.rule = limits.iter().find(|limit| same(limit)).map(|limit| {
+        let table = match (limit.per, package) {
+            (Per::Key, Some(package)) if limit.rule == limit::Rule::Package(package.name) => {
+                package.to_string()
+            }
+            (Per::Key, _) => limit.rule.to_string(),
+            (Per::Domain | Per::Customer, _) => format!("{} (total)", limit.rule),
+        };
+        Rule { limit: limit.algorithm.limit(), table }
     });
     let exempt = policy.exemption(&subject, now)?;
     said.exempt =

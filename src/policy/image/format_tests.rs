@@ -76,14 +76,15 @@ fn codes_are_those_of_the_document() {
 #[test]
 fn an_image_is_as_documented() {
     let text = "version = 1\n[policy.p.default]\nmessages = \"100/1h\"\n[policy.p.user.alice]\n\
-                bytes = \"1k/1m\"\n[[policy.p.exempt]]\nmatch = \"bob\"\n\
+                bytes = \"1k/1m\"\n[policy.p.customer.acme]\nusers = [\"alice\"]\n\
+                total.bytes = \"2k/1m\"\n[[policy.p.exempt]]\nmatch = \"bob\"\n\
                 until = 1970-01-01T00:01:40Z\n";
     let none = |_: &Path| Err(String::new());
     let policies = compile(Path::new("p"), text, &none).policies.unwrap();
     let image = build_with(&policies, [7; 16]);
 
     assert_eq!(field(&image, 0, "header.magic"), b"EXIRATEP");
-    assert_eq!(number(&image, 0, "header.version"), 2);
+    assert_eq!(number(&image, 0, "header.version"), 3);
     assert_eq!(field(&image, 0, "header.key"), [7; 16]);
     assert_eq!(field(&image, 0, "header.length"), (image.len() as u64).to_le_bytes());
     let crc = |seed: u32, bytes: &[u8]| {
@@ -140,11 +141,15 @@ fn an_image_is_as_documented() {
         &entry[8 + name.len()..]
     };
     let tables = start + 4 + default.len();
-    let alice = value(tables + 16, b"alice");
-    assert_eq!(word(alice, 0), 0);
-    assert_eq!(field(alice, 4, "amount.unit"), [5]);
-    assert_eq!(field(alice, 10, "window.limit"), 1024f64.to_le_bytes());
-    let bob = value(tables + 24, b"bob");
+    let acme = word(value(tables + 8, b"acme"), 0);
+    assert_eq!(row(acme)[..12], [&[4, 0, 0, 0][..], b"acme", &[0; 4]].concat());
+    assert_eq!(field(row(acme), 12, "amount.kind"), [1]);
+    assert_eq!(field(row(acme), 18, "window.limit"), 2048f64.to_le_bytes());
+    let alice = value(tables + 24, b"alice");
+    assert_eq!((word(alice, 0), word(alice, 4)), (0, acme));
+    assert_eq!(field(alice, 8, "amount.unit"), [5]);
+    assert_eq!(field(alice, 14, "window.limit"), 1024f64.to_le_bytes());
+    let bob = value(tables + 32, b"bob");
     assert_eq!(word(bob, 0) as usize, ITEM_BYTES);
     assert_eq!(field(bob, 4, "item.until"), 100i64.to_le_bytes());
     assert_eq!(number(bob, 4, "item.number"), 0);

@@ -7,7 +7,7 @@ use crate::policy::word::Unit;
 /// The magic of an image.
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
 /// The format version that this exirate reads and writes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// The size of the header.
 pub(super) const HEADER_BYTES: usize = 72;
@@ -73,7 +73,7 @@ impl Table {
 
 /// The kind of an amount: windows of each key.
 pub(super) const EACH: u8 = 0;
-/// The kind of an amount: windows of all users of a domain together.
+/// The kind of an amount: windows of all users of a domain, or of a customer, together.
 pub(super) const TOTAL: u8 = 1;
 /// The kind of an amount: leaky buckets.
 pub(super) const BUCKETS: u8 = 2;

@@ -15,6 +15,7 @@ type Amount<'a> = Option<(Rule<'a>, &'a [u8], u32)>;
 pub(super) struct Chosen<'a> {
     each: [Amount<'a>; UNITS],
     total: [Amount<'a>; UNITS],
+    customer: [Amount<'a>; UNITS],
     buckets: Amount<'a>,
 }
 
@@ -24,7 +25,9 @@ pub(super) enum Scope {
     /// Those of each key.
     Keys,
     /// Those of all users of a domain together.
-    Totals,
+    Domain,
+    /// Those of all users of a customer together.
+    Customer,
 }
 
 impl<'a> Chosen<'a> {
@@ -41,7 +44,8 @@ impl<'a> Chosen<'a> {
             let (per, unit, content) = amount(&mut fields)?;
             let place = match (per, scope) {
                 (EACH, Scope::Keys) => self.each.get_mut(usize::from(unit)),
-                (TOTAL, Scope::Totals) => self.total.get_mut(usize::from(unit)),
+                (TOTAL, Scope::Domain) => self.total.get_mut(usize::from(unit)),
+                (TOTAL, Scope::Customer) => self.customer.get_mut(usize::from(unit)),
                 (BUCKETS, Scope::Keys) => Some(&mut self.buckets),
                 (EACH | TOTAL | BUCKETS, _) => continue,
                 _ => None,
@@ -63,7 +67,9 @@ impl<'a> Chosen<'a> {
         &self,
         mut visit: impl FnMut(Option<Unit>, Per, &(Rule<'a>, &'a [u8], u32)) -> Result<(), E>,
     ) -> Result<(), E> {
-        for (per, amounts) in [(Per::Key, &self.each), (Per::Domain, &self.total)] {
+        for (per, amounts) in
+            [(Per::Key, &self.each), (Per::Domain, &self.total), (Per::Customer, &self.customer)]
+        {
             for (unit, amount) in Unit::ALL.iter().zip(amounts) {
                 if let Some(amount) = amount {
                     visit(Some(*unit), per, amount)?;

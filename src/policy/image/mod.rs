@@ -37,7 +37,7 @@ use limits::{Chosen, Scope};
 pub use write::{build, build_with};
 
 use super::fold::domain;
-use super::limit::{Exemption, Limit, Subject, Tables, package};
+use super::limit::{self, Exemption, Limit, PackageFrom, Subject, Tables};
 use super::settings::{Group as _, Identity, OnCrossing, PolicySettings};
 use crate::calendar::Zone;
 
@@ -69,6 +69,7 @@ struct Decoded {
     settings: PolicySettings,
     default: Box<[u8]>,
     packages: Table,
+    customers: Table,
     domains: Table,
     users: Table,
     exempts: Exempts,
@@ -202,6 +203,7 @@ fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
         settings,
         default: row.bytes(length)?.into(),
         packages: Stored::read(row)?,
+        customers: Stored::read(row)?,
         domains: Stored::read(row)?,
         users: Stored::read(row)?,
         exempts: exempt::exempts(row)?,
@@ -234,15 +236,19 @@ struct Member<'a> {
     row: u32,
     /// The position of the row of its package; 0 if it has none.
     package: u32,
+    /// The position of the row of its customer; 0 if it has none.
+    customer: u32,
     limits: &'a [u8],
 }
 
-/// A package.
+/// A package or a customer.
 #[derive(Clone, Copy, Debug)]
-struct Package<'a> {
+struct Named<'a> {
     /// The position of its row.
     row: u32,
     name: &'a str,
+    /// Of a customer, the position of the row of its package; 0 if it has none.
+    package: u32,
     limits: &'a [u8],
 }
 
@@ -252,10 +258,11 @@ struct Known<'a> {
     user: Option<Member<'a>>,
     domain_name: Option<&'a str>,
     domain: Option<Member<'a>>,
-    /// The package of the domain.
-    domain_package: Option<Package<'a>>,
-    /// The package that applies.
-    package: Option<Package<'a>>,
+    customer: Option<Named<'a>>,
+    /// The package of the domain, or of its customer.
+    domain_package: Option<Named<'a>>,
+    /// The package that applies, and what names it.
+    package: Option<(PackageFrom<'a>, Named<'a>)>,
     /// The package that applies was handed over, and does not exist.
     unknown: Option<&'a str>,
 }
@@ -281,8 +288,8 @@ impl<'i> PolicyImage<'i> {
     }
 
     /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the
-    /// key by unit, then the totals by unit, then the buckets. Nothing for what is
-    /// unlimited.
+    /// key by unit, then the totals of the domain and of the customer by unit, then the
+    /// buckets. Nothing for what is unlimited.
     ///
     /// # Errors
     /// The image is damaged; `limits` is empty.
@@ -319,12 +326,13 @@ impl<'i> PolicyImage<'i> {
     /// The limits of `subject`, by unit.
     fn chosen<'a>(&'a self, subject: &Subject<'a>) -> Result<Chosen<'a>, Fault> {
         let known = self.known(subject)?;
-        let named = |one: Package<'a>| (one.name, (one.limits, one.row));
+        let named = |one: Named<'a>| (one.name, (one.limits, one.row));
         let Decoded { default, at, .. } = self.decoded;
         let tables = Tables {
             user: known.user.map(|user| (subject.identity, (user.limits, user.row))),
             domain: known.domain_name.zip(known.domain.map(|domain| (domain.limits, domain.row))),
-            package: known.package.map(named),
+            customer: known.customer.map(named),
+            package: known.package.map(|(_, package)| named(package)),
             domain_package: known.domain_package.map(named),
             default: (&**default, *at),
         };
@@ -337,10 +345,29 @@ impl<'i> PolicyImage<'i> {
         }
         if known.domain_name.is_some() {
             for (rule, table) in tables.of_totals() {
-                add(rule, table, Scope::Totals)?;
+                add(rule, table, Scope::Domain)?;
             }
         }
+        if let Some((rule, table)) = tables.of_customer() {
+            add(rule, table, Scope::Customer)?;
+        }
         Ok(chosen)
+    }
+
+    /// The limits of all users of the customer `name` together; nothing for what is unlimited.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn customer_limits(&self, name: &str) -> Result<Vec<Limit<'i>>, ImageError> {
+        let (mut limits, mut chosen) = (Vec::new(), Chosen::default());
+        let filled =
+            self.named(self.decoded.customers, name, Self::customer_at).and_then(|found| {
+                let Some(Named { row, name, limits: own, .. }) = found else { return Ok(()) };
+                let added = chosen.add(limit::Rule::Customer(name), own, Scope::Customer, row);
+                added.map_err(|what| fault_at(row, what))?;
+                chosen.append_to(&mut limits).map_err(|(row, what)| fault_at(row, what))
+            });
+        filled.map(|()| limits).map_err(|fault| fault.of(&self.image.path))
     }
 
     /// Whether the policy has an entry of `exempt`.
@@ -374,18 +401,30 @@ impl<'i> PolicyImage<'i> {
         found.map_err(|fault| fault.of(&self.image.path))
     }
 
-    /// The package that applies, and whether the policy has it: one that a front end hands
-    /// over may not exist.
+    /// The package that applies.
     ///
     /// # Errors
     /// The image is damaged.
     pub fn package<'a>(
         &'a self,
         subject: &Subject<'a>,
-    ) -> Result<Option<(&'a str, bool)>, ImageError> {
+    ) -> Result<Option<limit::Package<'a>>, ImageError> {
         let known = self.known(subject).map_err(|fault| fault.of(&self.image.path))?;
-        let unknown = known.unknown.map(|name| (name, false));
-        Ok(known.package.map(|package| (package.name, true)).or(unknown))
+        let unknown = |name| limit::Package { name, exists: false, from: PackageFrom::FrontEnd };
+        let known = known
+            .package
+            .map(|(from, package)| limit::Package { name: package.name, exists: true, from })
+            .or(known.unknown.map(unknown));
+        Ok(known)
+    }
+
+    /// The customer of `subject`.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn customer<'a>(&'a self, subject: &Subject<'a>) -> Result<Option<&'a str>, ImageError> {
+        let known = self.known(subject).map_err(|fault| fault.of(&self.image.path))?;
+        Ok(known.customer.map(|customer| customer.name))
     }
 
     /// Finds a subject in the tables.
@@ -396,24 +435,44 @@ impl<'i> PolicyImage<'i> {
             Some(name) => self.member(self.decoded.domains, name)?,
             None => None,
         };
-        let domain_package = match domain {
-            Some(domain) if domain.package != 0 => Some(self.package_at(domain.package)?),
-            _ => None,
+        let of = |at: Option<u32>| at.filter(|at| *at != 0);
+        let own_customer = of(user.map(|user| user.customer));
+        let domain_customer = of(domain.map(|domain| domain.customer));
+        let customer = limit::customer(own_customer, domain_customer);
+        let customer = customer.map(|at| self.customer_at(at)).transpose()?;
+        // As a rule, the customer of the domain is that of its users.
+        let domain_customer = match (domain_customer, customer) {
+            (Some(at), Some(customer)) if customer.row == at => Some(customer),
+            (Some(at), _) => Some(self.customer_at(at)?),
+            (None, _) => None,
         };
-        let of = |member: Option<Member<'i>>| member.map(|one| one.package).filter(|at| *at != 0);
+        let packaged = |customer: Option<Named<'i>>| {
+            customer.and_then(|one| of(Some(one.package)).map(|at| (one.name, at)))
+        };
+        let of_domain = of(domain.map(|domain| domain.package));
+        let domain_package =
+            of_domain.or(packaged(domain_customer).map(|(_, at)| at)).map(|at| self.package_at(at));
+        let domain_package = domain_package.transpose()?;
         let mut unknown = None;
-        let package = match package(of(user).map(Ok), subject.package.map(Err), of(domain).map(Ok))
-        {
-            Some(Ok(at)) if of(domain) == Some(at) => domain_package,
-            Some(Ok(at)) => Some(self.package_at(at)?),
-            Some(Err(name)) => {
-                let package = self.package_named(name)?;
+        let package = limit::package(
+            of(user.map(|user| user.package)).map(|at| (subject.identity, Ok(at))),
+            subject.package.map(Err),
+            domain_name.zip(of_domain.map(Ok)),
+            packaged(customer).map(|(name, at)| (name, Ok(at))),
+        );
+        let package = match package {
+            Some((from, Ok(at))) => match domain_package {
+                Some(package) if package.row == at => Some((from, package)),
+                _ => Some((from, self.package_at(at)?)),
+            },
+            Some((from, Err(name))) => {
+                let package = self.named(self.decoded.packages, name, Self::package_at)?;
                 unknown = Some(name).filter(|_| package.is_none());
-                package
+                package.map(|package| (from, package))
             }
             None => None,
         };
-        Ok(Known { user, domain_name, domain, domain_package, package, unknown })
+        Ok(Known { user, domain_name, domain, customer, domain_package, package, unknown })
     }
 
     fn member(&self, table: Table, name: &str) -> Result<Option<Member<'i>>, Fault> {
@@ -421,22 +480,37 @@ impl<'i> PolicyImage<'i> {
             return Ok(None);
         };
         let mut fields = Fields(found.value);
-        let package = fields.u32().map_err(|what| fault_at(found.row, what))?;
-        Ok(Some(Member { row: found.row, package, limits: fields.0 }))
+        let damaged = |what| fault_at(found.row, what);
+        let package = fields.u32().map_err(damaged)?;
+        let customer = fields.u32().map_err(damaged)?;
+        Ok(Some(Member { row: found.row, package, customer, limits: fields.0 }))
     }
 
-    fn package_named(&self, name: &str) -> Result<Option<Package<'i>>, Fault> {
-        let Some(found) = self.image.container.find(self.decoded.packages, name.as_bytes())? else {
+    /// The one of this name in a table of positions, which `read` reads.
+    fn named(
+        &self,
+        table: Table,
+        name: &str,
+        read: impl Fn(&Self, u32) -> Result<Named<'i>, Fault>,
+    ) -> Result<Option<Named<'i>>, Fault> {
+        let Some(found) = self.image.container.find(table, name.as_bytes())? else {
             return Ok(None);
         };
         let at = Fields(found.value).u32();
-        self.package_at(at.map_err(|what| fault_at(found.row, what))?).map(Some)
+        read(self, at.map_err(|what| fault_at(found.row, what))?).map(Some)
     }
 
-    fn package_at(&self, at: u32) -> Result<Package<'i>, Fault> {
+    fn package_at(&self, at: u32) -> Result<Named<'i>, Fault> {
         let mut fields = Fields(self.image.container.row(at)?);
         let name = fields.text().map_err(|what| fault_at(at, what))?;
-        Ok(Package { row: at, name, limits: fields.0 })
+        Ok(Named { row: at, name, package: 0, limits: fields.0 })
+    }
+
+    fn customer_at(&self, at: u32) -> Result<Named<'i>, Fault> {
+        let mut fields = Fields(self.image.container.row(at)?);
+        let mut read = || Ok((fields.text()?, fields.u32()?));
+        let (name, package) = read().map_err(|what| fault_at(at, what))?;
+        Ok(Named { row: at, name, package, limits: fields.0 })
     }
 }
 

@@ -8,7 +8,7 @@ use super::exempt;
 use super::fields::{Fields, Stored as _, What};
 use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
 use super::limits::{amount, numbers};
-use super::{Decoded, Image, ImageError, PolicyImage};
+use super::{Decoded, Image, ImageError, Named, PolicyImage};
 use crate::policy::model::{
     Amount, Bucket, Buckets, Exempt, Limits, Location, Member, MemberKind, Members, Policies,
     Policy, Window,
@@ -47,7 +47,7 @@ impl Image {
         Ok(policies)
     }
 
-    /// As [`Self::policies`], without their domains and users, of which there may be a
+    /// As [`Self::policies`], without their customers, domains and users, of which there may be a
     /// million. [`PolicyImage::find_member`] returns one of them.
     ///
     /// # Errors
@@ -76,24 +76,25 @@ impl Image {
 impl PolicyImage<'_> {
     fn table(&self, kind: MemberKind) -> Table {
         match kind {
+            MemberKind::Customer => self.decoded.customers,
             MemberKind::Domain => self.decoded.domains,
             MemberKind::User => self.decoded.users,
         }
     }
 
-    /// The domain or the user of this name, folded.
+    /// The customer of this name, or the domain or the user, folded.
     ///
     /// # Errors
     /// The image is damaged.
     pub fn find_member(&self, kind: MemberKind, name: &str) -> Result<Option<Member>, ImageError> {
         let found = self.image.container.find(self.table(kind), name.as_bytes());
         let found = found.and_then(|found| {
-            found.map(|found| self.read_member(Fields(found.value), found.row)).transpose()
+            found.map(|found| self.read_member(kind, Fields(found.value), found.row)).transpose()
         });
         found.map_err(|fault| fault.of(&self.image.path))
     }
 
-    /// How many domains or users there are.
+    /// How many customers, domains or users there are.
     ///
     /// # Errors
     /// The image is damaged.
@@ -107,7 +108,7 @@ impl PolicyImage<'_> {
         Ok(count)
     }
 
-    /// Calls `visit` with the name of each domain or user, in no order, and what it is.
+    /// Calls `visit` with the name of each customer, domain or user, in no order, and what it is.
     ///
     /// # Errors
     /// The image is damaged.
@@ -117,23 +118,42 @@ impl PolicyImage<'_> {
         visit: &mut dyn FnMut(&str, Member),
     ) -> Result<(), ImageError> {
         let visited = each(&self.image.container, self.table(kind), |name, value, row| {
-            visit(name, self.read_member(value, row)?);
+            visit(name, self.read_member(kind, value, row)?);
             Ok(())
         });
         visited.map_err(|fault| fault.of(&self.image.path))
     }
 
-    fn read_member(&self, mut value: Fields<'_>, row: u32) -> Result<Member, Fault> {
+    fn read_member(
+        &self,
+        kind: MemberKind,
+        mut value: Fields<'_>,
+        row: u32,
+    ) -> Result<Member, Fault> {
         let damaged = |what| fault_at(row, what);
-        let package = match value.u32().map_err(damaged)? {
-            0 => None,
-            at => Some(self.package_at(at)?.name.into()),
+        let first = value.u32().map_err(damaged)?;
+        let (package, customer, own, row) = match kind {
+            MemberKind::Customer => {
+                let one = self.customer_at(first)?;
+                (one.package, 0, Fields(one.limits), first)
+            }
+            MemberKind::Domain | MemberKind::User => {
+                (first, value.u32().map_err(damaged)?, value, row)
+            }
         };
-        Ok(Member { package, limits: limits(value).map_err(damaged)? })
+        let name = |at: u32, read: fn(&Self, u32) -> Result<Named<'_>, Fault>| match at {
+            0 => Ok(None),
+            at => read(self, at).map(|one| Some(one.name.into())),
+        };
+        Ok(Member {
+            package: name(package, |of, at| of.package_at(at))?,
+            customer: name(customer, |of, at| of.customer_at(at))?,
+            limits: limits(own).map_err(|what| fault_at(row, what))?,
+        })
     }
 }
 
-/// A policy without its domains and users.
+/// A policy without its customers, domains and users.
 fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
     let mut packages = BTreeMap::new();
     each(container, decoded.packages, |name, mut value, row| {
@@ -152,6 +172,7 @@ fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
         at: Location::default(),
         settings: decoded.settings.clone(),
         default: limits(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
+        customers: Members::default(),
         domains: Members::default(),
         users: Members::default(),
         packages,

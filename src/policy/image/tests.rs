@@ -9,7 +9,7 @@ use super::layout::HEADER_CRC;
 use super::{Image, build};
 use crate::calendar::Zone;
 use crate::policy::fold::Folding;
-use crate::policy::limit::{Exemption, Limit, Subject};
+use crate::policy::limit::{Exemption, Limit, Package, Per, Subject};
 use crate::policy::model::{
     Amount, Bucket, Buckets, ByUnit, DomainPattern, Exempt, Grade, Identity, Limits, Location,
     Match, Member, OnCrossing, Piece, Policies, Policy, PolicySettings, Template, UnitText, When,
@@ -39,6 +39,7 @@ const IDENTITIES: [&str; 14] = [
 const DOMAINS: [&str; 7] =
     ["example.org", "mail.example.org", "b.example.org", "example.net", "org", "", "exämple.org"];
 const PACKAGES: [&str; 4] = ["gold", "silver", "bronze", "none"];
+const CUSTOMERS: [&str; 3] = ["acme", "b,c", "Ä 3"];
 const CLIENTS: [&str; 5] =
     ["192.0.2.7", "192.0.2.200", "::ffff:192.0.2.7", "2001:db8::1", "2001:db8:0:1::1"];
 
@@ -163,11 +164,16 @@ fn policy(g: &mut Gen) -> Policy {
     let packages: BTreeMap<_, _> =
         some(g, 3, |g| (one(g, &PACKAGES).to_owned(), limits(g))).into_iter().collect();
     let names: Vec<String> = packages.keys().cloned().collect();
-    // A member's package exists.
-    let member = |g: &mut Gen| Member {
-        package: maybe(g, |g| g.choose(&names).map(|name| name.as_str().into())).flatten(),
-        limits: limits(g),
+    // A member's package exists, and so does its customer.
+    let choose = |g: &mut Gen, names: &[String]| {
+        maybe(g, |g| g.choose(names).map(|name| name.as_str().into())).flatten()
     };
+    let customer =
+        |g: &mut Gen| Member { package: choose(g, &names), customer: None, limits: limits(g) };
+    let customers: BTreeMap<_, _> =
+        some(g, 3, |g| (one(g, &CUSTOMERS).to_owned(), customer(g))).into_iter().collect();
+    let customer_names: Vec<String> = customers.keys().cloned().collect();
+    let member = |g: &mut Gen| Member { customer: choose(g, &customer_names), ..customer(g) };
     let domains = some(g, 4, |g| (one(g, &DOMAINS).to_owned(), member(g)));
     let users = some(g, 8, |g| (one(g, &IDENTITIES).to_owned(), member(g)));
     Policy {
@@ -175,6 +181,7 @@ fn policy(g: &mut Gen) -> Policy {
         settings: settings(g),
         default: limits(g),
         packages,
+        customers: customers.into_iter().collect(),
         domains: domains.into_iter().collect(),
         users: users.into_iter().collect(),
         exempt: some(g, 6, exempt),
@@ -265,7 +272,8 @@ struct Said<'a> {
     settings: &'a PolicySettings,
     limits: Vec<Limit<'a>>,
     exemption: Option<Exemption<'a>>,
-    package: Option<(&'a str, bool)>,
+    package: Option<Package<'a>>,
+    customer: Option<&'a str>,
 }
 
 fn evaluated<'a>(policy: &'a Policy, subject: &'a AnySubject) -> Said<'a> {
@@ -275,6 +283,7 @@ fn evaluated<'a>(policy: &'a Policy, subject: &'a AnySubject) -> Said<'a> {
         limits: effective.limits(),
         exemption: effective.exemption(),
         package: effective.package,
+        customer: effective.customer,
     }
 }
 
@@ -298,8 +307,14 @@ fn an_image_says_what_the_plain_evaluator_does() {
                     limits: limits.clone(),
                     exemption: compiled.exemption(&subject.get(), subject.now).unwrap(),
                     package: compiled.package(&subject.get()).unwrap(),
+                    customer: compiled.customer(&subject.get()).unwrap(),
                 };
                 assert_eq!(said, evaluated(policy, subject), "{subject:?}");
+                let total = limits.iter().filter(|limit| limit.per == Per::Customer).copied();
+                if let Some(customer) = said.customer {
+                    let alone = compiled.customer_limits(customer).unwrap();
+                    assert_eq!(alone, total.collect::<Vec<_>>(), "{customer}");
+                }
             }
         }
         true

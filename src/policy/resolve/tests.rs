@@ -77,10 +77,12 @@ fn a_package_that_is_handed_over_is_above_that_of_the_domain() {
         ("x@example.org", "iron", true),
         ("x@example.org", "tin", false),
     ] {
-        assert_eq!(with(identity, package).package, Some((package, known)));
+        let expected = Package { name: package, exists: known, from: PackageFrom::FrontEnd };
+        assert_eq!(with(identity, package).package, Some(expected));
     }
     let effective = with("slow@example.org", "gold");
-    assert_eq!(effective.package, Some(("iron", true)));
+    let package = effective.package.map(|package| package.to_string());
+    assert_eq!(package.as_deref(), Some("package iron, from user slow@example.org"));
     let unknown = said(&with("x@example.org", "tin"), Unit::Recipients);
     assert_eq!(unknown.as_deref(), Some("100/1h 500/1d by default"));
 }
@@ -169,39 +171,130 @@ impl Entry {
     }
 }
 
+/// A policy of one user, and what is handed over with its mail.
+#[derive(Clone, Copy, Debug)]
+struct Tree {
+    user: Entry,
+    domain: Entry,
+    default: Entry,
+    gold: Entry,
+    iron: Entry,
+    /// The customers `a` and `b`.
+    customers: [Entry; 2],
+    /// Which of them has the user, and which the domain.
+    user_of: Option<bool>,
+    domain_of: Option<bool>,
+    /// Which of the tables have a total of messages.
+    totals: u8,
+    handed: Option<bool>,
+}
+
+impl Arbitrary for Tree {
+    fn arbitrary(g: &mut Gen) -> Self {
+        let entry = |g: &mut Gen| Entry { exists: true, ..Entry::arbitrary(g) };
+        Self {
+            user: Entry::arbitrary(g),
+            domain: Entry::arbitrary(g),
+            default: Entry::arbitrary(g),
+            gold: entry(g),
+            iron: entry(g),
+            customers: [entry(g), entry(g)],
+            user_of: Option::arbitrary(g),
+            domain_of: Option::arbitrary(g),
+            totals: u8::arbitrary(g),
+            handed: Option::arbitrary(g),
+        }
+    }
+}
+
+fn package_name(gold: bool) -> &'static str {
+    if gold { "gold" } else { "iron" }
+}
+
+impl Tree {
+    fn has_total(&self, number: u32) -> bool {
+        self.totals >> (number % 8) & 1 == 1
+    }
+
+    fn text(&self) -> String {
+        let mut text = "version = 1\n".to_owned();
+        let mut write = |entry: Entry, table: &str, number, may_name, may_have_total: bool| {
+            entry.write(&mut text, table, number, may_name);
+            if entry.exists && may_have_total && self.has_total(number) {
+                text += &format!("total.messages = \"{number}/1h\"\n");
+            }
+        };
+        write(self.user, "user.\"u@d.org\"", 1, true, false);
+        write(self.domain, "domain.\"d.org\"", 2, true, true);
+        write(self.gold, "package.gold", 3, false, true);
+        write(self.iron, "package.iron", 4, false, true);
+        write(self.default, "default", 5, false, true);
+        for (at, customer) in self.customers.into_iter().enumerate() {
+            let (name, number) = (["a", "b"][at], 6 + at as u32);
+            write(customer, &format!("customer.{name}"), number, true, true);
+        }
+        for (at, name) in ["a", "b"].into_iter().enumerate() {
+            let lists = |of: Option<bool>| of == Some(at == 1);
+            let table = format!("[policy.p.customer.{name}]\n");
+            let mut lines = table.clone();
+            if lists(self.user_of) {
+                lines += "users = [\"U@d.org\"]\n";
+            }
+            if lists(self.domain_of) {
+                lines += "domains = [\"D.org.\"]\n";
+            }
+            text = text.replace(&table, &lines);
+        }
+        text
+    }
+}
+
 quickcheck! {
     /// The rules as they are documented, spelled out for one user.
-    fn precedence_is_as_documented(
-        user: Entry, domain: Entry, default: Entry, gold: Entry, iron: Entry, handed: Option<bool>
-    ) -> bool {
-        let (gold, iron) = (Entry { exists: true, ..gold }, Entry { exists: true, ..iron });
-        let mut text = "version = 1\n".to_owned();
-        user.write(&mut text, "user.\"u@d.org\"", 1, true);
-        domain.write(&mut text, "domain.\"d.org\"", 2, true);
-        gold.write(&mut text, "package.gold", 3, false);
-        iron.write(&mut text, "package.iron", 4, false);
-        default.write(&mut text, "default", 5, false);
-        let all = policies(&text);
-        let package = match (user.exists, user.package, handed, domain.exists, domain.package) {
-            (true, Some(name), ..) => Some(name),
-            (_, _, Some(name), ..) => Some(name),
-            (_, _, None, true, name) => name,
-            _ => None,
+    fn precedence_is_as_documented(tree: Tree) -> bool {
+        let Tree { user, domain, default, gold, iron, customers, .. } = tree;
+        let all = policies(&tree.text());
+        let of_domain = if domain.exists { domain.package } else { None };
+        let customer = tree.user_of.or(tree.domain_of).map(usize::from);
+        let package = if user.exists && user.package.is_some() {
+            user.package
+        } else if tree.handed.is_some() {
+            tree.handed
+        } else if of_domain.is_some() {
+            of_domain
+        } else {
+            customer.and_then(|at| customers[at].package)
         };
-        let name = |gold| if gold { "gold" } else { "iron" };
         let expected = |of: fn(Entry) -> bool| -> Option<f64> {
             if user.exists && of(user) { return Some(1.0); }
             if domain.exists && of(domain) { return Some(2.0); }
+            if let Some(at) = customer && of(customers[at]) { return Some(6.0 + at as f64); }
             if package == Some(true) && of(gold) { return Some(3.0); }
             if package == Some(false) && of(iron) { return Some(4.0); }
             (default.exists && of(default)).then_some(5.0)
         };
-        let handed = handed.map(name);
-        let subject = Subject { package: handed, ..subject("u@d.org") };
+        let domain_package = of_domain.or(tree.domain_of.and_then(|b| customers[usize::from(b)].package));
+        let total = if domain.exists && tree.has_total(2) {
+            Some(2.0)
+        } else if domain_package == Some(true) && tree.has_total(3) {
+            Some(3.0)
+        } else if domain_package == Some(false) && tree.has_total(4) {
+            Some(4.0)
+        } else {
+            (default.exists && tree.has_total(5)).then_some(5.0)
+        };
+        let customer_total =
+            customer.filter(|at| tree.has_total(6 + *at as u32)).map(|at| 6.0 + at as f64);
+        let subject = Subject { package: tree.handed.map(package_name), ..subject("u@d.org") };
         let effective = resolve(&all.policies["p"], &subject, 0);
-        let found = |unit| effective.each.get(&unit).map(|one| one.what.windows[0].limit);
-        effective.package == package.map(|gold| (name(gold), true))
-            && found(Unit::Messages) == expected(|entry| entry.messages)
-            && found(Unit::Bytes) == expected(|entry| entry.bytes)
+        let limit = |found: &BTreeMap<Unit, Ruled<'_, Amount>>, unit| {
+            found.get(&unit).map(|one| one.what.windows[0].limit)
+        };
+        effective.package.map(|one| one.name) == package.map(package_name)
+            && effective.customer == customer.map(|at| ["a", "b"][at])
+            && limit(&effective.each, Unit::Messages) == expected(|entry| entry.messages)
+            && limit(&effective.each, Unit::Bytes) == expected(|entry| entry.bytes)
+            && limit(&effective.total, Unit::Messages) == total
+            && limit(&effective.customer_total, Unit::Messages) == customer_total
     }
 }

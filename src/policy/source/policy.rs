@@ -3,16 +3,16 @@
 use toml::Spanned;
 use toml::de::DeString;
 
-use super::super::model::{Identity, Policy, PolicySettings};
+use super::super::model::{Identity, MemberKind, Policy, PolicySettings};
 use super::kind::Context;
-use super::tables::{self, Listed, Packages};
+use super::tables::{self, Listed, Named, Names};
 use super::{exempt, settings, users};
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::text::Load;
 
 /// The keys of a policy that are no settings: its tables.
 pub(in crate::policy) const TABLES: &[&str] =
-    &["bucket", "default", "package", "domain", "user", "users", "exempt"];
+    &["bucket", "default", "package", "customer", "domain", "user", "users", "exempt"];
 
 /// Reads the policy `name`; `common` is what it does not set itself.
 pub(super) fn read(
@@ -43,8 +43,16 @@ pub(super) fn read(
     if !table.contains_key("verdicts") {
         policy.settings.verdicts.iter_mut().for_each(|grade| grade.at = at);
     }
-    let mut packages = Packages::default();
+    let (mut packages, mut customers) = (Names::default(), Names::default());
     let (mut domains, mut users) = (Listed::default(), Listed::default());
+    let mut named = Named {
+        folding: &identity.folding,
+        policy: name.get_ref(),
+        packages: &mut packages,
+        customers: &mut customers,
+        domains: &mut domains,
+        users: &mut users,
+    };
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "default" => {
@@ -63,24 +71,25 @@ pub(super) fn read(
                 policy.default.buckets = buckets.map(Box::new);
             }
             "package" => policy.packages = tables::packages(reader, name.get_ref(), value),
-            "domain" => {
-                tables::domains(reader, name.get_ref(), key, value, &mut domains, &mut packages);
-            }
-            "user" => {
-                let (name, folding) = (name.get_ref(), &identity.folding);
-                tables::users(reader, folding, name, key, value, &mut users, &mut packages);
-            }
+            "domain" => tables::members(reader, MemberKind::Domain, key, value, &mut named),
+            "user" => tables::members(reader, MemberKind::User, key, value, &mut named),
             // A setting, or read below.
             _ => {}
         }
     }
     if let Some(value) = table.get("users") {
-        users::read(reader, &identity.folding, value, load, &mut users, &mut packages);
+        users::read(reader, value, load, &mut named);
+    }
+    if let Some(value) = table.get("customer") {
+        policy.customers = tables::customers(reader, value, &mut named);
     }
     (policy.domains, policy.users) = (domains.into_members(), users.into_members());
     if let Some(value) = table.get("exempt") {
         policy.exempt = exempt::read(reader, &identity.folding, name.get_ref(), value);
     }
-    packages.check(reader, &policy);
+    let known: Vec<&str> = policy.packages.keys().map(String::as_str).collect();
+    packages.check(reader, "package", &known);
+    let known: Vec<&str> = policy.customers.keys().collect();
+    customers.check(reader, "customer", &known);
     Some(policy)
 }

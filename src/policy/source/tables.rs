@@ -1,4 +1,4 @@
-//! The tables of a policy: limits by default, package, domain and user.
+//! The tables of a policy: limits by default, package, customer, domain and user.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::super::fold::Folding;
+use super::super::fold::{Folding, LONGEST};
 use super::super::model::{
-    Amount, Bucket, Buckets, ByUnit, Limits, Location, Member, Members, Policy,
+    Amount, Bucket, Buckets, ByUnit, Limits, Location, Member, MemberKind, Members,
 };
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use crate::toml_file::diagnostic::similar;
+use crate::toml_file::diagnostic::{place, similar};
 use crate::toml_file::reader::{Reader, Value};
 
-/// The packages that domains and users name, and where; they must exist.
+/// The packages, or the customers, that other tables name, and where; they must exist.
 #[derive(Default)]
-pub(super) struct Packages(BTreeMap<Arc<str>, Vec<Location>>);
+pub(super) struct Names(BTreeMap<Arc<str>, Vec<Location>>);
 
-impl Packages {
+impl Names {
     /// Adds a place; returns the name, which all places share.
     pub(super) fn add(&mut self, name: &str, at: Location) -> Arc<str> {
         let known = self.0.get_key_value(name).map(|(name, _)| Arc::clone(name));
@@ -29,21 +29,22 @@ impl Packages {
         name
     }
 
-    pub(super) fn check(self, reader: &mut Reader<'_>, policy: &Policy) {
+    /// Checks that they are among these packages or customers (`what`), which are in order.
+    pub(super) fn check(self, reader: &mut Reader<'_>, what: &str, known: &[&str]) {
         for (name, places) in self.0 {
-            if policy.packages.contains_key(&*name) {
+            if known.binary_search(&&*name).is_ok() {
                 continue;
             }
-            let known = || policy.packages.keys().map(String::as_str);
-            let instead = match similar(&name, known()) {
+            let instead = match similar(&name, known.iter().copied()) {
                 Some(known) => format!("did you mean {known:?}?"),
-                None if policy.packages.is_empty() => "this policy has no packages".to_owned(),
+                None if known.is_empty() => format!("this policy has no {what}s"),
                 None => {
-                    format!("its packages: {}", known().take(20).collect::<Vec<_>>().join(", "))
+                    let first: Vec<&str> = known.iter().copied().take(20).collect();
+                    format!("its {what}s: {}", first.join(", "))
                 }
             };
             for at in places {
-                reader.diagnostics.error(at, format!("unknown package {name:?}; {instead}"));
+                reader.diagnostics.error(at, format!("unknown {what} {name:?}; {instead}"));
             }
         }
     }
@@ -55,6 +56,8 @@ pub(super) struct Listed {
     all: Vec<(Box<str>, Member)>,
     /// By the hash of its name, where each is.
     places: HashMap<u64, usize>,
+    /// Where customers list those that are listed for themselves as well.
+    assigned: HashMap<usize, Location>,
     hasher: RandomState,
 }
 
@@ -68,14 +71,11 @@ impl Listed {
         folded: String,
         member: Member,
     ) {
-        let hash = self.hasher.hash_one(folded.as_str());
-        let first = self.places.get(&hash).and_then(|at| self.all.get(*at));
-        if let Some((_, first)) = first.filter(|(name, _)| **name == *folded) {
-            let files = &reader.diagnostics.files;
-            let place = crate::toml_file::diagnostic::place(files, first.limits.at);
-            let folding =
-                if written == folded { String::new() } else { format!(", folded to {folded:?},") };
-            let message = format!("{what} {written:?}{folding} is listed twice; first at {place}");
+        let (hash, known) = self.find(&folded);
+        if let Some((_, first)) = known.and_then(|at| self.all.get(at)) {
+            let place = place(&reader.diagnostics.files, first.limits.at);
+            let called = called(what, written, &folded);
+            let message = format!("{called} is listed twice; first at {place}");
             reader.diagnostics.error(member.limits.at, message);
             return;
         }
@@ -83,9 +83,79 @@ impl Listed {
         self.all.push((folded.into(), member));
     }
 
+    /// Makes one that a customer lists at `at` its own. None is of two customers.
+    fn assign(
+        &mut self,
+        reader: &mut Reader<'_>,
+        what: &str,
+        written: &str,
+        folded: String,
+        customer: &Arc<str>,
+        at: Location,
+    ) {
+        let (hash, known) = self.find(&folded);
+        let Some((index, (_, member))) =
+            known.and_then(|index| self.all.get_mut(index).map(|one| (index, one)))
+        else {
+            self.places.insert(hash, self.all.len());
+            let limits = Limits { at, ..Limits::default() };
+            let member = Member { customer: Some(Arc::clone(customer)), limits, package: None };
+            self.all.push((folded.into(), member));
+            return;
+        };
+        if let Some(first) = &member.customer {
+            let first_at = self.assigned.get(&index).copied().unwrap_or(member.limits.at);
+            let place = place(&reader.diagnostics.files, first_at);
+            let called = called(what, written, &folded);
+            let message = if first == customer {
+                format!("{called} is listed twice; first at {place}")
+            } else {
+                format!(
+                    "{called} is of two customers, {first:?} and {customer:?}; first at {place}"
+                )
+            };
+            reader.diagnostics.error(at, message);
+            return;
+        }
+        member.customer = Some(Arc::clone(customer));
+        self.assigned.insert(index, at);
+    }
+
+    /// The hash of a name, and where it is in `all`.
+    fn find(&self, name: &str) -> (u64, Option<usize>) {
+        let hash = self.hasher.hash_one(name);
+        let at = self.places.get(&hash).copied();
+        (hash, at.filter(|at| self.all.get(*at).is_some_and(|(known, _)| **known == *name)))
+    }
+
     pub(super) fn into_members(self) -> Members {
         self.all.into()
     }
+}
+
+/// A user or a domain, as it is written and as it is folded.
+fn called(what: &str, written: &str, folded: &str) -> String {
+    match written == folded {
+        true => format!("{what} {written:?}"),
+        false => format!("{what} {written:?}, folded to {folded:?},"),
+    }
+}
+
+/// A domain that a table or a customer names; else why it is none.
+fn domain(text: &str) -> Result<String, String> {
+    match amount::domain(text) {
+        Ok(pattern) if !pattern.below => Ok(pattern.domain),
+        Ok(_) => Err(format!("{text:?} stands for many domains; a table is for one")),
+        Err(_) => {
+            Err(format!("{text:?} is not a domain; expected such as \"example.org\" in quotes"))
+        }
+    }
+}
+
+/// A user that a table or a customer names; else why it is none.
+pub(super) fn user(folding: &Folding, text: &str) -> Result<String, String> {
+    let none = || format!("{text:?} is not a user: nothing is left of it after folding");
+    folding.identity(text).ok_or_else(none)
 }
 
 type Key<'a> = Spanned<DeString<'a>>;
@@ -260,36 +330,52 @@ pub(super) fn packages(
     packages
 }
 
-/// A user or a domain.
-fn member(
+/// What is read of the tables of customers, domains and users beside them.
+pub(super) struct Named<'a> {
+    pub(super) folding: &'a Folding,
+    /// The name of the policy.
+    pub(super) policy: &'a str,
+    pub(super) packages: &'a mut Names,
+    pub(super) customers: &'a mut Names,
+    pub(super) domains: &'a mut Listed,
+    pub(super) users: &'a mut Listed,
+}
+
+/// What only a table of this kind has beside limits.
+fn more(kind: MemberKind) -> &'static [&'static str] {
+    match kind {
+        MemberKind::Customer => &["domains", "users", "package", "total", "bucket"],
+        MemberKind::Domain => &["package", "total", "bucket"],
+        MemberKind::User => &["package", "bucket"],
+    }
+}
+
+/// A customer, a domain or a user; `list` reads the lists of a customer.
+fn member<'t>(
     reader: &mut Reader<'_>,
     key: &Key<'_>,
-    value: Value<'_>,
+    value: &'t Spanned<DeValue<'_>>,
     place: &str,
-    is_domain: bool,
-    packages: &mut Packages,
+    kind: MemberKind,
+    packages: &mut Names,
+    mut list: impl FnMut(&mut Reader<'_>, MemberKind, &'t Spanned<DeValue<'_>>),
 ) -> Member {
     let mut member = Member::default();
     member.limits.at = reader.at(key);
     let Some(table) = reader.table(value, "{ package = \"gold\" }") else { return member };
     for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "package" => {
+        match (key.get_ref().as_ref(), kind) {
+            ("package", _) => {
                 let Some(name) = reader.string(value, "\"gold\"") else { continue };
                 member.package = Some(packages.add(name, reader.at(value)));
             }
-            "total" if !is_domain => {
-                reader.error(key, "total is for all users of a domain; write it in a domain, a package or the default");
+            ("domains", MemberKind::Customer) => list(reader, MemberKind::Domain, value),
+            ("users", MemberKind::Customer) => list(reader, MemberKind::User, value),
+            ("total", MemberKind::User) => {
+                reader.error(key, "total is for all users of a domain or a customer; write it in one, in a package or the default");
             }
-            name if limit(reader, name, value, place, &mut member.limits) => {}
-            _ => {
-                let more = if is_domain {
-                    &["package", "total", "bucket"][..]
-                } else {
-                    &["package", "bucket"]
-                };
-                reader.unknown_key(key, place, &allowed(more));
-            }
+            (name, _) if limit(reader, name, value, place, &mut member.limits) => {}
+            _ => reader.unknown_key(key, place, &allowed(more(kind))),
         }
     }
     member
@@ -302,84 +388,103 @@ fn as_written<'t, 'i>(table: &'t DeTable<'i>) -> Vec<(&'t Key<'i>, &'t Spanned<D
     entries
 }
 
-/// `[policy.NAME.domain."…"]`
-pub(super) fn domains(
+/// `[policy.NAME.domain."…"]` or `[policy.NAME.user."…"]`
+pub(super) fn members(
     reader: &mut Reader<'_>,
-    name: &str,
+    kind: MemberKind,
     key: &Key<'_>,
     value: Value<'_>,
-    listed: &mut Listed,
-    packages: &mut Packages,
+    named: &mut Named<'_>,
 ) {
-    let Some(table) = reader.table(value, "[policy.outbound.domain.\"example.org\"]") else {
-        return;
+    let example = match kind {
+        MemberKind::User => "[policy.outbound.user.\"news@example.org\"]",
+        _ => "[policy.outbound.domain.\"example.org\"]",
     };
-    some_domains(reader, name, table, listed, packages);
-    reader.cut_out(key, |reader, table| some_domains(reader, name, table, listed, packages));
+    let Some(table) = reader.table(value, example) else { return };
+    some_members(reader, kind, table, named);
+    reader.cut_out(key, |reader, table| some_members(reader, kind, table, named));
 }
 
-fn some_domains(
+fn some_members(
     reader: &mut Reader<'_>,
-    name: &str,
+    kind: MemberKind,
     table: &DeTable<'_>,
-    listed: &mut Listed,
-    packages: &mut Packages,
+    named: &mut Named<'_>,
 ) {
     for (key, value) in as_written(table) {
         let text = key.get_ref();
-        let domain = match amount::domain(text) {
-            Ok(pattern) if !pattern.below => pattern.domain,
-            Ok(_) => {
-                reader.error(key, format!("{text:?} stands for many domains; a table is for one"));
-                continue;
-            }
-            Err(_) => {
-                reader.error(
-                    key,
-                    format!("{text:?} is not a domain; expected such as \"example.org\" in quotes"),
-                );
-                continue;
-            }
+        let place = format!("in [policy.{}.{}.{text:?}]", named.policy, kind.word());
+        let read = |reader: &mut Reader<'_>, packages: &mut Names| {
+            member(reader, key, value, &place, kind, packages, |_, _, _| {})
         };
-        let place = format!("in [policy.{name}.domain.{text:?}]");
-        let member = member(reader, key, value, &place, true, packages);
-        listed.add(reader, "domain", text, domain, member);
-    }
-}
-
-/// `[policy.NAME.user."…"]`
-pub(super) fn users(
-    reader: &mut Reader<'_>,
-    folding: &Folding,
-    name: &str,
-    key: &Key<'_>,
-    value: Value<'_>,
-    listed: &mut Listed,
-    packages: &mut Packages,
-) {
-    let Some(table) = reader.table(value, "[policy.outbound.user.\"news@example.org\"]") else {
-        return;
-    };
-    some_users(reader, folding, name, table, listed, packages);
-    reader.cut_out(key, |reader, table| some_users(reader, folding, name, table, listed, packages));
-}
-
-fn some_users(
-    reader: &mut Reader<'_>,
-    folding: &Folding,
-    name: &str,
-    table: &DeTable<'_>,
-    listed: &mut Listed,
-    packages: &mut Packages,
-) {
-    for (key, value) in as_written(table) {
-        let text = key.get_ref();
-        let place = format!("in [policy.{name}.user.{text:?}]");
-        let member = member(reader, key, value, &place, false, packages);
-        match folding.identity(text) {
-            Some(user) => listed.add(reader, "user", text, user, member),
-            None => reader
-                .error(key, format!("{text:?} is not a user: nothing is left of it after folding")),
+        let (folded, listed) = match kind {
+            MemberKind::User => (user(named.folding, text), &mut *named.users),
+            _ => (domain(text), &mut *named.domains),
+        };
+        match folded {
+            Ok(folded) => {
+                let member = read(reader, named.packages);
+                listed.add(reader, kind.word(), text, folded, member);
+            }
+            Err(message) => reader.error(key, message),
         }
     }
+}
+
+/// `[policy.NAME.customer.…]`, after all domains and users have been read.
+pub(super) fn customers(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    named: &mut Named<'_>,
+) -> Members {
+    let Some(table) = reader.table(value, "[policy.outbound.customer.acme]") else {
+        return Members::default();
+    };
+    let mut customers: Vec<(Box<str>, Member)> = Vec::new();
+    for (key, value) in as_written(table) {
+        let text: &str = key.get_ref();
+        if let Err(message) = customer_name(text) {
+            reader.error(key, message);
+            continue;
+        }
+        let place = format!("in [policy.{}.customer.{text:?}]", named.policy);
+        let customer: Arc<str> = text.into();
+        let Named { folding, packages, domains, users, .. } = &mut *named;
+        let list = |reader: &mut Reader<'_>, kind, value: &Spanned<DeValue<'_>>| {
+            let example = match kind {
+                MemberKind::User => "\"news@example.org\"",
+                _ => "\"example.org\"",
+            };
+            for (one, at) in reader.strings(value, example).unwrap_or_default() {
+                let (folded, listed) = match kind {
+                    MemberKind::User => (user(folding, one), &mut **users),
+                    _ => (domain(one), &mut **domains),
+                };
+                let place = reader.at(at);
+                match folded {
+                    Ok(folded) => {
+                        listed.assign(reader, kind.word(), one, folded, &customer, place);
+                    }
+                    Err(message) => reader.error(at, message),
+                }
+            }
+        };
+        let member = member(reader, key, value, &place, MemberKind::Customer, packages, list);
+        customers.push((text.into(), member));
+    }
+    customers.into()
+}
+
+/// Whether `name` may be that of a customer, of which a key is made; else why not.
+pub(super) fn customer_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.trim() != name || name.chars().any(char::is_control) {
+        return Err(format!(
+            "{name:?} is not a name of a customer; it may not be empty, and have no blanks around it and no \
+             control characters"
+        ));
+    }
+    if name.len() > LONGEST {
+        return Err(format!("the name of a customer has at most {LONGEST} bytes"));
+    }
+    Ok(())
 }

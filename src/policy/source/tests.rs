@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::model::{Match, Member, Piece, When};
+use super::super::model::{Match, Member, MemberKind, Piece, When};
 use super::super::network::Cidr;
 use super::super::word::{Action, Counting, Field, Placeholder, State, Unit};
 use super::{Compiled, Load, compile, compile_long};
@@ -110,6 +110,61 @@ fn the_example_is_accepted_as_it_stands() {
     assert_eq!((bucket.burst, bucket.leak, bucket.unit), (5.0, 1.0 / 3600.0, Unit::Recipients));
 }
 
+const CUSTOMERS: &str = r#"version = 1
+[identity]
+qualify = "own.test"
+[policy.out]
+users = "users.csv"
+package.gold.messages = "9/1h"
+domain."a.test".messages = "1/1h"
+user.ann.messages = "2/1h"
+[policy.out.customer.acme]
+domains = ["A.test.", "b.test"]
+users = ["Ann"]
+package = "gold"
+bytes = "1k/1h"
+total = { recipients = "5000/1h" }
+[policy.out.customer."b, c"]
+"#;
+
+#[test]
+fn customers_have_domains_and_users() {
+    let users = "user,customer,messages\nbob,\"b, c\",\ncarl,,3/1h\n";
+    assert_eq!(diagnostics_of(CUSTOMERS, users), "");
+    let policies = compiled(CUSTOMERS, users).policies.unwrap();
+    let policy = &policies.policies["out"];
+    let acme = policy.customers.get("acme").unwrap();
+    assert_eq!((acme.package.as_deref(), acme.limits.each.len()), (Some("gold"), 1));
+    assert!(acme.limits.total.contains_key(&Unit::Recipients));
+    for (kind, name, customer, limits) in [
+        (MemberKind::Domain, "a.test", Some("acme"), 1),
+        (MemberKind::Domain, "b.test", Some("acme"), 0),
+        (MemberKind::User, "ann@own.test", Some("acme"), 1),
+        (MemberKind::User, "bob@own.test", Some("b, c"), 0),
+        (MemberKind::User, "carl@own.test", None, 1),
+    ] {
+        let member = policy.members(kind).get(name).unwrap();
+        assert_eq!((member.customer.as_deref(), member.limits.each.len()), (customer, limits));
+    }
+}
+
+#[test]
+fn nobody_is_of_two_customers() {
+    let text = CUSTOMERS.replace("\"b, c\"]", "\"b, c\"]\ndomains = [\"B.TEST\", \"c.test\", \"c.test\", \"*.x\"]\nusers = [\"ann\", \"dora\"]");
+    let users = "user,customer,messages\nbob,acmee,\ndora,acme,\n";
+    let text = text + "[policy.out.customer.\" x\"]\n";
+    assert_eq!(
+        diagnostics_of(&text, users),
+        "dir/p.toml:16:12: domain \"B.TEST\", folded to \"b.test\", is of two customers, \"acme\" and \"b, c\"; first at dir/p.toml:10:23\n\
+         dir/p.toml:16:32: domain \"c.test\" is listed twice; first at dir/p.toml:16:22\n\
+         dir/p.toml:16:42: \"*.x\" stands for many domains; a table is for one\n\
+         dir/p.toml:17:10: user \"ann\", folded to \"ann@own.test\", is of two customers, \"acme\" and \"b, c\"; first at dir/p.toml:11:10\n\
+         dir/p.toml:17:17: user \"dora\", folded to \"dora@own.test\", is of two customers, \"acme\" and \"b, c\"; first at dir/users.csv:3:1\n\
+         dir/p.toml:18:22: \" x\" is not a name of a customer; it may not be empty, and have no blanks around it and no control characters\n\
+         dir/users.csv:2:5: unknown customer \"acmee\"; did you mean \"acme\"?\n"
+    );
+}
+
 /// Wrong files, and all of their errors.
 const WRONG: &[(&str, &str)] = &[
     ("", "dir/p.toml:1:1: the version is missing; start with: version = 1\n"),
@@ -120,7 +175,7 @@ const WRONG: &[(&str, &str)] = &[
     (
         "version = 1\n[identity]\nchian = [\"auth\"]\nchain = [\"auht\"]\n",
         "dir/p.toml:3:1: unknown key \"chian\" in [identity]; did you mean \"chain\"? Allowed: chain, fold, qualify, mask, relay\n\
-         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, sender, sender_domain, recipient, recipient_domain, helo\n",
+         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, sender, sender_domain, recipient, recipient_domain, helo, server\n",
     ),
     (
         "version = 1\n[policy.out]\nwhen = \"autenticated\"\naction = 5\nbucket = { burst = 5 }\n",
@@ -171,7 +226,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
-        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size\n",
+        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size\n",
     ),
     (
         "version = 1\n[policy.out]\nusers = \"other.csv\"\n",

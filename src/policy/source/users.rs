@@ -1,13 +1,12 @@
 //! `users = "users.csv"`: users in a file of their own.
 //!
-//! The first row names the columns: `user`, `package`, and units. An empty cell
+//! The first row names the columns: `user`, `package`, `customer`, and units. An empty cell
 //! says nothing; several windows are separated by blanks: `100/1h 500 daily`.
 
-use super::super::fold::Folding;
 use super::super::model::{Amount, Location, Member};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use super::tables::{Listed, Packages};
+use super::tables::{self, Named};
 use crate::csv::{Cell, row};
 use crate::toml_file::diagnostic::allowed_instead;
 use crate::toml_file::reader::{Lines, Reader, Value};
@@ -18,6 +17,7 @@ use crate::toml_file::text::{Load, beside};
 enum Column {
     User,
     Package,
+    Customer,
     Unit(Unit),
 }
 
@@ -26,19 +26,18 @@ impl Column {
         match name {
             "user" => Some(Self::User),
             "package" => Some(Self::Package),
+            "customer" => Some(Self::Customer),
             unit => Unit::of(unit).map(Self::Unit),
         }
     }
 }
 
-/// Reads the files that `value` names into `listed`.
+/// Reads the files that `value` names into `named`.
 pub(super) fn read(
     reader: &mut Reader<'_>,
-    folding: &Folding,
     value: Value<'_>,
     load: Load<'_>,
-    listed: &mut Listed,
-    packages: &mut Packages,
+    named: &mut Named<'_>,
 ) {
     for (name, at) in reader.strings(value, "\"users.csv\"").unwrap_or_default() {
         let path = beside(reader.diagnostics.files.first(), name);
@@ -55,21 +54,19 @@ pub(super) fn read(
             return;
         };
         files.push(path);
-        Table { reader, folding, lines: Lines::of(&text), file, listed, packages }.read(&text);
+        Table { reader, lines: Lines::of(&text), file, named }.read(&text);
     }
 }
 
 /// A file of users that is being read.
-struct Table<'t, 'r> {
+struct Table<'t, 'r, 'n> {
     reader: &'t mut Reader<'r>,
-    folding: &'t Folding,
     lines: Lines<'t>,
     file: u16,
-    listed: &'t mut Listed,
-    packages: &'t mut Packages,
+    named: &'t mut Named<'n>,
 }
 
-impl Table<'_, '_> {
+impl Table<'_, '_, '_> {
     fn at(&self, offset: usize) -> Location {
         self.lines.locate(self.file, offset)
     }
@@ -110,7 +107,7 @@ impl Table<'_, '_> {
                 }
                 Some(column) => columns.push(column),
                 None => {
-                    let allowed = [&["user", "package"][..], &Unit::words()].concat();
+                    let allowed = [&["user", "package", "customer"][..], &Unit::words()].concat();
                     let instead = allowed_instead(name, &allowed);
                     self.error(*offset, format!("unknown column {name:?}; {instead}"));
                     sound = false;
@@ -143,7 +140,10 @@ impl Table<'_, '_> {
                 }
                 _ if text.is_empty() => {}
                 Column::Package => {
-                    member.package = Some(self.packages.add(&text, at));
+                    member.package = Some(self.named.packages.add(&text, at));
+                }
+                Column::Customer => {
+                    member.customer = Some(self.named.customers.add(&text, at));
                 }
                 Column::Unit(unit) => {
                     let amount = self.amount(*unit, offset, at, &text);
@@ -152,16 +152,9 @@ impl Table<'_, '_> {
             }
         }
         let Some(user) = user else { return };
-        match self.folding.identity(&user) {
-            Some(folded) => {
-                self.listed.add(self.reader, "user", &user, folded, member);
-            }
-            None => {
-                let at = member.limits.at;
-                let message =
-                    format!("{user:?} is not a user: nothing is left of it after folding");
-                self.reader.diagnostics.error(at, message);
-            }
+        match tables::user(self.named.folding, &user) {
+            Ok(folded) => self.named.users.add(self.reader, "user", &user, folded, member),
+            Err(message) => self.reader.diagnostics.error(member.limits.at, message),
         }
     }
 

@@ -27,7 +27,7 @@ use super::log::{Level, Log};
 pub use crate::cluster::CONFIG_DEFAULT as FILE;
 use crate::cluster::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
 use crate::redis::Settings;
-use crate::sys::{files, users};
+use crate::sys::{files, host_name, users};
 use crate::toml_file::Location;
 use crate::toml_file::diagnostic::{Diagnostics, Severity, place};
 use crate::toml_file::reader::{Reader, Value, parse};
@@ -300,7 +300,7 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
         max_connections: 4000,
         peers: Peers { users: default_users(), groups: BTreeSet::new() },
         servers: 0,
-        server_name: host_name(),
+        server_name: host_name().to_owned(),
         socket_group: None,
     };
     let table = reader.table(value, "[agent]")?;
@@ -326,12 +326,4 @@ fn default_users() -> BTreeSet<u32> {
 pub fn exim_group() -> Option<u32> {
     let of_spool = files::info_of(Path::new(SPOOL)).ok().map(|info| info.gid);
     of_spool.or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
-}
-
-/// The name of this machine.
-#[must_use]
-pub fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().filter(char::is_ascii_graphic).take(64).collect();
-    if name.is_empty() { "localhost".to_owned() } else { name }
 }

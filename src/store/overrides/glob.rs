@@ -3,7 +3,7 @@
 //! program's globs, which a test compares it with.
 
 use crate::identity::Field;
-use crate::identity::fold::DOMAIN;
+use crate::identity::fold::TOTALS;
 
 /// What each step begins with: one byte follows [`LITERAL`], 32 follow
 /// [`CLASS`].
@@ -113,7 +113,7 @@ pub(super) fn names_field(steps: &[u8]) -> bool {
         })
     };
     let fields = Field::ALL.iter().map(|field| field.word());
-    fields.chain([DOMAIN]).any(|name| is_field(name.as_bytes()))
+    fields.chain(TOTALS).any(|name| is_field(name.as_bytes()))
 }
 
 fn contains(class: &[u8], byte: u8) -> bool {

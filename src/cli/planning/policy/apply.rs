@@ -21,6 +21,7 @@ use crate::cli::{Failure, Outcome};
 use crate::policy::changes::{Changes, changes, digest};
 use crate::policy::counters::{RuleName, retain};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
+use crate::policy::limit::Per;
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
@@ -248,15 +249,17 @@ fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
     let mut known = HashSet::new();
     for (name, policy) in &policies.policies {
         let mut rules = HashSet::new();
-        for limits in policy.tables() {
-            for (amounts, total) in [(&limits.each, false), (&limits.total, true)] {
+        let customers = policy.customers.values().map(|one| (&one.limits, Per::Customer));
+        for (limits, total) in policy.other_tables().map(|one| (one, Per::Domain)).chain(customers)
+        {
+            for (amounts, per) in [(&limits.each, Per::Key), (&limits.total, total)] {
                 for (unit, amount) in amounts {
                     let windows = amount.windows.iter();
-                    rules.extend(windows.map(|one| RuleName::new(*unit, false, &one.text, total)));
+                    rules.extend(windows.map(|one| RuleName::new(*unit, false, &one.text, per)));
                 }
             }
             let buckets = limits.buckets.iter().flat_map(|buckets| &buckets.buckets);
-            rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, false)));
+            rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, Per::Key)));
         }
         known.extend(rules.iter().map(|rule| (name.clone(), rule.to_string())));
     }

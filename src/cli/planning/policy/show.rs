@@ -15,11 +15,12 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
-use crate::policy::limit::{Exemption, Limit, Per, Rule, Subject};
+use crate::policy::limit::{Exemption, Limit, Package, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::source::FILE;
 use crate::policy::word::{Field, Word as _};
 use crate::rate::Timestamp;
+use crate::sys::host_name;
 use crate::text::time::now;
 use crate::text::{self, iso_second, printable};
 use crate::toml_file::diagnostic::{place, similar};
@@ -42,13 +43,15 @@ Exit status: 0 something is limited; 1 nothing is limited for it; 2 an error.
 The policies in use are shown, those of the last `exirate policy apply`; where there are
 none, those of /etc/exirate/policy.toml. Standard error says which.
 
-Each window is a line. PER is what is counted: the identity, all users of its domain
-together, or what the policy has as its key. RULE is the table that the limit is
+Each window is a line. PER is what is counted: the identity, all users of its domain or
+its customer together, or what the policy has as its key. RULE is the table that the limit is
 from, WHERE its line; the policies in use have no lines. Limits that an exemption lifts are shown dimmed, and the
-exemption is named below.
+exemption is named below. So is the package that applies, and what names it: the user, the domain, the customer
+or the front end.
 
 JSON: `file` is what is shown, and `policies` an array of objects with `policy`, `when`,
-`action`, `identity` (null if the policy counts something else), `package`, `exempt` (null,
+`action`, `identity` (null if the policy counts something else), `package`, `package_from`
+(`customer acme`), `customer`, `exempt` (null,
 or an object with `file`, `line`, `until` and `reason`) and `limits`, each with `unit`,
 `per`, `kind` (window or bucket), `limit` (or burst), `period` (seconds; of a bucket, in
 which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
@@ -126,6 +129,8 @@ struct JsonPolicy<'a> {
     action: &'static str,
     identity: Option<&'a str>,
     package: Option<&'a str>,
+    package_from: Option<String>,
+    customer: Option<&'a str>,
     exempt: Option<JsonExempt<'a>>,
     limits: Vec<Line>,
 }
@@ -189,7 +194,8 @@ struct Shown<'p> {
     name: &'p str,
     policy: PolicyImage<'p>,
     identity: &'p str,
-    package: Option<(&'p str, bool)>,
+    package: Option<Package<'p>>,
+    customer: Option<&'p str>,
     exempt: Option<(Exemption<'p>, Location)>,
     lines: Vec<Line>,
 }
@@ -239,8 +245,8 @@ impl Show {
         }
         screen.flush()?;
         for one in &shown {
-            if let Some((package, false)) = &one.package {
-                let package = printable(package.as_bytes());
+            if let Some(package) = one.package.filter(|package| !package.exists) {
+                let package = printable(package.name.as_bytes());
                 note(format_args!(
                     "the policy {:?} has no package {package:?}: it is ignored",
                     one.name
@@ -294,6 +300,7 @@ impl Show {
             Field::SenderDomain => domain_of(user.as_deref()),
             Field::RecipientDomain => domain_of(recipient.as_deref()),
             Field::Helo => None,
+            Field::Server => Some(host_name().to_owned()),
         };
         let (identity, per) = match &policy.settings().key[..] {
             [] => {
@@ -335,8 +342,9 @@ impl Show {
             let at = written.and_then(|policy| location(policy, &applied)).unwrap_or_default();
             add_lines(&mut lines, files, &applied, at, searched);
         }
-        let (identity, package) = (searched.identity.as_str(), policy.package(&subject)?);
-        Ok(Shown { name, policy: *policy, identity, package, exempt, lines })
+        let identity = searched.identity.as_str();
+        let (package, customer) = (policy.package(&subject)?, policy.customer(&subject)?);
+        Ok(Shown { name, policy: *policy, identity, package, customer, exempt, lines })
     }
 }
 
@@ -345,12 +353,15 @@ fn location(policy: &Policy, applied: &Applied<'_>) -> Option<Location> {
     let limits: &Limits = match applied.rule {
         Rule::User(name) => &policy.users.get(name)?.limits,
         Rule::Domain(name) => &policy.domains.get(name)?.limits,
+        Rule::Customer(name) => &policy.customers.get(name)?.limits,
         Rule::Package(name) => policy.packages.get(name)?,
         Rule::Default => &policy.default,
     };
     match (applied.unit, applied.per) {
         (Some(unit), Per::Key) => limits.each.get(&unit).map(|amount| amount.at),
-        (Some(unit), Per::Domain) => limits.total.get(&unit).map(|amount| amount.at),
+        (Some(unit), Per::Domain | Per::Customer) => {
+            limits.total.get(&unit).map(|amount| amount.at)
+        }
         (None, _) => limits.buckets.as_ref().map(|buckets| buckets.at),
     }
 }
@@ -376,6 +387,7 @@ fn add_lines(
                 let domain = domain_of(Some(&searched.identity));
                 domain.map(|domain| format!("all of {domain}")).unwrap_or_default()
             }
+            Per::Customer => format!("all of {}", applied.rule),
         },
         kind: Limit::kind(applied.unit),
         limit: None,
@@ -427,6 +439,10 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
         if one.lines.is_empty() {
             writeln!(screen, "{}: no limit", one.name)?;
         }
+        if let Some(package) = one.package.filter(|package| package.exists) {
+            let line = format!("{}: {package}", one.name);
+            writeln!(screen, "{}", printable(line.as_bytes()))?;
+        }
         if let Some((entry, at)) = one.exempt {
             let until = entry.until.map_or_else(
                 || "for ever".to_owned(),
@@ -457,7 +473,9 @@ fn json<'a>(files: &[PathBuf], one: &'a Shown<'_>) -> JsonPolicy<'a> {
         when: when(&one.policy),
         action: one.policy.settings().action.word(),
         identity: Some(one.identity).filter(|identity| !identity.is_empty()),
-        package: one.package.map(|(name, _)| name),
+        package: one.package.map(|package| package.name),
+        package_from: one.package.map(|package| package.from.to_string()),
+        customer: one.customer,
         exempt,
         limits: one.lines.clone(),
     }

@@ -142,7 +142,7 @@ impl Used<'_> {
         let is_used = |unit: &&Unit| {
             self.policies
                 .iter()
-                .any(|(_, policy)| tables(policy).any(|limits| counts(limits, **unit)))
+                .any(|(_, policy)| policy.tables().any(|limits| counts(limits, **unit)))
         };
         Unit::ALL.iter().filter(|unit| is(**unit)).filter(is_used).map(|unit| unit.word()).collect()
     }
@@ -153,12 +153,6 @@ impl Used<'_> {
         let with = self.policies.iter().filter(|(_, policy)| is(policy, chain));
         with.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     }
-}
-
-fn tables(policy: &Policy) -> impl Iterator<Item = &Limits> {
-    let members = policy.domains.values().chain(policy.users.values());
-    let members = members.map(|member| &member.limits);
-    members.chain(policy.packages.values()).chain([&policy.default])
 }
 
 fn counts(limits: &Limits, unit: Unit) -> bool {

@@ -21,9 +21,8 @@ use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::OnCrossing;
-use crate::serve::config::host_name;
 use crate::spool::{EventKind, EventReader, EventWindow, LoggedEvent, Spool};
-use crate::sys::files;
+use crate::sys::{files, host_name};
 use crate::text;
 use crate::text::time::now;
 use crate::trace::Access;
@@ -182,8 +181,8 @@ fn deliver_all(
     let host = host_name();
     let due = begun.iter().flatten().flat_map(Delivery::due);
     let due: HashMap<&str, &LoggedEvent> = due.map(|one| (&*one.id, one.event)).collect();
-    let known = known(&due, &refusals, &host, directory, named);
-    let context = Context { host: &host, known: &known };
+    let known = known(&due, &refusals, host, directory, named);
+    let context = Context { host, known: &known };
     let results: Vec<Result<Report, Failure>> = thread::scope(|scope| {
         let context = &context;
         let run = |one: Result<Delivery<'_>, Failure>| one.and_then(|one| one.run(context));
@@ -264,14 +263,14 @@ fn test(
         ..EventWindow::default()
     };
     let event = LoggedEvent::invented(b"1h/per_rcpt/exirate-test", window, at);
-    let mut known = Known::of(&event, &Sources::of(&host));
+    let mut known = Known::of(&event, &Sources::of(host));
     known.text = format!(
         "This is a test of the alerts of {host}, sent at {}: nobody is over a limit.",
         text::local(at)
     );
     let id = event.id();
     let head = Head { test: true, ..Head::new(&id, 1, false) };
-    let alert = Alert::new(&event, head, &host, &known);
+    let alert = Alert::new(&event, head, host, &known);
     let mut well = true;
     for receiver in all {
         let sent = receiver.send(&alert, account);

@@ -12,6 +12,7 @@ use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::explain::rule;
 use crate::identity::Field;
+use crate::identity::fold::CUSTOMER;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::text::{self, counted};
 use crate::trace::TraceStore;
@@ -198,6 +199,8 @@ fn who(record: &RecordKey<'_>) -> String {
             Some(Field::Recipient) => format!("mail to {value}"),
             Some(Field::RecipientDomain) => format!("mail to {value}"),
             Some(Field::Helo) => format!("clients called {value}"),
+            Some(Field::Server) => format!("all of the server {value}"),
+            None if field == CUSTOMER => format!("all of customer {value}"),
             None => format!("all of {value}"),
         }
     };
@@ -253,6 +256,8 @@ mod tests {
             ("recipient:bob@example.org", "mail to bob@example.org"),
             ("helo:pc", "clients called pc"),
             ("domain:example.org", "all of example.org"),
+            ("server:mail1", "all of the server mail1"),
+            ("customer:acme", "all of customer acme"),
             ("auth:a\nb", "a\\nb"),
         ] {
             assert_eq!(of(Kind::Policy, "out/recipients/1h/", identity), called);

@@ -23,7 +23,8 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database, key_text};
 use crate::cli::{Failure, Outcome};
-use crate::spool::{EventKind, LoggedEvent};
+use crate::history::explain::rule;
+use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::counted_or_no;
@@ -109,6 +110,9 @@ and of all but the first refusal of a key in each second.
 Where servers share limits, the crossings are those of all servers, and the rates of now are
 the shared ones. Refusals and messages are those of this server: of a crossing on another one,
 which is named, ask there. --local looks at this server only.
+
+A total is that of a domain or of a customer: what it refused is explained to whoever KEY names of its
+users, and for KEY itself, such as customer:acme.
 
 For each limit, the rates right before and with the event follow from what was logged, and
 so does when an event of the same size would have passed, if nothing else was counted. For
@@ -236,9 +240,16 @@ impl Explain {
             refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
             found.extend(refusals);
         }
+        let folding = self.common.folding()?;
         found.retain(|(event, _)| match &self.id {
             Some(id) => event.texts.message_id == id.trim().as_bytes(),
-            None => selection.contains(&event.record_key()),
+            None => {
+                // What the total of a domain or a customer refused is of its sender as well.
+                let is_enforced = event.enforcement == Enforcement::Enforced;
+                let sender = is_enforced.then(|| rule::of_sender(event, &folding)).flatten();
+                let is_senders = sender.is_some_and(|key| selection.contains(&key.key()));
+                selection.contains(&event.record_key()) || is_senders
+            }
         });
         // A refusal may be a crossing as well, and says more.
         let is_refusal = |event: &LoggedEvent| event.kind == EventKind::Refusals;

@@ -14,8 +14,8 @@ use crate::cli::shared::database::open_traces;
 use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance};
 use crate::cluster::{self, ClusterSettings};
 use crate::policy::word::{Action, Word as _};
-use crate::serve::config::host_name;
 use crate::spool::open_directory;
+use crate::sys::host_name;
 use crate::text;
 use crate::text::time::now;
 use crate::trace::Access;
@@ -96,7 +96,7 @@ impl Status {
         let text = bypass.as_ref().map(|bypass| bypass_state::sentence(bypass, now));
         let (verdict, text) = verdict(text, &policies, &glance, spool);
         Ok(Self {
-            host: host_name(),
+            host: host_name().to_owned(),
             time: text::iso(now),
             verdict,
             text,

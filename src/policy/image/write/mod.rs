@@ -63,15 +63,26 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
             (name.as_bytes(), writer.row(&row.0))
         })
         .collect();
-    let package = |name: &str| {
-        let found = rows.binary_search_by_key(&name.as_bytes(), |(name, _)| name);
-        found.ok().and_then(|found| rows.get(found)).map_or(0, |(_, row)| *row)
-    };
+    let package = |name: &str| position(&rows, name);
     let packages = writer.table(rows.iter().copied(), |row, value| value.u32(*row));
+    let customers: Vec<(&[u8], u32)> = policy
+        .customers
+        .iter()
+        .map(|(name, customer)| {
+            let mut row = Row::default();
+            row.text(name);
+            row.u32(customer.package.as_deref().map_or(0, package));
+            limits(&mut row, &customer.limits);
+            (name.as_bytes(), writer.row(&row.0))
+        })
+        .collect();
+    let customer = |name: &str| position(&customers, name);
+    let customer_table = writer.table(customers.iter().copied(), |row, value| value.u32(*row));
     let mut members = |members: &Members| {
         let entries = members.iter().map(|(name, member)| (name.as_bytes(), member));
         writer.table(entries, |member, value| {
             value.u32(member.package.as_deref().map_or(0, package));
+            value.u32(member.customer.as_deref().map_or(0, customer));
             limits(value, &member.limits);
         })
     };
@@ -81,10 +92,17 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
     limits(&mut default, &policy.default);
     row.bytes(&default.0);
     packages.write(&mut row);
+    customer_table.write(&mut row);
     domains.write(&mut row);
     users.write(&mut row);
     exempt::write(writer, &mut row, &policy.exempt);
     writer.row(&row.0)
+}
+
+/// The position of the row of `name`; the rows are in the order of names.
+fn position(rows: &[(&[u8], u32)], name: &str) -> u32 {
+    let found = rows.binary_search_by_key(&name.as_bytes(), |(name, _)| name);
+    found.ok().and_then(|found| rows.get(found)).map_or(0, |(_, row)| *row)
 }
 
 /// Writes the limits of a table.

@@ -1,0 +1,188 @@
+//! Customers: totals of several domains and users, and what commands say of them.
+
+use std::process::Output;
+use std::time::SystemTime;
+
+use exirate::event::session::SessionFacts;
+use exirate::event::{AclStage, Event, Origin};
+use exirate::policy::evaluator::{Evaluator, Observer, OnErrors, PolicySession, Step};
+use exirate::policy::word::Verdict;
+use exirate::rate::Timestamp;
+use exirate::spool::{Options, Spool};
+
+use crate::{exirate, json, stderr, stdout};
+
+const POLICY: &str = r#"version = 1
+[policy.out]
+update = "strict"
+default.messages = "100/1h"
+users = "users.csv"
+[policy.out.package.gold]
+messages = "50/1h"
+[policy.out.customer.acme]
+domains = ["A.test", "b.test"]
+package = "gold"
+total = { messages = "3/1h" }
+[policy.all]
+key = ["server"]
+default.messages = "1000/1h"
+"#;
+const USERS: &str = "user,customer\nann@c.test,acme\n";
+
+/// A spool directory with the policies in use.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("spool")).unwrap();
+        let machine = Self(dir);
+        machine.write("p.toml", POLICY);
+        machine.write("users.csv", USERS);
+        let output = machine.run(&["policy", "apply", "p.toml", "--spool", "spool"]);
+        assert_eq!(stderr(&output), "");
+        machine
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        exirate().args(arguments).current_dir(&self.0).output().unwrap()
+    }
+
+    /// Counts a message of `login` by the policies `names`; whether it is accepted.
+    fn sends(&self, names: &str, login: &str) -> bool {
+        let spool = self.0.path().join("spool");
+        let mut database = Spool::open(&spool, Options::default()).unwrap();
+        let client = Origin::Client([192, 0, 2, 7].into());
+        let event = Event { auth: Some(login), client, ..Event::default() };
+        let step = Step {
+            stage: AclStage::Mail,
+            event,
+            facts: SessionFacts::default(),
+            recipients: &Vec::new,
+            is_one_of: None,
+            only_looks: false,
+            bypassed: false,
+            on_error: OnErrors::default(),
+        };
+        let mut session = PolicySession::default();
+        let evaluated = Evaluator::open(&spool).evaluate(
+            &mut session,
+            names,
+            &step,
+            Ok(&mut database),
+            now,
+            &mut Nothing,
+        );
+        assert_eq!(evaluated.failure, None);
+        evaluated.outcome.verdict == Verdict::Accept
+    }
+}
+
+struct Nothing;
+
+impl Observer for Nothing {}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Timestamp { seconds: since.as_secs() as i64, micros: since.subsec_micros() }
+}
+
+#[test]
+fn a_total_is_of_the_users_of_a_customer_together() {
+    let machine = Machine::new();
+    let all = ["x@a.test", "Y@B.test", "z@b.test", "Ann@C.test", "other@c.test", "x@a.test"];
+    assert_eq!(
+        all.map(|login| machine.sends("out", login)),
+        [true, true, true, false, true, false]
+    );
+
+    // Who was refused by the total has it explained.
+    for key in ["ann@c.test", "customer:acme"] {
+        let output = machine.run(&["explain", key, "--spool", "spool"]);
+        let text = stdout(&output);
+        assert!(text.starts_with("customer:acme: refused"), "{key}: {text}");
+        let rule = "by        policy out, which counts messages; rule: customer acme (total)";
+        assert!(text.contains(rule), "{key}: {text}");
+        let now = "now, customer:acme, out/messages by the rule customer acme (total)";
+        assert!(text.contains(now), "{key}: {text}");
+    }
+    let output = machine.run(&["explain", "x@a.test", "--now", "--spool", "spool"]);
+    assert!(stdout(&output).contains("by the rule package gold, from customer acme"));
+    let output = machine.run(&["explain", "other@c.test", "--spool", "spool"]);
+    assert!(!stdout(&output).contains("acme"), "{}", stdout(&output));
+
+    let output = machine.run(&["unblock", "customer:acme", "--spool", "spool"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(machine.sends("out", "ann@c.test"));
+    let output = machine.run(&["deny", "customer:acme", "--spool", "spool"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!machine.sends("out", "ann@c.test") && machine.sends("out", "other@c.test"));
+}
+
+#[test]
+fn show_says_whose_customer_a_user_is_and_where_the_package_is_from() {
+    let machine = Machine::new();
+    let show = ["policy", "show", "--policy", "out", "--file", "p.toml", "--user"];
+    let output = machine.run(&[&show[..], &["ann@c.test"]].concat());
+    let lines: Vec<String> = stdout(&output)
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "POLICY LIMIT UNIT PER RULE WHERE",
+            "out 50/1h messages ann@c.test package gold p.toml:7:12",
+            "out 3/1h messages all of customer acme customer acme p.toml:11:22",
+            "out: package gold, from customer acme",
+        ]
+    );
+    let output = machine.run(&[&show[..], &["x@a.test", "--json"]].concat());
+    let found = &json(&output)["policies"][0];
+    assert_eq!((&found["customer"], &found["package"]), (&"acme".into(), &"gold".into()));
+    assert_eq!(found["package_from"], "customer acme");
+}
+
+#[test]
+fn lint_and_diff_know_customers() {
+    let machine = Machine::new();
+    let other = POLICY.replace("\"3/1h\"", "\"4/1h\"").replace(", \"b.test\"", "")
+        + "[policy.out.customer.empty]\n[policy.out.package.iron]\nmessages = \"1/1h\"\n";
+    machine.write("other.toml", &other);
+    let output = machine.run(&["policy", "lint", "other.toml"]);
+    let found = stdout(&output);
+    for line in [
+        "other.toml:15:22: warning: the customer \"empty\" has no domain and no user",
+        "other.toml:16:21: warning: no user, domain or customer has the package \"iron\": \
+         it applies only where a front end hands it over",
+    ] {
+        assert!(found.lines().any(|one| one == line), "{found}");
+    }
+    machine.write("users.csv", &USERS.replace("acme", ""));
+    let output = machine.run(&["policy", "diff", "p.toml", "other.toml"]);
+    let found = stdout(&output);
+    for line in [
+        "- policy.out.customer \"acme\".total.messages = 3 / 1h",
+        "+ policy.out.customer \"acme\".total.messages = 4 / 1h",
+        "- policy.out.domain \"b.test\".customer = acme",
+    ] {
+        assert!(found.lines().any(|one| one == line), "{found}");
+    }
+}
+
+#[test]
+fn all_that_goes_through_a_server_is_counted_together() {
+    let machine = Machine::new();
+    for login in ["x@a.test", "y@c.test"] {
+        assert!(machine.sends("all", login));
+    }
+    let output = machine.run(&["list", "--json", "--spool", "spool"]);
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap().to_lowercase();
+    let found = &json(&output)[0];
+    assert_eq!(found["key"], format!("server:{}", name.trim()));
+    assert_eq!(found["rate"].as_f64().unwrap().round(), 2.0);
+}
