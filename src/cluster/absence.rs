@@ -12,8 +12,8 @@
 //!
 //! It is away when two attempts have failed one after the other. It is back when an attempt
 //! succeeds and none has failed in the [`FLAP`] seconds before. So an absence in which some
-//! attempts succeed is one absence: the link flaps, or one primary of a Redis Cluster is
-//! away, and other primaries have the rates of other identities.
+//! attempts succeed is one absence: the link flaps. That a part of the shared store cannot
+//! decide its keys, as one primary of a Redis Cluster, is no failure: the agent has replied.
 
 /// So many attempts fail one after the other before the shared store is called away: a
 /// single one may have met a busy machine.

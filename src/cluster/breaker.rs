@@ -17,6 +17,9 @@
 //! | 64 | 8 | `late` | attempts that took half of the deadline or more, and failed |
 //! | 72 | 8 | `all_from` | how many events were decided when `late` was last set to 0 |
 //! | 80 | 8 | `apart_from` | how many of these were decided without the shared store |
+//! | 88 | 8 | `late_since` | the second (since 1970) of the first attempt in `late` |
+//!
+//! An attempt that is late a day after `late_since` begins to count again.
 //!
 //! One process at a time tries while `until` is not 0. The first success makes all ask
 //! again; that the shared store is back is noted, and logged, later.
@@ -33,7 +36,7 @@ use crate::sys::secure_dir::SecureDir;
 /// The file.
 pub const STATE: &CStr = c"cluster.state";
 /// Its size.
-const BYTES: usize = 88;
+const BYTES: usize = 96;
 const MAGIC: u64 = u64::from_le_bytes(*b"EXIRCLU1");
 const UNTIL: usize = 8;
 const ABSENCE: usize = 16;
@@ -45,6 +48,10 @@ const ALL_APART_OVER: usize = 56;
 const LATE: usize = 64;
 const ALL_FROM: usize = 72;
 const APART_FROM: usize = 80;
+const LATE_SINCE: usize = 88;
+
+/// For so many seconds late attempts are counted together.
+const LATE_COUNTED: u64 = 86_400;
 
 /// The pause after a first failed attempt, in microseconds. It doubles with each further
 /// one.
@@ -77,9 +84,10 @@ pub struct ClusterCounts {
     pub apart: u64,
     /// How many of these were over a limit.
     pub apart_over: u64,
-    /// Since the deadline was set: attempts that had no reply within about its time.
+    /// Attempts that had no reply within about the time of the deadline: since it was set, and
+    /// of a day, that of the latest ones or the one before.
     pub late: u64,
-    /// Events decided since then.
+    /// Events decided since the first of them.
     pub all_since: u64,
     /// Those decided without the shared store since then.
     pub apart_since: u64,
@@ -167,13 +175,21 @@ impl Breaker {
         }
     }
 
-    /// Notes that the shared store was asked in vain at `now` of the monotonic clock; `is_late`
-    /// if that took long.
+    /// Counts an attempt in vain that took long.
     #[cold]
-    pub(super) fn failed(&mut self, now: u64, seconds: u64, is_late: bool) -> Option<Changed> {
+    pub(super) fn late(&mut self, seconds: u64) {
+        let Self::Shared(map) = self else { return };
+        if !is_of_one_day(map.u64(LATE_SINCE).unwrap_or(0), seconds) {
+            begin_late(map, seconds);
+        }
+        let _ = map.add_u64(LATE, 1);
+    }
+
+    /// Notes that the shared store was asked in vain at `now` of the monotonic clock.
+    #[cold]
+    pub(super) fn failed(&mut self, now: u64, seconds: u64) -> Option<Changed> {
         let change = match self {
             Self::Shared(map) => {
-                let _ = map.add_u64(LATE, is_late.into());
                 let (absence, change) = change(map, |absence| absence.failed(seconds));
                 let _ = map.set_u64(UNTIL, now + pause(absence.failures.saturating_sub(1)));
                 change
@@ -269,13 +285,26 @@ pub fn read_counts(directory: &SecureDir) -> Option<ClusterCounts> {
 /// Begins to count late attempts again: there is another deadline.
 pub fn forget_late(directory: &SecureDir) {
     if let Some(mut map) = map(directory) {
-        let (shared, apart) = (map.u64(SHARED).unwrap_or(0), map.u64(ALL_APART).unwrap_or(0));
-        for (word, value) in
-            [(ALL_FROM, shared.wrapping_add(apart)), (APART_FROM, apart), (LATE, 0)]
-        {
-            let _ = map.set_u64(word, value);
-        }
+        begin_late(&mut map, 0);
     }
+}
+
+/// Begins to count late attempts, the first of which is in this second.
+fn begin_late(map: &mut Mapping, since: u64) {
+    let (shared, apart) = (map.u64(SHARED).unwrap_or(0), map.u64(ALL_APART).unwrap_or(0));
+    for (word, value) in [
+        (ALL_FROM, shared.wrapping_add(apart)),
+        (APART_FROM, apart),
+        (LATE, 0),
+        (LATE_SINCE, since),
+    ] {
+        let _ = map.set_u64(word, value);
+    }
+}
+
+/// Whether late attempts are counted together with those since this second.
+fn is_of_one_day(since: u64, now: u64) -> bool {
+    now.abs_diff(since) < LATE_COUNTED
 }
 
 /// As above, at this time.
@@ -286,10 +315,12 @@ fn read_counts_at(directory: &SecureDir, now: u64) -> Option<ClusterCounts> {
     let (shared, apart) = (map.u64(SHARED)?, map.u64(ALL_APART)?);
     // A release before has written a shorter file.
     let later = |word| map.u64(word).unwrap_or(0);
+    // A day without late attempts has followed theirs.
+    let is_past = now.abs_diff(later(LATE_SINCE)) >= 2 * LATE_COUNTED;
     Some(ClusterCounts {
         shared,
         apart,
-        late: later(LATE),
+        late: if is_past { 0 } else { later(LATE) },
         all_since: shared.wrapping_add(apart).saturating_sub(later(ALL_FROM)),
         apart_since: apart.saturating_sub(later(APART_FROM)),
         apart_over: map.u64(ALL_APART_OVER)?,

@@ -197,15 +197,24 @@ impl ClusterStore {
                     *decisions = decided;
                     return Ok(());
                 }
-                Err(error) if error.is_of_keys() => {
-                    cluster.breaker.reached();
-                    None
-                }
                 Err(error) => {
-                    cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
                     let is_late = begun.elapsed() >= cluster.settings.deadline / 2;
-                    let changed = cluster.breaker.failed(monotonic, seconds, is_late);
-                    changed.map(|changed| (changed, error))
+                    let is_of_keys = error.is_of_keys();
+                    // Where the agent knows at once that it cannot decide these keys, others cost
+                    // no time.
+                    if is_late || !is_of_keys {
+                        cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
+                    }
+                    if is_late {
+                        cluster.breaker.late(seconds);
+                    }
+                    if is_of_keys {
+                        cluster.breaker.reached();
+                        None
+                    } else {
+                        let changed = cluster.breaker.failed(monotonic, seconds);
+                        changed.map(|changed| (changed, error))
+                    }
                 }
             };
             let incident = changed.map(|(changed, error)| cluster.incident(changed, Some(&error)));

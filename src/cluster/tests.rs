@@ -29,6 +29,8 @@ enum Behaviour {
     /// Closes the connection after it has counted.
     LosesReply,
     Refuses(wire::Status),
+    /// Says after this time that it cannot decide these keys.
+    HasLost(Duration),
     /// Replies, and sends more than was asked for.
     SendsTooMuch,
 }
@@ -125,7 +127,11 @@ fn serve(
         let behaviour = *behaviour.lock().unwrap();
         asked.fetch_add(1, Ordering::SeqCst);
         let mut decisions = Vec::new();
-        if !matches!(behaviour, Behaviour::IsSilent | Behaviour::Refuses(_)) {
+        let decides = !matches!(
+            behaviour,
+            Behaviour::IsSilent | Behaviour::Refuses(_) | Behaviour::HasLost(_)
+        );
+        if decides {
             let now = time.lock().unwrap().unwrap_or_else(|| {
                 let (seconds, micros) = clock::now();
                 // Its clock is an hour ahead.
@@ -135,6 +141,10 @@ fn serve(
         }
         let mut reply = Vec::new();
         match behaviour {
+            Behaviour::HasLost(after) => {
+                std::thread::sleep(after);
+                wire::write_refusal(&mut reply, request.event, wire::Status::KeysAway, "");
+            }
             Behaviour::Refuses(status) => {
                 wire::write_refusal(&mut reply, request.event, status, "as the test says");
             }
@@ -501,6 +511,35 @@ fn overrides_of_this_server_hold() {
     let decision = decide(&mut store, &check(100.0)).unwrap();
     assert!(decision.over && decision.overridden == Some(Overridden::Deny), "{decision:?}");
     assert_eq!(agent.asked(), 2, "the shared store has counted it");
+}
+
+/// A node of a cluster is away: the agent says so at once, but for the request that tries.
+#[test]
+fn several_checks_wait_once_for_keys_that_cannot_be_decided() {
+    let host = Host::new("servers 4\ndeadline 300ms\n");
+    let agent = TestAgent::new(&host.socket(), Behaviour::HasLost(Duration::from_millis(160)));
+    let mut store = host.open();
+    let directory = open_directory(host.spool.path(), false).unwrap();
+    let counts = || read_counts(&directory).unwrap();
+    let mut late = 0;
+    kit::until("the second check does not ask", || {
+        let asked = agent.asked();
+        decide(&mut store, &check(100.0)).unwrap();
+        let of_first = agent.asked() - asked;
+        decide(&mut store, &check(100.0)).unwrap();
+        late = counts().late;
+        of_first == 1 && agent.asked() - asked == 1
+    });
+    assert!(late > 0 && counts().shared == 0);
+    // Where the agent knows it already, each check asks: other keys may be decided.
+    agent.behaves(Behaviour::HasLost(Duration::ZERO));
+    kit::until("each asks", || {
+        let (asked, before) = (agent.asked(), counts().late);
+        decide(&mut store, &check(100.0)).unwrap();
+        decide(&mut store, &check(100.0)).unwrap();
+        agent.asked() - asked == 2 && counts().late == before
+    });
+    assert_eq!(store.take_incidents(), [""; 0], "the others are decided");
 }
 
 /// A server that shares its limits, at the times of a test.

@@ -1,5 +1,7 @@
 //! Connects to one server, with the user, the password and the certificates of the settings.
 
+use std::time::Duration;
+
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::{
@@ -9,10 +11,16 @@ use redis::{
 
 use super::settings::{Server, Settings, Transport};
 
-/// How long the connection and each reply may take.
-pub(super) fn config(settings: &Settings) -> AsyncConnectionConfig {
+/// How long a connection may take, however short the deadline of requests is: none of them
+/// waits longer for it than for a reply.
+const CONNECT_MAX: Duration = Duration::from_secs(1);
+
+/// How long the connection to one of so many servers may take, which are tried one after the
+/// other, and each reply.
+pub(super) fn config(settings: &Settings, servers: usize) -> AsyncConnectionConfig {
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
     AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(settings.deadline))
+        .set_connection_timeout(Some(settings.deadline.max(CONNECT_MAX / servers)))
         .set_response_timeout(Some(settings.deadline))
 }
 
@@ -26,7 +34,7 @@ pub(super) async fn to_server(
         Some(certificates) if server.is_tls() => Client::build_with_tls(info, certificates)?,
         _ => Client::open(info)?,
     };
-    client.get_multiplexed_async_connection_with_config(&config(settings)).await
+    client.get_multiplexed_async_connection_with_config(&config(settings, 1)).await
 }
 
 /// Runs all of `futures` at the same time until one succeeds: its result, else the last error.

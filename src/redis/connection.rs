@@ -36,7 +36,7 @@ impl Connection {
             Servers::Single(server) => to_server(server, settings).await.map(Self::Single),
             Servers::Sentinel { master, sentinels } => {
                 let mut client = sentinel(master, sentinels, settings)?.build()?;
-                let config = config(settings);
+                let config = config(settings, sentinels.len());
                 let connection = client.get_async_connection_with_config(&config);
                 Ok(Self::Single(connection.await?))
             }
@@ -75,6 +75,14 @@ impl Connection {
         match self {
             Self::Single(_) => false,
             Self::Cluster(nodes) => nodes.primaries().iter().all(|node| node.is_away()),
+        }
+    }
+
+    /// Whether the node of a cluster that has this key does not reply.
+    pub(super) fn is_key_away(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Single(_) => false,
+            Self::Cluster(nodes) => nodes.is_away(key),
         }
     }
 

@@ -17,6 +17,8 @@ pub enum RedisError {
     Random(rand::rngs::SysError),
     /// This key is not one of exirate's.
     ForeignKey(&'static str),
+    /// There is no secret: no agent has ever used the store.
+    NeverUsed,
     /// The shared overrides cannot be read, or have no room for more: why.
     Overrides(String),
     /// A record changes so often that it cannot be changed by hand.
@@ -46,7 +48,7 @@ impl RedisError {
     pub fn is_lost(&self) -> bool {
         match self {
             Self::Server(error) => concerns_all(error),
-            Self::Reply | Self::Busy | Self::Range | Self::Overrides(_) => false,
+            Self::Reply | Self::NeverUsed | Self::Busy | Self::Range | Self::Overrides(_) => false,
             Self::Start(_) | Self::Random(_) | Self::ForeignKey(_) => true,
         }
     }
@@ -76,6 +78,12 @@ impl fmt::Display for RedisError {
                     f,
                     "the key {key} has another content than exirate gives it; another program \
                      uses this database"
+                );
+            }
+            Self::NeverUsed => {
+                return f.write_str(
+                    "no agent has ever used this Redis, so nothing is shared yet: start the \
+                     agent (exirate-agent)",
                 );
             }
             Self::Busy => {
@@ -144,9 +152,12 @@ impl std::error::Error for RedisError {
             Self::Server(error) => Some(error),
             Self::Start(error) => Some(error),
             Self::Random(error) => Some(error),
-            Self::Reply | Self::ForeignKey(_) | Self::Overrides(_) | Self::Busy | Self::Range => {
-                None
-            }
+            Self::Reply
+            | Self::ForeignKey(_)
+            | Self::NeverUsed
+            | Self::Overrides(_)
+            | Self::Busy
+            | Self::Range => None,
         }
     }
 }

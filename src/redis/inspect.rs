@@ -50,12 +50,13 @@ impl SharedRates {
     /// Connects. Changes are logged in `local`.
     ///
     /// # Errors
-    /// The servers cannot be reached, or do not allow what the store needs.
+    /// The servers cannot be reached, or do not allow what the store needs, or no agent has ever
+    /// used them.
     pub fn connect(settings: &Settings, local: Box<dyn Inspect>) -> Result<Self, RedisError> {
         let settings = tool::settings(settings);
         let runtime = tool::runtime()?;
-        let store =
-            runtime.block_on(tool::within(settings.deadline, RedisStore::connect(&settings)))?;
+        let store = RedisStore::connect_command(&settings);
+        let store = runtime.block_on(tool::within(settings.deadline, store))?;
         let (name, replace) = (settings.to_string(), Loaded::new(REPLACE));
         Ok(Self { runtime, store, name, replace, local })
     }
@@ -227,9 +228,18 @@ impl Inspect for SharedRates {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
         let mut known = Known::default();
         let mut unread = Unread::default();
-        for place in self.store.connection.primaries() {
-            let damaged = self.for_each_on(&place, visit, &mut known);
-            unread.damaged += self.said(damaged)?;
+        let places = self.store.connection.primaries();
+        for place in &places {
+            match (self.for_each_on(place, visit, &mut known), place) {
+                (Ok(damaged), _) => unread.damaged += damaged,
+                // The other nodes have keys of their own.
+                (Err(error), Some(node)) if error.is_lost() && places.len() > 1 => {
+                    let missing =
+                        format!("{}: the keys of the node {node} are missing: {error}", self.name);
+                    unread.parts.push(missing.into());
+                }
+                (Err(error), _) => return self.said(Err(error)),
+            }
         }
         Ok(unread)
     }
@@ -288,12 +298,12 @@ impl Inspect for SharedRates {
 
     fn statistics(&mut self) -> Result<Statistics, InspectError> {
         let mut statistics = Statistics::default();
-        self.for_each(&mut |entry| {
+        let mut unread = self.for_each(&mut |entry| {
             let filter = entry.filter.map_or(0, |filter| filter.bits.len());
             statistics.records += 1;
             statistics.bytes += (record::HEAD + entry.key.len() + filter) as u64;
         })?;
-        Ok(statistics)
+        unread.parts.pop().map_or(Ok(statistics), Err)
     }
 
     fn filter_key(&self) -> [u8; 16] {

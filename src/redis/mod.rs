@@ -86,6 +86,7 @@ const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lu
 pub struct RedisStore {
     connection: Connection,
     secret: SharedSecret,
+    servers: Servers,
     deadline: Duration,
     script: Arc<Loaded>,
     overrides: SharedOverrides,
@@ -101,7 +102,8 @@ impl std::fmt::Debug for RedisStore {
 }
 
 impl RedisStore {
-    /// Connects, and makes sure that the server decides.
+    /// Connects, and makes sure that the server decides. The first agent creates the secret on
+    /// which the names of the keys depend.
     ///
     /// # Errors
     /// It cannot be reached, or does not allow what the store needs.
@@ -109,8 +111,8 @@ impl RedisStore {
         Self::connect_again(settings, None).await
     }
 
-    /// As [`RedisStore::connect`], after another connection: if the keys were removed meanwhile,
-    /// those of before get the same names again.
+    /// As [`RedisStore::connect`], after another connection to the same servers: if the keys were
+    /// removed meanwhile, those of before get the same names again.
     ///
     /// # Errors
     /// Those of [`RedisStore::connect`].
@@ -119,60 +121,40 @@ impl RedisStore {
         old: Option<&Self>,
     ) -> Result<Self, RedisError> {
         let connection = Connection::open(settings).await?;
+        // What another store has used is no concern of this one.
+        let old = old.filter(|old| old.servers == settings.servers);
         let known = match old {
             Some(old) => old.secret.get(),
             None => StoreSecret::new(random()?),
         };
         let secret = SharedSecret::agree(&connection, known, old.is_some()).await?;
+        Self::with(connection, secret, settings).await
+    }
+
+    /// Connects for a command, which creates no secret: without one, nothing is shared yet.
+    async fn connect_command(settings: &Settings) -> Result<Self, RedisError> {
+        let connection = Connection::open(settings).await?;
+        let secret = SharedSecret::look(&connection).await?;
+        Self::with(connection, secret, settings).await
+    }
+
+    async fn with(
+        connection: Connection,
+        secret: SharedSecret,
+        settings: &Settings,
+    ) -> Result<Self, RedisError> {
         let store = Self {
             connection,
             secret,
+            servers: settings.servers.clone(),
             deadline: settings.deadline,
             script: Arc::new(Loaded::new(SCRIPT)),
             overrides: SharedOverrides::default(),
             #[cfg(test)]
             time: None,
         };
-        store.probe().await?;
+        probe(&store.connection, &store.script).await?;
         Ok(store)
-    }
-
-    /// Loads the script, and counts two events, which call all that it uses.
-    async fn probe(&self) -> Result<(), RedisError> {
-        let check = Check {
-            event: Some(b"probe"),
-            refuses: None,
-            ..Check::new("probe", Algorithm::MovingAverage { limit: 1.0, period: 1.0 })
-        };
-        let first = self.probe_key(PROBE.into(), &check).await;
-        if first.is_ok() || !self.connection.is_cluster() {
-            return first;
-        }
-        for number in 0..PROBES {
-            let key = format!("{PROBE}{{{number}}}").into_bytes();
-            if self.probe_key(key, &check).await.is_ok() {
-                return Ok(());
-            }
-        }
-        first
-    }
-
-    async fn probe_key(&self, key: Vec<u8>, check: &Check<'_>) -> Result<(), RedisError> {
-        for by_text in [true, false] {
-            let event: [u8; 8] = random()?;
-            let arguments = vec![event.into(), argument(check, self.secret.get())];
-            let call = Call { keys: vec![key.clone()], arguments };
-            let command =
-                if by_text { call.by_text(&self.script) } else { call.by_hash(&self.script) };
-            match self.connection.send(&command).await? {
-                Value::Array(parts) => match &parts[..] {
-                    [Value::BulkString(bytes)] if decision(bytes, check).is_some() => {}
-                    _ => return Err(RedisError::Reply),
-                },
-                _ => return Err(RedisError::Reply),
-            }
-        }
-        Ok(())
     }
 
     /// Looks whether the overrides and the secret are still the same, once a second. Requests
@@ -253,6 +235,7 @@ impl RedisStore {
             }
             Connection::Cluster(_) => {
                 let (own, totals) = (groups(checks, false), groups(checks, true));
+                self.reach(checks, own.iter().chain(&totals)).await?;
                 self.decide_groups(event, checks, &own, &mut all).await?;
                 let decided = checks.iter().zip(&all);
                 let decided = decided.filter_map(|(check, one)| Some((check, one.as_ref()?)));
@@ -269,6 +252,30 @@ impl RedisStore {
         }
         decisions.extend(all.into_iter().flatten());
         if decisions.len() == checks.len() { Ok(()) } else { Err(RedisError::Reply) }
+    }
+
+    /// Makes sure that no node which has one of several groups of checks is known to be away:
+    /// else the event would be counted for the others, and once more by the server that asks, as
+    /// it decides all of it alone. Of a node that is to be tried again, a key that counts for
+    /// nobody is.
+    async fn reach(
+        &self,
+        checks: &[Check<'_>],
+        groups: impl Iterator<Item = &Vec<usize>> + Clone,
+    ) -> Result<(), RedisError> {
+        if groups.clone().count() < 2 {
+            return Ok(());
+        }
+        for group in groups {
+            let Some(check) = group.first().and_then(|&number| checks.get(number)) else {
+                continue;
+            };
+            let probed = probe_of(&self.secret.get().tag(check.key.identity()));
+            if self.connection.is_key_away(&probed) {
+                probe_key(&self.connection, &self.script, probed).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Decides the checks of each of these groups by one call of the script, all at the
@@ -352,6 +359,53 @@ impl RedisStore {
         }
         call
     }
+}
+
+/// Loads the script, and counts two events, which call all that it uses.
+async fn probe(connection: &Connection, script: &Loaded) -> Result<(), RedisError> {
+    let first = probe_key(connection, script, PROBE.into()).await;
+    if first.is_ok() || !connection.is_cluster() {
+        return first;
+    }
+    for number in 0..PROBES {
+        if probe_key(connection, script, probe_of(&number.to_string())).await.is_ok() {
+            return Ok(());
+        }
+    }
+    first
+}
+
+/// The key that is probed for those with this tag: it is in their slot.
+fn probe_of(tag: &str) -> Vec<u8> {
+    format!("{PROBE}{{{tag}}}").into_bytes()
+}
+
+async fn probe_key(
+    connection: &Connection,
+    script: &Loaded,
+    key: Vec<u8>,
+) -> Result<(), RedisError> {
+    let check = Check {
+        event: Some(b"probe"),
+        refuses: None,
+        ..Check::new("probe", Algorithm::MovingAverage { limit: 1.0, period: 1.0 })
+    };
+    for by_text in [true, false] {
+        let event: [u8; 8] = random()?;
+        // It is compared with no other one.
+        let secret = StoreSecret::new(random()?);
+        let arguments = vec![event.into(), argument(&check, secret)];
+        let call = Call { keys: vec![key.clone()], arguments };
+        let command = if by_text { call.by_text(script) } else { call.by_hash(script) };
+        match connection.send(&command).await? {
+            Value::Array(parts) => match &parts[..] {
+                [Value::BulkString(bytes)] if decision(bytes, &check).is_some() => {}
+                _ => return Err(RedisError::Reply),
+            },
+            _ => return Err(RedisError::Reply),
+        }
+    }
+    Ok(())
 }
 
 /// A call of the script.

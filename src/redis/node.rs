@@ -1,7 +1,8 @@
 //! A node of a Redis Cluster: its connection, and whether it replies.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike as _, MultiplexedConnection};
@@ -15,7 +16,7 @@ use super::settings::{Server, Settings, Transport};
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// The longest pause: within a second after a node is back, all ask it again.
 const PAUSE_MAX: Duration = Duration::from_millis(800);
-/// A request that was given up so early does not show that the node is silent.
+/// Requests that were given up within so short a time do not show that the node is silent.
 const SILENCE_MIN: Duration = Duration::from_millis(10);
 
 /// The name and the port of a node.
@@ -24,7 +25,8 @@ pub(super) type Address = (String, u16);
 /// The node.
 pub(super) struct Node {
     pub(super) address: Address,
-    connection: tokio::sync::Mutex<Option<MultiplexedConnection>>,
+    /// Locked while a connection is made.
+    connection: Arc<tokio::sync::Mutex<Option<MultiplexedConnection>>>,
     health: Mutex<Health>,
 }
 
@@ -39,6 +41,8 @@ struct Health {
     failed: Option<Instant>,
     /// When one was replied to last.
     replied: Option<Instant>,
+    /// When the first of those was begun that were given up since then.
+    silent: Option<Instant>,
     /// Why the latest failed.
     why: String,
 }
@@ -46,6 +50,19 @@ struct Health {
 impl Health {
     fn replied(&mut self) {
         (self.failures, self.until, self.replied) = (0, None, Some(Instant::now()));
+        self.silent = None;
+    }
+
+    /// A request that was begun at this time was given up. Its deadline may be shorter than any
+    /// reply takes: a node is silent if it has not replied to anybody for some time.
+    fn given_up(&mut self, begun: Instant) {
+        if self.replied.is_some_and(|replied| replied >= begun) {
+            return;
+        }
+        let silent = *self.silent.get_or_insert(begun);
+        if silent.elapsed() >= SILENCE_MIN {
+            self.failed(begun, "no reply in time".to_owned());
+        }
     }
 
     /// A request that was begun at this time has failed. Those that were begun before another one
@@ -64,7 +81,7 @@ impl Health {
 
 impl Node {
     pub(super) fn new(address: Address) -> Self {
-        Self { address, connection: tokio::sync::Mutex::default(), health: Mutex::default() }
+        Self { address, connection: Arc::default(), health: Mutex::default() }
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
@@ -88,7 +105,7 @@ impl Node {
     /// A future that is dropped before it is ready leaves the connection in order; if nothing
     /// came from the node meanwhile, that is a failure.
     pub(super) async fn ask(
-        &self,
+        self: &Arc<Self>,
         settings: &Settings,
         command: &Cmd,
         asking: bool,
@@ -100,14 +117,18 @@ impl Node {
 
     /// As [`Node::ask`], for what several nodes are asked at the same time: that one is dropped,
     /// as another node has replied first, says nothing of this one.
-    pub(super) async fn look(&self, settings: &Settings, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn look(
+        self: &Arc<Self>,
+        settings: &Settings,
+        command: &Cmd,
+    ) -> RedisResult<Value> {
         self.begin()?;
         let attempt = Attempt { node: self, begun: Instant::now(), has_ended: true };
         self.reply_to(attempt, settings, command, false).await
     }
 
     async fn reply_to(
-        &self,
+        self: &Arc<Self>,
         mut attempt: Attempt<'_>,
         settings: &Settings,
         command: &Cmd,
@@ -152,26 +173,21 @@ impl Node {
     }
 
     /// Sends a command that was begun at this time, over the connection or a new one.
+    ///
+    /// If the connection breaks before there is a reply, it is sent once more: it was closed
+    /// while nobody asked, or the node has started again. Whatever is sent may come twice: the
+    /// script knows the numbers of the latest events of a record, and the other commands set or
+    /// remove something, or what they append has a number.
     async fn exchange(
-        &self,
+        self: &Arc<Self>,
         settings: &Settings,
         command: &Cmd,
         asking: bool,
         begun: Instant,
     ) -> RedisResult<Value> {
+        let mut is_again = false;
         loop {
-            let (mut connection, is_new) = {
-                let mut kept = self.connection.lock().await;
-                match &*kept {
-                    Some(connection) => (connection.clone(), false),
-                    None => {
-                        self.not_failed_since(begun)?;
-                        let new = to_server(&self.server(settings), settings).await?;
-                        *kept = Some(new.clone());
-                        (new, true)
-                    }
-                }
-            };
+            let (mut connection, is_new) = self.connection(settings, begun).await?;
             let result = if asking {
                 let both = pipe().cmd("ASKING").add_command(command.clone()).clone();
                 let replies = connection.req_packed_commands(&both, 1, 1).await;
@@ -180,13 +196,44 @@ impl Node {
                 connection.req_packed_command(command).await
             };
             match result.and_then(Value::extract_error) {
-                // It was closed while nobody asked, or the node has started again.
-                Err(error) if !is_new && error.is_connection_dropped() => {
+                Err(error) if !is_new && !is_again && error.is_connection_dropped() => {
                     *self.connection.lock().await = None;
+                    is_again = true;
                 }
                 result => return result,
             }
         }
+    }
+
+    /// The connection for a request that was begun at this time, and whether it is new.
+    ///
+    /// One that is being made is not given up with the request, which may have less time than
+    /// it takes. Until it is there, the node is away for the requests that follow.
+    async fn connection(
+        self: &Arc<Self>,
+        settings: &Settings,
+        begun: Instant,
+    ) -> RedisResult<(MultiplexedConnection, bool)> {
+        let mut kept = Arc::clone(&self.connection).lock_owned().await;
+        if let Some(connection) = &*kept {
+            return Ok((connection.clone(), false));
+        }
+        self.not_failed_since(begun)?;
+        let (node, settings) = (Arc::clone(self), settings.clone());
+        let connecting = tokio::spawn(async move {
+            let begun = Instant::now();
+            let new = to_server(&node.server(&settings), &settings).await;
+            match &new {
+                Ok(connection) => {
+                    *kept = Some(connection.clone());
+                    node.health().replied();
+                }
+                Err(error) => node.health().failed(begun, RedisError::reason(error)),
+            }
+            new
+        });
+        let new = connecting.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
+        Ok((new?, true))
     }
 
     /// An error, if another request has failed since this time.
@@ -239,10 +286,6 @@ impl Drop for Attempt<'_> {
         if self.has_ended {
             return;
         }
-        let mut health = self.node.health();
-        let is_silent = health.replied.is_none_or(|replied| replied < self.begun);
-        if is_silent && self.begun.elapsed() >= SILENCE_MIN {
-            health.failed(self.begun, "no reply in time".to_owned());
-        }
+        self.node.health().given_up(self.begun);
     }
 }

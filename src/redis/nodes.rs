@@ -118,7 +118,7 @@ impl Nodes {
     }
 
     /// Sends one command to this node.
-    pub(super) async fn send_to(&self, node: &Node, command: &Cmd) -> RedisResult<Value> {
+    pub(super) async fn send_to(&self, node: &Arc<Node>, command: &Cmd) -> RedisResult<Value> {
         node.ask(&self.0.settings, command, false).await
     }
 
@@ -133,6 +133,11 @@ impl Nodes {
     /// All nodes, replicas as well.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.map().nodes.values().cloned().collect()
+    }
+
+    /// Whether the node that has this key does not reply.
+    pub(super) fn is_away(&self, key: &[u8]) -> bool {
+        self.primary(slot(key)).is_ok_and(|node| node.is_away())
     }
 
     /// The node that has this slot.

@@ -2,7 +2,7 @@
 //! names of the keys and the hashes of unique events, so agents with different secrets would
 //! count apart.
 //!
-//! The first agent creates it. Each looks once a second whether it is still the same: FLUSHALL,
+//! The first agent creates it; commands only look at it. Each looks once a second whether it is still the same: FLUSHALL,
 //! or a server that comes back empty, removes it. Then an agent sets the one that it knows, if
 //! no other one has done so before, and all take what is there.
 
@@ -87,6 +87,13 @@ impl SharedSecret {
         Ok(shared)
     }
 
+    /// The one that the agents use, which this does not create.
+    pub(super) async fn look(connection: &Connection) -> Result<Self, RedisError> {
+        let secret = read(connection).await?.ok_or(RedisError::NeverUsed)?;
+        let kept = Kept { secret, next: Instant::now() + AGE_MAX, incidents: Vec::new() };
+        Ok(Self(Arc::new(Mutex::new(kept))))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -144,18 +151,22 @@ struct Found {
 
 /// The secret in the store; `known`, if there was none.
 async fn agree(connection: &Connection, known: StoreSecret) -> Result<Found, RedisError> {
-    let mut was_missing = false;
-    loop {
-        match connection.send(cmd("GET").arg(KEY)).await? {
-            Value::BulkString(bytes) => {
-                let secret = bytes.try_into().map_err(|_| RedisError::ForeignKey(KEY))?;
-                return Ok(Found { secret: StoreSecret(secret), was_missing });
-            }
-            Value::Nil if !was_missing => {
-                connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;
-                was_missing = true;
-            }
-            _ => return Err(RedisError::ForeignKey(KEY)),
-        }
+    if let Some(secret) = read(connection).await? {
+        return Ok(Found { secret, was_missing: false });
+    }
+    connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;
+    let secret = read(connection).await?.ok_or(RedisError::ForeignKey(KEY))?;
+    Ok(Found { secret, was_missing: true })
+}
+
+/// The secret in the store, if there is one.
+async fn read(connection: &Connection) -> Result<Option<StoreSecret>, RedisError> {
+    match connection.send(cmd("GET").arg(KEY)).await? {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => match bytes.try_into() {
+            Ok(secret) => Ok(Some(StoreSecret(secret))),
+            Err(_) => Err(RedisError::ForeignKey(KEY)),
+        },
+        _ => Err(RedisError::ForeignKey(KEY)),
     }
 }

@@ -16,7 +16,7 @@ pub struct Settings {
     /// The certificates that a server's certificate is checked with, in PEM; `None` are those
     /// of the system.
     pub ca: Option<Vec<u8>>,
-    /// How long a reply is waited for, and how long a connection may take.
+    /// How long a reply is waited for.
     pub deadline: Duration,
 }
 

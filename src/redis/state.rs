@@ -2,10 +2,12 @@
 
 use redis::{Value, cmd};
 
-use super::RedisStore;
+use super::connection::Connection;
 use super::error::RedisError;
+use super::script::Loaded;
 use super::settings::Settings;
 use super::tool::{TOOL_MAX, runtime, within};
+use super::{SCRIPT, probe};
 use crate::sys::clock;
 
 /// A server of the store.
@@ -39,8 +41,8 @@ pub struct ServerStates {
 pub fn examine(settings: &Settings) -> Result<ServerStates, RedisError> {
     let runtime = runtime()?;
     runtime.block_on(within(settings.deadline.max(TOOL_MAX), async {
-        let store = RedisStore::connect(settings).await?;
-        let connection = &store.connection;
+        let connection = Connection::open(settings).await?;
+        probe(&connection, &Loaded::new(SCRIPT)).await?;
         let mut all = ServerStates::default();
         for place in connection.servers() {
             let reply = connection.send_to(&place, &cmd("INFO")).await.map_err(RedisError::from);

@@ -35,9 +35,12 @@ impl TestServer {
         }
     }
 
-    /// A store whose time is what the test gives it.
+    /// A store whose time is what the test gives it, after an agent has used it.
     fn store(&self) -> SharedRates {
-        let mut rates = SharedRates::connect(&self.settings(), Box::new(Memory::new())).unwrap();
+        let settings = self.settings();
+        let agent = RedisStore::connect(&settings);
+        tool::runtime().unwrap().block_on(agent).unwrap();
+        let mut rates = SharedRates::connect(&settings, Box::new(Memory::new())).unwrap();
         rates.store.time = Some(Arc::default());
         rates.store.script = Arc::new(Loaded::new(timed_script()));
         rates
@@ -358,6 +361,39 @@ fn hostile_identities_stay_in_their_key() {
     // The secret and the probe are two more; the probe may have expired.
     let Value::Int(size) = store.ask(&cmd("DBSIZE")) else { panic!() };
     assert!((14..=16).contains(&size), "{size}");
+}
+
+#[test]
+fn commands_create_no_secret() {
+    let server = TestServer::start();
+    let error = SharedRates::connect(&server.settings(), Box::new(Memory::new())).unwrap_err();
+    assert!(error.to_string().starts_with("no agent has ever used this Redis"), "{error}");
+    assert_eq!(examine(&server.settings()).unwrap().states.len(), 1);
+    assert_eq!(server.redis.ask(&["exists", "exirate:secret"]), "0\n");
+    server.store();
+    assert_eq!(server.redis.ask(&["exists", "exirate:secret"]), "1\n");
+}
+
+/// After a reload, an agent may have another Redis: what it knows of the first one is not put there.
+#[test]
+fn each_redis_has_a_secret_of_its_own() {
+    let servers = [TestServer::start(), TestServer::start()];
+    let [first, second] = servers.each_ref().map(TestServer::settings);
+    let hash = "return redis.sha1hex(redis.call('GET', KEYS[1]))";
+    let secret = |server: &TestServer| server.redis.ask(&["eval", hash, "1", "exirate:secret"]);
+    tool::runtime().unwrap().block_on(async {
+        let old = RedisStore::connect(&first).await.unwrap();
+        let new = RedisStore::connect_again(&second, Some(&old)).await.unwrap();
+        assert_ne!(secret(&servers[0]), secret(&servers[1]));
+        assert_eq!(new.take_incidents(), Vec::<String>::new());
+        // The same Redis, which has lost it.
+        let known = secret(&servers[1]);
+        let again = Settings { deadline: Duration::from_secs(50), ..second };
+        servers[1].redis.ask(&["flushall"]);
+        let again = RedisStore::connect_again(&again, Some(&new)).await.unwrap();
+        assert_eq!(secret(&servers[1]), known);
+        assert!(again.take_incidents()[0].contains("was lost, and is set again"));
+    });
 }
 
 #[test]

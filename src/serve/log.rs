@@ -1,5 +1,6 @@
 //! The daemon's log: one line an event, on standard error.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -63,7 +64,7 @@ impl Repeated {
 #[derive(Debug)]
 pub struct Log {
     sink: Sink,
-    repeated: RefCell<BTreeMap<&'static str, Repeated>>,
+    repeated: RefCell<BTreeMap<Cow<'static, str>, Repeated>>,
 }
 
 impl Log {
@@ -106,7 +107,12 @@ impl Log {
 
     /// Writes a line about `subject`, unless there was one in the last minute: then it is
     /// counted for [`Log::summarize`].
-    pub fn write_seldom(&self, subject: &'static str, level: Level, text: impl Display) {
+    pub fn write_seldom(
+        &self,
+        subject: impl Into<Cow<'static, str>>,
+        level: Level,
+        text: impl Display,
+    ) {
         self.write_at_most(1, subject, level, text);
     }
 
@@ -115,12 +121,12 @@ impl Log {
     pub fn write_at_most(
         &self,
         most: u32,
-        subject: &'static str,
+        subject: impl Into<Cow<'static, str>>,
         level: Level,
         text: impl Display,
     ) {
         let mut repeated = self.repeated.borrow_mut();
-        let known = repeated.entry(subject).or_insert_with(|| Repeated::new(level));
+        let known = repeated.entry(subject.into()).or_insert_with(|| Repeated::new(level));
         if known.written < most {
             known.written += 1;
             self.write(level, text);
@@ -132,10 +138,15 @@ impl Log {
     /// Writes a line about a change of a state of `subject`, unless there were
     /// [`CHANGES_MAX`] in the last minute: then it is counted for [`Log::summarize`], which
     /// has the latest, and stays the only line while there are more every minute.
-    pub fn write_change(&self, subject: &'static str, level: Level, text: impl Display) {
-        let text = text.to_string();
-        self.write_at_most(CHANGES_MAX, subject, level, &text);
-        if let Some(known) = self.repeated.borrow_mut().get_mut(subject) {
+    pub fn write_change(
+        &self,
+        subject: impl Into<Cow<'static, str>>,
+        level: Level,
+        text: impl Display,
+    ) {
+        let (subject, text) = (subject.into(), text.to_string());
+        self.write_at_most(CHANGES_MAX, subject.clone(), level, &text);
+        if let Some(known) = self.repeated.borrow_mut().get_mut(&subject) {
             known.latest = Some(text);
         }
     }

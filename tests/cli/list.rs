@@ -68,7 +68,7 @@ fn a_damaged_file_hides_no_other() {
             );
             assert!(said.contains(&advice), "{said}");
         }
-        let summary = "exirate: the output is incomplete: 2 of the 256 shards could not be read\n";
+        let summary = "exirate: the output is incomplete: 2 parts of the rates could not be read\n";
         assert!(said.ends_with(summary), "{said}");
     }
 }

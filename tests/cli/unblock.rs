@@ -227,7 +227,7 @@ fn what_could_not_be_looked_at_is_not_passed_over_in_silence() {
     });
     let shard = std::fs::File::open(first).unwrap();
     shard.lock().unwrap();
-    let words = "1 of the 256 shards could not be read";
+    let words = "1 part of the rates could not be read";
     for arguments in [&["show", "*"][..], &["unblock", "--over", "--yes"]] {
         let output = run(spool.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

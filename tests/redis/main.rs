@@ -8,6 +8,7 @@ mod asker;
 mod budget;
 mod failover;
 mod faults;
+mod nodes;
 mod permissions;
 mod servers;
 mod sums;

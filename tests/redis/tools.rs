@@ -341,15 +341,19 @@ fn the_commands_work_on_one_redis_and_say_when_it_is_away() {
     assert!(words.contains("exirate.toml"), "{words}");
 }
 
+fn on_cluster(cluster: &Cluster) -> Site {
+    let url = |node: &RedisServer| format!("\"redis://127.0.0.1:{}\"", node.port);
+    let urls: Vec<String> = cluster.nodes.iter().map(url).collect();
+    let redis = format!("cluster = [{}]", urls.join(", "));
+    Site::new(&redis, &settings(nodes(cluster)))
+}
+
 #[test]
 fn the_commands_work_on_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::start(folder.path());
     cluster.nodes.iter().for_each(set_user);
-    let urls: Vec<String> =
-        cluster.nodes.iter().map(|node| format!("\"redis://127.0.0.1:{}\"", node.port)).collect();
-    let redis = format!("cluster = [{}]", urls.join(", "));
-    let mut site = Site::new(&redis, &settings(nodes(&cluster)));
+    let mut site = on_cluster(&cluster);
     commands_work(&mut site);
     // Keys of all primaries.
     let names: Vec<String> = (0..300).map(|number| format!("u{number:03}")).collect();
@@ -360,4 +364,36 @@ fn the_commands_work_on_a_cluster() {
     assert_eq!(site.listed("mx2", &["u*"]), expected);
     site.output("mx1", &["unblock", "u*", "--yes"]);
     assert_eq!(site.run("mx2", &["list", "u*"]).status.code(), Some(1));
+}
+
+#[test]
+fn the_keys_of_the_other_nodes_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::of_primaries(folder.path(), &[5461, 5461, 5462]);
+    cluster.nodes.iter().for_each(set_user);
+    let mut site = on_cluster(&cluster);
+    let names: Vec<String> = (0..60).map(|number| format!("u{number:02}")).collect();
+    for name in &names {
+        site.count(name, None);
+    }
+    // Without the secret nobody can tell which key is whose.
+    let has_secret = |node: &RedisServer| node.ask(&["exists", "exirate:secret"]) == "1\n";
+    let away = cluster.nodes.iter().position(|node| !has_secret(node)).unwrap();
+    cluster.nodes[away].kill();
+    let port = cluster.nodes[away].port;
+    let mut listed = String::new();
+    kit::until("the others go on", || {
+        let output = site.run("mx1", &["list", "u*"]);
+        let words = String::from_utf8(output.stderr).unwrap();
+        listed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        words.contains(&format!("the keys of the node 127.0.0.1:{port} are missing: "))
+            && words.contains("the output is incomplete: 1 part of the rates could not be read")
+    });
+    let found = names.iter().filter(|name| listed.contains(*name)).count();
+    assert!(found > 0 && found < names.len(), "{found} of {}", names.len());
+    let output = site.run("mx1", &["unblock", "u*", "--yes"]);
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("1 part of the rates could not be read: their keys were"), "{words}");
+    assert_eq!(output.status.code(), Some(2));
 }

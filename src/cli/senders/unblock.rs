@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
-use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::database::{parts, print_incidents, require_owner};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::{KeyState, KeyStateJson};
 use crate::cli::shared::key_text;
@@ -202,7 +202,8 @@ impl Unblock {
         let left = self.report_left(&mut *store, &targets, &denied)?;
         if unread > 0 {
             return Err(Failure::new(format!(
-                "{unread} of the 256 shards could not be read: their keys were not reset"
+                "{} not be read: their keys were not reset",
+                parts(unread)
             )));
         }
         Ok(Outcome::found_if(missing || nothing || left))

@@ -197,15 +197,18 @@ pub(in crate::cli) fn print_incidents(store: &mut dyn Inspect) {
     store.take_incidents().iter().for_each(note);
 }
 
-/// An error if shards could not be read: for the end, after what could be read
-/// has been printed.
+/// An error if parts of the store could not be read, shards or nodes: for the end, after what
+/// could be read has been printed.
 pub(in crate::cli) fn incomplete(unread: usize) -> Result<(), Failure> {
     match unread {
         0 => Ok(()),
-        _ => Err(Failure::new(format!(
-            "the output is incomplete: {unread} of the 256 shards could not be read"
-        ))),
+        _ => Err(Failure::new(format!("the output is incomplete: {} not be read", parts(unread)))),
     }
+}
+
+/// `2 parts of the rates could`, which were named before.
+pub(in crate::cli) fn parts(unread: usize) -> String {
+    text::counted(unread, "part of the rates could", "parts of the rates could")
 }
 
 /// Prints which files could not be read, or not all of them. An error if there are

@@ -15,18 +15,18 @@ fn two() -> (tempfile::TempDir, SecureDir, [Breaker; 2]) {
 fn one_process_tries_for_all() {
     let (_spool, _, [mut a, mut b]) = two();
     assert!(a.may_ask(1000) && b.may_ask(1000) && a.may_ask(1000), "it is not away");
-    assert_eq!(a.failed(1000, 50, false), None, "a single failure is not logged");
+    assert_eq!(a.failed(1000, 50), None, "a single failure is not logged");
     assert!(!a.may_ask(1000) && !b.may_ask(50_999));
     assert!(b.may_ask(51_000), "after a pause, one tries");
     assert!(!a.may_ask(51_000), "and only one");
-    assert_eq!(b.failed(51_000, 51, false), Some(Changed::Away));
+    assert_eq!(b.failed(51_000, 51), Some(Changed::Away));
     assert!(!a.may_ask(150_999) && a.may_ask(151_000), "the pause has doubled");
-    assert_eq!(a.failed(151_000, 52, false), None, "it is logged once");
+    assert_eq!(a.failed(151_000, 52), None, "it is logged once");
     b.count_apart(false);
     a.count_apart(true);
     for now in (200_000..).step_by(500_000).take(20) {
         if a.may_ask(now) {
-            a.failed(now, 53, false);
+            a.failed(now, 53);
         }
     }
     assert!(!b.may_ask(9_800_000) && b.may_ask(10_700_001), "it is a second at the most");
@@ -40,7 +40,7 @@ fn one_process_tries_for_all() {
 #[test]
 fn a_time_from_before_a_reboot_does_not_wait() {
     let (_spool, _, [mut a, mut b]) = two();
-    a.failed(1 << 40, 50, false);
+    a.failed(1 << 40, 50);
     assert!(b.may_ask(5));
 }
 
@@ -49,7 +49,9 @@ fn late_attempts_count_against_the_deadline_that_was_set() {
     let (_spool, directory, [mut a, b]) = two();
     let counts = || read_counts_at(&directory, 5000).unwrap();
     for second in 0..40 {
-        a.failed(second * 2_000_000, second, second % 2 == 0);
+        if second % 2 == 0 {
+            a.late(second);
+        }
         b.count_apart(false);
     }
     assert_eq!((counts().late, counts().all_since, counts().apart_since), (20, 40, 40));
@@ -59,11 +61,37 @@ fn late_attempts_count_against_the_deadline_that_was_set() {
     forget_late(&directory);
     assert_eq!((counts().late, counts().all_since, counts().apart_since), (0, 0, 0));
     assert_eq!((counts().shared, counts().apart), (4000, 40));
-    (0..19).for_each(|_| assert_eq!(a.failed(1, 46, true), None));
+    (0..19).for_each(|_| a.late(46));
     b.count_apart(false);
     assert!(!counts().is_often_late());
-    a.failed(1, 46, true);
+    a.late(46);
     assert!(counts().is_often_late());
+}
+
+#[test]
+fn late_attempts_are_forgotten_after_a_day() {
+    const DAY: u64 = 86_400;
+    let (_spool, directory, [mut a, b]) = two();
+    let counts = |now| read_counts_at(&directory, now).unwrap();
+    for _ in 0..30 {
+        a.late(10 * DAY);
+        b.count_apart(false);
+    }
+    a.late(11 * DAY - 1);
+    assert!(counts(11 * DAY).is_often_late());
+    // The deadline was late on one day, and on no other.
+    assert!(counts(12 * DAY - 1).is_often_late() && !counts(12 * DAY).is_often_late());
+    assert_eq!((counts(12 * DAY).late, counts(12 * DAY).apart), (0, 30));
+    // On the next one it is late again, and what was decided before says nothing of that.
+    (0..1000).for_each(|_| assert_eq!(a.succeeded(11 * DAY), None));
+    a.late(11 * DAY);
+    let (now, latest) = (11 * DAY, counts(11 * DAY));
+    assert_eq!((latest.late, latest.all_since, latest.apart_since), (1, 0, 0));
+    (0..30).for_each(|_| a.late(now));
+    assert_eq!(counts(now).late, 31);
+    // The clock was set back.
+    a.late(5 * DAY);
+    assert_eq!(counts(5 * DAY).late, 1);
 }
 
 #[test]
@@ -72,7 +100,7 @@ fn what_is_counted_can_be_read() {
     a.succeeded(1);
     b.count_apart(true);
     a.count_apart(false);
-    a.failed(1, 70, false);
+    a.failed(1, 70);
     let counts = |since| ClusterCounts {
         shared: 1,
         apart: 2,
@@ -83,7 +111,7 @@ fn what_is_counted_can_be_read() {
         apart_since: 2,
     };
     assert_eq!(read_counts(&directory), Some(counts(None)));
-    a.failed(1, 71, false);
+    a.failed(1, 71);
     assert_eq!(read_counts(&directory), Some(counts(Some(71))));
     a.succeeded(72);
     let counts = |since| Some(ClusterCounts { shared: 2, all_since: 4, ..counts(since) });
@@ -136,11 +164,11 @@ fn no_race_leaves_it_away() {
         all
     };
     std::thread::scope(|scope| {
-        let fails = scope.spawn(|| each(&mut |now| a.failed(now * 1_000_000, now, false)));
+        let fails = scope.spawn(|| each(&mut |now| a.failed(now * 1_000_000, now)));
         let succeeds = scope.spawn(|| each(&mut |now| b.succeeded(now)));
         for number in 1..=ROUNDS {
             let now = 100 * number;
-            count(c.failed(now * 1_000_000, now, false));
+            count(c.failed(now * 1_000_000, now));
             round.store(number, SeqCst);
             wait(&done, 2 * number);
             count(c.succeeded(now + 50));
@@ -160,10 +188,10 @@ fn no_race_leaves_it_away() {
 fn without_the_file_a_process_is_on_its_own() {
     let mut breaker = Breaker::Own { until: 0, absence: Absence::default() };
     assert!(breaker.may_ask(1000));
-    assert_eq!(breaker.failed(1000, 1, false), None);
+    assert_eq!(breaker.failed(1000, 1), None);
     assert!(!breaker.may_ask(1000) && breaker.may_ask(51_000));
-    assert_eq!(breaker.failed(51_000, 1, false), Some(Changed::Away));
-    assert_eq!(breaker.failed(200_000, 1, false), None);
+    assert_eq!(breaker.failed(51_000, 1), Some(Changed::Away));
+    assert_eq!(breaker.failed(200_000, 1), None);
     assert!(!breaker.may_ask(201_000));
     assert_eq!(breaker.succeeded(2), None);
     assert!(breaker.may_ask(201_000));

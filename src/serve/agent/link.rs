@@ -28,6 +28,11 @@ const WATCHED_EVERY: Duration = Duration::from_secs(1);
 /// What the log calls changes of which there are too many.
 const CHANGES: &str = "changes of the shared store";
 
+/// As [`CHANGES`], for a part: one that flaps hides no change of another.
+fn changes_of(part: &str) -> String {
+    format!("{CHANGES} at {part}")
+}
+
 /// A store that decides for several servers.
 pub trait Backend: Sized + 'static {
     /// What it needs to connect.
@@ -241,7 +246,7 @@ impl<B: Backend> Link<B> {
                     "{part} of {settings} replies again after {seconds:.1}s; requests not decided \
                      meanwhile: {missed}"
                 );
-                self.log.write_change(CHANGES, Level::Notice, text);
+                self.log.write_change(changes_of(part), Level::Notice, text);
             }
             stays
         });
@@ -250,7 +255,7 @@ impl<B: Backend> Link<B> {
                 let text = format!(
                     "{part} of {settings} is away: {why}; this server decides alone for its keys"
                 );
-                self.log.write_change(CHANGES, Level::Error, text);
+                self.log.write_change(changes_of(part), Level::Error, text);
                 (Instant::now(), missed)
             });
         }

@@ -400,6 +400,20 @@ fn a_part_that_is_away_is_no_reason_to_connect_again() {
 }
 
 #[test]
+fn the_log_has_the_changes_of_each_part() {
+    run(async {
+        let running = Running::connected(options()).await;
+        running.world.has_parts.set(true);
+        // More than it has of one subject in a minute.
+        let names: Vec<String> = (0..9).map(|number| format!("node-{number}")).collect();
+        let away = |name: &String| (name.clone(), "refused".to_owned());
+        *running.world.parts_away.borrow_mut() = names.iter().map(away).collect();
+        let is_logged = |r: &Running, name| r.logged(&format!("{name} of memory is away: refused"));
+        running.until("all are", |r| names.iter().all(|name| is_logged(r, name))).await;
+    });
+}
+
+#[test]
 fn a_silent_store_costs_each_request_its_deadline_and_then_nothing() {
     run(async {
         let running = Running::connected(options()).await;

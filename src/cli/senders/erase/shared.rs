@@ -62,6 +62,7 @@ impl Shared {
             }
         })?;
         found.rates += keys.len() as u64;
+        found.left.extend(unread.parts.iter().map(ToString::to_string));
         let name = self.rates.location();
         if unread.damaged > 0 {
             let damaged =

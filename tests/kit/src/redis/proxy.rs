@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::server::free_port;
 
@@ -30,7 +30,12 @@ pub enum Fault {
     Garbage,
     /// The server is not asked, and this is the reply to every request.
     Reply(&'static str),
+    /// Nothing moves in a new connection for [`SLOW_START`], as where the handshake of TLS is slow.
+    SlowStart,
 }
+
+/// See [`Fault::SlowStart`].
+pub const SLOW_START: Duration = Duration::from_millis(300);
 
 impl Fault {
     /// Every fault of a proxy with this port, and what the store's error says.
@@ -182,6 +187,7 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     let mut request = Vec::new();
     // Since that change of the fault, the connection has lost bytes.
     let mut damaged = None;
+    let begun = Instant::now();
     while !shared.ends() {
         let (guard, changes) = shared.fault();
         let fault = *guard;
@@ -191,6 +197,7 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
         let mut moved = false;
         match fault {
             Fault::Stall => {}
+            Fault::SlowStart if begun.elapsed() < SLOW_START => {}
             Fault::Reset | Fault::Garbage | Fault::Reply(_) => {
                 if let Some(bytes) = read(&mut client, &mut chunk)? {
                     moved = true;
@@ -214,7 +221,12 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
                     }
                 }
             }
-            Fault::None | Fault::Refuse | Fault::Drip | Fault::Swallow | Fault::Cut => {
+            Fault::None
+            | Fault::SlowStart
+            | Fault::Refuse
+            | Fault::Drip
+            | Fault::Swallow
+            | Fault::Cut => {
                 if let Some(bytes) = read(&mut client, &mut chunk)? {
                     moved = true;
                     write(&mut server, &chunk[..bytes])?;
