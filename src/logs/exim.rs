@@ -113,6 +113,8 @@ pub struct Arrival<'a> {
     pub sender: &'a str,
     /// `H=`: the client.
     pub host: Host<'a>,
+    /// `R=`: it is about another message, as a bounce is.
+    pub has_reference: bool,
     /// `U=`: the login of a local user, or what the client's host says of itself.
     pub user: Option<&'a str>,
     /// `P=`: the protocol.
@@ -180,11 +182,27 @@ fn of_message(rest: &str) -> What<'_> {
     let (address, rest) = recipient(after, result);
     let is_own = || {
         let first = self::address(after).0;
-        first.strip_suffix(':').unwrap_or(first).eq_ignore_ascii_case(address)
+        let first = first.strip_suffix(':').unwrap_or(first);
+        // Of a local transport, Exim may write the local part alone: `bob <bob@example.org>`.
+        let local = address.rsplit_once('@').map_or(address, |(local, _)| local);
+        first.eq_ignore_ascii_case(address) || first.eq_ignore_ascii_case(local)
     };
     let is_failed = result == Delivery::Failed && is_own();
-    let failure = if is_failed { Status::in_text(reason(rest)).failure() } else { None };
+    let status = || Status::in_text(after_command(reason(rest)), address);
+    let failure = if is_failed { status().failure() } else { None };
     What::Recipient { address, result, failure }
+}
+
+/// `… error from remote mail server after RCPT TO:<bob@example.org>: 550 …`: what follows the
+/// command, whose address is a client's text.
+fn after_command(reason: &str) -> &str {
+    let after = || {
+        let (_, command) = split(reason, " after ")?;
+        let command = command.strip_prefix("pipelined ").unwrap_or(command);
+        let address = ["RCPT TO:<", "MAIL FROM:<"].iter().find_map(|s| command.strip_prefix(s))?;
+        Some(bracketed(address)?.1)
+    };
+    after().unwrap_or(reason)
 }
 
 /// What follows the fields of a line of delivery: `R=r T=t H=host [address]: reason`.
@@ -382,7 +400,8 @@ pub(super) fn is_id(text: &str) -> bool {
 /// `SENDER [R=] H=… U=… P=… A=… S=… T="…" from <…> for …`
 fn arrival(text: &str) -> Arrival<'_> {
     let (sender, mut rest) = address(text);
-    let mut arrival = Arrival { sender, ..Arrival::default() };
+    let has_reference = rest.starts_with("R=");
+    let mut arrival = Arrival { sender, has_reference, ..Arrival::default() };
     let (mut first_for, mut from_client) = (None, None);
     while !rest.is_empty() {
         let (field, after) = token(rest);
@@ -419,16 +438,27 @@ fn arrival(text: &str) -> Arrival<'_> {
         rest = after;
     }
     arrival.recipients = arrival.recipients.or(first_for);
-    let Some(text) = from_client else { return arrival };
-    // Exim ends the protocol so after a login.
-    let is_login = arrival.protocol.is_some_and(|protocol| protocol.ends_with('a'));
-    let once = [" A=", " P=", " S="].iter().all(|field| is_once(text, field));
-    if !once || (is_login && arrival.auth.is_none()) {
-        (arrival.auth, arrival.size, arrival.recipients) = (None, None, None);
-        arrival.hides_login = true;
-    } else if !is_login {
-        arrival.auth = None;
+    match from_client {
+        Some(text) => sure(arrival, text),
+        None => arrival,
     }
+}
+
+/// An arrival of which the client may have written fields from the start of `text` on. Exim writes
+/// the login, the size and what follows it after these, in forms that nothing before can imitate.
+fn sure<'a>(mut arrival: Arrival<'a>, text: &'a str) -> Arrival<'a> {
+    // Exim ends the protocol so after a login. What a host says of its user is before it.
+    let is_login = arrival.protocol.is_some_and(|protocol| protocol.ends_with('a'));
+    let tail_at = |at: &usize| is_size(text, *at) && Tail::read(text.get(at + 1..)).is_some();
+    let end = memchr_iter(b' ', text.as_bytes()).find(tail_at);
+    let (before, tail) = end.and_then(|end| text.split_at_checked(end)).unwrap_or((text, ""));
+    let protocol_is_sure = !text.starts_with("U=") || is_once(before, " P=");
+    let login = before.rfind(" A=").and_then(|at| before.get(at + 1..)).and_then(field_user);
+    let tail = Tail::read(tail.get(1..)).filter(|_| protocol_is_sure);
+    arrival.hides_login = tail.is_none() || is_login && login.is_none();
+    arrival.auth = login.filter(|_| is_login && !arrival.hides_login);
+    let tail = tail.filter(|_| !arrival.hides_login).unwrap_or_default();
+    (arrival.size, arrival.recipients) = (tail.size, tail.recipients);
     arrival
 }
 
@@ -672,14 +702,18 @@ fn authenticated(rest: &str) -> (Option<&str>, &str) {
     let mut all = ends();
     let end = match (all.next(), all.next()) {
         (first, None) => first,
-        (first, Some(_)) => ends().find(|at| is_tail(rest.get(at + 1..))).or(first),
+        (first, Some(_)) => ends().find(|at| Tail::read(rest.get(at + 1..)).is_some()).or(first),
     };
     let end = end.unwrap_or(rest.len());
-    let (mut field, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-    field = split(field, " PRX=").map_or(field, |(before, _)| before);
-    field = field.strip_suffix(" K").unwrap_or(field);
-    field = field.strip_suffix(" PRDR").unwrap_or(field);
-    (user(field), after.strip_prefix(' ').unwrap_or(after))
+    let (field, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    (field_user(field), after.strip_prefix(' ').unwrap_or(after))
+}
+
+/// The user of `A=driver:user PRX=… K PRDR`.
+fn field_user(field: &str) -> Option<&str> {
+    let field = split(field, " PRX=").map_or(field, |(before, _)| before);
+    let field = field.strip_suffix(" K").unwrap_or(field);
+    user(field.strip_suffix(" PRDR").unwrap_or(field))
 }
 
 /// Whether ` S=` and a number are there.
@@ -688,23 +722,77 @@ fn is_size(text: &str, at: usize) -> bool {
     after.is_some_and(|after| after.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether this is what Exim writes after a login: `S=9 [M8S=] [DKIM=] [RT=] [Q=] [id=] [T="…"] [from <…>]
-/// [for …]`, and addresses in it have domains.
-fn is_tail(text: Option<&str>) -> bool {
-    let Some(mut rest) = text else { return false };
-    while !rest.is_empty() {
-        let is_address = rest.starts_with('<');
-        let (field, after) = if is_address { address(rest) } else { token(rest) };
-        match field.split_once('=') {
-            _ if field == "for" => return recipients(after).all(|one| one.contains('@')),
-            _ if field == "from" => {}
-            Some(("S" | "M8S" | "DKIM" | "RT" | "Q" | "id" | "T", _)) => {}
-            _ if field.starts_with('<') => {}
-            _ => return false,
+/// What Exim writes after a login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tail<'a> {
+    size: Option<u64>,
+    recipients: Option<&'a str>,
+}
+
+impl<'a> Tail<'a> {
+    /// `S=9 [M8S=] [DKIM=] [RT=] [Q=] [id=] [T="…"] [from <…>] [for …]`, if all of it is as Exim
+    /// writes it, and in its order.
+    fn read(text: Option<&'a str>) -> Option<Self> {
+        let mut rest = text.filter(|text| text.starts_with("S="))?;
+        let (mut tail, mut last) = (Self::default(), 0);
+        while !rest.is_empty() {
+            let (field, mut after) =
+                if rest.starts_with("id") { address(rest) } else { token(rest) };
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            let (place, is_right) = match name {
+                "S" => {
+                    tail.size = value.parse().ok();
+                    (1, tail.size.is_some())
+                }
+                "id" | "id*" => (3, is_plain_address(value)),
+                "T" => (4, is_quoted(value)),
+                "from" if field == name => {
+                    let sender;
+                    (sender, after) = address(after);
+                    (5, sender.starts_with('<') && sender.ends_with('>'))
+                }
+                "for" if field == name => {
+                    tail.recipients = Some(after);
+                    let is_address = |one: &str| one.contains('@') && is_plain_address(one);
+                    return recipients(after).all(is_address).then_some(tail);
+                }
+                // What Exim writes before the login.
+                "H" | "U" | "P" | "L" | "X" | "CV" | "DN" | "SNI" | "K" | "PRDR" | "A" | "PRX" => {
+                    (0, false)
+                }
+                _ => {
+                    let is_name = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit();
+                    (2, name.bytes().all(is_name) && !value.contains('"'))
+                }
+            };
+            // Only short fields of Exim's own are several.
+            if !is_right || place < last || place == last && place != 2 {
+                return None;
+            }
+            (last, rest) = (place, after);
         }
-        rest = after;
+        Some(tail)
     }
-    true
+}
+
+/// Whether it is an address whose domain has no quotes and brackets, or one without a domain.
+fn is_plain_address(text: &str) -> bool {
+    let domain = text.rsplit_once('@').map_or(text, |(_, domain)| domain);
+    !domain.contains(['"', '\\', '<', '>'])
+}
+
+/// Whether it is one text in quotes.
+fn is_quoted(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
+        return false;
+    };
+    let mut escaped = false;
+    let is_inside = |b: u8| {
+        let is_quote = b == b'"' && !escaped;
+        escaped = b == b'\\' && !escaped;
+        !is_quote
+    };
+    inner.bytes().all(is_inside) && !escaped
 }
 
 /// The user of `A=driver:user`, or of `A=driver:user:sender`, which is logged with

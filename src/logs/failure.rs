@@ -73,33 +73,35 @@ const TOO_OLD: [&str; 3] =
     ["retry timeout exceeded", "failing for a long time", "retry time not reached"];
 
 /// A status, as far as it is known.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Status<'a> {
+#[derive(Clone, Debug, Default)]
+pub struct Status {
     /// The enhanced status code: `5.1.1`.
     pub enhanced: Option<(u16, u16, u16)>,
     /// The reply code: `550`.
     pub reply: Option<u16>,
-    /// What follows.
-    pub text: &'a str,
+    /// What follows, in lower case.
+    text: String,
 }
 
-impl<'a> Status<'a> {
-    /// Of the first reply in a text, at its start or after `: `: `550 5.1.1 no such user`.
+impl Status {
+    /// Of the first reply in a text, at its start or after `: `: `550 5.1.1 no such user`. What
+    /// quotes the recipient is the client's text, and says nothing.
     #[must_use]
-    pub fn in_text(text: &'a str) -> Self {
+    pub fn in_text(text: &str, recipient: &str) -> Self {
+        let text = without(text.to_lowercase(), &recipient.to_lowercase());
         let starts = text.match_indices(": ").map(|(at, sign)| at + sign.len());
         let reply = std::iter::once(0).chain(starts).find_map(|at| Self::of_reply(text.get(at..)?));
         reply.unwrap_or(Self { text, ..Self::default() })
     }
 
-    fn of_reply(text: &'a str) -> Option<Self> {
+    fn of_reply(text: &str) -> Option<Self> {
         let (code, rest) = text.split_at_checked(3)?;
         let is_end = rest.is_empty() || rest.starts_with([' ', '-', ',']);
         let reply: u16 = code.parse().ok().filter(|code| (400..600).contains(code) && is_end)?;
         let rest = rest.get(1..).unwrap_or_default().trim_start_matches('#');
         let (first, after) = rest.split_once(' ').unwrap_or((rest, ""));
         let enhanced = enhanced(first);
-        let text = if enhanced.is_some() { after } else { rest };
+        let text = if enhanced.is_some() { after } else { rest }.to_owned();
         Some(Self { enhanced, reply: Some(reply), text })
     }
 
@@ -111,9 +113,9 @@ impl<'a> Status<'a> {
             let known = STATUSES.iter().find(|one| (one.0, one.1) == (subject, detail));
             return known.map_or(Some(Failure::Other), |one| one.2).filter(|_| class == 5);
         }
-        let lower = self.text.to_lowercase();
-        let has = |texts: &[&str]| texts.iter().any(|text| lower.contains(text));
-        if self.reply.is_some_and(|reply| reply < 500) || has(&TOO_OLD) {
+        let has = |texts: &[&str]| texts.iter().any(|text| self.text.contains(text));
+        // Beside a reply, the text is another server's.
+        if self.reply.map_or_else(|| has(&TOO_OLD), |reply| reply < 500) {
             return None;
         }
         let is_unknown = || has(&UNKNOWN);
@@ -126,6 +128,20 @@ impl<'a> Status<'a> {
             None => Some(Failure::Other),
         }
     }
+}
+
+/// A text without those parts that are a recipient, or its local part: only one with spaces can
+/// say anything.
+fn without(text: String, recipient: &str) -> String {
+    if !recipient.contains(' ') {
+        return text;
+    }
+    let local = recipient.rsplit_once('@').map_or(recipient, |(local, _)| local);
+    let bare = local.trim_matches('"').replace('\\', "");
+    [recipient, local, local.trim_matches('"'), &bare]
+        .into_iter()
+        .filter(|part| part.contains(' '))
+        .fold(text, |text, part| text.replace(part, ""))
 }
 
 /// `5.1.1`
@@ -169,7 +185,18 @@ mod tests {
             ("é: 55é", Some(Other)),
             ("", Some(Other)),
         ] {
-            assert_eq!(Status::in_text(text).failure(), expected, "{text}");
+            assert_eq!(Status::in_text(text, "b@x").failure(), expected, "{text}");
+        }
+        // A recipient that looks like a reply, or like what Exim says of old messages.
+        for (text, recipient) in [
+            ("no user \"a: 452 full\"@x: 550 5.1.1 no", "\"a: 452 full\"@x"),
+            ("unknown user a: 452 full", "\"a: 452 full\"@x"),
+            ("Unrouteable address (A\" : 452 B)", "\"a\\\" : 452 b\"@x"),
+            ("Unrouteable address: Retry Timeout Exceeded", "retry\\ timeout\\ exceeded@x"),
+            ("x: 550 no such user retry timeout exceeded", "\"retry timeout exceeded\"@x"),
+            ("x: 550 no such user, sender \"retry timeout exceeded\"@y", "b@x"),
+        ] {
+            assert_eq!(Status::in_text(text, recipient).failure(), Some(Unknown), "{text}");
         }
         for text in ["5.1", "5..1", "3.1.1", "5.1.1.1", "5.1.1000", "é"] {
             assert_eq!(enhanced(text), None, "{text}");

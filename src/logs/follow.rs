@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::files::{Growing, LogError, LogFiles, Stamped, directory_of, inside};
-use super::journal::Journal;
+use super::journal::{Journal, writers};
 use crate::rate::Timestamp;
 
 /// For so long others may write to a file that has been replaced.
@@ -88,10 +88,12 @@ impl Follow {
         Ok(Self::File(Box::new(follow)))
     }
 
-    /// The journal, from `since` on.
+    /// The journal, in this directory or of this machine, from `since` on: what mail servers have
+    /// written.
     #[must_use]
-    pub fn journal(since: Timestamp) -> Self {
-        Self::Journal(Journal { since: Some(since.seconds), ..Journal::default() }, None)
+    pub fn journal(directory: Option<PathBuf>, since: Timestamp) -> Self {
+        let since = Some(since.seconds);
+        Self::Journal(Journal { directory, since, after: None, writers: writers() }, None)
     }
 
     /// Reads what has come since the last time.
@@ -109,7 +111,7 @@ impl Follow {
                     *last = Some(Instant::now());
                     let read = LogFiles::journal(journal.clone()).read_while(see, |_| {})?;
                     if read.cursor.is_some() {
-                        *journal = Journal { after: read.cursor, ..Journal::default() };
+                        (journal.after, journal.since) = (read.cursor, None);
                     }
                 }
                 Ok(Followed::UpToDate)

@@ -142,6 +142,8 @@ pub struct Undelivered {
     pub failure: Failure,
     /// When the message was received.
     pub received: Timestamp,
+    /// The log does not show who has logged in: the event is of the client.
+    pub hides_login: bool,
 }
 
 /// A login that failed.

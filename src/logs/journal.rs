@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 
-use crate::sys::child;
+use crate::sys::{child, users};
 
 /// At most so much is kept of what `journalctl` says of an error.
 const ERROR_MAX: u64 = 4096;
@@ -19,6 +19,25 @@ pub struct Journal {
     pub after: Option<String>,
     /// Begin at this time, in seconds since 1970.
     pub since: Option<i64>,
+    /// Only what these users have written; of nobody, all.
+    pub writers: Vec<u32>,
+}
+
+/// The users as which mail servers run, by the names that distributions give them: any other user
+/// can write lines that look like theirs.
+const WRITERS: [&str; 8] =
+    ["root", "postfix", "Debian-exim", "exim", "mail", "mailnull", "smmta", "smmsp"];
+
+/// The mail server's users of this machine, and the user of this process, who may be Exim's by
+/// another name.
+#[must_use]
+pub fn writers() -> Vec<u32> {
+    let known = WRITERS.iter().filter_map(|name| users::id_of(name.as_ref()));
+    let own = rustix::process::geteuid().as_raw();
+    let mut all: Vec<u32> = known.chain([own]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The output of `journalctl`.
@@ -42,8 +61,12 @@ impl Journal {
         if let Some(since) = self.since {
             command.arg(format!("--since=@{since}"));
         }
-        command.args(["SYSLOG_FACILITY=2", "+", "SYSLOG_IDENTIFIER=exim", "+"]);
-        command.arg("SYSLOG_IDENTIFIER=exim4");
+        let of = ["SYSLOG_FACILITY=2", "SYSLOG_IDENTIFIER=exim", "SYSLOG_IDENTIFIER=exim4"];
+        for (what, number) in of.iter().zip(0..) {
+            command.args((number > 0).then_some("+")).arg(what);
+            // The journal itself says who.
+            command.args(self.writers.iter().map(|user| format!("_UID={user}")));
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {

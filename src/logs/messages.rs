@@ -20,9 +20,9 @@ use super::queue::Queue;
 use super::sources::{Processes, Source, Sources};
 use super::split::{Part, Parts};
 use super::stamp::{self, REPEATED, Tag};
-use super::submitted::Submitted;
+use super::submitted::{Submission, Submitted};
 use super::unused::{Reason, Unused};
-use crate::event::{Event, Origin};
+use crate::event::Event;
 use crate::rate::Timestamp;
 
 mod exim_lines;
@@ -250,15 +250,22 @@ impl Joiner {
         self.submitted.oldest(now)
     }
 
-    /// A message was received. What becomes of a bounce is nobody's fault.
-    fn submit(&mut self, queue: u32, item: &Item) {
-        let Event { sender, client, .. } = &item.event;
-        let is_bounce = sender.as_deref() == Some("") && *client == Origin::Program;
+    /// How many messages in queues were forgotten, as there were too many: what becomes of them is
+    /// not known.
+    #[must_use]
+    pub fn forgotten(&self) -> u64 {
+        self.submitted.forgotten
+    }
+
+    /// A message was received. What becomes of a bounce of the mail server's own is nobody's fault.
+    fn submit(&mut self, queue: u32, item: &Item, is_bounce: bool) {
         if self.settings.failures
             && !is_bounce
             && let Some(id) = &item.event.message_id
         {
-            self.submitted.add(queue, id, item.at, item.event.clone());
+            let hides_login = item.login != LoginShown::InLine;
+            let one = Submission { at: item.at, event: item.event.clone(), hides_login };
+            self.submitted.add(queue, id, one);
         }
     }
 
@@ -273,7 +280,8 @@ impl Joiner {
     ) {
         let Some(submission) = self.submitted.get(queue, id) else { return };
         let event = Event { recipient: Some(recipient.into()), ..submission.event.clone() };
-        let what = ItemKind::Failed(Undelivered { failure, received: submission.at });
+        let Submission { at: received, hides_login, .. } = **submission;
+        let what = ItemKind::Failed(Undelivered { failure, received, hides_login });
         let item = Item { at, session: None, login: LoginShown::InLine, event, what };
         match self.settings.recipients {
             true => self.push(item, visit),

@@ -42,6 +42,11 @@ pub enum What<'a> {
         /// The client gave the message up.
         canceled: bool,
     },
+    /// `ID: requeued`, by postsuper: it comes back with another id.
+    Requeued {
+        /// The queue id that it had.
+        id: &'a str,
+    },
     /// `NOQUEUE: reject: …`
     Refusal(Refusal<'a>),
     /// `discard: …`: it is accepted and ignored.
@@ -315,7 +320,10 @@ fn of_message<'a>(id: &'a str, after: &'a str) -> Option<What<'a>> {
         return begin(id, from).map(What::Begin);
     }
     if let Some(uid) = after.strip_prefix("uid=") {
-        let before = uid.rsplit_once("> orig_id=").map(|(_, id)| id);
+        let (uid, rest) = uid.split_once(" from=<").unwrap_or((uid, ""));
+        // The sender is a local user's text: what follows it is the queue id alone.
+        let before = closed(rest).and_then(|(_, rest)| rest.strip_prefix(" orig_id="));
+        let before = before.filter(|id| is_queue_id(id));
         let uid = uid.split_once(' ').map_or(uid, |(uid, _)| uid);
         return Some(What::Begin(Begin { id, uid: Some(uid), before, ..Begin::default() }));
     }
@@ -337,8 +345,7 @@ fn of_message<'a>(id: &'a str, after: &'a str) -> Option<What<'a>> {
         return recipient(id, to).map(What::Recipient);
     }
     if after == "requeued" {
-        // By postsuper: it comes back with another id.
-        return Some(What::Removed { id, canceled: false });
+        return Some(What::Requeued { id });
     }
     if let Some(how) = after.strip_prefix("removed") {
         return Some(What::Removed { id, canceled: how.starts_with(" (canceled)") });
@@ -371,8 +378,9 @@ fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
     if is_own && let Some(text) = reply.strip_prefix("bounced (") {
         // `host mx[192.0.2.1] said: 550 … (in reply to RCPT TO command)`
         let said = text.split_once(" said: ").map_or(text, |(_, said)| said);
-        let said = Status::in_text(said);
-        found.failure = Status { enhanced, ..said }.failure();
+        let mut status = Status::in_text(said, to);
+        status.enhanced = enhanced;
+        found.failure = status.failure();
     }
     found.queued_as = queued_as(reply);
     let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));
@@ -548,8 +556,26 @@ fn is_queue_id(id: &str) -> bool {
         && id.bytes().any(|b| b.is_ascii_digit() || b.is_ascii_uppercase())
 }
 
-/// What comes before the first `>` that is not in quotes, and what follows it.
+/// What comes before the first `>` that is not in quotes, and what follows it. A quote that is
+/// not closed is an ordinary character.
 fn bracketed(text: &str) -> Option<(&str, &str)> {
+    match bracket_end(text) {
+        (None, true) => text.split_once('>'),
+        (end, _) => split_at(text, end?),
+    }
+}
+
+/// The same, of a text in which each quote is closed.
+fn closed(text: &str) -> Option<(&str, &str)> {
+    split_at(text, bracket_end(text).0?)
+}
+
+fn split_at(text: &str, end: usize) -> Option<(&str, &str)> {
+    Some((text.get(..end)?, text.get(end + 1..)?))
+}
+
+/// Where the first `>` is that is not in quotes; and whether a quote is left open.
+fn bracket_end(text: &str) -> (Option<usize>, bool) {
     let (mut quoted, mut escaped) = (false, false);
     let is_end = |b: u8| {
         let is_end = b == b'>' && !quoted;
@@ -562,9 +588,7 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
         is_end
     };
     let end = text.bytes().position(is_end);
-    // A quote that is not closed is an ordinary character.
-    let end = if quoted { text.find('>')? } else { end? };
-    Some((text.get(..end)?, text.get(end + 1..)?))
+    (end, quoted)
 }
 
 #[cfg(test)]
@@ -593,6 +617,16 @@ mod tests {
         let client = Client { address: "2001:db8::1", port: Some(4711) };
         assert_eq!((refusal.client, refusal.auth), (Some(client), Some("al ice")));
         assert_eq!((refusal.recipient, refusal.temporary), (None, false));
+        // The sender of a local message, also of a line that syslog has cut.
+        let before = |from: &str| match line("pickup", &format!("{id}: uid=1000 from=<{from}")) {
+            Some(What::Begin(Begin { uid: Some("1000"), before, .. })) => before.map(str::to_owned),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(before("a@x.test> orig_id=AB3116645B").as_deref(), Some("AB3116645B"));
+        for forged in ["\"a> orig_id=AB3116645B\"@x.test>", "\"a> orig_id=AB3116645B", "a@x.test>"]
+        {
+            assert_eq!(before(forged), None, "{forged}");
+        }
         // A message-id is the client's as well.
         let text = format!("{id}: message-id=<x, client=[192.0.2.9], sasl_username=ceo>");
         let begin = What::Begin(Begin { id, ..Begin::default() });

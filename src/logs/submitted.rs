@@ -19,6 +19,8 @@ const AFTER_END: i64 = 60;
 pub(super) struct Submitted {
     known: HashMap<(u32, Text), Rc<Submission>>,
     ended: VecDeque<(i64, u32, Text)>,
+    /// How many were forgotten before their end.
+    pub(super) forgotten: u64,
 }
 
 /// A message that was submitted.
@@ -28,16 +30,18 @@ pub(super) struct Submission {
     pub(super) at: Timestamp,
     /// Who submitted it.
     pub(super) event: Event<Text>,
+    /// The log does not show who has logged in.
+    pub(super) hides_login: bool,
 }
 
 impl Submitted {
     /// A message was received.
-    pub(super) fn add(&mut self, queue: u32, id: &str, at: Timestamp, event: Event<Text>) {
-        self.forget_ended(at.seconds);
+    pub(super) fn add(&mut self, queue: u32, id: &str, one: Submission) {
+        self.forget_ended(one.at.seconds);
         if self.known.len() >= MESSAGES_MAX {
             self.forget_half();
         }
-        self.known.insert((queue, id.into()), Rc::new(Submission { at, event }));
+        self.known.insert((queue, id.into()), Rc::new(one));
     }
 
     /// The message of this id.
@@ -87,7 +91,9 @@ impl Submitted {
         let middle = times.len() / 2;
         let (_, middle, _) = times.select_nth_unstable(middle);
         let middle = *middle;
+        let before = self.known.len();
         self.known.retain(|_, one| one.at > middle);
+        self.forgotten += (before - self.known.len()) as u64;
         self.ended.clear();
     }
 }
@@ -99,18 +105,20 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_ends() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
+        let one = |n| Submission { at: at(n), event: Event::default(), hides_login: false };
         let mut all = Submitted::default();
         for n in 0..MESSAGES_MAX as i64 + 9 {
-            all.add(1, &n.to_string(), at(n), Event::default());
+            all.add(1, &n.to_string(), one(n));
         }
         assert!(all.known.len() <= MESSAGES_MAX);
+        assert_eq!(all.forgotten as usize + all.known.len(), MESSAGES_MAX + 9);
         let last = MESSAGES_MAX as i64 + 8;
         let id = last.to_string();
         assert!(all.get(1, &id).is_some() && all.get(2, &id).is_none());
         all.end(1, &id, at(last + 1));
         all.also((1, &id), (2, "again"));
         assert!(all.get(1, &id).is_some(), "a line may come late");
-        all.add(1, "x", at(last + 2 + AFTER_END), Event::default());
+        all.add(1, "x", one(last + 2 + AFTER_END));
         assert!(all.get(1, &id).is_none() && all.get(2, "again").is_some());
         assert_eq!(all.oldest(at(last + OLDEST)), Some(at(last + 2 + AFTER_END)));
     }

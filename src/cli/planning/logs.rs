@@ -9,7 +9,7 @@ use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::logs::files::{LogFiles, Read};
-use crate::logs::journal::Journal;
+use crate::logs::journal::{Journal, writers};
 use crate::logs::unused::{Reason, Unused};
 use crate::text::{counted_or_no, printable};
 
@@ -49,11 +49,10 @@ impl Logs {
     pub(in crate::cli) fn open(&self) -> Result<LogFiles, Failure> {
         if let Some(directory) = &self.journal {
             let directory = Some(directory).filter(|text| !text.is_empty()).map(PathBuf::from);
-            return Ok(LogFiles::journal(Journal {
-                directory,
-                after: self.read_cursor()?,
-                since: None,
-            }));
+            // Another machine's users are not known.
+            let writers = if directory.is_none() { writers() } else { Vec::new() };
+            let after = self.read_cursor()?;
+            return Ok(LogFiles::journal(Journal { directory, after, since: None, writers }));
         }
         let stdin = [PathBuf::from("-")];
         let files = LogFiles::find(if self.files.is_empty() { &stdin } else { &self.files })?;

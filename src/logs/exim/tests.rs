@@ -18,6 +18,7 @@ fn all_fields_of_an_arrival_are_read() {
          DN=\"CN=a b AB=x:y\" SNI=\"mx\" A=plain:alice PRDR K S=1234 M8S=8 RT=0.1s id=x@y \
          T=\"hello \\\" for x\" from <alice@example.org> for bob@x.test \"c d\"@x.test";
     let all = Arrival {
+        has_reference: false,
         sender: "alice@example.org",
         host: Host { helo: Some("laptop"), address: Some("192.0.2.7"), port: Some(4711) },
         user: Some("al"),
@@ -76,15 +77,16 @@ fn what_could_be_imitated_is_no_login() {
         ("P=esmtpsa DN=\"/CN=a\"b\"", "A=plain:me", Some(Some("me"))),
         // Who has not logged in has no login; nor the size and the recipients that it likes.
         ("P=esmtps DN=\"/CN=a\" A=plain:ceo\"", "K", Some(None)),
-        ("P=esmtps DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "K", None),
-        ("P=esmtps DN=\"/CN=a\" S=1 for x@y\"", "K", None),
+        ("P=esmtps DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "K", Some(None)),
+        ("P=esmtps DN=\"/CN=a\" S=1 for x@y\"", "K", Some(None)),
         ("U=a A=plain:ceo P=esmtp", "K", Some(None)),
         ("U=a P=esmtpa A=plain:ceo S=1 P=esmtp", "K", None),
         ("U=a P=esmtpa A=plain:ceo P=esmtp", "K", None),
         // Who has logged in is nobody else.
-        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "A=plain:me", None),
-        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo\"", "A=plain:me", None),
-        ("P=esmtpsa SNI=\"a\" A=plain:ceo\"", "A=plain:me", None),
+        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo S=1 T=\"a\"", "A=plain:me", Some(Some("me"))),
+        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo S=1 id=\"b\\\"", "A=plain:me", Some(Some("me"))),
+        ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo\"", "A=plain:me", Some(Some("me"))),
+        ("P=esmtpsa SNI=\"a\" A=plain:ceo\"", "A=plain:me", Some(Some("me"))),
         ("U=a P=esmtpa A=plain:ceo S=1 P=esmtpa", "A=plain:me", None),
     ] {
         let line = format!("{ID} <= a@x.org H=(h) [192.0.2.7] {head} {tail} {end}");
@@ -95,7 +97,18 @@ fn what_could_be_imitated_is_no_login() {
         assert_eq!(all, login.map_or((None, None), |_| (Some(500), Some("r@x.test"))), "{line}");
         known += usize::from(login.is_some());
     }
-    assert_eq!(known, 6);
+    assert_eq!(known, 12);
+    // What follows the size is quoted, or has forms of its own.
+    for subject in ["x A=plain:ceo", " for v@v", " from <a@b> for v@v", "\\\" A=plain:ceo S=1 id="]
+    {
+        for dn in ["/CN=a", "/CN=a\" A=plain:ceo S=1 T=\"b\\"] {
+            let line = format!(
+                "{ID} <= a@x H=[::1] P=esmtpsa DN=\"{dn}\" A=plain:me S=500 id=x@y T=\"{subject}\""
+            );
+            let found = arrived(&line);
+            assert_eq!((found.auth, found.size), (Some("me"), Some(500)), "{line}");
+        }
+    }
     for (head, login) in [
         ("U=al X=T:256 DN=\"/CN=a b\" F=<a@x.org> A=plain:me", Some("me")),
         ("U=a F=<x@y> A=plain:ceo rejected RCPT <z@y>: no F=<a@x.org> A=plain:me", None),
@@ -178,6 +191,21 @@ fn failures_are_of_addresses_that_the_client_named() {
         (format!("** |/bin/false <list@y.test> {smtp}"), None),
         (format!("== b@x.test {smtp}"), None),
         ("** b@x.test: Unrouteable address".to_owned(), Some(Failure::Unknown)),
+        // A local transport, and a recipient that looks like a reply.
+        ("** b <b@x.test> R=r T=t: No such user".to_owned(), Some(Failure::Unknown)),
+        ("** b <c@x.test> R=r T=t: No such user".to_owned(), None),
+        (
+            "** \"b: 452 x\"@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after \
+             RCPT TO:<\"b: 452 x\"@x.test>: 550 5.1.1 no"
+                .to_owned(),
+            Some(Failure::Unknown),
+        ),
+        (
+            "** b@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after pipelined \
+             MAIL FROM:<\"a: 452 x\"@y.test> SIZE=9: 550 5.7.1 no"
+                .to_owned(),
+            Some(Failure::Other),
+        ),
         ("** b@x.test R=fail: gone away".to_owned(), Some(Failure::Other)),
         ("** b@x.test R=r T=t: retry timeout exceeded".to_owned(), None),
         ("** b@x.test".to_owned(), Some(Failure::Other)),

@@ -150,7 +150,9 @@ impl Joiner {
         let (session, login) = login_of(session, arrival.hides_login);
         let what = ItemKind::Message(message);
         let item = Item { at, session, login, event: event.map(Text::from), what };
-        self.submit(queue, &item);
+        // Any local user can submit a message without a sender.
+        let is_bounce = arrival.sender == "<>" && arrival.has_reference && item.submitter().system;
+        self.submit(queue, &item, is_bounce);
         if !is_open {
             return self.push(item, visit);
         }

@@ -93,6 +93,15 @@ impl Joiner {
                 self.removed(queue, id, at, visit);
                 return Ok(());
             }
+            What::Requeued { id } => {
+                let known = self.queue(queue).active(id);
+                self.removed(queue, id, at, visit);
+                // It is looked for when it comes back.
+                if let Some(known) = known {
+                    self.queue(queue).set_active(id, known);
+                }
+                return Ok(());
+            }
             What::Refusal(found) => {
                 let (session, login, event) = self.refused(source, process, &found, line);
                 (session, login, event, ItemKind::Refusal(refusal(&found)))
@@ -231,11 +240,12 @@ impl Joiner {
             self.close(number);
         }
         let mut event = by(of_host(client), auth, uid).map(Text::from);
-        let is_again = before.is_some_and(|before| {
-            // Of what the administrator has put into the queue again, nobody is the sender now.
-            uid.is_some() || self.is_known(source, before, before_client)
-        });
-        let mut is_nobodys = false;
+        let is_again = before.is_some_and(|before| self.is_known(source, before, before_client));
+        // What the administrator has put into the queue again is of nobody who is known now.
+        let mut is_nobodys = uid.is_some() && before.is_some() && !is_again;
+        if is_nobodys {
+            event.local_account = None;
+        }
         if let Some(client) = before_client
             && auth.is_none()
         {
@@ -280,13 +290,15 @@ impl Joiner {
             return Err(Reason::Again);
         }
         let is_filtering = self.proxied.get(host as usize).is_some_and(|count| *count > 0);
+        let is_bounce = begun.as_ref().is_some_and(|begun| begun.is_nobodys) && sender.is_empty();
         let origin = match &begun {
-            // A bounce.
-            Some(begun) if begun.is_nobodys && sender.is_empty() => OriginShown::Yes,
+            Some(_) if is_bounce => OriginShown::Yes,
             Some(begun) if begun.is_nobodys => OriginShown::No,
             Some(Begun { event, .. }) if event.auth.is_some() => OriginShown::Yes,
             Some(Begun { event, .. }) => match event.client {
-                Origin::Client(client) if is_filtering || is_near(client) => OriginShown::Perhaps,
+                Origin::Client(client) if is_filtering || is_of_this_machine(client) => {
+                    OriginShown::Perhaps
+                }
                 _ => OriginShown::Yes,
             },
             None => OriginShown::No,
@@ -301,7 +313,7 @@ impl Joiner {
         let login = LoginShown::InLine;
         let item = Item { at, session: begun.session, login, event, what };
         if origin != OriginShown::No {
-            self.submit(number, &item);
+            self.submit(number, &item, is_bounce);
         }
         if !self.settings.recipients && origin == OriginShown::Yes {
             self.push(item, visit);
@@ -373,14 +385,9 @@ pub(super) fn process_of(session: Option<SessionKey>) -> Option<(u32, u32)> {
     }
 }
 
-/// Whether it is of this machine or of a private network, as filters are.
-pub(super) fn is_near(client: IpAddr) -> bool {
-    match client.to_canonical() {
-        IpAddr::V4(client) => client.is_loopback() || client.is_private(),
-        IpAddr::V6(client) => {
-            client.is_loopback() || client.is_unique_local() || client.is_unicast_link_local()
-        }
-    }
+/// Whether it is of this machine, as filters are.
+pub(super) fn is_of_this_machine(client: IpAddr) -> bool {
+    client.to_canonical().is_loopback()
 }
 
 /// A client, of which lines of messages have no name.

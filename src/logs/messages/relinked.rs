@@ -1,8 +1,8 @@
 //! Messages of Postfix that come twice: through a filter, or put into the queue again. Each counts
 //! once, as that of whoever sent it first.
 //!
-//! - A filter after the queue sends it to another port, with XFORWARD (`orig_queue_id=`) or
-//!   without; then the line of the delivery to the filter names the new id.
+//! - A filter after the queue sends it to another port, with XFORWARD (`orig_queue_id=`) or, on
+//!   this machine, without; then the line of the delivery to the filter names the new id.
 //! - A filter before the queue (`smtpd_proxy_filter`) has it from a `smtpd` that logs the client and
 //!   the login (`NOQUEUE: client=…`), and later the new id (`proxy-accept: … queued as ID`).
 //! - A scanner that takes it out of the queue says so (MailScanner: `Requeue: OLD to NEW`).
@@ -10,12 +10,13 @@
 
 use std::net::IpAddr;
 
-use super::postfix_lines::is_near;
+use super::postfix_lines::is_of_this_machine;
 use super::{Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Source, Text, Visit};
 use crate::event::Event;
 use crate::logs::files::Stamped;
 use crate::logs::postfix::{Begin, Recipient};
 use crate::logs::queue::{Begun, Known};
+use crate::logs::submitted::Submission;
 use crate::rate::Timestamp;
 
 /// So long after its end, in seconds, a line may still say that a message is another one that
@@ -171,7 +172,7 @@ impl Joiner {
         one.origin = OriginShown::Yes;
         let (at, event) = (one.item.at, event.clone());
         if self.settings.failures {
-            self.submitted.add(queue, id, at, event);
+            self.submitted.add(queue, id, Submission { at, event, hides_login: false });
         }
     }
 
@@ -192,7 +193,10 @@ impl Joiner {
             return self.is_again(source.queue, id);
         }
         let (Some(id), Some(relay)) = (of.queued_as, of.relay) else { return };
-        let Some(relay) = relay.parse().ok().filter(|relay| is_near(*relay)) else { return };
+        // Another server, even of a private network, may be anybody's, and may say anything.
+        if !relay.parse().is_ok_and(is_of_this_machine) {
+            return;
+        }
         for number in self.queues_of(source) {
             let queue = self.queue(number);
             if number == source.queue && id == of.id {
@@ -202,10 +206,7 @@ impl Joiner {
             let Some(client) = client.or_else(|| queue.active(id).map(|known| known.client)) else {
                 continue;
             };
-            // A filter has the address that the message was sent to.
-            let is_filter =
-                |client: IpAddr| client == relay || client.is_loopback() && relay.is_loopback();
-            if client.is_some_and(is_filter) {
+            if client.is_some_and(is_of_this_machine) {
                 self.submitted.also((source.queue, of.id), (number, id));
                 return self.is_again(number, id);
             }

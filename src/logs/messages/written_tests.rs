@@ -74,6 +74,69 @@ fn messages_that_come_back_count_once() {
 }
 
 #[test]
+fn only_what_comes_back_is_left_out() {
+    // An id that the log does not have: nobody's, as nobody can write the line but postsuper.
+    let unknown = log!("postsuper-requeue").replace("orig_id=AB3116645B", "orig_id=EF3116645B");
+    let joined = join(&unknown);
+    let again = ALICES.replace("192.0.2.9 alice@example.org 3210", "- - 3300");
+    assert_eq!(items(&unknown), [ALICES.to_owned(), again]);
+    assert_eq!(joined.counts.without_origin, 1);
+    // Another server, even of a private network, may say any id.
+    let plain = log!("content-filter")
+        .replace(", orig_queue_id=AB3116645B, orig_client=client.example.net[192.0.2.9]", "");
+    assert_eq!(items(&plain).len(), 1);
+    assert_eq!(items(&plain.replace("127.0.0.1", "10.0.0.9")).len(), 2);
+}
+
+#[test]
+fn only_the_mail_servers_own_bounces_are_nobodys() {
+    let failed = |log: &str| items(log).iter().filter(|one| one.starts_with("failed")).count();
+    let exim = |fields: &str| {
+        format!(
+            "2026-11-24 05:19:18 1xViw2-0004je-0V <= <> {fields} P=local S=9\n\
+             2026-11-24 05:19:18 1xViw2-0004je-0V ** no@x.test: Unrouteable address\n"
+        )
+    };
+    assert_eq!(failed(&exim("R=1xViw2-0004jc-0P U=Debian-exim")), 0);
+    for fields in ["U=alice", "R=1xViw2-0004jc-0P U=alice"] {
+        assert_eq!(failed(&exim(fields)), 1, "{fields}");
+    }
+    let postfix = |pickup: &str| {
+        let line = |program: &str, text: &str| {
+            format!("Nov 20 10:00:00 mx1 postfix/{program}[60]: AB3116645B: {text}\n")
+        };
+        [
+            pickup,
+            &line("cleanup", "message-id=<x@y>"),
+            &line("qmgr", "from=<>, size=9, nrcpt=1 (queue active)"),
+            &line(
+                "smtp",
+                "to=<no@x.test>, relay=none, delay=1, dsn=5.4.4, status=bounced (no host)",
+            ),
+        ]
+        .concat()
+    };
+    assert_eq!(failed(&postfix("")), 0);
+    let pickup = "Nov 20 10:00:00 mx1 postfix/pickup[60]: AB3116645B: uid=1000 from=<>\n";
+    assert_eq!(failed(&postfix(pickup)), 1);
+}
+
+#[test]
+fn a_failure_says_whether_its_login_is_known() {
+    let log = |user: &str| {
+        format!(
+            "2026-11-24 05:19:18 1xViw2-0004je-0V <= a@x H=(h) [192.0.2.7] {user} A=plain:al S=9\n\
+             2026-11-24 05:19:18 1xViw2-0004je-0V ** no@x.test: Unrouteable address\n"
+        )
+    };
+    for (user, hides) in [("P=esmtpa", false), ("U=x P=esmtp P=esmtpa", true)] {
+        let joined = join(&log(user));
+        let ItemKind::Failed(failed) = joined.items[1].what else { panic!("{:?}", joined.items) };
+        assert_eq!((failed.hides_login, joined.items[1].event.auth.is_none()), (hides, hides));
+    }
+}
+
+#[test]
 fn what_was_received_before_the_log_is_not_counted() {
     let joined = join(log!("begins-in-the-middle"));
     let found = items(log!("begins-in-the-middle"));
