@@ -13,6 +13,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         claimed(policies, name, policy, diagnostics);
         chosen(policies, name, policy, diagnostics);
         invented(policies, name, policy, diagnostics);
+        failed_for_others(name, policy, diagnostics);
         system(name, policy, diagnostics);
         amounts(policy, diagnostics);
         redundant(policy, diagnostics);
@@ -66,6 +67,24 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
             at,
             format!(
                 "any client can claim the {field} in the chain, which {name:?} counts, {advice}"
+            ),
+        );
+    }
+}
+
+/// Failed deliveries that are counted by what a sender writes: whoever may send mail has them
+/// counted for another.
+fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    let key = &policy.settings.key;
+    let is_chosen = |field: &Field| field.is_claimed() || field.is_of_recipient();
+    let Some(field) = key.first().filter(|_| key.iter().all(is_chosen)) else { return };
+    if Unit::ALL.iter().any(|unit| unit.is_of_delivery() && policy.limits(*unit)) {
+        let field = field.word();
+        diagnostics.warning(
+            policy.at,
+            format!(
+                "whoever may send mail chooses the {field} for which {name:?} counts failed deliveries, \
+                 and so has the mail of others refused; write key = \"auth\", or add client to the key"
             ),
         );
     }

@@ -1,14 +1,18 @@
 //! `[follow]`: the follower of the mail log.
 
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use toml::de::DeTable;
 
 use super::keys::{self, Key};
 use super::mail::{self, Mail};
+use crate::sys::users;
 use crate::toml_file::reader::{Reader, Value};
 
-/// Where mail servers write their log: the first that is there is followed.
+/// Where mail servers write their log: the first that is there is followed, unless it is old.
 const LOGS: [&str; 5] = [
     "/var/log/exim4/mainlog",
     "/var/log/exim/mainlog",
@@ -16,7 +20,10 @@ const LOGS: [&str; 5] = [
     "/var/log/mail.log",
     "/var/log/maillog",
 ];
-/// What the follower remembers.
+/// A log that was written so much earlier than another, in seconds, is of a mail server that was
+/// here before.
+const OLD: u64 = 2 * 86_400;
+/// What the followers remember, each in a directory of its user's name.
 const STATE: &str = "/var/lib/exirate-follow";
 
 /// What the file says to the follower, checked.
@@ -35,15 +42,16 @@ pub struct Follow {
 pub enum FollowedLog {
     /// A file, and the older ones beside it.
     File(PathBuf),
-    /// The journal of systemd.
-    Journal,
+    /// The journal of systemd, in a directory or of this machine.
+    Journal(Option<PathBuf>),
 }
 
 impl std::fmt::Display for FollowedLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Journal => f.write_str("the journal"),
+            Self::Journal(None) => f.write_str("the journal"),
+            Self::Journal(Some(path)) => write!(f, "the journal in {}", path.display()),
         }
     }
 }
@@ -51,9 +59,9 @@ impl std::fmt::Display for FollowedLog {
 /// Reads the file; what is there for the other daemons is not looked at, but `mail.spool`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follow> {
     let mut mail = Mail::new();
-    let found = LOGS.iter().map(Path::new).find(|path| path.exists());
-    let log = found.map_or(FollowedLog::Journal, |path| FollowedLog::File(path.to_owned()));
-    let mut follow = Follow { log, state: STATE.into(), spool: PathBuf::new() };
+    let log = of_the_mail_server(&LOGS.map(PathBuf::from));
+    let log = log.map_or(FollowedLog::Journal(None), FollowedLog::File);
+    let mut follow = Follow { log, state: PathBuf::new(), spool: PathBuf::new() };
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "mail" => {
@@ -70,7 +78,28 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follo
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }
+    if follow.state.as_os_str().is_empty() {
+        follow.state = Path::new(STATE).join(user_of(&mail.spool));
+    }
     Some(Follow { spool: mail.spool, ..follow })
+}
+
+/// The first of these logs that is there and not old.
+fn of_the_mail_server(logs: &[PathBuf]) -> Option<PathBuf> {
+    let written = |path: &PathBuf| {
+        let at = path.metadata().and_then(|info| info.modified()).ok()?;
+        Some((at.duration_since(UNIX_EPOCH).ok()?.as_secs(), path.clone()))
+    };
+    let found: Vec<_> = logs.iter().filter_map(written).collect();
+    let newest = found.iter().map(|(at, _)| *at).max()?;
+    found.into_iter().find(|(at, _)| at.saturating_add(OLD) >= newest).map(|(_, path)| path)
+}
+
+/// The user as whom the follower runs: whose the database is, else this one.
+fn user_of(spool: &Path) -> OsString {
+    let owner = spool.metadata().map(|info| info.uid()).ok().filter(|uid| *uid != 0);
+    let user = owner.unwrap_or_else(|| rustix::process::geteuid().as_raw());
+    users::name_of(user).unwrap_or_else(|| user.to_string().into())
 }
 
 /// The keys of `[follow]`.
@@ -78,8 +107,11 @@ pub(super) const KEYS: &[Key<Follow>] = &[
     ("log", |reader, value, follow| {
         let Some(text) = reader.string(value, "\"/var/log/mail.log\"") else { return };
         follow.log = match text {
-            "journal" => FollowedLog::Journal,
-            _ => FollowedLog::File(full_path(reader, value, text)),
+            "journal" => FollowedLog::Journal(None),
+            _ => match text.strip_prefix("journal:") {
+                Some(path) => FollowedLog::Journal(Some(full_path(reader, value, path))),
+                None => FollowedLog::File(full_path(reader, value, text)),
+            },
         };
     }),
     ("state", |reader, value, follow| {
@@ -94,4 +126,30 @@ fn full_path(reader: &mut Reader<'_>, value: Value<'_>, text: &str) -> PathBuf {
         reader.error(value, message);
     }
     text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_nobody_writes_any_more_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = ["mainlog", "main.log", "mail.log"].map(|name| folder.path().join(name));
+        assert_eq!(of_the_mail_server(&logs), None);
+        let write = |at: usize, days: u64| {
+            let file = std::fs::File::create(&logs[at]).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_hours(24 * days)).unwrap();
+        };
+        write(2, 0);
+        assert_eq!(of_the_mail_server(&logs).as_ref(), Some(&logs[2]));
+        write(0, 1);
+        assert_eq!(of_the_mail_server(&logs).as_ref(), Some(&logs[0]));
+        write(0, 30);
+        assert_eq!(of_the_mail_server(&logs).as_ref(), Some(&logs[2]));
+        write(2, 29);
+        assert_eq!(of_the_mail_server(&logs).as_ref(), Some(&logs[0]));
+    }
 }

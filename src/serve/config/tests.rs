@@ -284,7 +284,8 @@ fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
 }
 
 /// What depends on the machine, or has no default.
-const NO_DEFAULT: [&str; 15] = [
+const NO_DEFAULT: [&str; 16] = [
+    "state",
     "log",
     "spool",
     "socket_group",

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 
-use super::reader::{Reader, Shared};
+use super::reader::Reader;
+use super::shared::Shared;
 use crate::serve::config;
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
@@ -47,10 +48,20 @@ fn follow(mut config: config::Follow, mut reader: Reader, shared: &Arc<Shared>) 
         if shared.stops() {
             return;
         }
-        config = shared.take_new().unwrap_or(config);
-        reader = match Reader::open(config.clone(), Arc::clone(shared)) {
-            Ok(reader) => reader,
-            Err(why) => return Log::stderr().write(Level::Error, why),
+        let new = shared.take_new().unwrap_or_else(|| config.clone());
+        reader = match Reader::open(new.clone(), Arc::clone(shared)) {
+            Ok(reader) => {
+                config = new;
+                reader
+            }
+            Err(why) => {
+                let text = format_args!("{why}; the configuration of before stays in use");
+                Log::stderr().write(Level::Error, text);
+                match Reader::open(config.clone(), Arc::clone(shared)) {
+                    Ok(reader) => reader,
+                    Err(why) => return Log::stderr().write(Level::Error, why),
+                }
+            }
         };
     }
 }

@@ -1,58 +1,66 @@
 //! The failed recipients that have been counted, in a file: none is counted twice, however often
 //! the log is read.
 //!
-//! A failure is entered before it is counted. If the follower is killed in between, only the last
-//! entry is in doubt: whoever counts looks whether the database has it.
+//! A failure is entered, and on disk, before it is counted. If the follower is killed in between,
+//! only the last entry is in doubt: whoever counts looks whether the database has it. If the
+//! machine stops, what the database has lost is not counted again.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use siphasher::sip::SipHasher13;
 
+use super::folder::Folder;
 use crate::rate::Timestamp;
+use crate::sys::files::{append, sync};
 use crate::sys::lock;
 
-const NAME: &str = "counted";
+const NAME: &CStr = c"counted";
+const NEW: &CStr = c"counted.new";
 /// The hash of a failure, the time that it was counted with, and a checksum.
 const ENTRY: usize = 20;
 /// So long after it was counted, in seconds, a failure is forgotten: no log that is read again is
 /// older.
 const KEPT: i64 = 10 * 86_400;
+/// How often what is older is dropped, in seconds.
+const PRUNED_EVERY: i64 = 86_400;
+/// A time that is so far ahead, in seconds, is of a clock that was wrong.
+const AHEAD: i64 = 60;
 
 /// What has been counted.
 #[derive(Debug)]
 pub(super) struct Ledger {
+    folder: Folder,
     file: File,
     counted: HashMap<u64, Timestamp>,
     last: Option<(u64, Timestamp)>,
+    /// When what is old was dropped, in seconds.
+    pruned: i64,
     _lock: File,
 }
 
 impl Ledger {
     /// Opens that of a directory, which only one follower uses.
     pub(super) fn open(directory: &Path, now: Timestamp) -> io::Result<Self> {
-        let lock = options().open(directory.join("lock"))?;
+        let folder = Folder::open(directory)?;
+        let lock = folder.file(c"lock")?;
         match lock::try_lock(&lock, lock::Kind::Exclusive)? {
             Some(guard) => guard.keep(),
             None => return Err(io::Error::other("another follower uses it")),
         }
-        let path = directory.join(NAME);
-        let bytes = match std::fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read?,
-        };
+        let bytes = folder.read(NAME)?.unwrap_or_default();
         let (mut counted, mut last) = (HashMap::new(), None);
         // What is not whole was being written when the machine stopped.
         for (hash, at) in bytes.chunks(ENTRY).filter_map(read) {
-            if now.seconds.saturating_sub(at.seconds) < KEPT {
-                counted.insert(hash, at);
-                last = Some((hash, at));
-            }
+            let at = if is_ahead(at, now) { now } else { at };
+            counted.insert(hash, at);
+            last = Some((hash, at));
         }
-        Ok(Self { file: rewritten(&counted, &path)?, counted, last, _lock: lock })
+        let file = written(&folder, &mut counted, last, now)?;
+        Ok(Self { folder, file, counted, last, pruned: now.seconds, _lock: lock })
     }
 
     /// Whether a failure has been entered.
@@ -66,16 +74,18 @@ impl Ledger {
     }
 
     /// The time to count with: that of the event if it is later than all before, so that each
-    /// has its own.
-    pub(super) fn time(&self, at: Timestamp) -> Timestamp {
+    /// has its own; or if the clock was ahead before.
+    pub(super) fn time(&self, at: Timestamp, now: Timestamp) -> Timestamp {
         let next = |last: Timestamp| Timestamp::from_micros(last.as_micros().saturating_add(1));
-        self.last.map_or(at, |(_, last)| next(last).max(at))
+        let last = self.last.map(|(_, last)| next(last));
+        last.filter(|last| !is_ahead(*last, now)).map_or(at, |last| last.max(at))
     }
 
     /// Enters a failure that is about to be counted.
     pub(super) fn enter(&mut self, hash: u64, at: Timestamp) -> io::Result<()> {
         let before = self.file.metadata()?.len();
-        if let Err(error) = self.file.write_all(&entry(hash, at)) {
+        let entered = append(&self.file, before, &entry(hash, at)).and_then(|()| sync(&self.file));
+        if let Err(error) = entered {
             // A part of an entry would make all after it unreadable.
             self.file.set_len(before)?;
             return Err(error);
@@ -85,29 +95,45 @@ impl Ledger {
         Ok(())
     }
 
+    /// Drops what is old, now and then.
+    pub(super) fn prune(&mut self, now: Timestamp) -> io::Result<()> {
+        if now.seconds.saturating_sub(self.pruned) < PRUNED_EVERY {
+            return Ok(());
+        }
+        self.pruned = now.seconds;
+        self.file = written(&self.folder, &mut self.counted, self.last, now)?;
+        Ok(())
+    }
+
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
         self.counted.len()
     }
+
+    /// How many were counted since.
+    pub(super) fn since(&self, seconds: i64) -> usize {
+        self.counted.values().filter(|at| at.seconds >= seconds).count()
+    }
 }
 
-/// Writes the entries that are kept to a file that replaces the one before.
-fn rewritten(counted: &HashMap<u64, Timestamp>, path: &Path) -> io::Result<File> {
-    let new = path.with_extension("new");
-    let mut file = options().truncate(true).open(&new)?;
+/// Whether a time is of a clock that was ahead.
+fn is_ahead(at: Timestamp, now: Timestamp) -> bool {
+    at.seconds.saturating_sub(now.seconds) > AHEAD
+}
+
+/// Drops what is old, and writes the others to a file that replaces the one before.
+fn written(
+    folder: &Folder,
+    counted: &mut HashMap<u64, Timestamp>,
+    last: Option<(u64, Timestamp)>,
+    now: Timestamp,
+) -> io::Result<File> {
+    counted.retain(|_, at| now.seconds.saturating_sub(at.seconds) < KEPT);
     let mut all: Vec<_> = counted.iter().map(|(hash, at)| (*at, *hash)).collect();
-    all.sort_unstable();
+    all.sort_unstable_by_key(|one| (last.is_some_and(|(last, _)| last == one.1), *one));
     let bytes: Vec<u8> = all.into_iter().flat_map(|(at, hash)| entry(hash, at)).collect();
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    OpenOptions::new().append(true).open(path)
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
+    folder.replace(NAME, NEW, &bytes, true)?;
+    folder.appended(NAME)
 }
 
 /// What tells a failure from others: the message, when it was received, and the recipient. Ids
@@ -135,6 +161,9 @@ fn read(bytes: &[u8]) -> Option<(u64, Timestamp)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -145,13 +174,13 @@ mod tests {
         let mut ledger = Ledger::open(folder.path(), now).unwrap();
         assert!(Ledger::open(folder.path(), now).is_err(), "it is in use");
         ledger.enter(1, at(now.seconds - KEPT)).unwrap();
-        ledger.enter(2, ledger.time(now)).unwrap();
-        ledger.enter(3, ledger.time(at(now.seconds - 9))).unwrap();
+        ledger.enter(2, ledger.time(now, now)).unwrap();
+        ledger.enter(3, ledger.time(at(now.seconds - 9), now)).unwrap();
         assert_eq!(ledger.last(), Some((3, Timestamp { micros: 8, ..now })));
         drop(ledger);
         // The machine stopped while an entry was being written, or another is damaged.
         for damage in [&b"torn"[..], &[9; ENTRY]] {
-            let path = folder.path().join(NAME);
+            let path = folder.path().join("counted");
             let mut file = OpenOptions::new().append(true).open(path).unwrap();
             file.write_all(damage).unwrap();
             drop(file);
@@ -159,6 +188,46 @@ mod tests {
             assert_eq!([1, 2, 3, 4].map(|hash| ledger.has(hash)), [false, true, true, false]);
             assert_eq!(ledger.last(), Some((3, Timestamp { micros: 8, ..now })));
         }
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_makes_nothing_late() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let now = at(1_800_000_000);
+        let ahead = at(now.seconds + 100 * 86_400);
+        let mut ledger = Ledger::open(folder.path(), ahead).unwrap();
+        ledger.enter(1, ledger.time(ahead, ahead)).unwrap();
+        assert_eq!(ledger.time(now, now), now);
+        ledger.enter(2, now).unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(folder.path(), now).unwrap();
+        assert_eq!((ledger.last(), ledger.has(1)), (Some((2, now)), true));
+        // It is forgotten in its time, also while the follower runs.
+        drop(ledger);
+        let mut ledger = Ledger::open(folder.path(), at(now.seconds + 5)).unwrap();
+        ledger.enter(3, at(now.seconds + 5)).unwrap();
+        ledger.prune(at(now.seconds + 5 + KEPT - 1)).unwrap();
+        assert_eq!((ledger.len(), ledger.since(now.seconds + 5)), (1, 1));
+        ledger.enter(4, at(now.seconds + 9)).unwrap();
+        drop(ledger);
+        let ledger = Ledger::open(folder.path(), at(now.seconds + 9)).unwrap();
+        assert_eq!([1, 2, 3, 4].map(|hash| ledger.has(hash)), [false, false, true, true]);
+    }
+
+    #[test]
+    fn no_link_is_followed() {
+        let other = tempfile::tempdir().unwrap();
+        let victim = other.path().join("victim");
+        std::fs::write(&victim, "x").unwrap();
+        // What was left behind is replaced.
+        for (name, can) in [("counted", false), ("lock", false), ("counted.new", true)] {
+            let folder = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
+            let opened = Ledger::open(folder.path(), Timestamp::default());
+            assert_eq!(opened.is_ok(), can, "{name}");
+        }
+        assert_eq!(std::fs::read(&victim).unwrap(), b"x");
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //!
 //! [`reader`] reads the log as it grows, over its rotation and its own restarts, and joins its
 //! lines; [`counter`] counts each failed recipient by the policies in use; [`ledger`] remembers
-//! on disk which ones have been counted.
+//! on disk which ones have been counted, in a [`folder`]. [`shared`] is what tells it to stop.
 
 mod counter;
 pub mod daemon;
+mod folder;
 mod ledger;
 mod reader;
+mod shared;
 pub mod state;

@@ -1,13 +1,14 @@
 //! Reads the log, and counts what became of the mail.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 
 use super::counter::Counter;
 use super::ledger::{Ledger, hash_of};
-use super::state::State;
+use super::shared::Shared;
+use super::state::{Position, State};
 use crate::event::{Event, Unit};
 use crate::logs::files::Stamped;
 use crate::logs::follow::{Follow, Followed};
@@ -15,72 +16,16 @@ use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 use crate::serve::config::{self, FollowedLog};
 use crate::serve::log::{Level, Log};
-use crate::text::time::{now, timestamp, zone};
+use crate::text::time::{midnight, now, timestamp, zone};
 
 /// How long the log is not looked at.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
-/// How often what is remembered is written.
+/// How often what it does is written for others.
 const STATE_EVERY: Duration = Duration::from_secs(5);
-
-/// What the thread that reads shares with others.
-#[derive(Debug, Default)]
-pub(super) struct Shared {
-    state: Mutex<SharedState>,
-    stopped: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct SharedState {
-    stop: bool,
-    /// The configuration has changed.
-    new: Option<config::Follow>,
-    /// What the reader does, in words.
-    status: String,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, SharedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The reader is to end.
-    pub(super) fn stop(&self) {
-        self.lock().stop = true;
-        self.stopped.notify_all();
-    }
-
-    pub(super) fn stops(&self) -> bool {
-        self.lock().stop
-    }
-
-    /// The reader is to go on with another configuration.
-    pub(super) fn set(&self, new: config::Follow) {
-        self.lock().new = Some(new);
-    }
-
-    fn has_new(&self) -> bool {
-        self.lock().new.is_some()
-    }
-
-    pub(super) fn take_new(&self) -> Option<config::Follow> {
-        self.lock().new.take()
-    }
-
-    pub(super) fn status(&self) -> String {
-        self.lock().status.clone()
-    }
-
-    fn show(&self, status: String) {
-        self.lock().status = status;
-    }
-
-    /// Waits, unless it is to stop.
-    fn wait(&self, time: Duration) {
-        let _ = self.stopped.wait_timeout_while(self.lock(), time, |state| !state.stop);
-    }
-}
+/// How much less of the log has to be needed, in seconds, for that to be written.
+const POSITION_STEP: i64 = 600;
 
 /// Reads and counts.
 pub(super) struct Reader {
@@ -89,14 +34,15 @@ pub(super) struct Reader {
     log: Log,
     ledger: Ledger,
     counter: Counter,
+    position: Position,
     state: State,
     written: Instant,
     /// The last failure that was entered before this process began, if it may not have been
     /// counted.
     in_doubt: Option<(u64, Timestamp)>,
     zone: TimeZone,
-    /// All that had been logged has been read: lines are of now.
-    is_live: bool,
+    /// When the end of the log was last reached: all other lines were written after that.
+    caught_up: Option<Timestamp>,
 }
 
 impl Reader {
@@ -105,22 +51,36 @@ impl Reader {
         let failed = |error| format!("cannot use {directory}: {error}");
         let ledger = Ledger::open(&config.state, now()).map_err(failed)?;
         let begins = now().seconds;
-        let known = State::read(&config.state).map_err(failed)?;
-        let state = known.unwrap_or(State { began: begins, from: begins, ..State::default() });
+        let known = Position::read(&config.state).map_err(failed)?;
+        let position = known.unwrap_or(Position { began: begins, from: begins });
         // It is remembered from the start: what fails from now on is counted.
-        let state = State { log: config.log.to_string(), error: None, ..state };
-        state.write(&config.state).map_err(failed)?;
+        position.write(&config.state).map_err(failed)?;
+        let before = State::read(&config.state).map_err(failed)?.unwrap_or_default();
+        let state = State { log: config.log.to_string(), error: None, ..before };
         let in_doubt = ledger.last();
         let counter = Counter::new(&config.spool);
         let (log, zone) = (Log::stderr(), zone());
-        let written = Instant::now();
-        let is_live = false;
-        Ok(Self { config, shared, log, ledger, counter, state, written, in_doubt, zone, is_live })
+        let (written, caught_up) = (Instant::now(), None);
+        let mut reader = Self {
+            config,
+            shared,
+            log,
+            ledger,
+            counter,
+            position,
+            state,
+            written,
+            in_doubt,
+            zone,
+            caught_up,
+        };
+        reader.keep();
+        Ok(reader)
     }
 
     /// Follows the log until it is to stop, or the configuration has changed.
     pub(super) fn run(mut self) {
-        while !self.shared.stops() && !self.shared.has_new() {
+        while !self.shared.is_over() {
             if let Err(why) = self.follow() {
                 self.log.write_seldom("the log", Level::Error, &why);
                 self.state.error = Some(why);
@@ -134,30 +94,32 @@ impl Reader {
     /// Reads the log from where it is needed, and then as it grows.
     fn follow(&mut self) -> Result<(), String> {
         let mut joiner = Joiner::new(JoinSettings { recipients: false, failures: true });
-        let from = Timestamp { seconds: self.state.from, micros: 0 };
-        self.is_live = false;
+        let from = Timestamp { seconds: self.position.from, micros: 0 };
+        (self.caught_up, self.state.is_of_syslog) = (None, false);
         let mut follow = match self.config.log.clone() {
             FollowedLog::File(path) => {
                 Follow::file(&path, from, &mut |line| self.line(&mut joiner, &line))
             }
-            FollowedLog::Journal => Ok(Follow::journal(from)),
+            FollowedLog::Journal(directory) => Ok(Follow::journal(directory, from)),
         }
         .map_err(|error| error.to_string())?;
         let log = &self.config.log;
         self.log.write(Level::Notice, format_args!("following {log}"));
+        let mut forgotten = 0;
         loop {
+            let begins = now();
             let read = follow.poll(&mut |line| self.line(&mut joiner, &line));
             let read = read.map_err(|error| error.to_string())?;
-            if self.shared.stops() || self.shared.has_new() {
+            if self.shared.is_over() {
                 return Ok(());
             }
-            self.is_live = true;
+            self.caught_up = Some(begins);
             self.state.error = None;
+            self.state.read = begins.seconds;
+            self.state.forgotten += joiner.forgotten() - forgotten;
+            forgotten = joiner.forgotten();
             if self.written.elapsed() > STATE_EVERY {
-                let now = now();
-                self.state.read = now.seconds;
-                // The clock of the log may be another, and its zone.
-                self.state.from = joiner.oldest(now).unwrap_or(now).min(now).seconds - 86_400;
+                self.move_on(&mut joiner);
                 self.keep();
             } else {
                 self.show();
@@ -169,6 +131,28 @@ impl Reader {
         }
     }
 
+    /// Less of the log is needed.
+    fn move_on(&mut self, joiner: &mut Joiner) {
+        let now = now();
+        // The clock of the log may be another, and its zone.
+        let from = joiner.oldest(now).unwrap_or(now).min(now).seconds - 86_400;
+        let pruned = self.ledger.prune(now);
+        if from < self.position.from + POSITION_STEP {
+            return self.cannot_write(pruned);
+        }
+        self.position.from = from;
+        let written = self.position.write(&self.config.state);
+        self.cannot_write(pruned.and(written));
+    }
+
+    fn cannot_write(&self, done: std::io::Result<()>) {
+        if let Err(error) = done {
+            let directory = self.config.state.display();
+            let text = format_args!("cannot write in {directory}: {error}");
+            self.log.write_seldom("the state", Level::Error, text);
+        }
+    }
+
     /// Shows what it does.
     fn show(&mut self) {
         self.state.counted = self.ledger.len() as u64;
@@ -176,23 +160,27 @@ impl Reader {
         self.shared.show(self.state.error.clone().unwrap_or_else(counted));
     }
 
-    /// Shows what it does, and writes what is remembered.
+    /// Shows what it does, also to others.
     fn keep(&mut self) {
         self.show();
         self.written = Instant::now();
-        if let Err(error) = self.state.write(&self.config.state) {
-            let directory = self.config.state.display();
-            let text = format_args!("cannot write in {directory}: {error}");
-            self.log.write_seldom("the state", Level::Error, text);
-        }
+        (self.state.alive, self.state.day) = (now().seconds, midnight());
+        self.state.today = self.ledger.since(self.state.day) as u64;
+        self.cannot_write(self.state.write(&self.config.state));
         self.log.summarize();
     }
 
     /// Considers a line. Returns whether to go on.
     fn line(&mut self, joiner: &mut Joiner, line: &Stamped<'_>) -> bool {
         let has_zone = line.has_zone;
+        self.state.is_of_syslog |=
+            line.tag.is_some() && matches!(self.config.log, FollowedLog::File(_));
         joiner.line(line, &mut |item| self.item(&item, has_zone));
-        !self.shared.stops()
+        if self.caught_up.is_none() && self.written.elapsed() > STATE_EVERY {
+            self.state.read = self.state.read.max(self.real_time(line.at, has_zone).seconds);
+            self.keep();
+        }
+        !self.shared.is_over()
     }
 
     fn item(&mut self, item: &Item, has_zone: bool) {
@@ -207,12 +195,23 @@ impl Reader {
         let real = self.real_time(item.at, has_zone);
         let at = match in_doubt {
             Some((_, at)) => at,
-            None if real.seconds < self.state.began => return,
-            None => self.ledger.time(real),
+            None if real.seconds < self.position.began => return,
+            None => self.ledger.time(real, now()),
         };
+        if failed.hides_login {
+            self.state.without_login += 1;
+            let client = event.client.address().map(|client| client.to_string());
+            let text = format_args!(
+                "{id}: the log does not show who has logged in; a failed recipient counts for its \
+                 client {}",
+                client.unwrap_or_default()
+            );
+            self.log.write_seldom("failed recipients without a login", Level::Warning, text);
+        }
         let (view, unit) = (event.view(), failed.failure.unit());
-        // What is not counted now would be missing: nothing goes on before it is.
-        while !self.shared.stops() {
+        // What is not counted now would be missing: nothing goes on before it is, unless the
+        // configuration changes, with which the log is read again.
+        while !self.shared.is_over() {
             let has = in_doubt.map_or(Ok(false), |_| self.counter.has(&view, unit, at));
             let done = has.and_then(|has| match has {
                 true => Ok(None),
@@ -253,15 +252,11 @@ impl Reader {
         self.counter.count(event, unit, at)
     }
 
-    /// When a line was written: as it is read at once, now; else the time that it has, in the
-    /// zone of this machine if it has none.
+    /// When a line was written: the time that it has, in the zone of this machine if it has none.
+    /// That may be of another zone; but it was not before the end of the log was last reached.
     fn real_time(&self, at: Timestamp, has_zone: bool) -> Timestamp {
-        let now = now();
-        if self.is_live {
-            return now;
-        }
         let real = if has_zone { Some(at) } else { in_zone(at, &self.zone) };
-        real.unwrap_or(at).min(now)
+        real.unwrap_or(at).max(self.caught_up.unwrap_or_default()).min(now())
     }
 }
 

@@ -1,47 +1,85 @@
 //! What the follower remembers besides what it has counted, and shows to others.
 
-use std::fs;
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-const NAME: &str = "state.json";
+use super::folder::Folder;
 
-/// The state of the follower. Times are seconds since 1970.
+const POSITION: (&CStr, &CStr) = (c"position.json", c"position.new");
+const STATE: (&CStr, &CStr) = (c"state.json", c"state.new");
+
+/// Which part of the log is needed. Times are seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    /// When it began: failures before are not counted.
+    pub(super) began: i64,
+    /// From when on the log is needed: messages since then may be in the queue.
+    pub(super) from: i64,
+}
+
+impl Position {
+    /// That in a directory. One that is damaged is as none: the follower begins again, and what
+    /// has been entered in the ledger is not counted twice.
+    pub(super) fn read(directory: &Path) -> io::Result<Option<Self>> {
+        read(directory, POSITION.0)
+    }
+
+    /// Writes it, to stay there if the machine stops.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        let bytes = serde_json::to_vec(self)?;
+        Folder::open(directory)?.replace(POSITION.0, POSITION.1, &bytes, true)
+    }
+}
+
+/// What others see of the follower. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// When it began: failures before are not counted.
-    pub began: i64,
-    /// From when on the log is needed: messages since then may be in the queue.
-    pub from: i64,
+    /// When it wrote this.
+    pub alive: i64,
     /// Until when the log has been read.
     pub read: i64,
     /// What is followed.
     pub log: String,
+    /// Whether syslog writes it, to which any local user can write.
+    pub is_of_syslog: bool,
     /// How many failed recipients were counted in the last days.
     pub counted: u64,
+    /// How many were counted on the day that began at `day`.
+    pub today: u64,
+    /// The last midnight in UTC.
+    pub day: i64,
+    /// Messages in the queue that were forgotten, as there were too many.
+    pub forgotten: u64,
+    /// Failed recipients whose login the log does not show.
+    pub without_login: u64,
     /// Why it cannot go on, if it cannot.
     pub error: Option<String>,
 }
 
 impl State {
-    /// That in a directory, if there is one.
+    /// That in a directory, if there is one that can be used.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn read(directory: &Path) -> io::Result<Option<Self>> {
-        match fs::read(directory.join(NAME)) {
-            // One that is damaged is as none: the log is read from the start.
-            Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
+        match read(directory, STATE.0) {
+            // The follower has never run.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            read => read,
         }
     }
 
     pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
-        let new = directory.join("state.new");
-        fs::write(&new, serde_json::to_vec(self)?)?;
-        fs::rename(&new, directory.join(NAME))
+        let bytes = serde_json::to_vec(self)?;
+        Folder::open(directory)?.replace(STATE.0, STATE.1, &bytes, false)
     }
+}
+
+fn read<T: DeserializeOwned>(directory: &Path, name: &CStr) -> io::Result<Option<T>> {
+    let bytes = Folder::open(directory)?.read(name)?;
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
 }

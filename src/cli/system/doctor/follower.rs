@@ -1,5 +1,6 @@
 //! Whether the follower of the mail log counts what policies limit.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -8,14 +9,18 @@ use super::{MAIL_USER, units};
 use crate::cli::shared::key_state::second;
 use crate::policy::model::Policies;
 use crate::policy::needs;
+use crate::policy::word::Action;
 use crate::serve::config::read_follow;
 use crate::serve::follow::state::State;
 use crate::sys::users::name_of;
 use crate::text::time::now;
-use crate::text::{counted_or_no, rough_age};
+use crate::text::{counted, counted_or_no, rough_age};
 
-/// A follower that has written nothing for so long, in seconds, does not run.
+/// A follower that has said nothing for so long, in seconds, does not run: it does each five
+/// seconds, whether anything is logged or not.
 const SILENT: i64 = 60;
+/// So far behind, in seconds, is worth a warning.
+const BEHIND: i64 = 600;
 
 /// Checks the follower with the configuration at `file`, for limits of `policies` in `spool`.
 pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mut Findings) {
@@ -52,14 +57,49 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
         Ok(Some(State { error: Some(error), .. })) => {
             findings.problem(format!("{limits} are not counted: {error}"));
         }
-        Ok(Some(state)) if now().seconds.saturating_sub(state.read) > SILENT => {
-            let since = rough_age(second(state.read), now());
-            let text = format!("the follower of the mail log last read it {since}");
+        Ok(Some(state)) if now().seconds.saturating_sub(state.alive) > SILENT => {
+            let since = rough_age(second(state.alive), now());
+            let text = format!("the follower of the mail log last ran {since}");
             findings.problem(format!("{limits} are not counted: {text}")).fix(start);
         }
-        Ok(Some(state)) => {
-            let count = counted_or_no(state.counted, "failed recipient", "failed recipients");
-            findings.ok(format!("the follower reads {}: {count} counted", state.log));
-        }
+        Ok(Some(state)) => runs(&state, policies, findings),
+    }
+}
+
+/// Says what is to be said of a follower that runs.
+fn runs(state: &State, policies: &Policies, findings: &mut Findings) {
+    let log = &state.log;
+    let behind = state.alive.saturating_sub(state.read);
+    if behind > BEHIND {
+        let until = rough_age(second(state.read), now());
+        findings.warning(format!("the follower is behind: it has read {log} until {until}"));
+    } else {
+        let count = counted_or_no(state.counted, "failed recipient", "failed recipients");
+        findings.ok(format!("the follower reads {log}: {count} counted"));
+    }
+    if state.forgotten > 0 {
+        let count = counted(state.forgotten, "message", "messages");
+        findings.warning(format!(
+            "too many messages were in the queue: the follower has forgotten {count}, and does not \
+             count what becomes of them"
+        ));
+    }
+    if state.without_login > 0 {
+        let count = counted(state.without_login, "failed recipient", "failed recipients");
+        findings.note(format!(
+            "{count} counted for the client: the log does not show who has logged in"
+        ));
+    }
+    let refuses = |name: &&str| {
+        policies.policies.get(*name).is_some_and(|one| one.settings.action == Action::Enforce)
+    };
+    let refusing: BTreeSet<&str> =
+        needs::of_delivery(policies).flat_map(|(_, names)| names).filter(refuses).collect();
+    if state.is_of_syslog && !refusing.is_empty() {
+        let names = refusing.into_iter().collect::<Vec<_>>().join(", ");
+        findings.note(format!(
+            "any local user can write lines to {log}, and so have {names} refuse the mail of others; \
+             the journal knows who writes: follow.log = \"journal\""
+        ));
     }
 }
