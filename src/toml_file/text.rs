@@ -1,6 +1,6 @@
 //! The files that are read.
 
-use std::io::Read as _;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read: several million users.
@@ -11,17 +11,23 @@ pub type Load<'a> = &'a dyn Fn(&Path) -> Result<String, String>;
 
 /// The text of a file.
 pub(crate) fn load(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(cannot)?;
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path);
+    read(&mut file.map_err(|error| format!("cannot read {name}: {error}"))?, &name)
+}
+
+/// The text of what is called `name`.
+pub(crate) fn read(input: &mut impl Read, name: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    let read = input.take(LARGEST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("cannot read {name}: {error}"))?;
     if bytes.len() as u64 > LARGEST {
-        return Err(format!("{} is larger than {} MiB", path.display(), LARGEST >> 20));
+        return Err(format!("{name} is larger than {} MiB", LARGEST >> 20));
     }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes().iter().take(valid).filter(|&&byte| byte == b'\n').count() + 1;
-        format!("{} is not UTF-8 in line {line}", path.display())
+        format!("{name} is not UTF-8 in line {line}")
     })
 }
 

@@ -10,6 +10,7 @@ mod check;
 mod cluster;
 mod config;
 mod customers;
+mod database;
 mod deliver;
 mod dependencies;
 mod doctor;

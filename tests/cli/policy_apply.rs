@@ -373,3 +373,136 @@ fn several_applies_at_once_leave_one_of_them() {
         assert_eq!(limit(&running, USERS), limit(&PolicyFile::open(&machine.spool()), USERS));
     }
 }
+
+/// A machine whose policy names a file of users, and the CSV of so many users.
+fn with_users() -> (Machine, impl Fn(usize) -> String) {
+    let machine = Machine::new();
+    machine.write(
+        "p.toml",
+        "version = 1\n[policy.a]\nusers = \"users.csv\"\ndefault.bytes = \"1M/1h\"\n",
+    );
+    let users = |count: usize| {
+        let users = (0..count).map(|n| format!("u{n},{}/1h\n", n + 1));
+        format!("user,messages\n{}", users.collect::<String>())
+    };
+    (machine, users)
+}
+
+impl Machine {
+    /// Applies the policy file with these users on standard input.
+    fn pipe(&self, csv: &str, more: &[&str]) -> Output {
+        let arguments = [&["apply", "p.toml", "--users", "-"], more].concat();
+        let mut command = self.command(&arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let _ = std::io::Write::write_all(&mut child.stdin.take().unwrap(), csv.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// How many users the policy in use has.
+    fn users_in_use(&self) -> usize {
+        let image = Image::open(&self.image()).unwrap();
+        image.policies().unwrap().policies["a"].users.len()
+    }
+}
+
+#[test]
+fn users_come_from_elsewhere_and_stay() {
+    let (machine, users) = with_users();
+    let file = machine.0.path().join("users.csv");
+    let output = machine.pipe(&users(3), &["--dry-run"]);
+    assert_eq!((output.status.code(), file.exists()), (Some(0), false), "{}", stderr(&output));
+    let output = machine.pipe(&users(3), &["--if-changed"]);
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    assert!(stdout(&output).contains(": 1 policy, 3 users, "), "{}", stdout(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), users(3));
+    // They are there when the policy file is applied next.
+    let output = machine.run(&["apply", "p.toml"]);
+    assert_eq!(lines(&output).first().map(String::as_str), Some("nothing changes"));
+
+    // Where nothing changes, nothing is said or written, whatever lint warns of.
+    machine.write("p.toml", "version = 1\n[policy.a]\nusers = \"users.csv\"\n[policy.b]\n");
+    assert!(stderr(&machine.run(&["apply", "p.toml"])).contains("has no limit"));
+    let inodes = || {
+        [machine.image(), file.clone()]
+            .map(|path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap()))
+    };
+    let before = inodes();
+    for output in [
+        machine.pipe(&users(3), &["--if-changed"]),
+        machine.run(&["apply", "p.toml", "--if-changed"]),
+    ] {
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
+    }
+    assert!(before == inodes());
+    let other = users(3).replace(",2/1h", ",5/1h");
+    let output = machine.pipe(&other, &["--if-changed"]);
+    assert!(stdout(&output).starts_with("policy.a: 1 setting changed\n"), "{}", stdout(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), other);
+}
+
+#[test]
+fn what_may_be_a_part_of_an_answer_never_becomes_the_limits() {
+    let (machine, users) = with_users();
+    assert_eq!(machine.pipe(&users(20), &[]).status.code(), Some(0));
+    let cut = users(20);
+    let cut = cut.trim_end();
+    let (file, input) = ("users.csv", "standard input");
+    for (csv, said) in [
+        ("", format!("{input} is empty: nothing has changed")),
+        (cut, format!("{input} may be cut off, as no newline ends it: nothing has changed")),
+        ("u1,5/1h\n", format!("{input}:1:1: unknown column \"u1\"")),
+        ("user,messages\nu1,x\n", format!("{input}:2:4: \"x\" has no period")),
+        (
+            "user,messages\n",
+            format!("{file} has 20 users, and {input} has no user: nothing has changed"),
+        ),
+        (
+            &users(17),
+            format!("{file} has 20 users, and {input} has 17, less than 90 %: nothing has changed"),
+        ),
+    ] {
+        let output = machine.pipe(csv, &["--if-changed"]);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{csv}");
+        assert!(stderr(&output).contains(&said), "{said}: {}", stderr(&output));
+        assert_eq!(machine.users_in_use(), 20, "{csv}");
+        assert_eq!(fs::read_to_string(machine.0.path().join(file)).unwrap(), users(20));
+    }
+    for (count, more, in_use) in [
+        (18, &[][..], 18),
+        (1, &[], 1), // Of 18, that may be.
+        (100, &[], 100),
+        (89, &[], 100),
+        (89, &["--allow-shrink"], 89),
+        (0, &["--allow-shrink"], 0),
+        (0, &[], 0),
+    ] {
+        machine.pipe(&users(count), more);
+        assert_eq!(machine.users_in_use(), in_use, "{count}");
+    }
+}
+
+#[test]
+fn the_policy_file_names_one_file_of_users() {
+    let (machine, users) = with_users();
+    for (text, said) in [
+        (
+            "",
+            "p.toml names no file that --users could replace: write users = \"users.csv\" in a policy",
+        ),
+        (
+            "users = [\"a.csv\", \"b.csv\"]",
+            "p.toml names several files of users, and --users is for one: a.csv, b.csv",
+        ),
+    ] {
+        machine.write(
+            "p.toml",
+            &format!("version = 1\n[policy.a]\n{text}\ndefault.bytes = \"1M/1h\"\n"),
+        );
+        let output = machine.pipe(&users(3), &[]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stderr(&output), format!("exirate: {said}\n"));
+        assert!(!machine.image().exists());
+    }
+}

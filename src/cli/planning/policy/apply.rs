@@ -10,6 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::file::sound;
+use super::users::GivenUsers;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::override_state;
@@ -57,6 +58,11 @@ message on: Exim need not be restarted. Warnings are those of `exirate policy li
 Run it as root or as Exim's user. Each line that it prints is a part of the file that
 differs from what was in use before; `exirate policy diff` shows how two files differ.
 
+With --users, the file of users that the policy file names is replaced by CSV, such as the answer of a database, and
+kept for the next time. It is refused, and nothing changes, if it is empty, not ended by a newline, or has
+an error; and, unless --allow-shrink says so, if it has no user, or less than 90 % of those of the file before,
+where that has at least 20. docs/database.md has a worked example.
+
 JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
 `policies`, `users` and `warnings` (how many), and `changes`, an array of objects with
 `part`, `added`, `removed` and `changed` (how many settings).")]
@@ -68,6 +74,18 @@ pub(super) struct Apply {
     /// Check the file and show what would change, but change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Replace the file of users that the policy file names by this CSV; - is standard input
+    #[arg(long, value_name = "CSV", value_hint = clap::ValueHint::FilePath)]
+    users: Option<PathBuf>,
+
+    /// Replace it also if far fewer users are left
+    #[arg(long, requires = "users")]
+    allow_shrink: bool,
+
+    /// Say and change nothing where nothing would change, as for a timer
+    #[arg(long)]
+    if_changed: bool,
 
     #[command(flatten)]
     common: Common,
@@ -100,8 +118,16 @@ impl Apply {
         if !self.dry_run {
             require_owner(&spool)?;
         }
-        let policies = sound(&self.file)?;
-        let warnings = warn(&policies);
+        let (given, policies) = match &self.users {
+            None => (None, sound(&self.file)?),
+            Some(users) => {
+                let (given, policies) = GivenUsers::read(users, &self.file)?;
+                if !self.allow_shrink {
+                    given.require_enough()?;
+                }
+                (Some(given), policies)
+            }
+        };
         let image = Image::from_bytes(build(&policies))?;
         let changed = thread::scope(|scope| {
             let changed = scope.spawn(|| since(&spool, &policies));
@@ -110,6 +136,16 @@ impl Apply {
             }
             changed.join().map_err(|_| Failure::new("an internal error"))?
         })?;
+        // First, so that this is never applied again without it.
+        if let Some(given) = given.filter(|_| !self.dry_run)
+            && !given.is_kept()?
+        {
+            given.keep()?;
+        }
+        if self.if_changed && changed.is_empty() {
+            return Ok(Outcome::Fine);
+        }
+        let warnings = warn(&policies);
         let image = image.written().unwrap_or_default();
         let path = if self.dry_run {
             spool.join("exirate/policy.image")

@@ -16,7 +16,11 @@ pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
 
 /// The policies of a file without errors; else its errors are on standard error.
 pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
-    let compiled = open(path)?;
+    reported(open(path)?, path)
+}
+
+/// The policies that were compiled without errors; else these are on standard error.
+pub(super) fn reported(compiled: Compiled, path: &Path) -> Result<Policies, Failure> {
     match compiled.policies {
         Some(policies) => Ok(policies),
         None => {

@@ -7,6 +7,7 @@ mod file;
 mod lint;
 mod run;
 mod show;
+mod users;
 
 use clap::{Args, Subcommand};
 

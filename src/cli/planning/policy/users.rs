@@ -1,0 +1,137 @@
+//! `exirate policy apply --users`: the file of users that a policy names, from elsewhere.
+//!
+//! What is cut off, empty, or has far fewer users than the file that it replaces never becomes
+//! the limits: so is the answer of a database that is half down.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::file::reported;
+use crate::cli::Failure;
+use crate::cli::shared::{input, output_file};
+use crate::csv;
+use crate::policy::model::Policies;
+use crate::policy::source::compile;
+use crate::text::counted_or_no;
+use crate::toml_file::text;
+
+/// Fewer than this part of the users before, in percent, is too few;
+const LEAST: usize = 90;
+/// if there were at least so many.
+const FROM: usize = 20;
+
+/// A file of users that was handed over, and the one that it replaces.
+pub(super) struct GivenUsers {
+    text: String,
+    name: String,
+    file: PathBuf,
+}
+
+impl GivenUsers {
+    /// Reads `users`, `-` for standard input, in place of the file of users that the policy file
+    /// at `policy` names; the policies with them. Nothing is written.
+    ///
+    /// # Errors
+    /// It cannot be read, or is cut off; there is an error in it or in the policy file; that
+    /// names no file of users, or several.
+    pub(super) fn read(users: &Path, policy: &Path) -> Result<(Self, Policies), Failure> {
+        let (mut input, name) = input::open(users)?;
+        let given = text::read(&mut input, &name).map_err(Failure::new)?;
+        if given.is_empty() {
+            return Err(Failure::new(format!("{name} is empty: nothing has changed")));
+        }
+        if !given.ends_with('\n') {
+            let text = format!("{name} may be cut off, as no newline ends it: nothing has changed");
+            return Err(Failure::new(text));
+        }
+        let named = RefCell::new(BTreeSet::new());
+        let load = |path: &Path| {
+            named.borrow_mut().insert(path.to_owned());
+            Ok(given.clone())
+        };
+        let mut compiled = compile(policy, &text::load(policy).map_err(Failure::new)?, &load);
+        let named: Vec<PathBuf> = named.into_inner().into_iter().collect();
+        let [file] = &named[..] else {
+            let policy = policy.display();
+            let which = named.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+            return Err(Failure::new(match which.join(", ") {
+                none if none.is_empty() => {
+                    format!(
+                        "{policy} names no file that --users could replace: write users = \"users.csv\" in a policy"
+                    )
+                }
+                several => format!(
+                    "{policy} names several files of users, and --users is for one: {several}"
+                ),
+            }));
+        };
+        // Places are in what was handed over.
+        let files = &mut compiled.diagnostics.files;
+        files.iter_mut().filter(|one| *one == file).for_each(|one| *one = PathBuf::from(&name));
+        let mut policies = reported(compiled, policy)?;
+        policies
+            .files
+            .iter_mut()
+            .filter(|one| *one == file)
+            .for_each(|one| *one = PathBuf::from(&name));
+        Ok((Self { text: given, name, file: file.clone() }, policies))
+    }
+
+    /// Refuses what has no user, or far fewer than before.
+    ///
+    /// # Errors
+    /// It is so, or what was there before cannot be read.
+    pub(super) fn require_enough(&self) -> Result<(), Failure> {
+        let before = self.before()?.map_or(0, |text| users(&text));
+        let now = users(&self.text);
+        if now > 0 && (before < FROM || now * 100 >= before * LEAST) {
+            return Ok(());
+        }
+        let (name, file) = (&self.name, self.file.display());
+        let before = counted_or_no(before, "user", "users");
+        let too_few = match now {
+            0 => "has no user".to_owned(),
+            now => format!("has {now}, less than {LEAST} %"),
+        };
+        Err(Failure::new(format!(
+            "{file} has {before}, and {name} {too_few}: nothing has changed; --allow-shrink is for what is meant"
+        )))
+    }
+
+    /// Whether the file has this text already.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn is_kept(&self) -> Result<bool, Failure> {
+        Ok(self.before()?.is_some_and(|before| before == self.text))
+    }
+
+    /// Puts the text into the file, for the next time that the policy file is applied.
+    ///
+    /// # Errors
+    /// It cannot be written; what was there before still is.
+    pub(super) fn keep(&self) -> Result<(), Failure> {
+        let file = self.file.canonicalize().unwrap_or_else(|_| self.file.clone());
+        let mode = fs::metadata(&file).map_or(0o644, |found| found.permissions().mode() & 0o777);
+        output_file::replace(&file, mode, |out| Ok(out.write_all(self.text.as_bytes())?))
+    }
+
+    /// What is in the file, if there is one.
+    fn before(&self) -> Result<Option<String>, Failure> {
+        match fs::read(&self.file) {
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(input::failed(&self.file.display().to_string(), &error)),
+        }
+    }
+}
+
+/// How many users a file has.
+fn users(text: &str) -> usize {
+    let mut at = 0;
+    std::iter::from_fn(|| csv::row(text, &mut at)).count().saturating_sub(1)
+}
