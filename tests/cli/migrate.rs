@@ -1,5 +1,5 @@
-//! `docs/migrate.md`: every policy in it is sound, and those that replace a native line
-//! decide as it does.
+//! `docs/migrate.md` and `docs/panels.md`: every policy in them is sound and limits what it says,
+//! and those that replace a native line decide as it does.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,13 @@ use exirate::rate::Timestamp;
 use exirate::spec::{Context, Spec};
 use exirate::store::{Memory, Store as _};
 
-use crate::{exirate, stdout};
+use serde_json::json;
+
+use crate::hosting::{ALL, Case, client, is_as_said, local, login, recipe};
+use crate::{exirate, stderr, stdout};
 
 const PAGE: &str = include_str!("../../docs/migrate.md");
+const PANELS: &str = include_str!("../../docs/panels.md");
 
 fn policy(dir: &std::path::Path, arguments: &[&str]) -> Output {
     exirate().arg("policy").args(arguments).current_dir(dir).output().unwrap()
@@ -31,14 +35,170 @@ fn blocks(text: &str) -> Vec<(&str, &str)> {
 #[test]
 fn every_policy_is_sound() {
     let dir = tempfile::tempdir().unwrap();
-    let mut seen = 0;
-    for (_, block) in blocks(PAGE).into_iter().filter(|(kind, _)| *kind == "toml") {
-        fs::write(dir.path().join("p.toml"), block).unwrap();
-        let output = policy(dir.path(), &["lint", "p.toml"]);
-        assert_eq!(output.status.code(), Some(0), "{block}\n{}", stdout(&output));
-        seen += 1;
+    for (_, block) in [PAGE, PANELS].iter().flat_map(|page| blocks(page)) {
+        if block.starts_with("version = 1\n") {
+            fs::write(dir.path().join("p.toml"), block).unwrap();
+            let output = policy(dir.path(), &["lint", "p.toml"]);
+            assert_eq!(output.status.code(), Some(0), "{block}\n{}", stdout(&output));
+        }
     }
-    assert_eq!(seen, 9);
+}
+
+/// A bounce to one recipient.
+fn bounce() -> serde_json::Value {
+    json!({"client": "192.0.2.7", "sender": "", "recipient": "alice@example.org"})
+}
+
+const OTHERS: &[Case] = &[
+    (
+        "From `smtp_ratelimit_mail` and `smtp_ratelimit_rcpt`",
+        |_| client("192.0.2.7"),
+        60,
+        "slow default 60/10m",
+    ),
+    ("From policyd (cluebringer)", |_| login("alice"), 101, "quota default 101/1h"),
+    ("From postfwd", |_| login("alice"), 100, "users default 100/1d"),
+    ("From postfwd", |_| client("192.0.2.7"), 5, "clients default 5/5m"),
+    ("From postfwd", |_| client("10.0.0.7"), ALL, ""),
+    ("From rspamd", |_| login("alice"), 100, "user default 1/1m"),
+    ("From rspamd", |_| bounce(), 20, "bounce_to_ip default 20/1h"),
+];
+
+#[test]
+fn what_other_programs_limit_is_limited_as_the_page_says() {
+    let headings = PAGE.lines().filter_map(|line| line.strip_prefix("## From "));
+    let headings: Vec<String> = headings.map(|one| format!("From {one}")).collect();
+    // Its policies are compared with the native lines.
+    let others: Vec<&str> =
+        headings.iter().map(|one| &**one).filter(|one| !one.contains("Exim's")).collect();
+    is_as_said(PAGE, &others, OTHERS);
+}
+
+const CASES: &[Case] = &[
+    ("cPanel", |_| login("a@example.com"), 300, "hourly default (total) 300 hourly"),
+    (
+        "cPanel",
+        |n| login(&format!("u{n}@example.org")),
+        1000,
+        "hourly package gold (total) 1000 hourly",
+    ),
+    ("cPanel", |_| login("a@example.net"), ALL, ""),
+    ("cPanel", |_| local("shop", "a@x.test"), 300, "hourly_scripts default 300 hourly"),
+    ("cPanel", |_| local("mailman", "a@x.test"), ALL, ""),
+    // Failures of one login: the whole domain is refused.
+    (
+        "cPanel",
+        |n| match n {
+            0..=30 => {
+                json!({"stage": "delivery", "auth": "a@example.com", "outcome": "undeliverable"})
+            }
+            _ => login("b@example.com"),
+        },
+        30,
+        "failures default (total) 30/1h",
+    ),
+    ("DirectAdmin", |_| login("a@example.org"), 50, "daily default 50 daily"),
+    (
+        "DirectAdmin",
+        |n| login(&format!("u{}@example.{}", n % 9, ["org", "net"][n % 2])),
+        200,
+        "daily customer fred (total) 200 daily",
+    ),
+    // A script and mailboxes of one account.
+    (
+        "DirectAdmin",
+        |n| match n % 2 {
+            0 => local("fred", "a@x.test"),
+            _ => login(&format!("u{}@example.org", n % 9)),
+        },
+        200,
+        "daily customer fred (total) 200 daily",
+    ),
+    (
+        "DirectAdmin",
+        |_| local("wilma", "a@x.test"),
+        1000,
+        "daily customer wilma (total) 1000 daily",
+    ),
+    ("DirectAdmin", |_| client("192.0.2.7"), ALL, ""),
+    ("Plesk", |_| login("a@example.org"), 100, "hourly package business 100/1h"),
+    (
+        "Plesk",
+        |n| login(&format!("u{n}@example.org")),
+        200,
+        "hourly package business (total) 200/1h",
+    ),
+    ("Plesk", |_| login("news@example.org"), 200, "hourly package business (total) 200/1h"),
+    (
+        "Plesk",
+        |n| match n % 3 {
+            0 => local("acme_web", "a@x.test"),
+            _ => login(&format!("u{n}@example.{}", ["org", "net"][n % 2])),
+        },
+        300,
+        "hourly customer acme (total) 300/1h",
+    ),
+    ("Plesk", |_| login("a@example.com"), 50, "hourly default 50/1h"),
+    ("Plesk", |n| login(&format!("u{n}@example.com")), 100, "hourly default (total) 100/1h"),
+    ("ISPConfig", |_| client("192.0.2.7"), 100, "clients default 100/1m"),
+    ("ISPConfig", |n| roaming("a@example.com", n), 200, "outgoing default 200 daily"),
+    ("ISPConfig", |n| roaming("a@example.org", n), 500, "outgoing domain example.org 500 daily"),
+    ("Hestia", |_| login("a@example.org"), 200, "account default 200/1h"),
+    ("Hestia", |_| login("news@example.org"), 1000, "account user news@example.org 1000/1h"),
+    ("Hestia", |_| local("shop", "a@x.test"), 200, "website default 200/1h"),
+    ("mailcow", |_| login("alice@example.org"), 100, "mailbox user alice@example.org 100/1h"),
+    ("mailcow", |_| login("bob@example.org"), 10, "mailbox user bob@example.org 10/1m"),
+    (
+        "mailcow",
+        |n| login(&format!("u{n}@example.net")),
+        500,
+        "whole domain example.net (total) 500/1h",
+    ),
+    ("mailcow", |_| login("carl@example.com"), ALL, ""),
+];
+
+/// A login from many addresses, which share no limit of clients.
+fn roaming(name: &str, n: usize) -> serde_json::Value {
+    json!({"auth": name, "sender": name, "client": format!("198.51.{}.{}", n / 200, n % 200)})
+}
+
+#[test]
+fn what_panels_limit_is_limited_as_the_page_says() {
+    let headings: Vec<&str> = PANELS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    is_as_said(PANELS, &headings, CASES);
+}
+
+#[test]
+fn what_cpanel_queues_is_held_and_what_hestia_warns_of_is_logged() {
+    let verdicts = |heading: &str, sender: serde_json::Value, messages: usize| {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("p.toml"), recipe(PANELS, heading)).unwrap();
+        let events: Vec<String> = (0..messages)
+            .map(|n| {
+                let mut event = sender.clone();
+                event["time"] = json!(1_795_000_000.0 + n as f64 / 100.0);
+                event["recipient"] = json!("bob@example.net");
+                event.to_string()
+            })
+            .collect();
+        fs::write(dir.path().join("events"), events.join("\n")).unwrap();
+        let output = policy(dir.path(), &["run", "events", "--policy", "p.toml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let mut runs: Vec<(String, usize)> = Vec::new();
+        for line in stdout(&output).lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let verdict = line["verdict"].as_str().unwrap().to_owned();
+            match runs.last_mut() {
+                Some((last, count)) if *last == verdict => *count += 1,
+                _ => runs.push((verdict, 1)),
+            }
+        }
+        runs.into_iter().map(|(verdict, count)| format!("{verdict} {count}")).collect::<Vec<_>>()
+    };
+    let held = verdicts("cPanel", login("a@example.com"), 400);
+    assert_eq!(held, ["accept 300", "hold 74", "reject 26"]);
+    let warned = verdicts("Hestia", login("a@example.org"), 250);
+    assert_eq!(warned, ["accept 100", "log 100", "reject 50"]);
 }
 
 /// Both hash recipients with this key. The filters of which recipients are different take a new

@@ -226,7 +226,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
     let titles = text.lines().filter(|line| line.starts_with('#'));
     titles.map(|title| {
         let title = title.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
-        title.chars().filter(|c| c.is_alphanumeric() || *c == '-').collect()
+        title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
     })
 }
 
