@@ -202,7 +202,8 @@ const BY_TEXT: &str = "[identity]\nfold = { case = false }\n\
     [policy.a]\nkey = \"auth\"\ndefault.messages = \"1M/1w\"\n\
     [policy.s]\nkey = \"sender\"\ndefault.recipients = \"1M/1w\"\n\
     [policy.r]\nkey = \"recipient\"\ndefault.unique_recipients = \"1k/1w\"\n\
-    [policy.h]\nkey = \"helo\"\ndefault.connections = \"1M/1w\"\n";
+    [policy.h]\nkey = \"helo\"\ndefault.connections = \"1M/1w\"\n\
+    [policy.w]\nkey = \"script\"\ndefault.recipients = \"1M/1w\"\n";
 
 /// Sends what a client can choose, as far as Exim accepts it.
 fn hostile(exim: &PrivateExim) {
@@ -235,6 +236,14 @@ fn hostile(exim: &PrivateExim) {
         client.command("RCPT TO:<u@private.test>");
         client.data("Subject: x\n\nx\n");
         client.quit();
+        // A local program; the sender stands for its script.
+        let (mut local, _) = exim.pipe(&["-bs"]);
+        assert_eq!(local.expect().code, 220);
+        local.command("EHLO client.test");
+        if local.command([b"MAIL FROM:<", &quoted[..], b"@c.test>"].concat()).is_ok() {
+            local.command("RCPT TO:<u@private.test>");
+        }
+        local.quit();
     }
     // All recipients at once.
     let list = ["\"a, b\"@private.test", "\"c\\\"d, e\"@private.test", "u@private.test"];
@@ -252,6 +261,7 @@ fn texts_arrive(chroot: Option<&str>) {
         setup
             .acl("acl_not_smtp", &format!("{POLICY}  accept\n"))
             .main("helo_accept_junk_hosts = *\nsmtputf8_advertise_hosts =")
+            .main("RATELIMIT_SCRIPT = $sender_address")
     };
     let counted = |mut asking: Asking| {
         asking.exim.start();
@@ -262,6 +272,9 @@ fn texts_arrive(chroot: Option<&str>) {
     };
     let expected = counted(Asking::library(BY_TEXT, everywhere));
     assert!(expected.len() > 40, "{expected:?}");
+    let scripts = expected.keys().filter(|name| name.starts_with("w/")).count();
+    assert!(scripts > 8, "{expected:?}");
+    assert!(!expected.keys().any(|name| name.contains("script:plain")), "{expected:?}");
     let by_socket = counted(Asking::socket(chroot, BY_TEXT, everywhere));
     for (name, rate) in &expected {
         assert_eq!(by_socket.get(name), Some(rate), "{name:?}");
