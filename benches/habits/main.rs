@@ -124,7 +124,7 @@ fn false_alarms(mail: &Mail) {
             }
         }
         rows.push(row([
-            &format!("{sensitivity:?}").to_lowercase(),
+            sensitivity.word(),
             &format!("{}", sensitivity.threshold()),
             &alarms.to_string(),
             &hit.len().to_string(),
@@ -220,8 +220,8 @@ fn caught(
 
 /// Prints after how many recipients attacks are noticed.
 fn attacked(mail: &Mail) {
-    let titles = Sensitivity::ALL.map(|one| format!("{one:?}").to_lowercase());
-    let mut rows = vec![row(["recipients: median / 95 %", &titles[0], &titles[1], &titles[2]])];
+    let [low, normal, high] = Sensitivity::ALL.map(Sensitivity::word);
+    let mut rows = vec![row(["recipients: median / 95 %", low, normal, high])];
     rows.extend(SHAPES.iter().map(|shape| row([shape.name])));
     for sensitivity in Sensitivity::ALL {
         let moments = moments(mail, sensitivity);

@@ -26,7 +26,7 @@ use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcom
 use clap_complete::CompleteEnv;
 
 use planning::{check, measure, policy, report, rules, shadow, simulate};
-use senders::{allow, erase, events, explain, list, overrides, set, show, top, unblock};
+use senders::{allow, erase, events, explain, habits, list, overrides, set, show, top, unblock};
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
@@ -68,6 +68,7 @@ enum Command {
     List(list::List),
     Show(show::Show),
     Top(top::Top),
+    Habits(habits::HabitsCommand),
     Events(events::Events),
     Explain(explain::Explain),
     Allow(allow::Allow),
@@ -119,6 +120,7 @@ impl Command {
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
+            Self::Habits(habits) => habits.run(screen),
             Self::Events(events) => events.run(screen),
             Self::Explain(explain) => explain.run(screen),
             Self::Allow(allow) => allow.run(screen),

@@ -50,6 +50,8 @@ pub enum Kind {
     Spec,
     /// A policy.
     Policy,
+    /// The habits of an account, which are no rate: no check has this kind.
+    Habits,
 }
 
 /// How a record is counted.

@@ -106,6 +106,16 @@ impl Sensitivity {
     /// All, from the lowest.
     pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
 
+    /// How it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::High => "high",
+        }
+    }
+
     /// The threshold of the score, in nats, where no alarm was raised before.
     #[must_use]
     pub fn threshold(self) -> f64 {

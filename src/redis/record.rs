@@ -120,6 +120,7 @@ pub(super) fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
     let kind = match record.kind {
         Kind::Spec => 's',
         Kind::Policy => 'p',
+        Kind::Habits => 'h',
     };
     let algorithm = match record.algorithm {
         AlgorithmKind::MovingAverage => 'm',
@@ -144,6 +145,7 @@ pub(super) fn read_key(key: &[u8]) -> Option<(OwnedKey, &str)> {
     let kind = match kind {
         b's' => Kind::Spec,
         b'p' => Kind::Policy,
+        b'h' => Kind::Habits,
         _ => return None,
     };
     let algorithm = match algorithm {

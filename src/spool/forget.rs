@@ -5,6 +5,15 @@ use crate::rate::{self, Timestamp};
 use super::format::{BUCKET, CALENDAR, State};
 use super::record::period_is_known;
 
+/// An account that has not sent for so many seconds is forgotten: 400 days, so that cards that are
+/// written once a year are not to strangers.
+pub(super) const HABITS_KEPT: f64 = 400.0 * 86_400.0;
+
+/// Whether a record of habits with this state can be forgotten at `now`.
+pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
+    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > HABITS_KEPT
+}
+
 /// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is
 /// the second in which its filter was started, if it has one.
 ///

@@ -99,6 +99,8 @@ pub(super) const HAS_FILTER: u16 = 1;
 pub(super) const KIND_SPEC: u8 = 1;
 /// RecordHead kind: the record of a policy.
 pub(super) const KIND_POLICY: u8 = 2;
+/// RecordHead kind: the habits of an account.
+pub(super) const KIND_HABITS: u8 = 3;
 /// RecordHead algorithm: the moving average.
 pub(super) const MOVING_AVERAGE: u8 = 1;
 /// The code of the leaky bucket.

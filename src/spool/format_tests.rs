@@ -7,11 +7,13 @@ use siphasher::sip128::{Hash128 as SipHash, SipHasher24};
 use super::events::{EVENT_BYTES, WINDOW_BYTES};
 use super::forget::forgettable;
 use super::format::*;
+use super::habits::SLOT_BYTES;
 use super::hashing::Hashing;
 use super::tests::{change, open};
 use crate::engine::{FilterChange, RecordKey};
 use crate::rate::Timestamp;
 use crate::rate::bloom::{self, Event};
+use crate::rate::habits::Habits;
 use crate::store::LIST_HEADER_BYTES;
 use kit::fields;
 
@@ -42,8 +44,9 @@ fn tables_have_no_gaps_and_the_sizes_of_the_code() {
         ("overrides", LIST_HEADER_BYTES),
         ("event", EVENT_BYTES),
         ("window", WINDOW_BYTES),
+        ("slot", SLOT_BYTES),
     ];
-    assert_eq!(documented().len(), 13 + 23 + 12 + 10 + 5 + 16 + 8);
+    assert_eq!(documented().len(), 13 + 23 + 12 + 10 + 5 + 16 + 8 + 3);
     for (name, bytes) in sizes {
         let end = table(name).iter().fold(0, |end, (field, offset, size)| {
             assert_eq!(end, *offset, "{name}.{field}");
@@ -76,6 +79,8 @@ fn offsets_are_those_of_the_code() {
         ("header.lost", LOST),
         ("header.decided", DECIDED),
         ("record.crc", HEAD_CRC),
+        ("slot.sequence", Habits::BYTES),
+        ("slot.check", SLOT_BYTES - 4),
         ("record.state_a", STATES[0]),
         ("record.state_b", STATES[1]),
         ("record.epoch", EPOCH),

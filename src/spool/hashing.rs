@@ -16,6 +16,7 @@ pub(super) struct Hashing {
     pub(super) seed: u32,
     places: SipHasher24,
     events: SipHasher24,
+    habits: SipHasher24,
 }
 
 /// The position of a record.
@@ -44,6 +45,7 @@ impl Hashing {
             seed: root.hash(b"exirate checksum").h1 as u32,
             places: derived(b"exirate key"),
             events: derived(EVENT),
+            habits: derived(b"exirate habits"),
         }
     }
 
@@ -62,8 +64,14 @@ impl Hashing {
         let key = key.into();
         let (prefix, identity) = key.name.split_at_checked(key.identity_start).unwrap_or_default();
         let Hash128 { h1, h2 } = self.places.hash(identity);
-        let slot = h2 ^ fold(prefix);
+        let slot = h2 ^ fold(0, prefix);
         KeySlot { shard: (h1 >> 56) as u8, fraction: slot as u32, tag: (slot >> 32) as u32 }
+    }
+
+    /// The hash of a recipient or a network, of which habits have some bits.
+    #[inline]
+    pub(super) fn habit(&self, text: &[u8]) -> u64 {
+        self.habits.hash(text).h1
     }
 
     /// The hash of the text of a unique event.
@@ -73,14 +81,14 @@ impl Hashing {
     }
 }
 
-/// A few bytes as a number that has all of its bits from all of theirs.
+/// Bytes as a number that has all of its bits from all of theirs, and from those of `start`.
 #[inline]
-fn fold(text: &[u8]) -> u64 {
+pub(super) fn fold(start: u64, text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];
     last.iter_mut().zip(rest).for_each(|(to, &from)| *to = from);
     let words = words.iter().chain((!rest.is_empty()).then_some(&last));
-    words.fold(0, |sum: u64, word| {
+    words.fold(start, |sum: u64, word| {
         let mixed = (sum ^ u64::from_le_bytes(*word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed ^ (mixed >> 32)
     })

@@ -3,16 +3,28 @@
 use crate::engine::RecordKey;
 use crate::rate::bloom;
 use crate::store::{
-    Edit, Edited, Entry, Inspect, InspectError, Override, Restored, Statistics, Unread,
+    Edit, Edited, Entry, Inspect, InspectError, Override, OwnedKey, Restored, Statistics, Unread,
 };
 
-use super::Spool;
+use super::{LeftOut, Spool};
+
+impl From<LeftOut> for Unread {
+    fn from(left_out: LeftOut) -> Self {
+        let parts = left_out.shards.into_iter().map(InspectError::from).collect();
+        Self { damaged: left_out.damaged, parts }
+    }
+}
 
 impl Inspect for Spool {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
-        let left_out = Spool::for_each(self, visit)?;
-        let parts = left_out.shards.into_iter().map(InspectError::from).collect();
-        Ok(Unread { damaged: left_out.damaged, parts })
+        Ok(Spool::for_each(self, visit)?.into())
+    }
+
+    fn for_each_habits_key(
+        &mut self,
+        visit: &mut dyn FnMut(OwnedKey),
+    ) -> Result<Unread, InspectError> {
+        Ok(self.for_each_habits(|key, _| visit(key))?.into())
     }
 
     fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {

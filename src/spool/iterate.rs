@@ -29,7 +29,8 @@ pub struct LeftOut {
 }
 
 impl Spool {
-    /// Calls `visit` for every record, in no particular order.
+    /// Calls `visit` for every record of a rate, in no particular order; for habits, see
+    /// [`Spool::for_each_habits`].
     ///
     /// A shard's records are copied while it is locked, and visited afterwards, so that a
     /// slow `visit` delays no check. Returns what had to be left out: a shard that cannot
@@ -171,6 +172,9 @@ fn entries(body: &Body) -> (Vec<Entry>, u64) {
             damaged += 1;
             continue;
         };
+        if record.is_of_habits() {
+            continue;
+        }
         let remembered = record.remembered(&body.map, body.seed).zip(record.record_key(&body.map));
         entries.extend(remembered.and_then(|(remembered, key)| Entry::of(&key, remembered)));
     }

@@ -25,6 +25,7 @@ mod forget_tests;
 mod format;
 #[cfg(test)]
 mod format_tests;
+pub mod habits;
 mod hashing;
 #[cfg(test)]
 mod image_tests;

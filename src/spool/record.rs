@@ -7,8 +7,8 @@ use crate::sys::mapping::Mapping;
 
 use super::format::{
     ALIGN, BUCKET, CALENDAR, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX,
-    KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC,
-    STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    KIND_HABITS, KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES,
+    STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -94,6 +94,7 @@ fn codes(kind: Kind, algorithm: AlgorithmKind) -> (u8, u8) {
     let kind = match kind {
         Kind::Spec => KIND_SPEC,
         Kind::Policy => KIND_POLICY,
+        Kind::Habits => KIND_HABITS,
     };
     let algorithm = match algorithm {
         AlgorithmKind::MovingAverage => MOVING_AVERAGE,
@@ -108,6 +109,7 @@ fn known(codes: (u8, u8)) -> Option<(Kind, AlgorithmKind)> {
     let kind = match codes.0 {
         KIND_SPEC => Kind::Spec,
         KIND_POLICY => Kind::Policy,
+        KIND_HABITS => Kind::Habits,
         _ => return None,
     };
     let algorithm = match codes.1 {
@@ -387,6 +389,11 @@ impl Record {
         })
     }
 
+    /// Whether it is that of an account's habits.
+    pub(super) fn is_of_habits(&self) -> bool {
+        self.codes.0 == KIND_HABITS
+    }
+
     /// Its code of how it is counted.
     pub(super) fn algorithm(&self) -> u8 {
         self.codes.1
@@ -465,7 +472,7 @@ impl Record {
     }
 
     /// The offset of the filter's bits.
-    fn filter_offset(&self) -> usize {
+    pub(super) fn filter_offset(&self) -> usize {
         self.offset + aligned(FILTER_KEY + self.key_bytes)
     }
 

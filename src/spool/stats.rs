@@ -10,7 +10,7 @@ use super::{Spool, SpoolError};
 pub struct Stats {
     /// Shards that exist.
     pub shards: usize,
-    /// Keys in the database.
+    /// Keys in the database, habits not included.
     pub records: u64,
     /// Bytes of disk.
     pub disk: u64,
@@ -97,7 +97,7 @@ impl Stats {
         for record in body.records().flatten() {
             let remembers = record.current.is_some_and(|current| current.state.has_rate());
             if remembers {
-                records += 1;
+                records += u64::from(!record.is_of_habits());
                 used += record.bytes as u64;
                 filters += record.filter_bytes.unwrap_or(0) as u64;
             }

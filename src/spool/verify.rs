@@ -13,6 +13,7 @@ use super::format::{
     BUSY, DEAD, DECIDED, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, LOST, SUPERSEDED,
     TIDIED, WAITS,
 };
+use super::habits;
 use super::hashing::Hashing;
 use super::overrides::OVERRIDES;
 use super::record::Record;
@@ -233,6 +234,11 @@ pub(super) fn check(body: &Body, hashing: &Hashing) -> ShardReport {
         else {
             continue;
         };
+        if record.is_of_habits()
+            && let Some(what) = habits::fault(&record, body, place)
+        {
+            report.problem(|| format!("the record at {offset} {what}"));
+        }
         let way = (slot + body.capacity - place.start(body.capacity)) % body.capacity;
         if place.shard != body.number || place.tag != tag {
             report.problem(|| format!("the record at {offset} is not where its key belongs"));

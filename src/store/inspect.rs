@@ -17,12 +17,25 @@ pub type InspectError = Box<dyn Error + Send + Sync>;
 
 /// A store that can be inspected, and changed by hand while checks run.
 pub trait Inspect {
-    /// Calls `visit` with every record, in no particular order, and returns what
+    /// Calls `visit` with every record of a rate, in no particular order, and returns what
     /// had to be left out.
     ///
     /// # Errors
     /// The store cannot be used; not all records have been visited.
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError>;
+
+    /// Calls `visit` with the key of each account's habits, in no particular order; with none
+    /// where a store keeps none.
+    ///
+    /// # Errors
+    /// The store cannot be used; not all keys have been visited.
+    fn for_each_habits_key(
+        &mut self,
+        visit: &mut dyn FnMut(OwnedKey),
+    ) -> Result<Unread, InspectError> {
+        let _ = visit;
+        Ok(Unread::default())
+    }
 
     /// The record of `key`; `None` if there is none, or it has no rate.
     ///

@@ -1,7 +1,7 @@
 //! Limits before they are in force: what rules say, and what they would have refused.
 
 pub(super) mod check;
-mod logs;
+pub(super) mod logs;
 pub(super) mod measure;
 pub(super) mod policy;
 pub(super) mod report;

@@ -4,6 +4,7 @@ pub(super) mod allow;
 pub(super) mod erase;
 pub(super) mod events;
 pub(super) mod explain;
+pub(super) mod habits;
 pub(super) mod list;
 pub(super) mod overrides;
 pub(super) mod set;

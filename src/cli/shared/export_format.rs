@@ -115,6 +115,7 @@ struct Line<'a> {
 #[serde(rename_all = "lowercase")]
 enum KindWord {
     Policy,
+    Habits,
 }
 
 /// How a record is counted, where that is no moving average.
@@ -157,7 +158,11 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
         start: (entry.algorithm == AlgorithmKind::Calendar).then_some(entry.start),
         identity_start: (entry.identity_start != plain.identity_start)
             .then_some(entry.identity_start),
-        kind: (entry.kind == Kind::Policy).then_some(KindWord::Policy),
+        kind: match entry.kind {
+            Kind::Spec => None,
+            Kind::Policy => Some(KindWord::Policy),
+            Kind::Habits => Some(KindWord::Habits),
+        },
         algorithm: match entry.algorithm {
             AlgorithmKind::MovingAverage => None,
             AlgorithmKind::Bucket => Some(AlgorithmWord::Bucket),
@@ -259,7 +264,10 @@ fn entry(line: Line<'_>) -> Result<Entry, String> {
     }
     Ok(Entry {
         identity_start,
-        kind: line.kind.map_or(plain.kind, |_| Kind::Policy),
+        kind: line.kind.map_or(plain.kind, |word| match word {
+            KindWord::Policy => Kind::Policy,
+            KindWord::Habits => Kind::Habits,
+        }),
         algorithm,
         period,
         start,

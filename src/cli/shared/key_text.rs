@@ -66,7 +66,7 @@ pub(in crate::cli) fn stored(bytes: &[u8]) -> String {
 pub(in crate::cli) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
     match key.kind {
         Kind::Spec => StoredKey::parse(key.name),
-        Kind::Policy => None,
+        Kind::Policy | Kind::Habits => None,
     }
 }
 
@@ -99,7 +99,7 @@ pub(in crate::cli) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
 pub(in crate::cli) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {
         Kind::Spec => parts(key).map_or(key.name, |parts| parts.key),
-        Kind::Policy => key.identity(),
+        Kind::Policy | Kind::Habits => key.identity(),
     }
 }
 

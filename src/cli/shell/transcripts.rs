@@ -20,6 +20,8 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("events-deliver", include_str!("../../../docs/transcripts/events-deliver.txt")),
     ("explain", include_str!("../../../docs/transcripts/explain.txt")),
     ("export", include_str!("../../../docs/transcripts/export.txt")),
+    ("habits", include_str!("../../../docs/transcripts/habits.txt")),
+    ("habits-learn", include_str!("../../../docs/transcripts/habits-learn.txt")),
     ("import", include_str!("../../../docs/transcripts/import.txt")),
     ("list", include_str!("../../../docs/transcripts/list.txt")),
     ("measure", include_str!("../../../docs/transcripts/measure.txt")),

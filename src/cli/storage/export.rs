@@ -12,7 +12,7 @@ use crate::cli::shared::export_format::{self, Header};
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::screen::{Screen, complain, note, progress};
 use crate::cli::{Failure, Outcome};
 use crate::store::{Inspect, OwnedKey};
 
@@ -63,7 +63,8 @@ Nothing is lost: rates and limits are exact, times have microseconds, and filter
 unique events and keys of any bytes are kept. The first line holds the database's key,
 which the filters depend on; anyone who knows it can forge unique events. So the file is
 as secret as the database, unless --no-filters leaves out both: unique events then
-count once more after the import. Lines are sorted by key; Exim may run meanwhile. The
+count once more after the import, and the habits
+of accounts are left out, as they depend on it too. Lines are sorted by key; Exim may run meanwhile. The
 format is always JSON.
 
 Overrides (`exirate allow`, `exirate deny`) are not exported: `exirate copy` copies them,
@@ -77,7 +78,17 @@ impl Export {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
-        let (keys, unread) = selection.keys(&mut *store)?;
+        let (mut keys, mut unread) = selection.keys(&mut *store)?;
+        if !self.no_filters {
+            let left_out = store.for_each_habits_key(&mut |key| {
+                if selection.contains(&key.key()) {
+                    keys.push(key);
+                }
+            })?;
+            left_out.parts.iter().for_each(complain);
+            unread = unread.max(left_out.parts.len());
+            keys.sort_unstable();
+        }
         let written = match &self.output {
             Some(path) => {
                 let mut written = 0;

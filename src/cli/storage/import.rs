@@ -18,6 +18,7 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, Tally, complain};
 use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Outcome};
+use crate::engine::Kind;
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect, InspectError, Restored};
@@ -187,10 +188,13 @@ fn import(
         tally.add();
         if !lines.line.trim_ascii().is_empty() {
             match entry(form, lines, now, &mut counts.unknown_fields) {
+                // Nothing is left of habits without their hashes.
+                Ok((entry, true)) if entry.kind == Kind::Habits => counts.filters_left_out += 1,
                 Ok((entry, lost)) => match store.restore(&entry) {
                     Ok(restored) => {
-                        let over =
-                            restored != Restored::Kept && in_force.refuses(&KeyState::from(entry));
+                        let over = restored != Restored::Kept
+                            && entry.kind != Kind::Habits
+                            && in_force.refuses(&KeyState::from(entry));
                         counts.over += u64::from(over);
                         match restored {
                             Restored::Added => counts.added += 1,

@@ -81,6 +81,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
     let kind = match key.kind {
         Kind::Spec => 1,
         Kind::Policy => 2,
+        Kind::Habits => return Err(Fault::Field("record_kind")),
     };
     let update = match update {
         Update::Leaky => 1,

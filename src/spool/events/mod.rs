@@ -109,6 +109,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
         kind: match key.kind {
             Kind::Spec => 1,
             Kind::Policy => 2,
+            Kind::Habits => 3,
         },
         algorithm: match key.algorithm {
             AlgorithmKind::MovingAverage => 1,

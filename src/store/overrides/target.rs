@@ -141,7 +141,8 @@ pub enum Sort {
 /// Allocates only for a value with a comma in it, which is doubled in an identity.
 pub fn names<'a>(key: &RecordKey<'a>) -> impl Iterator<Item = (Cow<'a, [u8]>, Sort)> {
     let identity = key.identity();
-    let is_policy = key.kind == Kind::Policy;
+    // As of a policy: the name has fields.
+    let is_policy = key.kind != Kind::Spec;
     let mut rest = Some(identity).filter(|_| is_policy);
     let mut value = None;
     let others = std::iter::from_fn(move || {

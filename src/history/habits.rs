@@ -1,0 +1,119 @@
+//! The mail of accounts in logs, as their habits see it: who sent, when, from where, to whom.
+
+use std::net::IpAddr;
+
+use crate::event::Origin;
+use crate::identity::Field;
+use crate::identity::fold::Folding;
+use crate::logs::files::Stamped;
+use crate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner};
+use crate::policy::key::Key;
+use crate::policy::model::Identity;
+use crate::rate::habits::{Alarm, Rule};
+use crate::text::{counted, duration};
+
+/// A message that an account sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The account, as in the records of policies: `auth:alice@example.org`.
+    pub account: String,
+    /// When, in seconds since 1970.
+    pub at: i64,
+    /// From where, where that is known.
+    pub client: Option<IpAddr>,
+    /// To whom, folded.
+    pub recipients: Vec<String>,
+}
+
+/// Reads the messages of accounts from the lines of logs.
+#[derive(Debug)]
+pub struct Senders {
+    joiner: Joiner,
+    reader: Reader,
+}
+
+/// Makes messages of items.
+#[derive(Debug)]
+struct Reader {
+    identity: Identity,
+    without_recipients: u64,
+}
+
+impl Senders {
+    /// From the start of a log; identities and recipients are folded as the policies in use do.
+    #[must_use]
+    pub fn new(folding: Folding) -> Self {
+        let joiner = Joiner::new(JoinSettings { recipients: true, failures: false });
+        let identity = Identity { folding, ..Identity::default() };
+        Self { joiner, reader: Reader { identity, without_recipients: 0 } }
+    }
+
+    /// Considers a line, and calls `visit` with every message that is complete.
+    pub fn line(&mut self, line: &Stamped<'_>, visit: &mut dyn FnMut(Sent)) {
+        let Self { joiner, reader } = self;
+        joiner.line(line, &mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
+    }
+
+    /// The log has ended: visits what is left. Returns what became of the lines, and of how many
+    /// messages of accounts the recipients are not known.
+    pub fn finish(self, visit: &mut dyn FnMut(Sent)) -> (JoinCounts, u64) {
+        let Self { mut joiner, mut reader } = self;
+        joiner.finish(&mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
+        (joiner.counts().clone(), reader.without_recipients)
+    }
+}
+
+impl Reader {
+    /// The message of an item, if an account has sent it: neither a bounce, nor the mail server's
+    /// or root's own mail.
+    fn item(&mut self, item: &Item) -> Option<Sent> {
+        let ItemKind::Message(message) = &item.what else { return None };
+        let submitter = item.submitter();
+        let event = submitter.view();
+        if event.system || event.sender.is_none_or(str::is_empty) {
+            return None;
+        }
+        let field = match event.client {
+            _ if event.auth.is_some() => Field::Auth,
+            Origin::Program => Field::LocalAccount,
+            _ => return None,
+        };
+        let account = Key::of(&self.identity, &[field], &event)?.text;
+        if message.recipients.is_empty() {
+            self.without_recipients += 1;
+            return None;
+        }
+        let folding = &self.identity.folding;
+        let recipients = message.recipients.iter().map(|recipient| {
+            let mut folded = String::new();
+            let _ = folding.field_into(Field::Recipient, recipient, &mut folded);
+            folded
+        });
+        let recipients = recipients.collect();
+        let client = event.client.address();
+        Some(Sent { account, at: item.at.seconds, client, recipients })
+    }
+}
+
+/// What the evidence of an alarm is, after `ACCOUNT may be stolen: `.
+#[must_use]
+pub fn evidence(alarm: &Alarm) -> String {
+    let Alarm { strangers, messages, seconds, networks, usual, volume, record, .. } = *alarm;
+    let usual = format!("usual: {usual:.1} new ones a day");
+    if alarm.rule == Rule::Volume {
+        return format!(
+            "messages to recipients that it has never written to came to {volume:.0} in about a \
+             day, and to {record:.0} at most on earlier ones; {usual}"
+        );
+    }
+    let networks = match networks {
+        0 => String::new(),
+        count => format!(", from {} never seen", counted(count, "network", "networks")),
+    };
+    format!(
+        "{} that it has never written to, in {} within {}{networks}; {usual}",
+        counted(strangers, "recipient", "recipients"),
+        counted(messages, "message", "messages"),
+        duration(seconds as f64)
+    )
+}

@@ -1,0 +1,411 @@
+//! The habits of accounts: records of a kind of their own.
+//!
+//! Such a record has two slots where others have a filter. Each holds the whole habits, a number
+//! and a check; an update writes the older one. So a process that is killed loses at most the
+//! message that it was about. The record's state says when the account last sent, for forgetting
+//! and eviction.
+
+use std::net::IpAddr;
+
+use crate::engine::{AlgorithmKind, Change, FilterChange, Kind, RecordKey, State};
+use crate::identity::network::Cidr;
+use crate::rate::habits::{Habits, Sensitivity, Update};
+use crate::rate::{Average, Timestamp};
+use crate::store::OwnedKey;
+
+use super::apply::{Failure, NewFilter};
+use super::forget::HABITS_KEPT;
+use super::hashing::{KeySlot, fold};
+use super::iterate::LeftOut;
+use super::locked::Locked;
+use super::record::{Fill, Record};
+use super::shard::Body;
+use super::{Spool, SpoolError};
+
+/// What the name of such a record begins with, before the identity.
+const PREFIX: &[u8] = b"habits/";
+/// For so many seconds after an alarm, the record is evicted last.
+const SUSPECTED: i64 = 86_400;
+
+/// The offset of a slot's number, after the habits.
+const SEQUENCE: usize = Habits::BYTES;
+/// The offset of its check, which covers what is before.
+const CHECK: usize = SEQUENCE + 4;
+/// The size of a slot.
+pub(super) const SLOT_BYTES: usize = CHECK + 4;
+/// The size of both.
+pub(super) const SLOTS_BYTES: usize = 2 * SLOT_BYTES;
+
+/// A message as habits see it: its envelope.
+#[derive(Clone, Copy, Debug)]
+pub struct SentMessage<R> {
+    /// When it was sent, in seconds since 1970.
+    pub at: i64,
+    /// The client's address, where it is known.
+    pub client: Option<IpAddr>,
+    /// The recipients, folded.
+    pub recipients: R,
+}
+
+/// The habits in a slot, and which it is.
+struct Slot {
+    habits: Habits,
+    which: usize,
+    sequence: u32,
+}
+
+/// Writes the name of the record of an account's habits into `name`; `identity` is as in the
+/// records of policies, such as `auth:alice@example.org`.
+pub fn habits_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
+    name.clear();
+    name.extend_from_slice(PREFIX);
+    name.extend_from_slice(identity);
+    RecordKey {
+        name,
+        identity_start: PREFIX.len(),
+        kind: Kind::Habits,
+        algorithm: AlgorithmKind::MovingAverage,
+    }
+}
+
+impl Spool {
+    /// Updates the habits of an account by a message. `key` is that of [`habits_key`].
+    ///
+    /// # Errors
+    /// The database could not be used; nothing was learned.
+    pub fn learn_habits<'r, R: IntoIterator<Item = &'r [u8]>>(
+        &mut self,
+        key: RecordKey<'_>,
+        message: SentMessage<R>,
+        sensitivity: Sensitivity,
+    ) -> Result<Update, SpoolError> {
+        let SentMessage { at, client, recipients } = message;
+        self.locked(key, false, |locked| {
+            let hashing = &locked.database.hashing;
+            let recipients = recipients.into_iter().map(|one| hashing.habit(one));
+            let network = client.and_then(network).map(|network| match network.address() {
+                IpAddr::V4(address) => hashing.habit(&address.octets()),
+                IpAddr::V6(address) => hashing.habit(&address.octets()),
+            });
+            let found = locked.slot();
+            let (mut habits, before) = match found {
+                Some(Slot { habits, which, sequence }) => (habits, Some((which, sequence))),
+                None => (Habits::default(), None),
+            };
+            let update = habits.message(at, network, recipients, sensitivity);
+            locked.write(&habits, before, &update)?;
+            Ok(update)
+        })
+    }
+
+    /// The habits of an account; `key` is that of [`habits_key`].
+    ///
+    /// # Errors
+    /// The database could not be used.
+    pub fn habits(&mut self, key: RecordKey<'_>) -> Result<Option<Habits>, SpoolError> {
+        let slot = self.database.hashing.place(key);
+        self.peek(key, None, |remembered, _| {
+            newest(remembered?.filter?.bits, slot).map(|slot| slot.habits)
+        })
+    }
+
+    /// Calls `visit` with the key and the habits of each account, in no particular order, and
+    /// returns what had to be left out.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used; nothing has been visited.
+    pub fn for_each_habits(
+        &mut self,
+        mut visit: impl FnMut(OwnedKey, Habits),
+    ) -> Result<LeftOut, SpoolError> {
+        self.after_fork()?;
+        let hashing = self.database.hashing.clone();
+        let mut left_out = LeftOut::default();
+        for number in 0..=u8::MAX {
+            let read = self.read_shard(number, |body| {
+                let Some(body) = body else { return Vec::new() };
+                let all = body.records().flatten().filter(Record::is_of_habits);
+                let read = all.filter_map(|record| {
+                    let slot = record.slot(&body.map, &hashing)?;
+                    let key = record.record_key(&body.map)?;
+                    let bits = record.remembered(&body.map, body.seed)?.filter?.bits;
+                    Some((OwnedKey::from(key), newest(bits, slot)?.habits))
+                });
+                read.collect()
+            });
+            match read {
+                Ok(all) => all.into_iter().for_each(|(key, habits)| visit(key, habits)),
+                Err(error) => left_out.shards.push(error),
+            }
+        }
+        Ok(left_out)
+    }
+}
+
+impl Locked<'_> {
+    /// The slot that was written last.
+    fn slot(&self) -> Option<Slot> {
+        // Also where no state is sound: a slot has a check of its own.
+        let filter = self.lookup.record?.filter(&self.body.map, self.body.seed)?;
+        newest(filter.bits, self.key_slot)
+    }
+
+    /// Writes the habits: into the slot that was not written last.
+    fn write(
+        &mut self,
+        habits: &Habits,
+        before: Option<(usize, u32)>,
+        update: &Update,
+    ) -> Result<(), Failure> {
+        let at = habits.at();
+        let is_suspected = habits.alarm_at().is_some_and(|alarm| at - alarm < SUSPECTED);
+        let share = habits.score(at) / update.threshold;
+        let rate = if is_suspected { 1.0 } else { share.min(1.0) };
+        let average = Average { at: Timestamp { seconds: at, micros: 0 }, rate };
+        let change = Change { state: State::new(average, 1.0, HABITS_KEPT), filter: FilterChange::Keep };
+        let Locked { file, body, key_slot, key, lookup, .. } = self;
+        let map = &mut body.map;
+        if let (Some(record), Some((which, sequence))) = (lookup.record, before) {
+            let slot = encoded(habits, sequence.wrapping_add(1), *key_slot);
+            let offset = record.filter_offset() + (1 - which) * SLOT_BYTES;
+            let mut write = || {
+                map.write(offset, &slot)?;
+                record.write_state(map, &change, 0)
+            };
+            return write().ok_or_else(Failure::lost);
+        }
+        let mut slots = [0; SLOTS_BYTES];
+        slots[..SLOT_BYTES].copy_from_slice(&encoded(habits, 1, *key_slot));
+        let fill = Fill::Bits(&slots);
+        // One that was forgotten by hand, or has no sound slot.
+        if let Some(record) = lookup.record.filter(|one| one.filter_bytes == Some(SLOTS_BYTES)) {
+            let seed = body.seed;
+            let mut write = || {
+                record.void_filter(map)?;
+                record.write_state(map, &change, 0)?;
+                record.begin_filter(map, seed, at, fill)
+            };
+            return write().ok_or_else(Failure::lost);
+        }
+        let slots = NewFilter { bytes: SLOTS_BYTES, epoch: at, fill };
+        body.append(file, *key_slot, key, lookup, &change, Some(slots))
+    }
+}
+
+/// The problem of a record of habits, if it has one.
+pub(super) fn fault(record: &Record, body: &Body, slot: KeySlot) -> Option<&'static str> {
+    let filter = record.filter(&body.map, body.seed)?;
+    newest(filter.bits, slot).is_none().then_some("has no sound slot")
+}
+
+/// The network of a client, of which a thief has another one. A client on this machine is the web
+/// mail, wherever its user is.
+#[must_use]
+pub fn network(client: IpAddr) -> Option<Cidr> {
+    let bits = if client.is_ipv4() { 24 } else { 64 };
+    (!client.is_loopback()).then(|| Cidr::around(client, bits))
+}
+
+/// The sound slot with the higher number.
+fn newest(slots: &[u8], of: KeySlot) -> Option<Slot> {
+    let (first, second) = slots.split_first_chunk::<SLOT_BYTES>()?;
+    let second = second.first_chunk::<SLOT_BYTES>()?;
+    let later = sequence(second).wrapping_sub(sequence(first)).cast_signed() > 0;
+    let order = if later { [(second, 1), (first, 0)] } else { [(first, 0), (second, 1)] };
+    order.into_iter().find_map(|(slot, which)| {
+        let (habits, _) = slot.split_first_chunk()?;
+        let is_sound = slot[CHECK..] == check(slot, of);
+        let habits = is_sound.then(|| Habits::from_bytes(habits))??;
+        Some(Slot { habits, which, sequence: sequence(slot) })
+    })
+}
+
+/// A slot with its number and its check, which is valid in the record of this key only.
+fn encoded(habits: &Habits, sequence: u32, of: KeySlot) -> [u8; SLOT_BYTES] {
+    let mut slot = [0; SLOT_BYTES];
+    slot[..SEQUENCE].copy_from_slice(&habits.to_bytes());
+    slot[SEQUENCE..CHECK].copy_from_slice(&sequence.to_le_bytes());
+    let check = check(&slot, of);
+    slot[CHECK..].copy_from_slice(&check);
+    slot
+}
+
+fn sequence(slot: &[u8; SLOT_BYTES]) -> u32 {
+    slot[SEQUENCE..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn check(slot: &[u8; SLOT_BYTES], of: KeySlot) -> [u8; 4] {
+    (fold(of.hash(), &slot[..CHECK]) as u32).to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use kit::habits::{Message, stream};
+
+    use super::super::kill_tests::copy;
+    use super::super::tests::open;
+    use super::*;
+    use crate::sys::failpoint;
+    use crate::sys::simulated_disk::memory_folder;
+
+    const IDENTITY: &[u8] = b"auth:alice@example.org";
+
+    /// Learns a message of the generated mail.
+    fn learn(spool: &mut Spool, identity: &[u8], message: &Message) -> Update {
+        let texts: Vec<String> = message.recipients.iter().map(|n| format!("{n}@b.test")).collect();
+        let client = IpAddr::from([192, 0, message.network as u8, 7]);
+        let message = SentMessage {
+            at: message.at,
+            client: (message.network != 0).then_some(client),
+            recipients: texts.iter().map(String::as_bytes),
+        };
+        spool
+            .learn_habits(habits_key(identity, &mut Vec::new()), message, Sensitivity::Normal)
+            .unwrap()
+    }
+
+    fn read(spool: &mut Spool) -> Option<Habits> {
+        spool.habits(habits_key(IDENTITY, &mut Vec::new())).unwrap()
+    }
+
+    #[test]
+    fn mail_that_is_learned_record_by_record_raises_the_same_alarms() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let (mut known, mut alarms) = (Habits::default(), 0);
+        for message in stream(1) {
+            let hashing = spool.database.hashing.clone();
+            let network = [192, 0, message.network as u8, 0];
+            let network = (message.network != 0).then(|| hashing.habit(&network));
+            let texts =
+                message.recipients.iter().map(|n| hashing.habit(format!("{n}@b.test").as_bytes()));
+            let expected = known.message(message.at, network, texts, Sensitivity::Normal);
+            assert_eq!(learn(&mut spool, IDENTITY, &message), expected);
+            assert_eq!(read(&mut spool).as_ref(), Some(&known));
+            alarms += u32::from(expected.alarm.is_some());
+        }
+        assert!(alarms > 0);
+        // It is one record, which is no rate.
+        assert_eq!(spool.stats().unwrap().dead, 0);
+        let mut names = Vec::new();
+        spool.for_each_habits(|key, habits| names.push((key.name, habits))).unwrap();
+        assert_eq!(names, [(b"habits/auth:alice@example.org".to_vec(), known)]);
+        spool.for_each(|entry| panic!("{entry:?}")).unwrap();
+        assert_eq!(spool.verify().unwrap().problems().count(), 0);
+    }
+
+    #[test]
+    fn who_is_killed_loses_at_most_one_message() {
+        let mail = stream(2);
+        // The first message adds a record, the others change it; the last finds one that was
+        // forgotten by hand.
+        for (before, forgotten) in [(0, false), (1, false), (60, false), (60, true)] {
+            let folder = memory_folder();
+            let mut spool = open(folder.path());
+            mail[..before].iter().for_each(|one| _ = learn(&mut spool, IDENTITY, one));
+            learn(&mut spool, b"auth:bob", &mail[7]);
+            if forgotten {
+                spool.forget(habits_key(IDENTITY, &mut Vec::new())).unwrap();
+            }
+            let old = read(&mut spool);
+            assert_eq!(old.is_none(), before == 0 || forgotten);
+            drop(spool);
+            let mut deaths = 0;
+            for steps in 0.. {
+                let attempt = memory_folder();
+                copy(folder.path(), attempt.path());
+                let mut dying = open(attempt.path());
+                failpoint::allow_steps(Some(steps));
+                let next = || _ = learn(&mut dying, IDENTITY, &mail[before]);
+                let died = catch_unwind(AssertUnwindSafe(next)).is_err();
+                failpoint::allow_steps(None);
+                drop(dying);
+                let mut spool = open(attempt.path());
+                let mut new = old.clone().unwrap_or_default();
+                let found = read(&mut spool);
+                let problems: Vec<_> = spool.verify().unwrap().problems().collect();
+                assert!(problems.is_empty(), "step {steps}: {problems:?}");
+                if found != old {
+                    assert_eq!(found.as_ref().unwrap().messages(), new.messages() + 1);
+                    new = found.unwrap();
+                } else {
+                    assert!(died, "step {steps}");
+                }
+                learn(&mut spool, IDENTITY, &mail[before + 1]);
+                assert_eq!(read(&mut spool).unwrap().messages(), new.messages() + 1);
+                let mut others = 0;
+                spool.for_each_habits(|_, _| others += 1).unwrap();
+                assert_eq!(others, 2);
+                if !died {
+                    break;
+                }
+                deaths += 1;
+            }
+            assert!(deaths >= if before == 0 { 8 } else { 2 }, "{before}: {deaths}");
+        }
+    }
+
+    /// The offset of the slots of the only record in its shard.
+    fn slots(spool: &mut Spool) -> (usize, usize) {
+        let slot = spool.database.hashing.place(habits_key(IDENTITY, &mut Vec::new()));
+        let shard = usize::from(slot.shard);
+        let body = &spool.shards[shard].as_ref().unwrap().body;
+        (shard, body.records().flatten().next().unwrap().filter_offset())
+    }
+
+    #[test]
+    fn a_damaged_slot_costs_a_message_and_two_the_account() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let mail = stream(0);
+        mail[..50].iter().for_each(|one| _ = learn(&mut spool, IDENTITY, one));
+        let (shard, offset) = slots(&mut spool);
+        // The fiftieth is in the second slot.
+        for (which, messages) in [(1, Some(49)), (0, None)] {
+            let at = offset + which * SLOT_BYTES + 300;
+            let body = &mut spool.shards[shard].as_mut().unwrap().body;
+            body.map.change(at, 1, |byte| byte[0] ^= 1).unwrap();
+            assert_eq!(read(&mut spool).map(|habits| habits.messages()), messages);
+            let problems = spool.verify().unwrap().problems().count();
+            assert_eq!(problems, usize::from(messages.is_none()));
+        }
+        learn(&mut spool, IDENTITY, &mail[51]);
+        assert_eq!(read(&mut spool).unwrap().messages(), 1);
+        assert_eq!(spool.verify().unwrap().problems().count(), 0);
+    }
+
+    #[test]
+    fn slots_are_not_those_of_another_account() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let message = &stream(0)[0];
+        learn(&mut spool, IDENTITY, message);
+        let key = OwnedKey::from(habits_key(b"auth:malice", &mut Vec::new()));
+        let entry = spool.get(habits_key(IDENTITY, &mut Vec::new())).unwrap().unwrap();
+        let stolen = crate::store::Entry { key: key.name.clone(), ..entry.clone() };
+        spool.restore(&stolen).unwrap();
+        assert_eq!(spool.habits(key.key()).unwrap(), None);
+        // In its own record, also of another file, they are.
+        let habits = read(&mut spool).unwrap();
+        spool.forget(entry.record_key()).unwrap();
+        assert_eq!(read(&mut spool), None);
+        spool.restore(&entry).unwrap();
+        assert_eq!(read(&mut spool), Some(habits));
+    }
+
+    #[test]
+    fn habits_outlive_a_rebuild_and_go_after_400_days() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let mail = stream(0);
+        mail[..20].iter().for_each(|one| _ = learn(&mut spool, IDENTITY, one));
+        let (habits, last) = (read(&mut spool), mail[19].at);
+        for (days, expected) in [(399, habits), (401, None)] {
+            let now = Timestamp { seconds: last + days * 86_400, micros: 0 };
+            spool.compact(now, |_| ()).unwrap();
+            assert_eq!(read(&mut spool), expected, "{days}");
+        }
+    }
+}
