@@ -162,7 +162,8 @@ impl Locked<'_> {
         let share = habits.score(at) / update.threshold;
         let rate = if is_suspected { 1.0 } else { share.min(1.0) };
         let average = Average { at: Timestamp { seconds: at, micros: 0 }, rate };
-        let change = Change { state: State::new(average, 1.0, HABITS_KEPT), filter: FilterChange::Keep };
+        let change =
+            Change { state: State::new(average, 1.0, HABITS_KEPT), filter: FilterChange::Keep };
         let Locked { file, body, key_slot, key, lookup, .. } = self;
         let map = &mut body.map;
         if let (Some(record), Some((which, sequence))) = (lookup.record, before) {
