@@ -198,20 +198,15 @@ impl ClusterStore {
                     return Ok(());
                 }
                 Err(error) => {
-                    let is_late = begun.elapsed() >= cluster.settings.deadline / 2;
-                    let is_of_keys = error.is_of_keys();
-                    // Where the agent knows at once that it cannot decide these keys, others cost
-                    // no time.
-                    if is_late || !is_of_keys {
-                        cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
-                    }
-                    if is_late {
+                    if begun.elapsed() >= cluster.settings.deadline / 2 {
                         cluster.breaker.late(seconds);
                     }
-                    if is_of_keys {
+                    if error.is_of_keys() {
+                        // The agent knows it from now on, and says so at once.
                         cluster.breaker.reached();
                         None
                     } else {
+                        cluster.asks_from = clock::monotonic_micros() + breaker::PAUSE;
                         let changed = cluster.breaker.failed(monotonic, seconds);
                         changed.map(|changed| (changed, error))
                     }
