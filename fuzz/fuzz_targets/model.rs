@@ -53,11 +53,11 @@ struct Value {
     over_since: u8,
 }
 
-/// A record, of one of both algorithms.
+/// A record, of one of the algorithms.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 struct Place {
     key: u8,
-    bucket: bool,
+    algorithm: u8,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -72,11 +72,7 @@ type Known = (Vec<u8>, AlgorithmKind);
 
 /// Keys here have no period, so they do not expire.
 fn key(place: Place) -> Known {
-    let algorithm = match place.bucket {
-        false => AlgorithmKind::MovingAverage,
-        true => AlgorithmKind::Bucket,
-    };
-    (ground::key(place.key % 48), algorithm)
+    (ground::key(place.key % 48), ground::algorithm(place.algorithm))
 }
 
 fn record_key((name, algorithm): &Known) -> RecordKey<'_> {
@@ -87,6 +83,11 @@ impl Value {
     fn average(self) -> Average {
         let at = Timestamp { seconds: self.second.into(), micros: u32::from(self.rate) };
         Average { at, rate: self.rate.into() }
+    }
+
+    /// The second in which the window began, if it is counted by the calendar.
+    fn start(self, algorithm: AlgorithmKind) -> i64 {
+        if algorithm == AlgorithmKind::Calendar { self.second.into() } else { 0 }
     }
 }
 
@@ -110,6 +111,7 @@ impl Model {
         };
         let change = Change {
             state: State {
+                start: value.start(key.1),
                 over_since: value.over_since.into(),
                 ..State::new(value.average(), value.limit.into(), 0.0)
             },
@@ -183,7 +185,7 @@ fn entry((key, algorithm): Known, value: Value, filter: Option<FilterEntry>) -> 
         algorithm,
         average: value.average(),
         limit,
-        start: 0,
+        start: value.start(algorithm),
         over_since,
         period: 0.0,
         last_over: 0,

@@ -3,6 +3,8 @@
 use std::cell::{OnceCell, RefCell};
 use std::path::PathBuf;
 
+use exirate::engine::AlgorithmKind;
+
 use crate::image;
 
 /// The shard of the keys of [`key`].
@@ -31,6 +33,15 @@ pub fn key(number: u8) -> Vec<u8> {
         });
         keys[usize::from(number) % KEYS].clone()
     })
+}
+
+/// One of the algorithms.
+pub fn algorithm(number: u8) -> AlgorithmKind {
+    match number % 4 {
+        0 => AlgorithmKind::Bucket,
+        1 => AlgorithmKind::Calendar,
+        _ => AlgorithmKind::MovingAverage,
+    }
 }
 
 /// The period of a key in seconds; 0 for those that are never forgotten.

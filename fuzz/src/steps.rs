@@ -16,7 +16,7 @@ pub enum Step {
     /// A check that writes.
     Write {
         key: u8,
-        bucket: bool,
+        algorithm: u8,
         rate: u32,
         filter: Filter,
     },
@@ -46,7 +46,7 @@ pub enum Step {
     },
     Restore {
         key: u8,
-        bucket: bool,
+        algorithm: u8,
         at: i64,
         filter: Option<u8>,
     },
@@ -81,9 +81,9 @@ pub fn take(steps: &[Step]) {
         whole += usize::from(step.is_for_all());
         match *step {
             _ if step.is_for_all() && whole > 1 => {}
-            Step::Write { key, bucket, rate, filter } => {
+            Step::Write { key, algorithm, rate, filter } => {
                 let key = ground::key(key);
-                write(&mut spool, record_key(&key, bucket), f64::from(rate), filter);
+                write(&mut spool, record_key(&key, algorithm), f64::from(rate), filter);
             }
             Step::Read { key } => {
                 let read = spool.update(&ground::key(key), None, |r, _| (r.is_some(), None));
@@ -95,7 +95,7 @@ pub fn take(steps: &[Step]) {
             Step::Fill { from, count } => {
                 for n in 0..u16::from(count) {
                     let key = crate::ground::key_beyond(from.wrapping_add(n));
-                    write(&mut spool, record_key(&key, false), 1.0, Filter::Keep);
+                    write(&mut spool, record_key(&key, 2), 1.0, Filter::Keep);
                 }
             }
             Step::Reopen => match open() {
@@ -118,8 +118,8 @@ pub fn take(steps: &[Step]) {
                     assert_eq!(checked(spool.get(&key)), Some(None), "it still exists");
                 }
             }
-            Step::Restore { key, bucket, at, filter } => {
-                restore(&mut spool, record_key(&ground::key(key), bucket), at, filter);
+            Step::Restore { key, algorithm, at, filter } => {
+                restore(&mut spool, record_key(&ground::key(key), algorithm), at, filter);
             }
             Step::Tidy { compact: false } => drop(checked(spool.tidy(NOW, |_| ()))),
             Step::Tidy { compact: true } => drop(checked(spool.compact(NOW, |_| ()))),
@@ -151,10 +151,14 @@ fn checked<T>(result: Result<T, SpoolError>) -> Option<T> {
     }
 }
 
-/// The key of a moving average, or of a bucket.
-fn record_key(name: &[u8], bucket: bool) -> RecordKey<'_> {
-    let key = RecordKey::from(name);
-    if bucket { RecordKey { algorithm: AlgorithmKind::Bucket, ..key } } else { key }
+/// The key of a record of one of all algorithms.
+fn record_key(name: &[u8], algorithm: u8) -> RecordKey<'_> {
+    RecordKey { algorithm: ground::algorithm(algorithm), ..name.into() }
+}
+
+/// The second in which the calendar window of a record with this key began; 0 of others.
+fn start(key: &RecordKey<'_>) -> i64 {
+    if key.algorithm == AlgorithmKind::Calendar { NOW.seconds - 100 } else { 0 }
 }
 
 /// A written value is read back, whatever was there before.
@@ -168,7 +172,8 @@ fn write(spool: &mut Spool, key: RecordKey<'_>, rate: f64, filter: Filter) {
         }
     };
     let period = ground::period(key.name).into();
-    let state = State { over_since: 9, ..State::new(Average { at, rate }, 3.0, period) };
+    let start = start(&key);
+    let state = State { start, over_since: 9, ..State::new(Average { at, rate }, 3.0, period) };
     let change = Change { state, filter };
     let written = spool.update(key, None, |r, _| (r.is_some(), Some(change)));
     if checked(written).is_none() {
@@ -176,8 +181,8 @@ fn write(spool: &mut Spool, key: RecordKey<'_>, rate: f64, filter: Filter) {
     }
     let check = |found: exirate::engine::Remembered<'_>| {
         assert_eq!(
-            (found.state.average, found.state.limit, found.state.over_since),
-            (Some(Average { at, rate }), 3.0, 9)
+            (found.state.average, found.state.limit, found.state.over_since, found.state.start),
+            (Some(Average { at, rate }), 3.0, 9, start)
         );
         match (change.filter, found.filter) {
             (FilterChange::Renew { bytes, epoch, event }, Some(filter)) => {
@@ -230,7 +235,7 @@ fn restore(spool: &mut Spool, key: RecordKey<'_>, at: i64, filter: Option<u8>) {
         algorithm: key.algorithm,
         average,
         limit: 1.0,
-        start: 0,
+        start: start(&key),
         over_since: 0,
         period: ground::period(key.name).into(),
         last_over: 0,

@@ -7,6 +7,7 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::engine::{Algorithm, Kind, RecordKey};
+use crate::rate::CalendarWindow;
 use crate::store::{Inspect, Memory, Override, Store, Target, conformance};
 
 use kit::redis::RedisServer;
@@ -131,7 +132,9 @@ const NAMES: [&str; 3] = ["1h/per_rcpt/alice", "1d/per_mail/alice", "1h/per_mail
 struct RandomCheck {
     name: u8,
     update: u8,
-    bucket: bool,
+    algorithm: u8,
+    /// By how many seconds the clock of who asks is ahead, or its zone.
+    ahead: i64,
     refuses: u8,
     total: bool,
     overridden: u8,
@@ -147,7 +150,9 @@ impl Arbitrary for RandomCheck {
         Self {
             name: u8::arbitrary(g) % 3,
             update,
-            bucket: u8::arbitrary(g).is_multiple_of(3),
+            algorithm: u8::arbitrary(g) % 4,
+            ahead: [0, 0, 0, 7, -7, 1300, 100_000_000, -100_000_000]
+                [usize::from(u8::arbitrary(g) % 8)],
             refuses: u8::arbitrary(g),
             total: u8::arbitrary(g).is_multiple_of(3),
             overridden: u8::arbitrary(g) % 12,
@@ -160,15 +165,22 @@ impl Arbitrary for RandomCheck {
 }
 
 impl RandomCheck {
-    fn check(&self) -> Check<'static> {
+    /// The check at this second.
+    fn check(&self, now: i64) -> Check<'static> {
         const EVENTS: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
         let name = NAMES[usize::from(self.name)];
         let unique = self.unique.map(usize::from);
         Check {
             key: RecordKey { identity_start: name.rfind('/').unwrap() + 1, ..name.into() },
-            algorithm: match self.bucket {
-                false => Algorithm::MovingAverage { limit: self.limit, period: self.period },
-                true => Algorithm::Bucket { burst: self.limit, rate: self.limit / self.period },
+            algorithm: match self.algorithm {
+                0 => Algorithm::Bucket { burst: self.limit, rate: self.limit / self.period },
+                1 => {
+                    let length = self.period as i64;
+                    let start = (now + self.ahead).div_euclid(length) * length + self.ahead % 60;
+                    let window = CalendarWindow { start, end: start + length };
+                    Algorithm::Calendar { limit: self.limit, window }
+                }
+                _ => Algorithm::MovingAverage { limit: self.limit, period: self.period },
             },
             count: self.count,
             event: unique.map(|number| &EVENTS[number..=number]),
@@ -192,6 +204,7 @@ fn close(a: &Decision, b: &Decision) -> bool {
     near(a.rate, b.rate)
         && (tie || (a.over, a.crossed, a.crossings) == (b.over, b.crossed, b.crossings))
         && near(a.count, b.count)
+        && (a.start, a.restarts, a.period) == (b.start, b.restarts, b.period)
         && (a.overridden, a.at, a.details) == (b.overridden, b.at, b.details)
         && match (a.kept, b.kept) {
             (Some(a), Some(b)) => near(a.rate, b.rate) && a.at == b.at,
@@ -213,10 +226,13 @@ fn random_events_are_decided_as_in_memory() {
             now += match pause % 8 {
                 0 => 0,
                 1 => -i64::from(pause % 1_000_000),
+                // By days.
+                2 if pause % 64 == 2 => -i64::from(pause) * 100,
                 2..5 => i64::from(pause % 100_000_000),
                 _ => i64::from(pause),
             };
-            let checks: Vec<_> = checks.iter().take(5).map(RandomCheck::check).collect();
+            let checks: Vec<_> =
+                checks.iter().take(5).map(|one| one.check(now.div_euclid(1_000_000))).collect();
             let time = Timestamp::from_micros(now);
             let (mut a, mut b) = (Vec::new(), Vec::new());
             memory.decide(&checks, || time, &mut a).unwrap();

@@ -1,7 +1,8 @@
 //! Several clients count on the same keys: the sum is exact, and each unique event is counted
 //! once.
 
-use exirate::engine::Check;
+use exirate::engine::{Algorithm, Check};
+use exirate::rate::CalendarWindow;
 use exirate::redis::{Secret, Server, Servers, Settings, Transport};
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +15,15 @@ use kit::redis::{Cluster, Program, RedisServer, Sentinels};
 const CLIENTS: u64 = 8;
 const EVENTS: u64 = 50;
 
+/// A check by the calendar, in a window of decades. The clocks of the clients are decades apart.
+fn in_window(identity: &str, client: u64) -> Check<'_> {
+    const LENGTH: i64 = 1_200_000_000;
+    let start = 1_500_000_000 + [0, 1, -1, 2][client as usize % 4] * LENGTH;
+    let window = CalendarWindow { start, end: start + LENGTH };
+    let algorithm = Algorithm::Calendar { limit: 1e6, window };
+    Check { algorithm, ..level(identity) }
+}
+
 /// Counts from several clients at the same time, and looks at the sums of these keys, which
 /// are new.
 pub(crate) fn sums_are_exact(settings: &Settings, keys: &str) {
@@ -24,7 +34,7 @@ pub(crate) fn sums_are_exact(settings: &Settings, keys: &str) {
     let local = LocalSet::new();
     local.block_on(&runtime(), async {
         let clients: Vec<_> = (0..CLIENTS)
-            .map(|_| {
+            .map(|client| {
                 let mut asker = Asker::new(settings);
                 let (shared, other) = (shared.clone(), other.clone());
                 let (each, campaign) = (each.clone(), campaign.clone());
@@ -33,12 +43,13 @@ pub(crate) fn sums_are_exact(settings: &Settings, keys: &str) {
                     for number in 0..EVENTS {
                         let address = format!("{number}@example.org");
                         let own = format!("{each}-{}", number % 5);
-                        let checks: [Check<'_>; 5] = [
+                        let checks: [Check<'_>; 6] = [
                             level(&shared),
                             average(&shared),
                             level(&other),
                             level(&own),
                             unique(&campaign, &address),
+                            in_window(&shared, client),
                         ];
                         let decisions = asker.ask(&checks).await.unwrap();
                         assert_eq!(decisions.len(), checks.len());
@@ -54,6 +65,7 @@ pub(crate) fn sums_are_exact(settings: &Settings, keys: &str) {
         assert_eq!(asker.sum(level(&shared)).await, all);
         assert_eq!(asker.sum(average(&shared)).await, all);
         assert_eq!(asker.sum(level(&other)).await, all);
+        assert_eq!(asker.sum(in_window(&shared, 0)).await, all);
         for number in 0..5 {
             assert_eq!(asker.sum(level(&format!("{each}-{number}"))).await, all / 5);
         }
