@@ -30,17 +30,20 @@ pub(crate) fn run(effort: Effort) {
         vec![
             case("one check of a spec", Check::Ours(vec![spec])),
             case("policy, one window, 10 users", policy(&four[..1], 10)),
+            case("policy, one day of the calendar", policy(&["100k daily"], 10)),
             case("policy, one window, many users", policy(&four[..1], effort.users)),
             case("policy, four windows, 10 users", policy(&four, 10)),
         ],
         &names(1),
         effort,
     );
-    if let [spec, ten, many, four] = costs[..] {
+    if let [spec, ten, day, many, four] = costs[..] {
         println!(
-            "(a policy takes {} times as long as a spec; with {} users {} times as long as with 10; \
-             with four windows {} times as long as with one)",
+            "(a policy takes {} times as long as a spec; a day of the calendar {} times as long as \
+             an average; with {} users {} times as long as with 10; with four windows {} times as \
+             long as with one)",
             ratio(ten, spec),
+            ratio(day, ten),
             effort.users,
             ratio(many, ten),
             ratio(four, ten)

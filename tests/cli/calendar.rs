@@ -92,3 +92,96 @@ fn a_policy_starts_again_at_midnight_of_its_zone() {
     let output = exirate().args(["policy", "lint"]).arg(&policy).output().unwrap();
     assert!(stdout(&output).contains("\"2 daily\" for a count that starts again"));
 }
+
+/// A message of alice at this time.
+fn message(time: &str) -> String {
+    format!(
+        "{time} 1vM1aC-000000001Ac-1aBc <= s@x.test H=h [192.0.2.7] P=esmtpa A=plain:alice S=1000 \
+         for r@y.test q@y.test\n"
+    )
+}
+
+/// Two messages before midnight, and three after it.
+fn around_midnight() -> String {
+    ["20 23:58", "20 23:59", "21 00:00", "21 00:01", "21 12:00"]
+        .map(|time| message(&format!("2026-11-{time}:00")))
+        .concat()
+}
+
+/// A folder with `policy.toml` and `mainlog`.
+fn folder(policy: &str, log: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("policy.toml"), policy).unwrap();
+    std::fs::write(folder.path().join("mainlog"), log).unwrap();
+    folder
+}
+
+fn in_folder(folder: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
+    exirate().args(arguments).current_dir(folder.path()).output().unwrap()
+}
+
+#[test]
+fn a_log_is_measured_by_the_calendar() {
+    let folder = folder("", &around_midnight());
+    let measure = |arguments: &[&str]| {
+        let all = [&["measure"], arguments, &["--by", "auth", "--json", "mainlog"]].concat();
+        json(&in_folder(&folder, &all))
+    };
+    for (period, count, limit, peak, over) in [
+        ("daily", "messages", "2", 3.0, 1),
+        // Exactly the limit passes.
+        ("daily", "messages", "3", 3.0, 0),
+        ("hourly", "messages", "1", 2.0, 2),
+        ("weekly", "messages", "4", 5.0, 1),
+        ("monthly", "recipients", "9", 10.0, 1),
+        // Each recipient counts once in a day.
+        ("daily", "different", "1", 2.0, 8),
+    ] {
+        let found = &measure(&[period, "--count", count, "--limit", limit])["rates"][0];
+        let shown = (&found["every"], &found["peak"], &found["over"]);
+        assert_eq!(shown, (&period.into(), &peak.into(), &over.into()), "{period} {count}");
+    }
+    let both = measure(&["1d,daily"]);
+    assert_eq!(
+        (&both["rates"][0]["period"], both["rates"].as_array().unwrap().len()),
+        (&86_400.0.into(), 2)
+    );
+    let suggested = &measure(&["daily", "--suggest"])["periods"][0];
+    assert_eq!((&suggested["suggested"], &suggested["every"]), (&5.0.into(), &"daily".into()));
+    let text = stdout(&in_folder(&folder, &["measure", "daily", "mainlog", "--suggest"]));
+    assert!(text.contains("\nsuggested: 5 daily\n"), "{text}");
+    // Times with a zone are of one clock, and the days are those of this server.
+    let times = ["2026-11-20 00:30:00 +0100", "2026-11-20 01:30:00 +0100"];
+    let folder = self::folder("", &times.map(message).concat());
+    let zone = load(None).unwrap();
+    let day = |hours: i64| zone.window(Every::Day, 1_795_132_800 + hours * 3600 + 1800);
+    let peak = if day(-1) == day(0) { 2.0 } else { 1.0 };
+    let found = json(&in_folder(&folder, &["measure", "daily", "mainlog", "--json"]));
+    assert_eq!(found["rates"][0]["peak"], peak);
+    let report = in_folder(&folder, &["report", "mainlog", "--period", "daily"]);
+    assert!(stderr(&report).contains("expected one period, such as 1h"));
+}
+
+#[test]
+fn the_past_is_decided_by_the_calendar() {
+    let policy = "version = 1\ntimezone = \"UTC\"\n[policy.out]\nwhen = \"authenticated\"\n\
+                  default.messages = [\"2 daily\", \"100/1h\"]\n";
+    let folder = folder(policy, &around_midnight());
+    let files = ["--policy", "policy.toml", "mainlog"];
+    let output = in_folder(&folder, &[&["simulate", "--json"], &files[..]].concat());
+    let found = json(&output);
+    assert_eq!((&found["messages"], &found["refused"]), (&5.into(), &2.into()), "{found}");
+    let limit = &found["limits"][0];
+    assert_eq!((&limit["window"], &limit["unit"]), (&"2 daily".into(), &"messages".into()));
+    let to = ["report", "--json", "--output", "page.json", "--spool", "."];
+    in_folder(&folder, &[&to, &files[..]].concat());
+    let page = std::fs::read(folder.path().join("page.json")).unwrap();
+    let found: serde_json::Value = serde_json::from_slice(&page).unwrap();
+    let limit = &found["policy"]["limits"][0];
+    assert_eq!((&limit["window"], &limit["refused"]), (&"2 daily".into(), &2.into()), "{found}");
+    // In Berlin the day begins an hour before that of UTC: all are of one day.
+    let berlin = policy.replace("UTC", "Europe/Berlin");
+    std::fs::write(folder.path().join("policy.toml"), berlin).unwrap();
+    let output = in_folder(&folder, &[&["simulate", "--json"], &files[..]].concat());
+    assert_eq!(json(&output)["refused"], 6);
+}

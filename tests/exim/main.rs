@@ -8,6 +8,7 @@ mod acl_files;
 mod alerts;
 mod build;
 mod bypass;
+mod calendar;
 mod day_of_mail;
 mod end_to_end;
 mod events;

@@ -13,6 +13,9 @@ mod unique;
 use std::fmt;
 use std::io;
 
+use crate::calendar::{Every, Zone};
+use crate::engine::AlgorithmKind;
+
 pub use events::{By, Count, CountedEvents, Events, Lines, Measured, cut};
 pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
@@ -26,10 +29,27 @@ const RECORD: usize = 29;
 /// A period, as it was written.
 #[derive(Clone, Debug)]
 pub struct Period {
-    /// In seconds.
+    /// In seconds; of the calendar, as a rule.
     pub seconds: f64,
     /// Its text.
     pub text: String,
+    /// By the calendar: how often the count starts again, and in which zone.
+    pub calendar: Option<(Every, Zone)>,
+}
+
+impl Period {
+    /// Whether a limit in this period refuses an event with this rate or count.
+    #[must_use]
+    pub fn is_over(&self, rate: f64, limit: f64) -> bool {
+        self.kind().over(rate, limit, 0.0)
+    }
+
+    fn kind(&self) -> AlgorithmKind {
+        match self.calendar {
+            None => AlgorithmKind::MovingAverage,
+            Some(_) => AlgorithmKind::Calendar,
+        }
+    }
 }
 
 /// Why rates cannot be measured.

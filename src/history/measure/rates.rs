@@ -3,7 +3,8 @@
 use super::runs::{Event, Runs};
 use super::unique::Seen;
 use super::{MeasureError, Period};
-use crate::rate::{Average, Timestamp};
+use crate::calendar::{Every, Zone};
+use crate::rate::{Average, CalendarWindow, Timestamp};
 
 /// Buckets of a histogram: 64 for each doubling, from 2^-32 to 2^96.
 const PER_DOUBLING: f64 = 64.0;
@@ -14,25 +15,68 @@ const BUCKETS: usize = 128 * 64;
 /// exact enough for the arithmetic. A log in whole seconds has many events at the same time.
 const APART: f64 = 3e-13;
 
-/// The rates of all keys in one period.
+/// No window of the calendar is longer than so many times what it has as a rule.
+const LONGEST: f64 = 1.1;
+
+/// The rates of all keys in one period; by the calendar, their counts.
 pub struct Rates {
     period: f64,
     /// In microseconds: see [`APART`].
     apart: i64,
     averages: Vec<Option<Average>>,
     seen: Seen,
+    windows: Option<Windows>,
+}
+
+/// The windows of the calendar.
+struct Windows {
+    every: Every,
+    zone: Zone,
+    /// That of the latest event.
+    latest: CalendarWindow,
+    /// What each key has counted, and the start of the window in which it has.
+    counts: Vec<(i64, f64)>,
+}
+
+impl Windows {
+    /// The start of the window of this time.
+    fn start(&mut self, at: Timestamp) -> i64 {
+        if self.latest.at(at.seconds) != self.latest {
+            self.latest = self.zone.window(self.every, at.seconds);
+        }
+        self.latest.start
+    }
 }
 
 impl Rates {
-    /// Before the first event.
-    pub fn new(keys: usize, period: f64) -> Self {
+    /// Before the first event. `period` is in seconds.
+    pub fn new(keys: usize, period: f64, calendar: Option<&(Every, Zone)>) -> Self {
+        let windows = calendar.map(|(every, zone)| Windows {
+            every: *every,
+            zone: zone.clone(),
+            latest: CalendarWindow::default(),
+            counts: vec![(i64::MIN, 0.0); keys],
+        });
+        let averages = if windows.is_none() { vec![None; keys] } else { Vec::new() };
         let apart = ((period * APART * 1e6).ceil() as i64).max(1);
-        Self { period, apart, averages: vec![None; keys], seen: Seen::new(keys, period) }
+        let seen = match windows {
+            None => Seen::new(keys, period),
+            Some(_) => Seen::new(0, period * LONGEST),
+        };
+        Self { period, apart, averages, seen, windows }
     }
 
     /// The rate of the event's key with it.
     pub fn next(&mut self, event: &Event) -> f64 {
         let at = event.time();
+        if let Some(windows) = &mut self.windows {
+            let start = windows.start(at);
+            let is_repeated = event.unique != 0 && self.seen.see_since(start, event.unique, at);
+            let Some(known) = windows.counts.get_mut(event.key as usize) else { return 0.0 };
+            let before = if known.0 == start { known.1 } else { 0.0 };
+            *known = (start, before + if is_repeated { 0.0 } else { event.count });
+            return known.1;
+        }
         let is_repeated = event.unique != 0 && self.seen.see(event.key, event.unique, at);
         let count = if is_repeated { 0.0 } else { event.count };
         let Some(known) = self.averages.get_mut(event.key as usize) else { return 0.0 };
@@ -62,7 +106,7 @@ pub fn replay(
     mut visit: impl FnMut(usize, &Event, f64),
 ) -> Result<bool, MeasureError> {
     let mut rates: Vec<Rates> =
-        periods.iter().map(|period| Rates::new(keys, period.seconds)).collect();
+        periods.iter().map(|one| Rates::new(keys, one.seconds, one.calendar.as_ref())).collect();
     events.each(|event| {
         for (number, rates) in rates.iter_mut().enumerate() {
             visit(number, event, rates.next(event));

@@ -44,9 +44,12 @@ pub struct Suggestion {
     pub count: Option<Count>,
     /// The period in seconds.
     pub period: f64,
+    /// By the calendar: `daily`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<&'static str>,
     /// The period as it was written.
     #[serde(skip)]
-    pub period_text: String,
+    pub of: Period,
     /// Keys with an event.
     pub keys: usize,
     /// Events.
@@ -163,7 +166,8 @@ impl Suggestion {
 
     /// Changes the limits that are not above the rate.
     fn hit(&mut self, rate: f64, change: impl FnMut(&mut Limit)) {
-        self.limits.iter_mut().take_while(|limit| rate >= limit.limit).for_each(change);
+        let Self { limits, of, .. } = self;
+        limits.iter_mut().take_while(|limit| of.is_over(rate, limit.limit)).for_each(change);
     }
 }
 
@@ -182,7 +186,7 @@ impl Measured {
         period: &Period,
         what: CountMode,
     ) -> Suggestion {
-        let Period { seconds: period, text } = period.clone();
+        let of = period.clone();
         let CountMode { count, mode } = what;
         let peaks = &mut self.peaks;
         let named = peaks.clone();
@@ -190,12 +194,14 @@ impl Measured {
         let keys = peaks.len();
         peaks.sort_by(f64::total_cmp);
         let (suggested, reason) = suggest(peaks);
+        // Who counts whole events needs no part of one.
+        let suggested = if of.calendar.is_some() { suggested.ceil() } else { suggested };
         // A key that peaked at a limit or above is hit by it.
-        let hit = |limit: f64| peaks.iter().filter(|peak| **peak >= limit).count();
+        let hit = |limit: f64| peaks.iter().filter(|peak| of.is_over(**peak, limit)).count();
         let limit = |limit| Limit { limit, keys: hit(limit), events: 0, messages: 0 };
         let limits = candidates(peaks, suggested).into_iter().map(limit).collect();
         let mut hits: Vec<(&String, f64)> =
-            names.iter().zip(named).filter(|(_, peak)| *peak >= suggested).collect();
+            names.iter().zip(named).filter(|(_, peak)| of.is_over(*peak, suggested)).collect();
         hits.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then_with(|| a.cmp(b)));
         hits.truncate(NAMES_MAX);
         let hits = hits.into_iter().map(|(key, peak)| KeyPeak { key: key.clone(), peak }).collect();
@@ -206,8 +212,9 @@ impl Measured {
         };
         Suggestion {
             count,
-            period,
-            period_text: text,
+            period: of.seconds,
+            every: of.calendar.as_ref().map(|(every, _)| every.word()),
+            of,
             keys,
             events,
             messages: self.messages,
@@ -313,7 +320,7 @@ mod tests {
         for event in all.chain([one(1, 0, 0.25), one(2, 0, 0.25)]) {
             events.push(event).unwrap_or_else(|_| panic!());
         }
-        let period = Period { seconds: 3600.0, text: "1h".into() };
+        let period = Period { seconds: 3600.0, text: "1h".into(), calendar: None };
         let names: Vec<String> = (0..=sizes.len()).map(|number| format!("k{number}")).collect();
         let found = Suggestion::of(&mut events, &names, &[period], CountMode::default());
         found.unwrap_or_else(|_| panic!()).0.remove(0)

@@ -53,6 +53,11 @@ impl Seen {
             Some(epoch) if !bloom::expired(epoch, at, self.period) => epoch,
             _ => *known.insert(at.seconds),
         };
+        self.see_since(epoch, unique, at)
+    }
+
+    /// As [`Seen::see`], of what was seen since this second, in which a filter began.
+    pub(super) fn see_since(&mut self, epoch: i64, unique: u64, at: Timestamp) -> bool {
         if self.filters.is_none() && self.exact.len() >= self.exact_max {
             self.make_room(at);
         }

@@ -100,7 +100,7 @@ fn first_pass(
     period: f64,
 ) -> Result<(), MeasureError> {
     let mut known = vec![Known::default(); keys];
-    let mut rates = Rates::new(keys, period);
+    let mut rates = Rates::new(keys, period, None);
     let (mut histogram, mut message) = (Histogram::default(), MessageRate::default());
     let mut span: Option<(i64, i64)> = None;
     runs.each(|event| {
@@ -155,7 +155,7 @@ fn second_pass(log: &mut Log, runs: &mut Runs, period: f64) -> Result<(), Measur
             [Track::of(from, to, step, period), near]
         })
         .collect();
-    let mut rates = Rates::new(log.peaks.len(), period);
+    let mut rates = Rates::new(log.peaks.len(), period, None);
     runs.each(|event: &Event| {
         let rate = rates.next(event);
         let place = places.get(&(event.key as usize));

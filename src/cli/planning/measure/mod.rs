@@ -11,13 +11,15 @@ use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
 use super::logs::{Logs, notes, notes_of_origin, print_unused};
+use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{
-    By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Runs, Suggestion, replay,
+    By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Period, Runs, Suggestion,
+    replay,
 };
-use crate::logs::files::Read;
+use crate::logs::files::{Read, Stamped};
 use crate::rate::Timestamp;
 use crate::text;
 use crate::text::counted_or_no;
@@ -34,6 +36,8 @@ use crate::text::counted_or_no;
     exirate measure 1h,1d /var/log/exim4 --by auth --count different --suggest
   The same of all that can be counted, in one pass:
     exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
+  Which limit does the past suggest for a day that begins at midnight, beside an hour?
+    exirate measure 1h,daily /var/log/exim4 --by auth --suggest
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -60,6 +64,10 @@ WHEN the time it was reached (in UTC if the log has time zones), OVER how many o
 EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
 little above the highest rate of an honest user.
 
+hourly, daily, weekly (from Monday) and monthly are limits by the calendar, as a policy has
+them: PEAK is the highest count, and OVER counts what is above --limit. They begin when the
+log's clock says so; if its times have zones, when that of this server does.
+
 --count different counts a recipient of a key once while the limiter's filter for it
 lasts, a period; each recipient is an event then, as in `per_addr`. With several counts,
 COUNT says what was counted, and --limit cannot be used.
@@ -74,13 +82,15 @@ in $TMPDIR, 29 bytes each; there may be four million keys.
 
 JSON: `lines` says what became of the lines: used, of no use, without time, not understood
 and so on; `rates` is an array of objects. `key` is empty where all lines count together;
-`count` and `period`, in seconds, are there if several are measured. With --suggest, `periods`
+`count` and `period`, in seconds, are there if several are measured, and `every` (`daily`) by
+the calendar. With --suggest, `periods`
 has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
 `message_rates` the highest rate of each share of the messages, `limits` the keys, events
 and messages that each limit would have hit, and `suggested` a limit, with its `reason` and the
 keys that it `hits`. With --unused, an array of the reasons has the count and examples of each.")]
 pub(in crate::cli) struct Measure {
-    /// The period, such as 1h, as in a spec; several are separated by commas
+    /// The period, such as 1h, as in a spec, or hourly, daily, weekly or monthly; several are
+    /// separated by commas
     #[arg(value_name = "PERIOD", value_parser = Periods::parse)]
     periods: Periods,
 
@@ -137,6 +147,9 @@ struct Peak<'a> {
     /// In seconds; of several.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<f64>,
+    /// By the calendar: `daily`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    every: Option<&'static str>,
     #[serde(skip)]
     period_text: &'a str,
     peak: f64,
@@ -181,9 +194,13 @@ impl Measure {
             None => Measured::Arrivals(self.by, counts),
         };
         let mut events = Events::new(&measured);
+        let mut has_zone = false;
         let bar = progress(files.size(), "bytes");
-        let mut read =
-            files.read_while(|line| events.add(&line), |bytes| bar.set_position(bytes))?;
+        let see = |line: Stamped<'_>| {
+            has_zone |= line.has_zone;
+            events.add(&line)
+        };
+        let mut read = files.read_while(see, |bytes| bar.set_position(bytes))?;
         bar.finish_and_clear();
         let (mut counted, keys, mut lines) = events.finish()?;
         lines.read = read.lines;
@@ -194,13 +211,19 @@ impl Measure {
             return Ok(outcome);
         }
         self.note_lines(&lines, &counted, &read);
+        // The times of a log without zones are those of the clock on the wall.
+        let zone = match has_zone && self.periods.have_calendar() {
+            true => load(None).map_err(|why| Failure::new(why.to_string()))?,
+            false => Zone::default(),
+        };
+        let periods = self.periods.in_zone(&zone).0;
         let found = !keys.is_empty();
         if !found && !self.json {
             note("no line was of use: expected Exim's main log or Postfix's syslog");
         } else if self.suggest {
-            self.suggest(screen, &mut counted, &keys, &lines)?;
+            self.suggest(screen, &mut counted, &keys, &periods, &lines)?;
         } else {
-            self.peaks(screen, &mut counted, &keys, &lines)?;
+            self.peaks(screen, &mut counted, &keys, &periods, &lines)?;
         }
         self.logs.keep_cursor(read.cursor.as_deref())?;
         Ok(Outcome::found_if(!found))
@@ -256,6 +279,7 @@ impl Measure {
         screen: &mut Screen<'_>,
         counted: &mut [CountedEvents],
         keys: &[String],
+        periods: &[Period],
         lines: &Lines,
     ) -> Result<(), Failure> {
         let is_one_of_several = counted.len() > 1;
@@ -271,7 +295,7 @@ impl Measure {
                 (None, Count::Bytes) => " / per_byte",
             };
             let what = CountMode { count: is_one_of_several.then_some(*count), mode };
-            let (of, is_approximate) = Suggestion::of(runs, keys, &self.periods.0, what)?;
+            let (of, is_approximate) = Suggestion::of(runs, keys, periods, what)?;
             Self::note_approximate(is_approximate);
             suggestions.extend(of);
         }
@@ -310,13 +334,14 @@ impl Measure {
         screen: &mut Screen<'_>,
         counted: &mut [CountedEvents],
         keys: &[String],
+        periods: &[Period],
         lines: &Lines,
     ) -> Result<(), Failure> {
         let is_one_of_several = counted.len() > 1;
         let mut rows = Vec::new();
         for CountedEvents { count, runs, .. } in counted {
             let count = is_one_of_several.then_some(*count);
-            rows.extend(self.peaks_of(runs, keys, count)?);
+            rows.extend(self.peaks_of(runs, keys, periods, count)?);
         }
         match self.json {
             true => screen.json(&Report { lines, rates: &rows }),
@@ -326,17 +351,17 @@ impl Measure {
 
     /// What these events come to, in each period, the highest peak first.
     fn peaks_of<'a>(
-        &'a self,
+        &self,
         events: &mut Runs,
         keys: &'a [String],
+        periods: &'a [Period],
         count: Option<Count>,
     ) -> Result<Vec<Peak<'a>>, Failure> {
-        let periods = &self.periods.0;
         let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
-        let is_approximate = replay(events, keys.len(), periods, |period, event, rate| {
-            let of = known.get_mut(period).and_then(|keys| keys.get_mut(event.key as usize));
-            if let Some(known) = of {
-                known.add(event, rate, self.limit);
+        let is_approximate = replay(events, keys.len(), periods, |number, event, rate| {
+            let of = known.get_mut(number).and_then(|keys| keys.get_mut(event.key as usize));
+            if let Some((known, period)) = of.zip(periods.get(number)) {
+                known.add(event, rate, self.limit.is_some_and(|limit| period.is_over(rate, limit)));
             }
         })?;
         Self::note_approximate(is_approximate);
@@ -353,6 +378,7 @@ impl Measure {
             key,
             count,
             period: (periods.len() > 1).then_some(period.seconds),
+            every: period.calendar.as_ref().map(|(every, _)| every.word()),
             period_text: &period.text,
             peak: known.peak,
             when: text::iso(Timestamp::from_micros(known.at)).replace('T', " ").replace('Z', ""),
@@ -392,12 +418,12 @@ impl Measure {
 }
 
 impl Known {
-    fn add(&mut self, event: &Event, rate: f64, limit: Option<f64>) {
+    fn add(&mut self, event: &Event, rate: f64, is_over: bool) {
         self.events += 1;
         if self.events == 1 || rate > self.peak {
             (self.peak, self.at) = (rate, event.at);
         }
-        self.over += u64::from(limit.is_some_and(|limit| rate >= limit));
+        self.over += u64::from(is_over);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The periods to measure, as arguments.
 
+use crate::calendar::{Every, Zone};
 use crate::cli::shared::keys;
 use crate::history::measure::Period;
 
@@ -8,9 +9,31 @@ use crate::history::measure::Period;
 pub(in crate::cli) struct Periods(pub(in crate::cli) Vec<Period>);
 
 impl Periods {
-    /// Reads periods such as `1h,1d`, each as a spec has it.
+    /// Reads periods such as `1h,1d`, each as a spec has it, or `daily`, as a policy has it.
     pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
-        let one = |text: &str| Ok(Period { seconds: keys::period(text)?, text: text.to_owned() });
+        let one = |text: &str| match Every::ALL.iter().find(|every| every.word() == text) {
+            Some(every) => {
+                let calendar = Some((*every, Zone::default()));
+                Ok(Period { seconds: every.seconds(), text: text.to_owned(), calendar })
+            }
+            None => {
+                Ok(Period { seconds: keys::period(text)?, text: text.to_owned(), calendar: None })
+            }
+        };
         text.split(',').map(one).collect::<Result<_, String>>().map(Self)
+    }
+
+    /// Whether there is one of the calendar.
+    pub(in crate::cli) fn have_calendar(&self) -> bool {
+        self.0.iter().any(|period| period.calendar.is_some())
+    }
+
+    /// The same, whose windows are those of this zone.
+    pub(in crate::cli) fn in_zone(&self, zone: &Zone) -> Self {
+        let mut periods = self.clone();
+        for (_, known) in periods.0.iter_mut().filter_map(|period| period.calendar.as_mut()) {
+            *known = zone.clone();
+        }
+        periods
     }
 }

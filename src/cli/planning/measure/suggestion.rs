@@ -12,7 +12,7 @@ use crate::text::{counted, counted_or_no};
 
 /// Shows what is suggested for a count and a period.
 pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Result<()> {
-    let period = &suggestion.period_text;
+    let period = &suggestion.of.text;
     let keys = counted_or_no(suggestion.keys, "key", "keys");
     let events = counted_or_no(suggestion.events as usize, "event", "events");
     let count = suggestion.count.map(|count| format!("{}, ", count.word())).unwrap_or_default();
@@ -53,7 +53,12 @@ pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Res
     layout.write(screen, Style::new(), cells(), None)?;
     let Suggestion { suggested, mode, reason, hits, .. } = suggestion;
     let limit = text::number(*suggested);
-    writeln!(screen, "\nsuggested: {limit} / {period}{mode}")?;
+    // By the calendar, it is a limit of a policy.
+    let (limit, mode) = match suggestion.every {
+        None => (format!("{limit} / {period}"), *mode),
+        Some(every) => (format!("{limit} {every}"), ""),
+    };
+    writeln!(screen, "\nsuggested: {limit}{mode}")?;
     writeln!(screen, "  {reason}")?;
     let hit = suggestion.limits.iter().find(|limit| limit.limit == *suggested);
     let others = hit.map_or(0, |limit| limit.keys).saturating_sub(hits.len());
@@ -65,5 +70,5 @@ pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Res
         0 => String::new(),
         count => format!(" and {}", counted(count as u64, "other", "others")),
     };
-    writeln!(screen, "  exempt {}{others}: then {limit} / {period} hits nobody", names.join(", "))
+    writeln!(screen, "  exempt {}{others}: then {limit} hits nobody", names.join(", "))
 }

@@ -114,7 +114,7 @@ fn image(file: &Path) -> Result<Image, Failure> {
 fn period(text: &str) -> Result<Period, String> {
     let mut periods = Periods::parse(text)?.0;
     match (periods.pop(), periods.is_empty()) {
-        (Some(period), true) => Ok(period),
+        (Some(period), true) if period.calendar.is_none() => Ok(period),
         _ => Err("expected one period, such as 1h".to_owned()),
     }
 }
