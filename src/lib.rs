@@ -14,7 +14,7 @@
 //! - `shadow`: compares our answers with native ones
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
-//! - [`logs`]: lines of Exim and Postfix → messages, refusals, sessions
+//! - [`logs`]: lines of mail servers → messages, refusals, sessions
 //! - [`event`]: one mail event, the ACL stage it belongs to, and what an SMTP session remembers
 //! - [`redis`]: the store of several servers, in Redis: one script, run by the agent
 //! - [`cluster`]: the store of a library in a cluster: asks the agent, else decides

@@ -48,7 +48,7 @@ struct Output {
 }
 
 impl Journal {
-    /// The entries of facility `mail` and those of Exim and Postfix, each a line of JSON.
+    /// The entries of facility `mail` and those of Exim, each a line of JSON.
     pub(super) fn open(&self) -> io::Result<Box<dyn BufRead>> {
         let mut command = child::command("journalctl".as_ref());
         command.args(["--output=json", "--no-pager", "--quiet", "--all"]);

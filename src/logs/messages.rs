@@ -17,6 +17,7 @@ pub use super::item::{
 use super::limited::Announced;
 use super::postfix;
 use super::queue::Queue;
+use super::sendmail::is_sendmail;
 use super::sources::{Processes, Source, Sources};
 use super::split::{Part, Parts};
 use super::stamp::{self, REPEATED, Tag};
@@ -28,6 +29,7 @@ use crate::rate::Timestamp;
 mod exim_lines;
 mod postfix_lines;
 mod relinked;
+mod sendmail_lines;
 
 /// At most so many items wait, and so many bytes.
 const WAITING_MAX: usize = 65_536;
@@ -204,6 +206,7 @@ impl Joiner {
         let instance = match daemon {
             Some((instance, _)) => instance,
             None if tag.program.starts_with("exim") => "exim",
+            None if is_sendmail(tag.program) => "sendmail",
             None => {
                 if let Some(ids) = postfix::requeued(line.rest) {
                     self.counts.used += 1;
@@ -217,6 +220,9 @@ impl Joiner {
         };
         if let Some((_, daemon)) = daemon {
             return self.postfix(source, daemon, tag.pid, line, visit);
+        }
+        if is_sendmail(tag.program) {
+            return self.sendmail(source, tag.pid, line, visit);
         }
         match self.parts.line((source.service, tag.pid), line.rest) {
             Part::Whole => self.exim(source, tag.pid, line, visit),

@@ -2,7 +2,7 @@
 //!
 //! [`files::LogFiles`] finds files, puts them in the order of time and decompresses them, or reads
 //! the [`journal`]; [`stamp`] reads the time at the start of a line, as Exim and each syslog write
-//! it; [`exim`] and [`postfix`] read what follows; [`messages`] joins the lines to [`item`]s:
+//! it; [`exim`], [`postfix`] and [`sendmail`] read what follows; [`messages`] joins the lines to [`item`]s:
 //! messages, refusals, sessions. Lines that are not used are counted by reason ([`unused`]).
 //! Everything after the time may be text that a client chose.
 
@@ -20,6 +20,7 @@ pub mod messages;
 mod night;
 pub mod postfix;
 mod queue;
+pub mod sendmail;
 mod sources;
 mod split;
 pub mod stamp;

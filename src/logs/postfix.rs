@@ -549,7 +549,7 @@ fn queue_id(rest: &str) -> Option<(&str, &str)> {
     is_queue_id(id).then_some((id, after))
 }
 
-fn is_queue_id(id: &str) -> bool {
+pub(super) fn is_queue_id(id: &str) -> bool {
     (5..=32).contains(&id.len())
         && id.bytes().all(|b| b.is_ascii_alphanumeric())
         // Short ones are hexadecimal, long ones begin with the time and contain `z`.
@@ -566,7 +566,7 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
 }
 
 /// The same, of a text in which each quote is closed.
-fn closed(text: &str) -> Option<(&str, &str)> {
+pub(super) fn closed(text: &str) -> Option<(&str, &str)> {
     split_at(text, bracket_end(text).0?)
 }
 

@@ -27,8 +27,12 @@ pub(super) struct Queue {
     early: HashMap<String, Vec<Text>>,
     /// Messages of Postfix that have not been received yet.
     begun: HashMap<String, Begun>,
-    /// Messages of Postfix that have been, and are not removed.
+    /// Messages of Postfix that have been, and are not removed; and those of Sendmail.
     active: Active,
+    /// Messages of local programs that Sendmail hands on, by their `Message-ID`.
+    handed_on: HashMap<String, String>,
+    /// Of messages of Sendmail: how many recipients have not had their end.
+    left: HashMap<String, usize>,
 }
 
 /// What is known of a message that is not active yet.
@@ -94,6 +98,38 @@ impl Queue {
     pub(super) fn remove_active(&mut self, id: &str) -> Option<Known> {
         let before = self.active.before.remove(id);
         self.active.recent.remove(id).or(before)
+    }
+
+    /// A message of a local program is handed on.
+    pub(super) fn hand_on(&mut self, message_id: &str, id: &str) {
+        if self.handed_on.len() >= BEGUN_MAX {
+            self.handed_on.clear();
+        }
+        self.handed_on.insert(message_id.to_owned(), id.to_owned());
+    }
+
+    /// The message that was handed on with this `Message-ID`: it comes once.
+    pub(super) fn take_handed_on(&mut self, message_id: &str) -> Option<String> {
+        self.handed_on.remove(message_id)
+    }
+
+    /// A message has so many recipients.
+    pub(super) fn set_left(&mut self, id: &str, recipients: usize) {
+        if self.left.len() >= ACTIVE_MAX {
+            self.left.clear();
+        }
+        self.left.insert(id.to_owned(), recipients);
+    }
+
+    /// Whether this is the end of the last recipient of a message.
+    pub(super) fn is_last(&mut self, id: &str) -> bool {
+        let Some(left) = self.left.get_mut(id) else { return false };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return false;
+        }
+        self.left.remove(id);
+        true
     }
 
     /// A recipient was delivered to before the arrival was logged.

@@ -73,6 +73,35 @@ fn messages_that_come_back_count_once() {
     assert_eq!(joined.counts.without_origin, 1);
 }
 
+/// As Sendmail 8.18 wrote it, with `LogLevel` as it is by default.
+#[test]
+fn sendmails_messages_and_failures_are_those_of_whoever_submitted_them() {
+    let found = items(log!("sendmail"));
+    let of = |start: &str| -> Vec<String> {
+        found.iter().filter_map(|one| one.strip_prefix(start).map(str::to_owned)).collect()
+    };
+    let messages = of("message ");
+    assert_eq!(messages.len(), 3, "{found:#?}");
+    let alices = "alice@mail.test 192.0.2.1 alice@mail.test 14 [";
+    assert!(messages[0].starts_with(alices), "{found:#?}");
+    let other = r#""a, size=9, nrcpts=3"@x.test 192.0.2.1 - 14 ["gone4@x.test"]"#;
+    assert_eq!(messages[1], other);
+    // What a local program hands over counts once.
+    assert_eq!(messages[2], r#"carol@mail.test - - 3 ["gone5@x.test"]"#);
+    let expected = [
+        "192.0.2.1 alice@mail.test old@x.test Unknown",
+        "192.0.2.1 alice@mail.test spam@x.test Other",
+        "192.0.2.1 alice@mail.test gone2@x.test Unknown",
+        "192.0.2.1 alice@mail.test gone1@x.test Unknown",
+        "192.0.2.1 - gone4@x.test Unknown",
+        "- - gone5@x.test Unknown",
+    ];
+    assert_eq!(of("failed "), expected);
+    let joined = join(log!("sendmail"));
+    let last = joined.items.iter().rev().find(|one| matches!(one.what, ItemKind::Failed(_)));
+    assert_eq!(last.unwrap().event.local_account.as_deref(), Some("carol"));
+}
+
 #[test]
 fn only_what_comes_back_is_left_out() {
     // An id that the log does not have: nobody's, as nobody can write the line but postsuper.

@@ -45,7 +45,7 @@ use crate::text::counted_or_no;
 
 PEAK is the highest rate of a key, WHEN the time it was reached, OVER how many of the EVENTS would
 have been at or over --limit. A good limit is a little above the highest rate of an honest user;
---suggest looks for one. Logs of Exim and Postfix are read, also compressed ones.
+--suggest looks for one. Logs of Exim, Postfix and Sendmail are read, also compressed.
 
 Exit status: 0 measured; 1 no line could be used; 2 an error.
 

@@ -1,0 +1,142 @@
+//! Joins Sendmail's lines to items.
+//!
+//! A local program hands its message to a Sendmail of its own, which sends it to the server's: both
+//! log it, and it counts once, for the local account.
+
+use super::exim_lines::by;
+use super::{
+    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Source, Text, Visit, Waiting,
+    add,
+};
+use crate::event::{Event, Origin};
+use crate::logs::exim::Host;
+use crate::logs::files::Stamped;
+use crate::logs::queue::Known;
+use crate::logs::sendmail::{self, Arrival, Delivery, What};
+
+impl Joiner {
+    /// Considers a line of Sendmail.
+    pub(super) fn sendmail(
+        &mut self,
+        source: Source,
+        pid: Option<u32>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) {
+        self.queue(source.queue).host = source.host;
+        let process = pid.map(|pid| (source.service, pid));
+        let used = match sendmail::line(line.rest) {
+            None => return self.unused(Reason::NotUnderstood, line),
+            Some(What::Known) => return self.unused(Reason::Silent, line),
+            Some(What::Login { client, auth }) => {
+                if let Some(process) = process {
+                    let client = client.parse().ok();
+                    // It is the only one of its connection, which has a process of its own.
+                    let of = self.processes.session(process, client, line.at, true, &mut false);
+                    of.1.auth = Some(auth.into());
+                }
+                Ok(())
+            }
+            Some(What::Arrival(arrival)) => self.received(source, process, &arrival, line, visit),
+            Some(What::Delivery(delivery)) => self.tried(source, &delivery, line, visit),
+            Some(What::Done { id }) => {
+                self.submitted.end(source.queue, id, line.at);
+                self.complete(source.queue, id, visit);
+                Ok(())
+            }
+        };
+        match used {
+            Ok(()) => self.counts.used += 1,
+            Err(reason) => self.unused(reason, line),
+        }
+    }
+
+    fn received(
+        &mut self,
+        source: Source,
+        process: Option<(u32, u32)>,
+        arrival: &Arrival<'_>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let &Arrival { id, sender, size, recipients, message_id, has_login, client, user } =
+            arrival;
+        let number = source.queue;
+        let event = by(Host { address: client, ..Host::default() }, None, user);
+        let is_here = event.client.address().is_some_and(|one| one.to_canonical().is_loopback());
+        let queue = self.queue(number);
+        let again = if is_here { queue.take_handed_on(message_id) } else { None };
+        queue.set_active(id, Known { client: event.client.address(), is_again: again.is_some() });
+        if let Some(before) = again {
+            self.submitted.also((number, &before), (number, id));
+            return Err(Reason::Again);
+        }
+        if event.client == Origin::Program {
+            queue.hand_on(message_id, id);
+        }
+        queue.set_left(id, recipients);
+        let now = event.client.address().zip(process).map(|(client, process)| {
+            self.processes.session(process, Some(client), line.at, false, &mut false)
+        });
+        let auth = now.as_ref().and_then(|(_, now)| now.auth.clone()).filter(|_| has_login);
+        let login = match (has_login, &auth) {
+            (true, None) => LoginShown::Nowhere,
+            _ => LoginShown::InLine,
+        };
+        let session = now.map(|(session, _)| session);
+        let event = Event {
+            auth,
+            sender: Some(sender.into()),
+            message_id: Some(id.into()),
+            ..event.map(Text::from)
+        };
+        let what = ItemKind::Message(Message { size, ..Message::default() });
+        let item = Item { at: line.at, session, login, event, what };
+        // A bounce has no such line.
+        self.submit(number, &item, false);
+        if !self.settings.recipients {
+            self.push(item, visit);
+            return Ok(());
+        }
+        let origin = OriginShown::Yes;
+        let one = Waiting { expected: recipients, origin, ..Waiting::of(item, number) };
+        self.await_more(one, visit);
+        Ok(())
+    }
+
+    fn tried(
+        &mut self,
+        source: Source,
+        delivery: &Delivery<'_>,
+        line: &Stamped<'_>,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let (number, id) = (source.queue, delivery.id);
+        let known = self.queue(number).active(id);
+        for one in delivery.recipients() {
+            if let Some(failure) = one.failure {
+                self.failed((number, id), one.address, failure, line.at, visit);
+            }
+            let is_over = one.is_named && !delivery.deferred;
+            if is_over && self.queue(number).is_last(id) {
+                self.submitted.end(number, id, line.at);
+            }
+            let Some(&waiting) = self.queue(number).open.get(id) else { continue };
+            let Some(waiting) = self.at(waiting) else { continue };
+            let ItemKind::Message(message) = &mut waiting.item.what else { continue };
+            let is_new = add(&mut message.recipients, &mut waiting.known, one.address.into());
+            let more = if is_new { 2 * (one.address.len() + 48) } else { 0 };
+            waiting.bytes += more;
+            let is_all = message.recipients.len() >= waiting.expected;
+            self.bytes += more;
+            if is_all {
+                self.complete(number, id, visit);
+            }
+        }
+        match known {
+            None => Err(Reason::NotBegun),
+            Some(known) if known.is_again => Err(Reason::Again),
+            Some(_) => Ok(()),
+        }
+    }
+}
