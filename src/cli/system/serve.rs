@@ -223,8 +223,8 @@ configuration again.
 Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
 warnings; 2 an error.
 
-It reads the log of Exim or Postfix as it grows, a file with the older ones beside it or the
-journal, and counts each recipient that could not be delivered to for whoever submitted the
+It reads the log of Exim, Postfix or Sendmail as it grows, a file with the older ones beside it
+or the journal, and counts each recipient that could not be delivered to for whoever submitted the
 message. What was counted is remembered on disk: it may be stopped or killed at any time, and goes
 on where it was. docs/failed-deliveries.md says what a failure is, and describes the
 configuration, which need not exist.")]

@@ -35,6 +35,10 @@ impl Position {
     }
 }
 
+/// A follower that has said nothing for so long, in seconds, does not run: it does each five
+/// seconds, whether anything is logged or not.
+const SILENT: i64 = 60;
+
 /// What others see of the follower. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
@@ -61,6 +65,12 @@ pub struct State {
 }
 
 impl State {
+    /// Whether a follower that wrote its state at `alive` runs.
+    #[must_use]
+    pub fn runs(alive: i64, now: i64) -> bool {
+        now.saturating_sub(alive) <= SILENT
+    }
+
     /// That in a directory, if there is one that can be used.
     ///
     /// # Errors

@@ -16,9 +16,6 @@ use crate::sys::users::name_of;
 use crate::text::time::now;
 use crate::text::{counted, counted_or_no, rough_age};
 
-/// A follower that has said nothing for so long, in seconds, does not run: it does each five
-/// seconds, whether anything is logged or not.
-const SILENT: i64 = 60;
 /// So far behind, in seconds, is worth a warning.
 const BEHIND: i64 = 600;
 
@@ -57,7 +54,7 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
         Ok(Some(State { error: Some(error), .. })) => {
             findings.problem(format!("{limits} are not counted: {error}"));
         }
-        Ok(Some(state)) if now().seconds.saturating_sub(state.alive) > SILENT => {
+        Ok(Some(state)) if !State::runs(state.alive, now().seconds) => {
             let since = rough_age(second(state.alive), now());
             let text = format!("the follower of the mail log last ran {since}");
             findings.problem(format!("{limits} are not counted: {text}")).fix(start);

@@ -43,7 +43,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
-use crate::policy::source::FILE;
+use crate::policy::source::{FILE, read};
 use crate::serve::config::{self, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
 pub(in crate::cli) use finding::EXIM;
@@ -51,6 +51,17 @@ use finding::{Findings, Level};
 use glance::Examined;
 pub(in crate::cli) use glance::{DecidedBy, Glance};
 use policy::Caller;
+
+/// Why limits of the policy file on what becomes of accepted mail are not counted, and the command
+/// that has them counted.
+pub(in crate::cli) fn uncounted(spool: &Path) -> Option<String> {
+    let policies = read(Path::new(FILE)).ok()?.policies?;
+    let mut findings = Findings::default();
+    follower::look(&policies, spool, Path::new(config::FILE), &mut findings);
+    let problem = findings.list.into_iter().find(|one| one.level == Level::Problem)?;
+    let fixes: String = problem.fix.iter().map(|fix| format!("; run `{fix}`")).collect();
+    Some(problem.text + &fixes)
+}
 
 /// Where the doctor says whether anything is refused.
 const LIMITS: &str = "The limits";

@@ -10,6 +10,7 @@ use clap::Args;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
 use crate::setup::find::{Kind, Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
@@ -147,6 +148,9 @@ impl SetupCommand {
                 "done: mail is counted, and nothing is refused until `exirate setup --enforce`"
             )?;
         }
+        if let Some(why) = uncounted(server.spool()) {
+            note(why);
+        }
         Ok(outcome)
     }
 
@@ -184,6 +188,10 @@ impl SetupCommand {
             server.is_running()?;
             server.probe()?;
             writeln!(screen, "mail comes to every line that asks the policies")?;
+            if let Some(why) = uncounted(server.spool()) {
+                note(why);
+                return Ok(Outcome::Found);
+            }
             return Ok(Outcome::Fine);
         }
         show(screen, &plan)?;

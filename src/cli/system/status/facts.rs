@@ -5,6 +5,7 @@ use std::thread;
 
 use serde::Serialize;
 
+use super::follower::Follower;
 use super::keys::Keys;
 use super::policies::{Policies, Policy};
 use crate::bypass::Bypass;
@@ -48,6 +49,7 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) keys: Keys,
     pub(super) bypass_until: Option<String>,
+    pub(super) follower: Option<Follower>,
     pub(super) cluster: Option<Cluster>,
     pub(super) trace: Option<Traces>,
     pub(super) doctor: Doctor,
@@ -103,6 +105,7 @@ impl Status {
             policies,
             keys,
             bypass_until: bypass.map(|bypass| text::iso_second(bypass.until)),
+            follower: Follower::of(spool),
             cluster: Cluster::of(spool)?,
             trace: Traces::of(spool)?,
             doctor: Doctor {

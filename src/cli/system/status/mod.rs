@@ -4,6 +4,7 @@
 //! read once; meanwhile the doctor looks at everything else.
 
 mod facts;
+mod follower;
 mod keys;
 mod policies;
 mod print;
@@ -35,7 +36,8 @@ Mail is limited where the configuration of the mail server comes to a line of ex
 bypass` lasts. Then follow what decides; the policies and their file, and whether that differs from
 what was applied; how many keys there are, how many were counted today, and when the last event
 was; who is blocked now, and since when; who is allowed, denied or exempt; the last crossings,
-and whether their alerts were sent; the servers that share limits; the databases. The last line is
+and whether their alerts were sent; what the follower of the mail log does; the servers that share
+limits; the databases. The last line is
 what `exirate doctor` finds, which verifies each record as well.
 
 Where limits are shared, the keys are those that this server has seen.
@@ -49,7 +51,8 @@ stage is one), `last_event`, `blocked` and
 `blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`, `why`), `allowed`,
 `denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the last
 ones, with `waiting_for`, the receivers that have not got it), `receivers` (`name`, `waiting`,
-`failing`), `bypass_until`, `cluster` (null, or `servers`, `away_since`, `reply_ms` and `error`),
+`failing`), `bypass_until`, `follower` (null, or
+`log`, `running`, `behind_seconds`, `counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and `error`),
 `database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace` (null, or
 `messages`, `disk_bytes`, `max_bytes` and `damaged`), `doctor` (`problems`, `warnings`,
 `first`, `complete`).")]

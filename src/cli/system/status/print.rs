@@ -43,6 +43,9 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
     }
     of_policies(&mut rows, &status.policies);
     of_keys(&mut rows, &status.keys);
+    if let Some(follower) = &status.follower {
+        rows.add("follower", follower.shown());
+    }
     if let Some(cluster) = &status.cluster {
         rows.add("shared", of_cluster(cluster));
     }
