@@ -2,7 +2,10 @@
 //! lines become is tested in `src/logs/messages/written_tests.rs`.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use kit::{Process, until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{exirate, json, stderr, stdout};
@@ -162,14 +165,18 @@ fn lines_that_are_not_used_are_shown_by_reason() {
     }
 }
 
-/// Adds entries to a journal: second, facility, program and text of each.
-fn add_to_journal(folder: &Path, entries: &[(u64, u8, &str, &str)]) {
+/// When the entries of journals begin, in seconds.
+const START: u64 = 1_795_175_437;
+
+/// Adds entries to a journal, written by this user: second, facility, program and text of each.
+fn add_to_journal(folder: &Path, user: u32, entries: &[(u64, u8, &str, &str)]) {
     let boot = "3f1f5d6f2c4f4ad5a0f0c0f0a0b0c0d0";
     let entry = |&(second, facility, program, text): &(u64, u8, &str, &str)| {
         format!(
             "__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\n_BOOT_ID={boot}\n_HOSTNAME=mx1\n\
-             SYSLOG_FACILITY={facility}\nSYSLOG_IDENTIFIER={program}\nSYSLOG_PID=100\nMESSAGE={text}\n\n",
-            1_795_175_437_000_000 + second * 1_000_000,
+             _UID={user}\nSYSLOG_FACILITY={facility}\nSYSLOG_IDENTIFIER={program}\nSYSLOG_PID=100\n\
+             MESSAGE={text}\n\n",
+            (START + second) * 1_000_000,
             second * 1_000_000
         )
     };
@@ -190,6 +197,7 @@ fn the_journal_is_read_on_from_its_cursor() {
         let begin = format!("{id}: {client}");
         add_to_journal(
             folder.path(),
+            1000,
             &[
                 (second, 2, "postfix/smtpd", &begin),
                 (second, 9, "cron", &active("FFFFFFFFFF")),
@@ -218,4 +226,82 @@ fn the_journal_is_read_on_from_its_cursor() {
     let output = command.args(["measure", "1h", "--journal=/nonexistent"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("cannot read journal: journalctl: "), "{}", stderr(&output));
+}
+
+/// A message of this login, of which a recipient does not exist.
+fn failure(second: u64, id: &str, login: &str) -> [(u64, u8, &'static str, String); 3] {
+    let client = format!("client=c[192.0.2.9], sasl_method=PLAIN, sasl_username={login}");
+    let failed = "to=<gone@x.test>, relay=mx[192.0.2.1]:25, delay=1, dsn=5.1.1, status=bounced (host \
+                  mx[192.0.2.1] said: 550 5.1.1 no (in reply to RCPT TO command))";
+    [
+        (second, 2, "postfix/smtpd", format!("{id}: {client}")),
+        (
+            second,
+            2,
+            "postfix/qmgr",
+            format!("{id}: from=<a@x.test>, size=9, nrcpt=1 (queue active)"),
+        ),
+        (second, 2, "postfix/smtp", format!("{id}: {failed}")),
+    ]
+}
+
+#[test]
+fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["journal", "spool", "state"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    let policy = "version = 1\n[policy.p]\nkey = \"auth\"\ndefault.unknown_recipients = \"9/1w\"\n";
+    std::fs::write(at("policy.toml"), policy).unwrap();
+    let mut apply = exirate();
+    apply.args(["policy", "apply", "--spool"]).arg(at("spool")).arg(at("policy.toml"));
+    let applied = apply.output().unwrap();
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let config = |state: &str| {
+        let (spool, journal, state) = (at("spool"), at("journal"), at(state));
+        let log = format!("journal:{}", journal.display());
+        let text =
+            format!("[mail]\nspool = {spool:?}\n[follow]\nlog = {log:?}\nstate = {state:?}\n");
+        std::fs::write(at("exirate.toml"), text).unwrap();
+    };
+    config("state");
+    let said = std::fs::File::create(at("said")).unwrap();
+    let mut command = exirate();
+    command.args(["serve", "follow", "--config"]).arg(at("exirate.toml")).stderr(said);
+    let follower = Process(command.spawn().unwrap());
+    let says = |what: &str| std::fs::read_to_string(at("said")).unwrap().contains(what);
+    until("it follows", || says("following the journal in "));
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 1 - START;
+    let add = |user: u32, id: &str, login: &str| {
+        let entries = failure(second(), id, login);
+        let entries = entries
+            .each_ref()
+            .map(|(at, facility, name, text)| (*at, *facility, *name, text.as_str()));
+        add_to_journal(&at("journal"), user, &entries);
+    };
+    let counted = |login: &str| {
+        let output = exirate().args(["list", "--json", "--spool"]).arg(at("spool")).output();
+        // There is no database before the first is counted.
+        let keys = serde_json::from_slice::<Value>(&output.unwrap().stdout).unwrap_or_default();
+        let of = |key: &Value| key["key"].as_str().unwrap().contains(login);
+        keys.as_array().is_some_and(|keys| keys.iter().any(of))
+    };
+    // A line that looks like Postfix's, of a user who is not.
+    add(65_534, "AB31166401", "ceo");
+    add(0, "AB31166402", "alice");
+    until("it is counted", || counted("alice"));
+    assert!(!counted("ceo"));
+    // A configuration that cannot be used changes nothing, and one that can is used at once.
+    config("nowhere");
+    follower.signal(Signal::HUP);
+    until("it goes on as before", || says("the configuration of before stays in use"));
+    add(0, "AB31166403", "bob");
+    until("it is counted", || counted("bob"));
+    config("state");
+    follower.signal(Signal::HUP);
+    until("it is read again", || says("was read again"));
+    add(0, "AB31166404", "carol");
+    until("it is counted", || counted("carol"));
+    assert!(!counted("ceo"));
 }

@@ -1,8 +1,7 @@
 //! What becomes of mail that was accepted: the follower counts it from Exim's log.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -17,41 +16,9 @@ const POLICY: &str = "[policy.p]\nkey = \"auth\"\n[policy.p.default]\n\
 
 /// A server on the loopback interface that replies to each recipient as its name says.
 fn sink() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            std::thread::spawn(move || talk(stream.unwrap()));
-        }
-    });
+    let (listener, port) = silent();
+    kit::sink::serve(listener);
     port
-}
-
-fn talk(mut stream: TcpStream) -> Option<()> {
-    stream.write_all(b"220 sink\r\n").ok()?;
-    let lines = BufReader::new(stream.try_clone().ok()?).lines();
-    let mut in_data = false;
-    for line in lines {
-        let line = line.ok()?;
-        let reply = match line.get(..4)? {
-            _ if in_data && line != "." => continue,
-            _ if in_data => {
-                in_data = false;
-                "250 2.0.0 kept"
-            }
-            "DATA" => {
-                in_data = true;
-                "354 go on"
-            }
-            "RCPT" if line.contains("<gone") => "550 5.1.1 no such user",
-            "RCPT" if line.contains("<spam") => "550 5.7.1 blocked",
-            "RCPT" if line.contains("<full") => "452 4.2.2 mailbox full",
-            "RCPT" if line.contains("<busy") => "421 4.3.2 try again later",
-            _ => "250 2.1.0 ok",
-        };
-        stream.write_all(format!("{reply}\r\n").as_bytes()).ok()?;
-    }
-    Some(())
 }
 
 /// A server that accepts connections and says nothing.

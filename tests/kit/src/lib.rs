@@ -23,6 +23,7 @@ pub mod program;
 pub mod random;
 pub mod redis;
 pub mod setup;
+pub mod sink;
 pub mod smtp;
 pub mod spool_image;
 pub mod table;

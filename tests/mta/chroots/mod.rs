@@ -1,6 +1,7 @@
 //! Mail servers in chroots. `scripts/test --without-chroots` leaves these tests out.
 
 mod cases;
+mod failed;
 mod faults;
 mod postfix;
 mod sendmail;

@@ -29,6 +29,11 @@ const SASL: &str = "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nmech_list: 
 
 /// A Postfix with exirate.
 pub(super) fn start(chroot: &str, front_end: FrontEnd) -> Server {
+    start_with(chroot, front_end, "")
+}
+
+/// The same with more lines for main.cf.
+pub(super) fn start_with(chroot: &str, front_end: FrontEnd, more: &str) -> Server {
     let machine = Machine::start(chroot);
     Server::accounts(&machine);
     machine.write("/etc/postfix/sasl/smtpd.conf", SASL);
@@ -37,7 +42,7 @@ pub(super) fn start(chroot: &str, front_end: FrontEnd) -> Server {
         panic!("the page has two blocks for main.cf")
     };
     let lines = if front_end == FrontEnd::Policy { policy } else { milter };
-    machine.write("/etc/postfix/main.cf", &(CONFIGURATION.to_owned() + lines));
+    machine.write("/etc/postfix/main.cf", &(CONFIGURATION.to_owned() + lines + more));
     machine.run(
         "set -e
         newaliases

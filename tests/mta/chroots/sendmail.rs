@@ -30,7 +30,13 @@ const MAILERS: &str = "MAILER_DEFINITIONS\nMAILER(`local')dnl\nMAILER(`smtp')dnl
 const SASL: &str = "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nmech_list: PLAIN LOGIN\n";
 
 fn start() -> Server {
+    start_with("", |_| {})
+}
+
+/// The same with more lines for sendmail.mc, after this.
+pub(super) fn start_with(more: &str, prepare: impl FnOnce(&Machine)) -> Server {
     let machine = Machine::start("trixie-sendmail");
+    prepare(&machine);
     Server::accounts(&machine);
     machine.write("/etc/mail/sasl/Sendmail.conf", SASL);
     machine.write("/usr/lib/sasl2/Sendmail.conf", SASL);
@@ -40,7 +46,7 @@ fn start() -> Server {
     let lines = document::for_file(PAGE, "m4", "/etc/mail/sendmail.mc")[0];
     machine.write("/usr/local/sbin/deliver", DELIVER);
     machine.run("chmod 755 /usr/local/sbin/deliver");
-    machine.write("/etc/mail/sendmail.mc", &(CONFIGURATION.to_owned() + lines + MAILERS));
+    machine.write("/etc/mail/sendmail.mc", &(CONFIGURATION.to_owned() + lines + more + MAILERS));
     let make = document::commands(PAGE, "m4 /etc/mail/sendmail.mc");
     let make: Vec<&str> = make
         .lines()
