@@ -58,8 +58,15 @@ pub struct Delivery<'a> {
     list: &'a str,
     /// Whether they are tried again.
     pub deferred: bool,
-    /// It was tried to deliver to them, and failed for good: the status, and the reply.
-    failed: Option<(Option<(u16, u16, u16)>, &'a str)>,
+    /// It was tried to deliver to them, and failed for good.
+    failed: Option<Failed<'a>>,
+}
+
+/// Why a delivery has failed: the status that Sendmail says, and the reply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Failed<'a> {
+    enhanced: Option<(u16, u16, u16)>,
+    text: &'a str,
 }
 
 /// A recipient of a delivery.
@@ -80,7 +87,7 @@ impl<'a> Delivery<'a> {
         items(self.list).map(move |one| {
             let named = one.strip_prefix('<').and_then(|one| one.strip_suffix('>'));
             let address = named.unwrap_or(one);
-            let failure = named.and(failed).and_then(|(enhanced, text)| {
+            let failure = named.and(failed).and_then(|Failed { enhanced, text }| {
                 let mut status = Status::in_text(text, address);
                 // Without a reply, Sendmail's own.
                 if status.reply.is_none() {
@@ -182,7 +189,8 @@ fn delivery<'a>(id: &'a str, to: &'a str) -> Option<What<'a>> {
     };
     let is_final = enhanced.is_some_and(|(class, ..)| class == 5);
     // A bounce that cannot be delivered either is not tried.
-    let failed = (was_tried && is_final).then(|| (enhanced, reply.unwrap_or(state)));
+    let failed = was_tried && is_final;
+    let failed = failed.then(|| Failed { enhanced, text: reply.unwrap_or(state) });
     let deferred = enhanced.is_none_or(|(class, ..)| class == 4);
     Some(What::Delivery(Delivery { id, list, deferred, failed }))
 }
