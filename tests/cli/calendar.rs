@@ -10,20 +10,21 @@ use crate::{exirate, json, run, stderr, stdout};
 
 const NAME: &str = "outbound/recipients/daily/auth:alice";
 
+fn key(name: &str) -> RecordKey<'_> {
+    RecordKey {
+        name: name.as_bytes(),
+        identity_start: name.rfind('/').unwrap() + 1,
+        kind: Kind::Policy,
+        algorithm: AlgorithmKind::Calendar,
+    }
+}
+
 /// A database in which so many recipients of alice were counted today, of at most 4.
 fn database(events: u32) -> tempfile::TempDir {
     let spool = tempfile::tempdir().unwrap();
     let now = clock::now();
     let window = load(Some("UTC")).unwrap().window(Every::Day, now.0);
-    let check = Check::new(
-        RecordKey {
-            name: NAME.as_bytes(),
-            identity_start: NAME.rfind('/').unwrap() + 1,
-            kind: Kind::Policy,
-            algorithm: AlgorithmKind::Calendar,
-        },
-        Algorithm::Calendar { limit: 4.0, window },
-    );
+    let check = Check::new(key(NAME), Algorithm::Calendar { limit: 4.0, window });
     let mut database = Spool::open(spool.path(), Options::default()).unwrap();
     for _ in 0..events {
         database.decide_one(&check, || now.into()).unwrap();
@@ -184,4 +185,28 @@ fn the_past_is_decided_by_the_calendar() {
     std::fs::write(folder.path().join("policy.toml"), berlin).unwrap();
     let output = in_folder(&folder, &[&["simulate", "--json"], &files[..]].concat());
     assert_eq!(json(&output)["refused"], 6);
+}
+
+/// What a store keeps of this limit is a little more.
+#[test]
+fn a_limit_that_is_kept_rounded_is_compared_exactly() {
+    const LIMIT: f64 = 123_456_789.0;
+    let policy = "version = 1\ntimezone = \"UTC\"\n[policy.outbound]\nuser.alice.bytes = \"123456789 daily\"\n\
+                  default.recipients = \"9/1h\"\n";
+    let folder = folder(policy, "");
+    let applied = in_folder(&folder, &["policy", "apply", "policy.toml", "--spool", "."]);
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let mut database = Spool::open(folder.path(), Options::default()).unwrap();
+    let now = clock::now();
+    let window = load(Some("UTC")).unwrap().window(Every::Day, now.0);
+    let name = NAME.replace("recipients", "bytes");
+    let check = Check::new(key(&name), Algorithm::Calendar { limit: LIMIT, window });
+    for (count, over) in [(LIMIT - 1.0, false), (1.0, true)] {
+        let decision = database.decide_one(&Check { count, ..check }, || now.into()).unwrap();
+        assert!(!decision.over, "exactly the limit passes");
+        let shown = &json(&run(folder.path(), &["show", "alice", "--json"]))[0];
+        assert_eq!((&shown["over"], &shown["next"]["over"]), (&over.into(), &over.into()));
+        let listed = json(&run(folder.path(), &["list", "--over", "--json"]));
+        assert_eq!(listed.as_array().map_or(0, Vec::len), usize::from(over));
+    }
 }

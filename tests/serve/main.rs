@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent;
+mod calendar;
 mod client;
 mod exim;
 mod exim_faults;

@@ -17,6 +17,9 @@ use crate::store::{FOREVER, Inspect, Override, deciding};
 use crate::text;
 use crate::text::time::now as clock;
 
+/// A limit that is kept rounded is within this part of itself.
+const ROUNDED: f64 = 1e-6;
+
 /// The overrides of a store and the policies in use.
 #[derive(Debug, Default)]
 pub(in crate::cli) struct InForce {
@@ -75,13 +78,28 @@ impl InForce {
 
     /// What becomes of the next event of a key.
     pub(in crate::cli) fn next(&self, record: &KeyState) -> NextEvent<'_> {
-        let over = record.is_over(self.now);
+        let over = self.is_over(record);
         NextEvent { over, by: self.decides(record, over) }
     }
 
     /// Whether the next event of a key is refused: as [`InForce::next`], and cheaper.
     pub(in crate::cli) fn refuses(&self, record: &KeyState) -> bool {
-        (!self.overrides.is_empty() || record.is_over(self.now)) && self.next(record).is_refused()
+        (!self.overrides.is_empty() || self.is_over(record)) && self.next(record).is_refused()
+    }
+
+    /// Whether the next event of a key is over the limit. A store keeps the limit of a calendar
+    /// window rounded; that of the policy in use is exact.
+    fn is_over(&self, record: &KeyState) -> bool {
+        let rate = record.rate_after(self.now, 1.0);
+        let is_near = (rate - record.limit).abs() <= record.limit * ROUNDED;
+        let rule = match record.algorithm {
+            AlgorithmKind::Calendar if is_near => self.rule(record),
+            _ => None,
+        };
+        match rule {
+            Some(rule) => record.algorithm.over(rate, rule.limit, 1.0),
+            None => !record.passes(rate),
+        }
     }
 
     /// A record in JSON.
