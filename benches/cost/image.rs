@@ -37,7 +37,7 @@ fn users_file(users: usize) -> String {
 }
 
 /// Runs a command; its time, its processor time and its memory.
-fn measured(spool: &Path, arguments: &[&str]) -> [String; 3] {
+pub(crate) fn measured(spool: &Path, arguments: &[&str]) -> [String; 3] {
     let figures = spool.join("figures");
     let mut command = Command::new("/usr/bin/time");
     command.args(["-f", "%e %U %S %M", "-o"]).arg(&figures).arg(env!("CARGO_BIN_EXE_exirate"));

@@ -6,7 +6,8 @@
 //! process), `spool`
 //! (the database in process, by size), `growth` (pauses during growth),
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
-//! opening, searching), `policy` (policies, compared with a check
+//! opening, searching), `customers` (very many customers, and a check with their totals), `policy`
+//! (policies, compared with a check
 //! of a spec), `cluster` (checks that servers share, through the agent and Redis) and `socket`
 //! (an Exim without the library, and its daemon); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod cluster;
+mod customers;
 mod effort;
 mod exim;
 mod first;
@@ -41,8 +43,18 @@ fn main() {
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
     let known = [
-        "session", "parallel", "identity", "first", "spool", "growth", "library", "image",
-        "policy", "cluster", "socket",
+        "session",
+        "parallel",
+        "identity",
+        "first",
+        "spool",
+        "growth",
+        "library",
+        "image",
+        "customers",
+        "policy",
+        "cluster",
+        "socket",
     ];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
@@ -72,6 +84,9 @@ fn main() {
     }
     if wanted("image") {
         image::run(effort);
+    }
+    if wanted("customers") {
+        customers::run(effort);
     }
     if wanted("policy") {
         policy::run(effort);

@@ -1,0 +1,141 @@
+//! Customers: the image of very many, applying them, and a check with the totals of a domain and
+//! of a customer beside a check of four windows of one user.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::{Duration, Instant, SystemTime};
+
+use exirate::event::session::SessionFacts;
+use exirate::event::{AclStage, Event, Origin};
+use exirate::policy::evaluator::{Evaluator, Observer, OnErrors, PolicySession, Step};
+use exirate::policy::image::PolicyFile;
+use exirate::policy::word::Verdict;
+use exirate::rate::Timestamp;
+use exirate::spool::{Options, Spool};
+
+use crate::effort::Effort;
+use crate::image::measured;
+use kit::table::{head, micros, print, ratio, row};
+
+/// Domains and users of a customer.
+const DOMAINS: usize = 4;
+const USERS: usize = 20;
+/// Checks in a round, each of another user.
+const CHECKS: usize = 1000;
+
+/// A policy file with so many customers, and the file of their users: every other user has a limit
+/// of its own, and the customers have packages.
+fn files(customers: usize) -> (String, String) {
+    let mut text = "version = 1\n[policy.plain]\n\
+                    default.recipients = [\"100k/1h\", \"200k/2h\", \"500k/1d\", \"900k/1w\"]\n\
+                    [policy.p]\nusers = \"users.csv\"\ndefault.recipients = \"1k/1h\"\n\
+                    default.total.recipients = \"10M/1h\"\n\
+                    package.gold.recipients = [\"100k/1h\", \"500k/1d\"]\n"
+        .to_owned();
+    let mut users = "user,customer,recipients\n".to_owned();
+    for customer in 0..customers {
+        let domains: Vec<String> = (0..DOMAINS).map(|n| format!("d{n}.c{customer}.test")).collect();
+        let _ = writeln!(
+            text,
+            "[policy.p.customer.c{customer}]\ndomains = {domains:?}\npackage = \"gold\"\n\
+             total.recipients = \"10M/1h\""
+        );
+        for n in 0..USERS {
+            let own = if n % 2 == 0 { "" } else { "100k/1h 500k/1d" };
+            let _ = writeln!(users, "{},c{customer},{own}", user(customer, n));
+        }
+    }
+    (text, users)
+}
+
+fn user(customer: usize, n: usize) -> String {
+    format!("u{n}@d{}.c{customer}.test", n % DOMAINS)
+}
+
+struct Nothing;
+
+impl Observer for Nothing {}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Timestamp { seconds: since.as_secs() as i64, micros: since.subsec_micros() }
+}
+
+/// A recipient of each of these users, by the policy `name`; the time of one.
+fn checked(
+    evaluator: &mut Evaluator<'_>,
+    spool: &mut Spool,
+    name: &str,
+    users: &[String],
+) -> Duration {
+    let begun = Instant::now();
+    for user in users {
+        let step = Step {
+            stage: AclStage::Rcpt,
+            event: Event {
+                auth: Some(user),
+                client: Origin::Client([192, 0, 2, 7].into()),
+                recipient: Some("r@x.test"),
+                ..Event::default()
+            },
+            facts: SessionFacts::default(),
+            recipients: &Vec::new,
+            is_one_of: None,
+            only_looks: false,
+            bypassed: false,
+            on_error: OnErrors::default(),
+        };
+        let mut session = PolicySession::default();
+        let store = Ok(&mut *spool);
+        let evaluated = evaluator.evaluate(&mut session, name, &step, store, now, &mut Nothing);
+        assert!(black_box(evaluated).outcome.verdict == Verdict::Accept);
+    }
+    begun.elapsed() / users.len() as u32
+}
+
+/// Prints the costs.
+pub(crate) fn run(effort: Effort) {
+    let customers = effort.users / USERS;
+    let (domains, users) = (customers * DOMAINS, customers * USERS);
+    head(&format!("{customers} customers with {domains} domains and {users} users"));
+    let folder = tempfile::tempdir().unwrap();
+    let (policy, csv) = files(customers);
+    let file = folder.path().join("policy.toml");
+    std::fs::write(&file, policy).unwrap();
+    std::fs::write(folder.path().join("users.csv"), csv).unwrap();
+    let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+    let mut rows = vec![row(["", "time", "processor", "memory"])];
+    for what in ["policy apply, the first", "policy apply, again"] {
+        let figures = measured(folder.path(), &["policy", "apply", file.to_str().unwrap()]);
+        let [time, processor, memory] = figures;
+        rows.push(row([what, &time, &processor, &memory]));
+    }
+    print(&rows);
+    let mut in_use = PolicyFile::open(folder.path());
+    let image = in_use.refresh().unwrap();
+    println!("(the image has {} bytes)\n", image.to_bytes().len());
+
+    // Those of a round, all over the tables.
+    let names: Vec<String> = (0..CHECKS).map(|n| user(n * customers / CHECKS, n % USERS)).collect();
+    let mut evaluator = Evaluator::of_image(image);
+    let mut times: [Vec<Duration>; 2] = [const { Vec::new() }; 2];
+    // The first round makes the records.
+    for round in 0..=effort.short_rounds {
+        for (name, times) in ["plain", "p"].into_iter().zip(&mut times) {
+            let time = checked(&mut evaluator, &mut spool, name, &names);
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    let [plain, totals] = times.map(|mut times| {
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64() * 1e6
+    });
+    print(&[
+        row(["a check", "time"]),
+        row(["four windows of a user", &micros(plain)]),
+        row(["two of a user, of its domain, of its customer", &micros(totals)]),
+    ]);
+    println!("(the latter takes {} times as long)", ratio(totals, plain));
+}
