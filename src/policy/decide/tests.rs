@@ -687,6 +687,7 @@ struct Shared {
     from: u8,
     own: u8,
     total: u8,
+    customer: u8,
     users: Vec<u8>,
 }
 
@@ -699,6 +700,7 @@ impl Arbitrary for Shared {
             from: *g.choose(&[100, 100, 50, 150]).unwrap(),
             own: u8::arbitrary(g) % 12,
             total: u8::arbitrary(g) % 24,
+            customer: u8::arbitrary(g) % 40,
             users: (0..80).map(|_| u8::arbitrary(g)).collect(),
         }
     }
@@ -708,12 +710,14 @@ impl Arbitrary for Shared {
 #[test]
 fn totals_count_as_a_plain_count() {
     fn run(shared: Shared) -> bool {
-        let Shared { strict, observes, exempts, from, own, total, users } = shared;
+        let Shared { strict, observes, exempts, from, own, total, customer, users } = shared;
         let text = format!(
             "[policy.p]\nupdate = \"{}\"\naction = \"{}\"\n\
              verdicts = {{ \"40%\" = \"log\", \"{from}%\" = \"defer\" }}\n\
              default.recipients = [\"{own}.4/1h\", \"{own}.3/1d\"]\n\
-             default.total.recipients = \"{total}.4/1h\"\n{}",
+             default.total.recipients = \"{total}.4/1h\"\n\
+             customer.acme.domains = [\"a.test\", \"b.test\"]\n\
+             customer.acme.total.recipients = \"{customer}.4/1h\"\n{}",
             if strict { "strict" } else { "leaky" },
             if observes { "observe" } else { "enforce" },
             if exempts { "[[policy.p.exempt]]\nmatch = \"u0@a.test\"\n" } else { "" },
@@ -733,22 +737,26 @@ fn totals_count_as_a_plain_count() {
             let mut with_this =
                 |who: &str| counts.entry(who.to_owned()).or_default().to_owned() + 1.0;
             let (of_user, of_domain) = (with_this(&login), with_this(domain));
+            let of_customer = with_this("acme");
             let refuses = |count: f64, limit: u8, part: f64| {
                 let limit = f64::from(limit) + part;
                 enforced && count / limit >= from && (count >= limit || from < 1.0)
             };
             let by_own = refuses(of_user, own, 0.4) || refuses(of_user, own, 0.3);
-            let by_total = !by_own && refuses(of_domain, total, 0.4);
+            let by_total =
+                !by_own && (refuses(of_domain, total, 0.4) || refuses(of_customer, customer, 0.4));
             assert_eq!(refused, by_own || by_total, "{text} {login}");
             if strict || observes || !(by_own || by_total) {
                 counts.insert(login.clone(), of_user);
             }
             if !by_own && (strict || observes || !by_total) {
                 counts.insert(domain.to_owned(), of_domain);
+                counts.insert("acme".to_owned(), of_customer);
             }
             let mut rate = |key: String| counted(&mut session, &format!("p/recipients/1h/{key}"));
             assert_eq!(rate(format!("auth:{login}")), counts[&login], "{text} {login}");
             assert_eq!(rate(format!("domain:{domain}")), counts[domain], "{text} {login}");
+            assert_eq!(rate("customer:acme".to_owned()), counts["acme"], "{text} {login}");
         }
         true
     }

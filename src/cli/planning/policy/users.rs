@@ -110,14 +110,15 @@ impl GivenUsers {
         Ok(self.before()?.is_some_and(|before| before == self.text))
     }
 
-    /// Puts the text into the file, for the next time that the policy file is applied.
+    /// Puts the text into the file, for the next time that the policy file is applied. A link is
+    /// replaced, not followed: the directory may belong to another user than the one who runs this.
     ///
     /// # Errors
     /// It cannot be written; what was there before still is.
     pub(super) fn keep(&self) -> Result<(), Failure> {
-        let file = self.file.canonicalize().unwrap_or_else(|_| self.file.clone());
-        let mode = fs::metadata(&file).map_or(0o644, |found| found.permissions().mode() & 0o777);
-        output_file::replace(&file, mode, |out| Ok(out.write_all(self.text.as_bytes())?))
+        let found = fs::symlink_metadata(&self.file).ok().filter(fs::Metadata::is_file);
+        let mode = found.map_or(0o644, |found| found.permissions().mode() & 0o777);
+        output_file::replace(&self.file, mode, |out| Ok(out.write_all(self.text.as_bytes())?))
     }
 
     /// What is in the file, if there is one.
