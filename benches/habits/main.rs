@@ -45,7 +45,8 @@ type Mail = BTreeMap<u64, Vec<Message>>;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|one| one != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => cost::run(),
+        [] => cost::run(100_000),
+        ["--accounts", count] => cost::run(count.parse().expect("--accounts N")),
         ["--streams"] => std::print!("{}", kit::habits::streams()),
         ["--data", ref files @ ..] if !files.is_empty() => files.iter().for_each(|file| {
             let mail = load(file);
@@ -53,7 +54,7 @@ fn main() {
             false_alarms(&mail);
             attacked(&mail);
         }),
-        _ => panic!("{arguments:?}: expected nothing, --streams, or --data FILE..."),
+        _ => panic!("{arguments:?}: expected nothing, --accounts N, --streams, or --data FILE..."),
     }
 }
 

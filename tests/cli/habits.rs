@@ -100,7 +100,7 @@ fn a_stolen_account_is_named_from_logs_and_its_habits_stay() {
         assert_eq!(one[0]["alarm_at"].is_i64(), login != "bob");
     }
     let missing = run(spool, &["habits", "carol"]);
-    assert_eq!((missing.status.code(), stdout(&missing)), (Some(1), String::new()));
+    assert_eq!((missing.status.code(), &*stdout(&missing)), (Some(1), "no account matches\n"));
     // They are no rates.
     assert_eq!(crate::list(spool), Vec::<Value>::new());
 }
