@@ -249,7 +249,7 @@ fn failure(second: u64, id: &str, login: &str) -> [(u64, u8, &'static str, Strin
 fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
-    for name in ["journal", "spool", "state"] {
+    for name in ["journal", "spool", "state", "other"] {
         std::fs::create_dir(at(name)).unwrap();
     }
     let policy = "version = 1\n[policy.p]\nkey = \"auth\"\ndefault.unknown_recipients = \"9/1w\"\n";
@@ -258,14 +258,15 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     apply.args(["policy", "apply", "--spool"]).arg(at("spool")).arg(at("policy.toml"));
     let applied = apply.output().unwrap();
     assert!(applied.status.success(), "{}", stderr(&applied));
-    let config = |state: &str| {
-        let (spool, journal, state) = (at("spool"), at("journal"), at(state));
+    let config = |spool: &str, state: &str| {
+        let (spool, journal, state) = (at(spool), at("journal"), at(state));
         let log = format!("journal:{}", journal.display());
         let text =
             format!("[mail]\nspool = {spool:?}\n[follow]\nlog = {log:?}\nstate = {state:?}\n");
         std::fs::write(at("exirate.toml"), text).unwrap();
     };
-    config("state");
+    // No policies are in use here: it waits, until its configuration names another database.
+    config("other", "state");
     let said = std::fs::File::create(at("said")).unwrap();
     let mut command = exirate();
     command.args(["serve", "follow", "--config"]).arg(at("exirate.toml")).stderr(said);
@@ -290,15 +291,18 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     // A line that looks like Postfix's, of a user who is not.
     add(65_534, "AB31166401", "ceo");
     add(0, "AB31166402", "alice");
+    until("it waits", || says("no policy image"));
+    config("spool", "state");
+    follower.signal(Signal::HUP);
     until("it is counted", || counted("alice"));
     assert!(!counted("ceo"));
     // A configuration that cannot be used changes nothing, and one that can is used at once.
-    config("nowhere");
+    config("spool", "nowhere");
     follower.signal(Signal::HUP);
     until("it goes on as before", || says("the configuration of before stays in use"));
     add(0, "AB31166403", "bob");
     until("it is counted", || counted("bob"));
-    config("state");
+    config("spool", "state");
     follower.signal(Signal::HUP);
     until("it is read again", || says("was read again"));
     add(0, "AB31166404", "carol");

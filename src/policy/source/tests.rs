@@ -298,6 +298,10 @@ const DOUBTFUL: &[(&str, &str)] = &[
         "dir/p.toml:3:9: any client can claim the sender_domain that \"out\" counts, so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"\n",
     ),
     (
+        "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.a]\nwhen = \"relay\"\nkey = \"sender_domain\"\ndefault.unknown_recipients = \"9/1h\"\n[policy.b]\nwhen = \"relay\"\nkey = [\"sender_domain\", \"client\"]\ndefault.failed_recipients = \"9/1h\"\n",
+        "dir/p.toml:3:9: whoever may send mail chooses the sender_domain for which \"a\" counts failed deliveries, and so has the mail of others refused; write key = \"auth\", or add client to the key\n",
+    ),
+    (
         "version = 1\nidentity.relay = \"10.0.0.0/8\"\n[policy.a]\nwhen = \"null_sender\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.b]\nkey = [\"recipient_domain\", \"helo\"]\ndefault.messages = \"9/1h\"\n[policy.c]\nkey = [\"recipient\", \"client\"]\ndefault.messages = \"9/1h\"\n[policy.d]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.e]\nwhen = \"authenticated\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n[policy.f]\nwhen = \"relay\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
         "dir/p.toml:3:9: any client can choose the recipient that \"a\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n\
          dir/p.toml:7:9: any client can choose the recipient_domain that \"b\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n",

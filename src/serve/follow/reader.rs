@@ -256,8 +256,13 @@ impl Reader {
     /// That may be of another zone; but it was not before the end of the log was last reached.
     fn real_time(&self, at: Timestamp, has_zone: bool) -> Timestamp {
         let real = if has_zone { Some(at) } else { in_zone(at, &self.zone) };
-        real.unwrap_or(at).max(self.caught_up.unwrap_or_default()).min(now())
+        within(real.unwrap_or(at), self.caught_up, now())
     }
+}
+
+/// The time nearest to `real` that is possible for a line that is read now.
+fn within(real: Timestamp, caught_up: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    real.max(caught_up.unwrap_or_default()).min(now)
 }
 
 /// The time in this zone that has been taken as UTC.
@@ -271,6 +276,19 @@ fn in_zone(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_read_late_has_its_own_time() {
+        let at = |seconds| Timestamp { seconds, micros: 0 };
+        let (hours_ago, now) = (at(1_800_000_000), at(1_800_020_000));
+        // What was logged while nobody looked, and what another zone seems to make of it.
+        for (real, expected) in [(10_000, 10_000), (-3600, 0), (30_000, 20_000), (20_000, 20_000)] {
+            let real = at(hours_ago.seconds + real);
+            let expected = at(hours_ago.seconds + expected);
+            assert_eq!(within(real, Some(hours_ago), now), expected, "{real:?}");
+        }
+        assert_eq!(within(at(9), None, now), at(9));
+    }
 
     #[test]
     fn times_without_a_zone_are_of_this_machine() {

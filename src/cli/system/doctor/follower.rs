@@ -100,3 +100,42 @@ fn runs(state: &State, policies: &Policies, findings: &mut Findings) {
         ));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::system::doctor::finding::Level;
+    use crate::policy::source::compile;
+
+    #[test]
+    fn it_says_what_a_running_follower_does_not_count() {
+        let policies = |action: &str| {
+            let text = format!(
+                "version = 1\n[policy.p]\naction = {action:?}\ndefault.failed_recipients = \"9/1h\"\n"
+            );
+            compile(Path::new("p"), &text, &|_: &Path| Err(String::new())).policies.unwrap()
+        };
+        let now = now().seconds;
+        let well = State { alive: now, read: now, log: "LOG".to_owned(), ..State::default() };
+        let found = |state: &State, action: &str| -> Vec<(Level, String)> {
+            let mut findings = Findings::default();
+            runs(state, &policies(action), &mut findings);
+            findings.list.into_iter().map(|one| (one.level, one.text)).collect()
+        };
+        // A night in which nothing is logged is no reason to worry.
+        let ok = (Level::Ok, "the follower reads LOG: no failed recipient counted".to_owned());
+        assert_eq!(found(&well, "enforce"), [ok]);
+        let behind = State { read: now - 7200, ..well.clone() };
+        assert_eq!(found(&behind, "enforce")[0].0, Level::Warning);
+        let forgotten = State { forgotten: 9, ..well.clone() };
+        assert_eq!(found(&forgotten, "enforce")[1].0, Level::Warning);
+        let hidden = State { without_login: 1, ..well.clone() };
+        assert_eq!(found(&hidden, "enforce")[1].0, Level::Note);
+        let of_syslog = State { is_of_syslog: true, ..well };
+        assert!(
+            found(&of_syslog, "enforce")[1].1.starts_with("any local user can write lines to LOG")
+        );
+        assert_eq!(found(&of_syslog, "observe").len(), 1);
+        assert!(State::runs(now - 50, now) && !State::runs(now - 70, now));
+    }
+}
