@@ -437,6 +437,12 @@ impl Habits {
         (self.level > 0.0).then_some(self.alarm_at.into())
     }
 
+    /// Whether an alarm was raised within a day before `now`.
+    #[must_use]
+    pub fn is_suspected(&self, now: i64) -> bool {
+        self.alarm_at().is_some_and(|alarm| now.saturating_sub(alarm) < DAY_SECONDS)
+    }
+
     /// The time that counts for a message: never before the last one.
     fn begin(&mut self, at: i64) -> i64 {
         let at = at.clamp(0, u32::MAX.into());
@@ -776,6 +782,7 @@ mod tests {
         assert!(alarm.usual < 0.5, "{alarm:?}");
         let now = stolen + sent * 30;
         assert_eq!(habits.alarm_at(), Some(now - 30));
+        assert!(habits.is_suspected(now) && !habits.is_suspected(now + 86_400));
         assert_eq!(habits.score(now), 0.0);
         // The next alarm needs more.
         assert!(habits.threshold(now, Sensitivity::Normal) > 31.9);

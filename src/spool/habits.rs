@@ -24,8 +24,6 @@ use super::{Spool, SpoolError};
 
 /// What the name of such a record begins with, before the identity.
 const PREFIX: &[u8] = b"habits/";
-/// For so many seconds after an alarm, the record is evicted last.
-const SUSPECTED: i64 = 86_400;
 
 /// The offset of a slot's number, after the habits.
 const SEQUENCE: usize = Habits::BYTES;
@@ -158,9 +156,9 @@ impl Locked<'_> {
         update: &Update,
     ) -> Result<(), Failure> {
         let at = habits.at();
-        let is_suspected = habits.alarm_at().is_some_and(|alarm| at - alarm < SUSPECTED);
         let share = habits.score(at) / update.threshold;
-        let rate = if is_suspected { 1.0 } else { share.min(1.0) };
+        // It is evicted last.
+        let rate = if habits.is_suspected(at) { 1.0 } else { share.min(1.0) };
         let average = Average { at: Timestamp { seconds: at, micros: 0 }, rate };
         let change =
             Change { state: State::new(average, 1.0, HABITS_KEPT), filter: FilterChange::Keep };

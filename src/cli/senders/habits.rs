@@ -157,8 +157,8 @@ impl EvidenceJson {
     }
 }
 
-/// For so many seconds after an alarm an account is shown as suspected.
-const SUSPECTED: i64 = 86_400;
+/// Of an account, one alarm in so many seconds is shown.
+const DAY: i64 = 86_400;
 
 const COLUMNS: [Column; 10] = [
     Column::numbers("SCORE"),
@@ -198,10 +198,8 @@ impl HabitsCommand {
         all.sort_by(|(a, of_a), (b, of_b)| {
             share(of_b).total_cmp(&share(of_a)).then_with(|| a.cmp(b))
         });
-        let is_suspected =
-            |habits: &Habits| habits.alarm_at().is_some_and(|alarm| now - alarm < SUSPECTED);
         let found = all.is_empty() && !self.keys.is_empty()
-            || all.iter().any(|(_, habits)| is_suspected(habits));
+            || all.iter().any(|(_, habits)| habits.is_suspected(now));
         all.truncate(self.top);
         if self.common.json {
             let all: Vec<_> = all.into_iter().map(|(key, one)| json(key, &one, now)).collect();
@@ -360,7 +358,7 @@ impl Learner {
         let Some(alarm) = update.alarm else { return Ok(()) };
         let alarms = &mut self.learned.alarms;
         let last = met.alarm.and_then(|place| alarms.get_mut(place));
-        match last.filter(|last| sent.at / SUSPECTED == last.at / SUSPECTED) {
+        match last.filter(|last| sent.at / DAY == last.at / DAY) {
             Some(last) => last.more += 1,
             None => {
                 met.alarm = Some(alarms.len());

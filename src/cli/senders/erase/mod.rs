@@ -45,7 +45,7 @@ PERSON is an address, or a login without `@`. Whatever the case of its letters, 
 the policies in use fold it, it is looked for as a whole: alice@example.org is neither in malice@example.org nor in
 alice+news@example.org. It is removed from
 
-  rates      records whose name contains it are deleted
+  rates      records whose name contains it are deleted, and its habits
   events     crossings and refusals of it are removed; of those of others, only its name
   overrides  `allow` and `deny` for it alone are removed, and those whose reason names it
   audit log  it is overwritten by `*`
@@ -55,8 +55,8 @@ Where limits are shared, it is also removed from what all servers share: its rec
 overrides, and all crossings in which it is named. Run the command on each server, for what
 only that one has.
 
-What holds it only as a hash remains: unique events, and the digests of messages. Both need
-the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
+What holds it only as a hash remains: unique events, the habits of those who wrote to it, and
+the digests of messages. All need the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
 and the policy file, which `erase` reports. Checks and recording go on meanwhile; what they
 add is found by a second run. The command itself is logged without PERSON.
 
