@@ -55,12 +55,12 @@ impl Health {
 
     /// A request that was begun at this time was given up. Its deadline may be shorter than any
     /// reply takes: a node is silent if it has not replied to anybody for some time.
-    fn given_up(&mut self, begun: Instant) {
+    fn given_up(&mut self, begun: Instant, now: Instant) {
         if self.replied.is_some_and(|replied| replied >= begun) {
             return;
         }
         let silent = *self.silent.get_or_insert(begun);
-        if silent.elapsed() >= SILENCE_MIN {
+        if now.duration_since(silent) >= SILENCE_MIN {
             self.failed(begun, "no reply in time".to_owned());
         }
     }
@@ -286,6 +286,34 @@ impl Drop for Attempt<'_> {
         if self.has_ended {
             return;
         }
-        self.node.health().given_up(self.begun);
+        self.node.health().given_up(self.begun, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_replies_to_nobody_is_silent_however_early_each_gives_up() {
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let mut health = Health::default();
+        for begun in [0, 3] {
+            health.given_up(at(begun), at(begun + 2));
+            assert!(health.until.is_none() && health.failures == 0);
+        }
+        health.given_up(at(9), at(11));
+        assert!(health.until.is_some() && health.failures == 1);
+        // One that was replied to, late or not, begins again.
+        let mut health = Health::default();
+        health.given_up(at(0), at(2));
+        health.replied();
+        let later = Instant::now() + Duration::from_millis(100);
+        health.given_up(later, later + Duration::from_millis(2));
+        assert!(health.until.is_none());
+        // Others were replied to since it was begun.
+        health.given_up(at(0), at(900));
+        assert!(health.until.is_none());
     }
 }
