@@ -12,6 +12,7 @@ pub mod exim;
 pub mod failure;
 pub mod files;
 pub mod follow;
+mod handed_on;
 pub mod item;
 pub mod journal;
 mod json_lines;

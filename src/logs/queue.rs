@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use super::handed_on::HandedOn;
 use super::item::{SessionKey, Text};
 use crate::event::Event;
 use crate::rate::Timestamp;
@@ -29,8 +30,8 @@ pub(super) struct Queue {
     begun: HashMap<String, Begun>,
     /// Messages of Postfix that have been, and are not removed; and those of Sendmail.
     active: Active,
-    /// Messages of local programs that Sendmail hands on, by their `Message-ID`.
-    handed_on: HashMap<String, String>,
+    /// Messages of local programs that Sendmail hands on.
+    pub(super) handed_on: HandedOn,
     /// Of messages of Sendmail: how many recipients have not had their end.
     left: HashMap<String, usize>,
 }
@@ -98,19 +99,6 @@ impl Queue {
     pub(super) fn remove_active(&mut self, id: &str) -> Option<Known> {
         let before = self.active.before.remove(id);
         self.active.recent.remove(id).or(before)
-    }
-
-    /// A message of a local program is handed on.
-    pub(super) fn hand_on(&mut self, message_id: &str, id: &str) {
-        if self.handed_on.len() >= BEGUN_MAX {
-            self.handed_on.clear();
-        }
-        self.handed_on.insert(message_id.to_owned(), id.to_owned());
-    }
-
-    /// The message that was handed on with this `Message-ID`: it comes once.
-    pub(super) fn take_handed_on(&mut self, message_id: &str) -> Option<String> {
-        self.handed_on.remove(message_id)
     }
 
     /// A message has so many recipients.

@@ -2,6 +2,8 @@
 //!
 //! What clients choose stands in brackets, or before the last field of its name.
 
+use std::net::IpAddr;
+
 use super::failure::{self, Failure, Status};
 use super::postfix::{closed, is_queue_id};
 
@@ -58,6 +60,8 @@ pub struct Delivery<'a> {
     list: &'a str,
     /// Whether they are tried again.
     pub deferred: bool,
+    /// The id by which another Sendmail of this machine has the message now.
+    pub handed_on_as: Option<&'a str>,
     /// It was tried to deliver to them, and failed for good.
     failed: Option<Failed<'a>>,
 }
@@ -171,7 +175,7 @@ fn delivery<'a>(id: &'a str, to: &'a str) -> Option<What<'a>> {
     if let Some(after) = rest.strip_prefix(", ctladdr=<") {
         rest = closed(after)?.1;
     }
-    let (mut was_tried, mut enhanced) = (false, None);
+    let (mut was_tried, mut enhanced, mut is_here) = (false, None, false);
     let (reply, state) = loop {
         let (field, after) = rest.split_once(", ")?.1.split_once('=')?;
         let value = after.split(", ").next().unwrap_or_default();
@@ -182,6 +186,7 @@ fn delivery<'a>(id: &'a str, to: &'a str) -> Option<What<'a>> {
                 break (Some(reply), state);
             }
             "xdelay" => was_tried = true,
+            "relay" => is_here = is_loopback(value),
             "dsn" => enhanced = failure::enhanced(value),
             _ => {}
         }
@@ -192,7 +197,16 @@ fn delivery<'a>(id: &'a str, to: &'a str) -> Option<What<'a>> {
     let failed = was_tried && is_final;
     let failed = failed.then(|| Failed { enhanced, text: reply.unwrap_or(state) });
     let deferred = enhanced.is_none_or(|(class, ..)| class == 4);
-    Some(What::Delivery(Delivery { id, list, deferred, failed }))
+    let said = state.strip_prefix("Sent (").filter(|_| is_here);
+    let handed_on_as = said.and_then(|said| said.split(' ').next()).filter(|id| is_queue_id(id));
+    Some(What::Delivery(Delivery { id, list, deferred, handed_on_as, failed }))
+}
+
+/// Whether `localhost [127.0.0.1]` is this machine, whatever its name.
+fn is_loopback(relay: &str) -> bool {
+    let address = relay.rsplit_once('[').and_then(|(_, rest)| rest.strip_suffix(']'));
+    let address = address.map(|one| one.strip_prefix("IPv6:").unwrap_or(one).parse::<IpAddr>());
+    matches!(address, Some(Ok(one)) if one.to_canonical().is_loopback())
 }
 
 /// Where a list of recipients ends: at the first `, ` that is not in quotes.

@@ -65,14 +65,15 @@ impl Joiner {
         let event = by(Host { address: client, ..Host::default() }, None, user);
         let is_here = event.client.address().is_some_and(|one| one.to_canonical().is_loopback());
         let queue = self.queue(number);
-        let again = if is_here { queue.take_handed_on(message_id) } else { None };
+        let again =
+            if is_here { queue.handed_on.take(message_id, sender, recipients) } else { None };
         queue.set_active(id, Known { client: event.client.address(), is_again: again.is_some() });
         if let Some(before) = again {
             self.submitted.also((number, &before), (number, id));
             return Err(Reason::Again);
         }
         if event.client == Origin::Program {
-            queue.hand_on(message_id, id);
+            queue.handed_on.add(id, message_id, sender, recipients);
         }
         queue.set_left(id, recipients);
         let now = event.client.address().zip(process).map(|(client, process)| {
@@ -113,12 +114,19 @@ impl Joiner {
     ) -> Result<(), Reason> {
         let (number, id) = (source.queue, delivery.id);
         let known = self.queue(number).active(id);
+        let is_program = known.is_some_and(|known| known.client.is_none());
+        // The server's Sendmail says by which id it has the message of a local program.
+        let handed_on = delivery.handed_on_as.filter(|_| is_program);
+        if let Some(now) = handed_on {
+            self.submitted.also((number, id), (number, now));
+        }
         for one in delivery.recipients() {
             if let Some(failure) = one.failure {
                 self.failed((number, id), one.address, failure, line.at, visit);
             }
-            let is_over = one.is_named && !delivery.deferred;
+            let is_over = (one.is_named || handed_on.is_some()) && !delivery.deferred;
             if is_over && self.queue(number).is_last(id) {
+                self.queue(number).handed_on.end(id);
                 self.submitted.end(number, id, line.at);
             }
             let Some(&waiting) = self.queue(number).open.get(id) else { continue };

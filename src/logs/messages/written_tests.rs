@@ -1,6 +1,6 @@
 //! Logs as others write them: other loggers, filters, several servers.
 
-use super::tests::{join, process, short};
+use super::tests::{join, join_with, process, short};
 use super::*;
 
 /// A log of `tests/cli/logs_as_written`.
@@ -57,7 +57,7 @@ fn messages_that_come_back_count_once() {
         .replace(", orig_queue_id=AB3116645B, orig_client=client.example.net[192.0.2.9]", "");
     assert_eq!(items(&plain), [ALICES]);
     for recipients in [true, false] {
-        let found = super::tests::join_with(JoinSettings { recipients, failures: false }, &plain);
+        let found = join_with(JoinSettings { recipients, failures: false }, &plain);
         let is_message = |item: &&Item| matches!(item.what, ItemKind::Message(_));
         assert_eq!(found.items.iter().filter(is_message).count(), 1, "{recipients}");
     }
@@ -100,6 +100,84 @@ fn sendmails_messages_and_failures_are_those_of_whoever_submitted_them() {
     let joined = join(log!("sendmail"));
     let last = joined.items.iter().rev().find(|one| matches!(one.what, ItemKind::Failed(_)));
     assert_eq!(last.unwrap().event.local_account.as_deref(), Some("carol"));
+}
+
+/// The messages and failures of a log, each by the account or the client that it counts for.
+fn sendmails(lines: &[String]) -> Vec<String> {
+    let log: String =
+        lines.iter().flat_map(|line| ["Nov 20 10:00:00 mx1 ", line.as_str(), "\n"]).collect();
+    let joined = join_with(JoinSettings { recipients: false, failures: true }, &log);
+    let of = |item: &Item| {
+        let client = || item.event.client.address().map(|one| one.to_string());
+        item.event.local_account.as_deref().map(str::to_owned).or_else(client).unwrap_or_default()
+    };
+    let what = |item: &Item| match item.what {
+        ItemKind::Message(_) => Some("message"),
+        ItemKind::Failed(_) => Some("failed"),
+        _ => None,
+    };
+    joined.items.iter().filter_map(|one| Some(format!("{} {}", what(one)?, of(one)))).collect()
+}
+
+/// Lines of a message with a `Message-ID` of its sender's choice: that of the program which hands
+/// it on, that of its arrival, that it was handed on, and that it has failed.
+fn handed_on(user: &str, number: u32, recipients: usize) -> [String; 4] {
+    let (pid, end) = (2 * number, "class=0, nrcpts=");
+    let (own_name, own) = ("sendmail", format!("6AQFcjS2{pid:06}"));
+    let (name, id) = ("sm-mta", format!("6AQFcjT2{pid:06}"));
+    let tried = "delay=00:00:01, xdelay=00:00:01, mailer=relay, pri=30003";
+    [
+        format!(
+            "{own_name}[{pid}]: {own}: from={user}, size=3, {end}{recipients}, msgid=<const@x>, relay={user}@localhost"
+        ),
+        format!(
+            "{name}[{pid}]: {id}: from=<{user}@mail.test>, size=251, {end}{recipients}, msgid=<const@x>, proto=ESMTP, daemon=MTA-v4, relay=localhost [127.0.0.1]"
+        ),
+        format!(
+            "{own_name}[{pid}]: {own}: to=no@x.test, ctladdr={user} (1001/1001), {tried}, relay=[127.0.0.1] [127.0.0.1], dsn=2.0.0, stat=Sent ({id} Message accepted for delivery)"
+        ),
+        format!(
+            "{name}[{pid}]: {id}: to=<no@x.test>, ctladdr=<{user}@mail.test> (1001/1001), {tried}, relay=y [192.0.2.9], dsn=5.1.1, reply=550 5.1.1 no such user, stat=User unknown"
+        ),
+    ]
+}
+
+#[test]
+fn messages_with_one_message_id_are_those_of_whoever_submitted_them() {
+    let all = [("alice", 1, 1), ("alice", 2, 1), ("bob", 3, 1), ("alice", 4, 2)]
+        .map(|(user, number, recipients)| handed_on(user, number, recipients));
+    let expected =
+        |what: &str| ["alice", "alice", "bob", "alice"].map(|who| format!("{what} {who}"));
+    let expected = [expected("message"), expected("failed")].concat();
+    // All at once, whether or not the log has yet who has handed each on.
+    for order in [[0, 1, 2, 3], [0, 1, 3, 2]] {
+        let lines: Vec<String> =
+            order.iter().flat_map(|line| all.iter().map(|one| one[*line].clone())).collect();
+        assert_eq!(sendmails(&lines), expected, "{order:?}");
+    }
+}
+
+#[test]
+fn an_id_that_a_client_says_does_not_make_its_message_another_users() {
+    let [[own, arrival, passed, failed], other] =
+        [handed_on("bob", 1, 1), handed_on("mallory", 2, 1)];
+    let more = other[1].replace("nrcpts=1", "nrcpts=2").replace("mallory", "bob");
+    let theirs = ["message 127.0.0.1", "failed 127.0.0.1", "failed bob"];
+    // Another sender; more recipients than his; and after all of his has come.
+    for said in [&other[1], &more] {
+        let lines = [&own, said, &arrival, &passed, &other[3], &failed].map(String::clone);
+        assert_eq!(sendmails(&lines)[1..], theirs, "{said}");
+    }
+    let late = other[1].replace("mallory", "bob");
+    let lines = [&own, &arrival, &passed, &late, &other[3], &failed].map(String::clone);
+    assert_eq!(sendmails(&lines)[1..], theirs);
+    // With all of that right, and first: what he has handed on is his nevertheless.
+    let lines = [&own, &late, &arrival, &passed, &failed].map(String::clone);
+    assert_eq!(sendmails(&lines)[2..], ["failed bob"]);
+    // Another machine may say that it has taken it as anything.
+    let elsewhere = passed.replace("[127.0.0.1] [127.0.0.1]", "[127.0.0.1].x.test [192.0.2.1]");
+    let lines = [&own, &late, &arrival, &elsewhere, &failed].map(String::clone);
+    assert_eq!(sendmails(&lines)[2..], ["failed 127.0.0.1"]);
 }
 
 #[test]
