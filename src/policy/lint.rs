@@ -20,7 +20,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         unused(policy, diagnostics);
         exempt(policy, now, diagnostics);
         grades(policy, diagnostics);
-        if !limits(policy) {
+        if !limits(policy, |_| true) {
             diagnostics.warning(policy.at, format!("the policy {name:?} has no limit"));
         }
     }
@@ -37,6 +37,11 @@ fn requires(policy: &Policy, state: State) -> bool {
     policy.settings.when.contains(&When::Is { state, not: false })
 }
 
+/// The fields of the key that say who sends: the server is the same for all.
+fn key_of_sender(policy: &Policy) -> Vec<Field> {
+    policy.settings.key.iter().copied().filter(|field| *field != Field::Server).collect()
+}
+
 /// Identities that a stranger can choose: he would exhaust the limit of a customer.
 fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
     if requires(policy, State::Relay) || requires(policy, State::Local) {
@@ -44,8 +49,9 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
     }
     let advice = "so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"";
     if !policy.settings.key.is_empty() {
-        if policy.settings.key.iter().all(|field| field.is_claimed()) {
-            let field = policy.settings.key.first().map_or("", |field| field.word());
+        let key = key_of_sender(policy);
+        if let Some(field) = key.first().filter(|_| key.iter().all(|field| field.is_claimed())) {
+            let field = field.word();
             diagnostics.warning(
                 policy.at,
                 format!("any client can claim the {field} that {name:?} counts, {advice}"),
@@ -75,7 +81,7 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
 /// Failed deliveries that are counted by what a sender writes: whoever may send mail has them
 /// counted for another.
 fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    let key = &policy.settings.key;
+    let key = key_of_sender(policy);
     let is_chosen = |field: &Field| field.is_claimed() || field.is_of_recipient();
     let Some(field) = key.first().filter(|_| key.iter().all(is_chosen)) else { return };
     if Unit::ALL.iter().any(|unit| unit.is_of_delivery() && policy.limits(*unit)) {
@@ -93,14 +99,27 @@ fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics)
 /// A key that a stranger chooses: he would have it refused to those who need it, or make it an
 /// alert each. What is counted at RCPT may never become a message.
 fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    let key = &policy.settings.key;
-    let is_chosen = key.iter().all(|field| field.is_claimed() || field.is_of_recipient());
-    let field = key.iter().find(|field| field.is_of_recipient()).filter(|_| is_chosen);
-    let Some(field) = field else { return };
     let known = [State::Authenticated, State::Relay, State::Local];
     if known.into_iter().any(|state| requires(policy, state)) {
         return;
     }
+    let key = key_of_sender(policy);
+    if key.is_empty() && !policy.settings.key.is_empty() {
+        if policy.settings.action == Action::Enforce {
+            diagnostics.warning(
+                policy.at,
+                format!(
+                    "{name:?} counts what any client tries, also what is refused, so strangers can \
+                     stop all mail; add when = \"authenticated\", \"relay\" or \"local\", or write \
+                     action = \"observe\""
+                ),
+            );
+        }
+        return;
+    }
+    let is_chosen = key.iter().all(|field| field.is_claimed() || field.is_of_recipient());
+    let field = key.iter().find(|field| field.is_of_recipient()).filter(|_| is_chosen);
+    let Some(field) = field else { return };
     let OnCrossing { run, post, mail, .. } = &policies.on_crossing;
     let sends_alerts = !run.is_empty() || post.is_some() || mail.is_some();
     let why = match policy.settings.action {
@@ -139,7 +158,10 @@ fn invented(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut 
             other.settings.when.iter().all(|one| *one == always || settings.when.contains(one));
         let is_as_strict =
             other.settings.action == Action::Enforce || settings.action == Action::Observe;
-        applies && is_as_strict && limits(other) && counts_account(policies, other)
+        let refuses = other.settings.verdicts.iter().any(|grade| grade.verdict >= Verdict::Defer);
+        // A cap holds for each message by itself.
+        let has_rate = limits(other, |unit| !unit.is_cap());
+        applies && is_as_strict && refuses && has_rate && counts_account(policies, other)
     };
     if !policies.policies.values().any(counts_too) {
         diagnostics.warning(
@@ -175,9 +197,11 @@ fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
     }
 }
 
-fn limits(policy: &Policy) -> bool {
+/// Whether it limits anything in one of these units.
+fn limits(policy: &Policy, of: impl Fn(Unit) -> bool) -> bool {
     policy.tables().any(|limits| {
-        limits.each.values().chain(limits.total.values()).any(|amount| !amount.windows.is_empty())
+        let mut amounts = limits.each.iter().chain(&limits.total);
+        amounts.any(|(unit, amount)| of(*unit) && !amount.windows.is_empty())
             || limits.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
     })
 }

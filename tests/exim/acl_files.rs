@@ -373,6 +373,16 @@ fn a_script_is_called_by_its_directory_and_by_the_header_of_php() {
     }
     let long = format!("X-PHP-Originating-Script: 0:{}\n", "x".repeat(9000));
     assert_eq!(here.len() + script(long.as_bytes()).len(), 300);
+    // The name of a directory makes no line of the log.
+    let odd = exim.folder().join("a\n2026-11-26 16:00:00 1xViw2-0004je-0V ** b@x.test: \u{e9}");
+    std::fs::create_dir(&odd).unwrap();
+    let mut command = exim.command();
+    command.current_dir(&odd).args(["-bem", message.to_str().unwrap(), "RATELIMIT_SCRIPT"]);
+    let ran = kit::exim::run(command, b"").stdout;
+    assert!(
+        ran.ends_with("/a\\n2026-11-26 16:00:00 1xViw2-0004je-0V ** b@x.test: \\303\\251:xx\n"),
+        "{ran}"
+    );
 }
 
 /// Whether what is in the trace store may have carried this text.

@@ -327,6 +327,15 @@ const DOUBTFUL: &[(&str, &str)] = &[
         "dir/p.toml:2:9: any local program can call itself another script each time, so what \"a\" counts by it limits nobody; add a policy with the same `when` and key = \"local_account\"\n",
     ),
     (
+        "version = 1\n[policy.a]\nwhen = \"local\"\nkey = [\"local_account\", \"script\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"local\"\nkey = \"local_account\"\ndefault.message_size = \"9M\"\n[policy.c]\nwhen = \"local\"\nkey = \"local_account\"\nverdicts = { \"100%\" = \"log\" }\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:2:9: any local program can call itself another script each time, so what \"a\" counts by it limits nobody; add a policy with the same `when` and key = \"local_account\"\n",
+    ),
+    (
+        "version = 1\n[policy.a]\nkey = \"server\"\ndefault.messages = \"9/1h\"\n[policy.b]\nkey = \"server\"\nwhen = \"relay\"\ndefault.messages = \"9/1h\"\n[policy.c]\nkey = \"server\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.d]\nkey = [\"server\", \"client\"]\ndefault.messages = \"9/1h\"\n[policy.e]\nkey = [\"server\", \"sender\"]\ndefault.messages = \"9/1h\"\n[identity]\nrelay = [\"192.0.2.0/24\"]\n",
+        "dir/p.toml:2:9: \"a\" counts what any client tries, also what is refused, so strangers can stop all mail; add when = \"authenticated\", \"relay\" or \"local\", or write action = \"observe\"\n\
+         dir/p.toml:16:9: any client can claim the sender that \"e\" counts, so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"\n",
+    ),
+    (
         "version = 1\n[policy.a]\nwhen = \"local\"\naction = \"observe\"\nkey = [\"local_account\", \"script\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"always\"\naction = \"observe\"\nkey = \"local_account\"\ndefault.messages = \"9/1h\"\n",
         "",
     ),
