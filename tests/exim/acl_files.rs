@@ -379,10 +379,8 @@ fn a_script_is_called_by_its_directory_and_by_the_header_of_php() {
     let mut command = exim.command();
     command.current_dir(&odd).args(["-bem", message.to_str().unwrap(), "RATELIMIT_SCRIPT"]);
     let ran = kit::exim::run(command, b"").stdout;
-    assert!(
-        ran.ends_with("/a\\n2026-11-26 16:00:00 1xViw2-0004je-0V ** b@x.test: \\303\\251:xx\n"),
-        "{ran}"
-    );
+    let escaped = "/a\\n2026-11-26 16:00:00 1xViw2-0004je-0V ** b@x.test: \\303\\251:xx";
+    assert!(ran.contains(escaped) && ran.lines().count() == 1, "{ran}");
 }
 
 /// Whether what is in the trace store may have carried this text.
