@@ -126,8 +126,6 @@ impl fmt::Display for PackageFrom<'_> {
 pub struct Package<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Whether the policy has it: one that a front end hands over may not exist.
-    pub exists: bool,
     /// What names it.
     pub from: PackageFrom<'a>,
 }
@@ -139,7 +137,8 @@ impl fmt::Display for Package<'_> {
     }
 }
 
-/// The package that applies, and what names it.
+/// The package that applies, and what names it. One that is handed over may not exist, and is then
+/// none of these.
 #[must_use]
 pub fn package<'a, P>(
     of_user: Option<(&'a str, P)>,

@@ -1,6 +1,6 @@
 //! What is sound but probably not meant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::limit::{self, Tables};
 use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When, Window};
@@ -243,6 +243,9 @@ fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
             }
         }
     }
+    // A user may have two names.
+    let mut seen = BTreeSet::new();
+    found.retain(|one| seen.insert(one.clone()));
     let more = found.len().saturating_sub(ZEROS);
     for (n, (at, text)) in found.into_iter().take(ZEROS).enumerate() {
         let rest = match more {
@@ -288,7 +291,13 @@ fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {
 
 /// Limits of users that are what they would inherit.
 fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
+    // Where a user has two names, the one that is not folded inherits less.
+    let with_domain = policy.users.iter().filter(|(name, _)| name.contains('@'));
+    let domains: BTreeSet<Location> = with_domain.map(|(_, member)| member.limits.at).collect();
     for (name, member) in policy.users.iter() {
+        if !name.contains('@') && domains.contains(&member.limits.at) {
+            continue;
+        }
         // The front end may hand over any package.
         if member.package.is_none() && !policy.packages.is_empty() {
             continue;
@@ -331,7 +340,14 @@ fn redundant(policy: &Policy, diagnostics: &mut Diagnostics) {
 fn unused(policy: &Policy, diagnostics: &mut Diagnostics) {
     let members = || policy.domains.values().chain(policy.users.values());
     let customers: BTreeSet<&str> = members().filter_map(|one| one.customer.as_deref()).collect();
+    let mut known: BTreeMap<String, &str> = BTreeMap::new();
     for (name, customer) in policy.customers.iter() {
+        if let Some(other) = known.insert(name.to_lowercase(), name) {
+            let text = format!(
+                "the customers {other:?} and {name:?} are two, with a total each: their names differ in case only"
+            );
+            diagnostics.warning(customer.limits.at, text);
+        }
         if !customers.contains(name) {
             let text = format!("the customer {name:?} has no domain and no user");
             diagnostics.warning(customer.limits.at, text);

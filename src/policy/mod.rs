@@ -11,18 +11,10 @@
 //! [`image`] is the compiled form that the libraries map. What finds the limits of an identity
 //! in it agrees with `resolve`, which searches the tables as they are written: for tests alone.
 //!
-//! The rules of precedence, all of them ([`limit::Tables`]):
-//! - Units are resolved one by one: user > domain > customer > package > default. A
-//!   unit that no table names is not limited.
-//! - The customer is that of the user, else that of the domain.
-//! - The package of a user is that of the user's table, else the one that the
-//!   front end hands over (`package=gold`), else that of the domain, else that of
-//!   the customer.
-//! - `total` limits all users of a domain together: domain > package of the
-//!   domain, else of its customer > default. In the table of a customer it limits
-//!   all users of the customer together.
-//! - An entry of `exempt` lifts every limit of its policy; the events are
-//!   measured all the same.
+//! Which table has the limits that apply is stated by [`limit::Tables`], [`limit::customer`] and
+//! [`limit::package`] alone. Units are resolved one by one; one that no table names is not
+//! limited. An entry of `exempt` lifts every limit of its policy; the events are
+//! measured all the same.
 
 #[cfg(feature = "cli")]
 pub mod changes;

@@ -99,7 +99,11 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
             Some((one.package.as_deref()?, PackageFrom::Customer(of_customer)))
         }),
     ];
-    let named = named.into_iter().flatten().next();
+    // One that was handed over may not exist: what follows applies.
+    let mut named = named.into_iter().flatten();
+    let first = named.next();
+    let exists = |(name, _): &(&str, _)| policy.packages.contains_key(*name);
+    let existing = first.filter(exists).or_else(|| named.find(exists));
     let package = |name: Option<&str>| {
         let (name, limits) = policy.packages.get_key_value(name?)?;
         Some((Rule::Package(name), limits))
@@ -112,7 +116,7 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
         own(user, Rule::User(subject.identity)),
         own(domain, domain_rule),
         customer.map(|(name, one)| (Rule::Customer(name), &one.limits)),
-        package(named.map(|(name, _)| name)),
+        package(existing.map(|(name, _)| name)),
         default,
     ]
     .into_iter()
@@ -142,10 +146,7 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
         limits.buckets.as_deref().map(|what| Ruled { what, rule: *rule })
     });
     let exempt = (0..).zip(&policy.exempt).find(|(_, entry)| exempts(entry, subject, now));
-    let package = named.map(|(name, from)| {
-        let exists = policy.packages.contains_key(name);
-        Package { name, exists, from }
-    });
+    let package = existing.map(|(name, from)| Package { name, from });
     let customer = customer.map(|(name, _)| name);
     Effective { package, customer, each, total, customer_total, buckets, exempt }
 }

@@ -151,7 +151,8 @@ fn show_says_whose_customer_a_user_is_and_where_the_package_is_from() {
 fn lint_and_diff_know_customers() {
     let machine = Machine::new();
     let other = POLICY.replace("\"3/1h\"", "\"4/1h\"").replace(", \"b.test\"", "")
-        + "[policy.out.customer.empty]\n[policy.out.package.iron]\nmessages = \"1/1h\"\n";
+        + "[policy.out.customer.empty]\n[policy.out.package.iron]\nmessages = \"1/1h\"\n\
+           [policy.out.customer.Empty]\n";
     machine.write("other.toml", &other);
     let output = machine.run(&["policy", "lint", "other.toml"]);
     let found = stdout(&output);
@@ -159,6 +160,8 @@ fn lint_and_diff_know_customers() {
         "other.toml:15:22: warning: the customer \"empty\" has no domain and no user",
         "other.toml:16:21: warning: no user, domain or customer has the package \"iron\": \
          it applies only where a front end hands it over",
+        "other.toml:15:22: warning: the customers \"Empty\" and \"empty\" are two, with a total each: \
+         their names differ in case only",
     ] {
         assert!(found.lines().any(|one| one == line), "{found}");
     }

@@ -184,7 +184,11 @@ pub(crate) fn is_as_said(page: &str, headings: &[&str], cases: &[Case]) {
 }
 
 /// How many of so many messages, one each 10 ms, are accepted, and what refuses the first other.
-fn decided(policy: &Path, sender: &fn(usize) -> Sender, messages: usize) -> (usize, String) {
+pub(crate) fn decided(
+    policy: &Path,
+    sender: &dyn Fn(usize) -> Sender,
+    messages: usize,
+) -> (usize, String) {
     let mut child = exirate()
         .args(["policy", "run", "--policy"])
         .arg(policy)

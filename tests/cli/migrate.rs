@@ -15,7 +15,7 @@ use exirate::store::{Memory, Store as _};
 
 use serde_json::json;
 
-use crate::hosting::{ALL, Case, client, is_as_said, local, login, recipe};
+use crate::hosting::{ALL, Case, client, decided, is_as_said, local, login, recipe};
 use crate::{exirate, stderr, stdout};
 
 const PAGE: &str = include_str!("../../docs/migrate.md");
@@ -166,6 +166,40 @@ fn roaming(name: &str, n: usize) -> serde_json::Value {
 fn what_panels_limit_is_limited_as_the_page_says() {
     let headings: Vec<&str> = PANELS.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     is_as_said(PANELS, &headings, CASES);
+}
+
+/// Whatever logins are folded to, an account is found as it is written.
+#[test]
+fn scripts_of_a_customer_are_in_its_total_if_logins_are_qualified() {
+    let page = recipe(PANELS, "DirectAdmin");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.toml");
+    for (identity, account, exempt) in [
+        ("qualify = \"example.org\"\n", "fred", "boss"),
+        ("fold.plus = true\n", "Fred", "Boss"),
+        ("", "fred", "boss"),
+    ] {
+        let text = page
+            .replace("[identity]\n", &format!("[identity]\n{identity}"))
+            .replace("user.fred.", &format!("user.{account}."))
+            .replace("users = [\"fred\"]", &format!("users = [{account:?}]"))
+            + &format!("[[policy.daily.exempt]]\nmatch = [{exempt:?}]\n");
+        fs::write(&file, text).unwrap();
+        let (accepted, by) = decided(&file, &|_| local(account, "a@x.test"), 230);
+        assert_eq!((accepted, by.as_str()), (200, "daily customer fred (total) 200 daily"));
+        assert_eq!(decided(&file, &|_| local(exempt, "a@x.test"), 230).0, 230, "{exempt}");
+        // Shown as the login and as the account.
+        for when in ["", "when = \"local\"\n", "key = \"local_account\"\n"] {
+            let text = fs::read_to_string(&file).unwrap();
+            let text = text.replace("[policy.daily]\n", &format!("[policy.daily]\n{when}"));
+            fs::write(dir.path().join("shown.toml"), text).unwrap();
+            let output = policy(dir.path(), &["show", "--user", account, "--file", "shown.toml"]);
+            let shown = stdout(&output);
+            assert!(shown.contains("customer fred") && shown.contains("unlimited"), "{shown}");
+        }
+        let output = policy(dir.path(), &["lint", "p.toml"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stdout(&output));
+    }
 }
 
 #[test]

@@ -263,7 +263,7 @@ struct Known<'a> {
     domain_package: Option<Named<'a>>,
     /// The package that applies, and what names it.
     package: Option<(PackageFrom<'a>, Named<'a>)>,
-    /// The package that applies was handed over, and does not exist.
+    /// The package that was handed over, if it does not exist.
     unknown: Option<&'a str>,
 }
 
@@ -410,12 +410,19 @@ impl<'i> PolicyImage<'i> {
         subject: &Subject<'a>,
     ) -> Result<Option<limit::Package<'a>>, ImageError> {
         let known = self.known(subject).map_err(|fault| fault.of(&self.image.path))?;
-        let unknown = |name| limit::Package { name, exists: false, from: PackageFrom::FrontEnd };
-        let known = known
-            .package
-            .map(|(from, package)| limit::Package { name: package.name, exists: true, from })
-            .or(known.unknown.map(unknown));
-        Ok(known)
+        let package = known.package;
+        Ok(package.map(|(from, package)| limit::Package { name: package.name, from }))
+    }
+
+    /// The package that was handed over with `subject`, if it was looked for and does not exist.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn unknown_package<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+    ) -> Result<Option<&'a str>, ImageError> {
+        self.known(subject).map(|known| known.unknown).map_err(|fault| fault.of(&self.image.path))
     }
 
     /// The customer of `subject`.
@@ -453,25 +460,29 @@ impl<'i> PolicyImage<'i> {
         let domain_package =
             of_domain.or(packaged(domain_customer).map(|(_, at)| at)).map(|at| self.package_at(at));
         let domain_package = domain_package.transpose()?;
-        let mut unknown = None;
-        let package = limit::package(
-            of(user.map(|user| user.package)).map(|at| (subject.identity, Ok(at))),
-            subject.package.map(Err),
-            domain_name.zip(of_domain.map(Ok)),
-            packaged(customer).map(|(name, at)| (name, Ok(at))),
-        );
-        let package = match package {
-            Some((from, Ok(at))) => match domain_package {
-                Some(package) if package.row == at => Some((from, package)),
-                _ => Some((from, self.package_at(at)?)),
-            },
-            Some((from, Err(name))) => {
-                let package = self.named(self.decoded.packages, name, Self::package_at)?;
-                unknown = Some(name).filter(|_| package.is_none());
-                package.map(|package| (from, package))
-            }
+        let own = of(user.map(|user| user.package)).map(|at| (subject.identity, at));
+        // That of the user's own table is above what is handed over.
+        let handed_over = subject.package.filter(|_| own.is_none());
+        let found = match handed_over {
+            Some(name) => self.named(self.decoded.packages, name, Self::package_at)?,
             None => None,
         };
+        let package = limit::package(
+            own,
+            found.map(|package| package.row),
+            domain_name.zip(of_domain),
+            packaged(customer),
+        );
+        let package = match (package, found, domain_package) {
+            (Some((from, at)), Some(one), _) | (Some((from, at)), _, Some(one))
+                if one.row == at =>
+            {
+                Some((from, one))
+            }
+            (Some((from, at)), ..) => Some((from, self.package_at(at)?)),
+            (None, ..) => None,
+        };
+        let unknown = handed_over.filter(|_| found.is_none());
         Ok(Known { user, domain_name, domain, customer, domain_package, package, unknown })
     }
 

@@ -72,19 +72,18 @@ fn a_package_that_is_handed_over_is_above_that_of_the_domain() {
     let with = |identity, package| {
         resolve(policy, &Subject { package: Some(package), ..subject(identity) }, 0)
     };
-    for (identity, package, known) in [
-        ("x@other.org", "gold", true),
-        ("x@example.org", "iron", true),
-        ("x@example.org", "tin", false),
-    ] {
-        let expected = Package { name: package, exists: known, from: PackageFrom::FrontEnd };
+    for (identity, package) in [("x@other.org", "gold"), ("x@example.org", "iron")] {
+        let expected = Package { name: package, from: PackageFrom::FrontEnd };
         assert_eq!(with(identity, package).package, Some(expected));
     }
     let effective = with("slow@example.org", "gold");
     let package = effective.package.map(|package| package.to_string());
     assert_eq!(package.as_deref(), Some("package iron, from user slow@example.org"));
-    let unknown = said(&with("x@example.org", "tin"), Unit::Recipients);
-    assert_eq!(unknown.as_deref(), Some("100/1h 500/1d by default"));
+    // One that does not exist lifts nothing.
+    let unknown = with("x@example.org", "tin");
+    let expected = Package { name: "gold", from: PackageFrom::Domain("example.org") };
+    assert_eq!(unknown.package, Some(expected));
+    assert_eq!(said(&unknown, Unit::Recipients).as_deref(), Some("1000/1h by package gold"));
 }
 
 #[test]

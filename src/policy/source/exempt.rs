@@ -2,9 +2,9 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::super::fold::Folding;
 use super::super::model::{Exempt, Match};
 use super::amount;
+use super::tables::Naming;
 use crate::toml_file::reader::{Reader, Value};
 
 const KEYS: &[&str] = &["match", "recipients", "until", "reason"];
@@ -12,7 +12,7 @@ const KEYS: &[&str] = &["match", "recipients", "until", "reason"];
 /// Reads the entries.
 pub(super) fn read(
     reader: &mut Reader<'_>,
-    folding: &Folding,
+    naming: Naming<'_>,
     policy: &str,
     value: Value<'_>,
 ) -> Vec<Exempt> {
@@ -21,14 +21,14 @@ pub(super) fn read(
     };
     let tables = entries.iter().filter_map(|value| {
         let table = reader.table(value, "{ match = [\"192.0.2.0/24\"] }")?;
-        Some(entry(reader, folding, policy, value, table))
+        Some(entry(reader, naming, policy, value, table))
     });
     tables.collect()
 }
 
 fn entry(
     reader: &mut Reader<'_>,
-    folding: &Folding,
+    naming: Naming<'_>,
     policy: &str,
     value: Value<'_>,
     table: &DeTable<'_>,
@@ -38,8 +38,8 @@ fn entry(
         Exempt { at: reader.at(value), matches, recipients, until: None, reason: None };
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "match" => exempt.matches = matches_of(reader, folding, value, true),
-            "recipients" => exempt.recipients = matches_of(reader, folding, value, false),
+            "match" => exempt.matches = matches_of(reader, naming, value, true),
+            "recipients" => exempt.recipients = matches_of(reader, naming, value, false),
             "until" => exempt.until = until(reader, value),
             "reason" => {
                 let reason = reader.string(value, "\"year-end letter\"");
@@ -58,15 +58,15 @@ fn entry(
 /// Addresses, logins, domains and, with `clients`, networks.
 fn matches_of(
     reader: &mut Reader<'_>,
-    folding: &Folding,
+    naming: Naming<'_>,
     value: Value<'_>,
     clients: bool,
 ) -> Vec<Match> {
-    let each = |text: &str| matches(folding, text, clients);
+    let each = |text: &str| matches(naming, text, clients);
     reader.each(value, "[\"ceo@example.org\"]", each).unwrap_or_default().concat()
 }
 
-fn matches(folding: &Folding, text: &str, clients: bool) -> Result<Vec<Match>, String> {
+fn matches(naming: Naming<'_>, text: &str, clients: bool) -> Result<Vec<Match>, String> {
     let network = text.contains('/') || text.parse::<std::net::IpAddr>().is_ok();
     if network {
         return match amount::network(text) {
@@ -85,9 +85,12 @@ fn matches(folding: &Folding, text: &str, clients: bool) -> Result<Vec<Match>, S
     } else {
         "expected an address or a domain"
     };
-    let identity = folding.identity(text).filter(|_| !text.contains(['*', '?', ' ']));
+    let identity = naming.folding.identity(text).filter(|_| !text.contains(['*', '?', ' ']));
     let identity = identity.ok_or_else(|| format!("{text:?} matches nobody; {expected}"))?;
+    // A recipient is always folded.
+    let written = naming.written(text, &identity).filter(|_| clients);
     let mut all = vec![Match::Identity(identity)];
+    all.extend(written.map(Match::Identity));
     // A name with a dot is a domain, or a login.
     if !text.contains('@') && text.contains('.') {
         all.extend(amount::domain(text).map(Match::Domain));

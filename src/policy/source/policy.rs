@@ -5,7 +5,7 @@ use toml::de::DeString;
 
 use super::super::model::{Identity, MemberKind, Policy, PolicySettings};
 use super::kind::Context;
-use super::tables::{self, Listed, Named, Names};
+use super::tables::{self, Listed, Named, Names, Naming};
 use super::{exempt, settings, users};
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::text::Load;
@@ -45,8 +45,9 @@ pub(super) fn read(
     }
     let (mut packages, mut customers) = (Names::default(), Names::default());
     let (mut domains, mut users) = (Listed::default(), Listed::default());
+    let naming = Naming::of(identity, &policy.settings);
     let mut named = Named {
-        folding: &identity.folding,
+        naming,
         policy: name.get_ref(),
         packages: &mut packages,
         customers: &mut customers,
@@ -85,7 +86,7 @@ pub(super) fn read(
     }
     (policy.domains, policy.users) = (domains.into_members(), users.into_members());
     if let Some(value) = table.get("exempt") {
-        policy.exempt = exempt::read(reader, &identity.folding, name.get_ref(), value);
+        policy.exempt = exempt::read(reader, naming, name.get_ref(), value);
     }
     let known: Vec<&str> = policy.packages.keys().map(String::as_str).collect();
     packages.check(reader, "package", &known);

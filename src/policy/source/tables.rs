@@ -9,9 +9,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::fold::{Folding, LONGEST};
 use super::super::model::{
-    Amount, Bucket, Buckets, ByUnit, Limits, Location, Member, MemberKind, Members,
+    Amount, Bucket, Buckets, ByUnit, Identity, Limits, Location, Member, MemberKind, Members,
+    PolicySettings, When,
 };
-use super::super::word::{Unit, Word as _};
+use super::super::word::{Field, State, Unit, Word as _};
 use super::amount::{self, UNLIMITED};
 use crate::toml_file::diagnostic::{place, similar};
 use crate::toml_file::reader::{Reader, Value};
@@ -62,8 +63,22 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Adds a user or a domain, once.
+    /// Adds a user or a domain, once, under each of its names.
     pub(super) fn add(
+        &mut self,
+        reader: &mut Reader<'_>,
+        what: &str,
+        text: &str,
+        (folded, written): (String, Option<String>),
+        member: Member,
+    ) {
+        if let Some(written) = written.filter(|_| self.find(&folded).1.is_none()) {
+            self.add_one(reader, what, text, written, member.clone());
+        }
+        self.add_one(reader, what, text, folded, member);
+    }
+
+    fn add_one(
         &mut self,
         reader: &mut Reader<'_>,
         what: &str,
@@ -83,7 +98,7 @@ impl Listed {
         self.all.push((folded.into(), member));
     }
 
-    /// Makes one that a customer lists at `at` its own. None is of two customers.
+    /// Makes one that a customer lists at `at` its own; whether it could. None is of two customers.
     fn assign(
         &mut self,
         reader: &mut Reader<'_>,
@@ -92,7 +107,7 @@ impl Listed {
         folded: String,
         customer: &Arc<str>,
         at: Location,
-    ) {
+    ) -> bool {
         let (hash, known) = self.find(&folded);
         let Some((index, (_, member))) =
             known.and_then(|index| self.all.get_mut(index).map(|one| (index, one)))
@@ -101,7 +116,7 @@ impl Listed {
             let limits = Limits { at, ..Limits::default() };
             let member = Member { customer: Some(Arc::clone(customer)), limits, package: None };
             self.all.push((folded.into(), member));
-            return;
+            return true;
         };
         if let Some(first) = &member.customer {
             let first_at = self.assigned.get(&index).copied().unwrap_or(member.limits.at);
@@ -115,10 +130,11 @@ impl Listed {
                 )
             };
             reader.diagnostics.error(at, message);
-            return;
+            return false;
         }
         member.customer = Some(Arc::clone(customer));
         self.assigned.insert(index, at);
+        true
     }
 
     /// The hash of a name, and where it is in `all`.
@@ -152,10 +168,48 @@ fn domain(text: &str) -> Result<String, String> {
     }
 }
 
-/// A user that a table or a customer names; else why it is none.
-pub(super) fn user(folding: &Folding, text: &str) -> Result<String, String> {
-    let none = || format!("{text:?} is not a user: nothing is left of it after folding");
-    folding.identity(text).ok_or_else(none)
+/// How the names of users are searched for.
+#[derive(Clone, Copy)]
+pub(super) struct Naming<'a> {
+    pub(super) folding: &'a Folding,
+    /// Whether also as they are written: what no login is, such as a local account, is not folded.
+    pub(super) as_written: bool,
+}
+
+impl<'a> Naming<'a> {
+    /// That of a policy with these settings.
+    pub(super) fn of(identity: &'a Identity, settings: &PolicySettings) -> Self {
+        let authenticated = When::Is { state: State::Authenticated, not: false };
+        let is_folded = |field: &Field| {
+            matches!(field, Field::Auth | Field::Client | Field::Sender | Field::Recipient)
+        };
+        let as_written = match settings.key.first() {
+            Some(field) => !is_folded(field),
+            // What comes after a login is not reached where there always is one.
+            None if settings.when.contains(&authenticated) => {
+                !identity.chain.iter().take_while(|field| **field != Field::Auth).all(is_folded)
+            }
+            None => !identity.chain.iter().all(is_folded),
+        };
+        Self { folding: &identity.folding, as_written }
+    }
+
+    /// A user that a table or a customer names: folded, and as written where that is searched for
+    /// as well; else why it is none.
+    pub(super) fn user(self, text: &str) -> Result<(String, Option<String>), String> {
+        let none = || format!("{text:?} is not a user: nothing is left of it after folding");
+        let folded = self.folding.identity(text).ok_or_else(none)?;
+        Ok((folded.clone(), self.written(text, &folded)))
+    }
+
+    /// `text` as it is written, if what is not folded may be called so.
+    pub(super) fn written(self, text: &str, folded: &str) -> Option<String> {
+        let written = text.trim();
+        // A script may have any character in its path.
+        let is_login = written.contains('@') && !written.starts_with('/');
+        let found = self.as_written && !is_login && written != folded;
+        (found && amount::network(written).is_err()).then(|| written.to_owned())
+    }
 }
 
 type Key<'a> = Spanned<DeString<'a>>;
@@ -332,7 +386,7 @@ pub(super) fn packages(
 
 /// What is read of the tables of customers, domains and users beside them.
 pub(super) struct Named<'a> {
-    pub(super) folding: &'a Folding,
+    pub(super) naming: Naming<'a>,
     /// The name of the policy.
     pub(super) policy: &'a str,
     pub(super) packages: &'a mut Names,
@@ -417,14 +471,14 @@ fn some_members(
         let read = |reader: &mut Reader<'_>, packages: &mut Names| {
             member(reader, key, value, &place, kind, packages, |_, _, _| {})
         };
-        let (folded, listed) = match kind {
-            MemberKind::User => (user(named.folding, text), &mut *named.users),
-            _ => (domain(text), &mut *named.domains),
+        let (names, listed) = match kind {
+            MemberKind::User => (named.naming.user(text), &mut *named.users),
+            _ => (domain(text).map(|name| (name, None)), &mut *named.domains),
         };
-        match folded {
-            Ok(folded) => {
+        match names {
+            Ok(names) => {
                 let member = read(reader, named.packages);
-                listed.add(reader, kind.word(), text, folded, member);
+                listed.add(reader, kind.word(), text, names, member);
             }
             Err(message) => reader.error(key, message),
         }
@@ -449,21 +503,26 @@ pub(super) fn customers(
         }
         let place = format!("in [policy.{}.customer.{text:?}]", named.policy);
         let customer: Arc<str> = text.into();
-        let Named { folding, packages, domains, users, .. } = &mut *named;
+        let Named { naming, packages, domains, users, .. } = &mut *named;
         let list = |reader: &mut Reader<'_>, kind, value: &Spanned<DeValue<'_>>| {
             let example = match kind {
                 MemberKind::User => "\"news@example.org\"",
                 _ => "\"example.org\"",
             };
             for (one, at) in reader.strings(value, example).unwrap_or_default() {
-                let (folded, listed) = match kind {
-                    MemberKind::User => (user(folding, one), &mut **users),
-                    _ => (domain(one), &mut **domains),
+                let (names, listed) = match kind {
+                    MemberKind::User => (naming.user(one), &mut **users),
+                    _ => (domain(one).map(|name| (name, None)), &mut **domains),
                 };
                 let place = reader.at(at);
-                match folded {
-                    Ok(folded) => {
-                        listed.assign(reader, kind.word(), one, folded, &customer, place);
+                match names {
+                    Ok((folded, written)) => {
+                        let word = kind.word();
+                        if listed.assign(reader, word, one, folded, &customer, place)
+                            && let Some(written) = written
+                        {
+                            listed.assign(reader, word, one, written, &customer, place);
+                        }
                     }
                     Err(message) => reader.error(at, message),
                 }

@@ -6,7 +6,7 @@
 use super::super::model::{Amount, Location, Member};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use super::tables::{self, Named};
+use super::tables::Named;
 use crate::csv::{Cell, row};
 use crate::toml_file::diagnostic::allowed_instead;
 use crate::toml_file::reader::{Lines, Reader, Value};
@@ -21,14 +21,14 @@ enum Column {
     Unit(Unit),
 }
 
+/// The columns that are no units.
+const NAMED: [(&str, Column); 3] =
+    [("user", Column::User), ("package", Column::Package), ("customer", Column::Customer)];
+
 impl Column {
     fn of(name: &str) -> Option<Self> {
-        match name {
-            "user" => Some(Self::User),
-            "package" => Some(Self::Package),
-            "customer" => Some(Self::Customer),
-            unit => Unit::of(unit).map(Self::Unit),
-        }
+        let named = NAMED.iter().find(|(known, _)| *known == name).map(|(_, column)| *column);
+        named.or_else(|| Unit::of(name).map(Self::Unit))
     }
 }
 
@@ -107,7 +107,7 @@ impl Table<'_, '_, '_> {
                 }
                 Some(column) => columns.push(column),
                 None => {
-                    let allowed = [&["user", "package", "customer"][..], &Unit::words()].concat();
+                    let allowed = [&NAMED.map(|(name, _)| name)[..], &Unit::words()].concat();
                     let instead = allowed_instead(name, &allowed);
                     self.error(*offset, format!("unknown column {name:?}; {instead}"));
                     sound = false;
@@ -152,8 +152,8 @@ impl Table<'_, '_, '_> {
             }
         }
         let Some(user) = user else { return };
-        match tables::user(self.named.folding, &user) {
-            Ok(folded) => self.named.users.add(self.reader, "user", &user, folded, member),
+        match self.named.naming.user(&user) {
+            Ok(names) => self.named.users.add(self.reader, "user", &user, names, member),
             Err(message) => self.reader.diagnostics.error(member.limits.at, message),
         }
     }

@@ -16,9 +16,9 @@ use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
 use crate::policy::limit::{Exemption, Limit, Package, Per, Rule, Subject};
-use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
+use crate::policy::model::{Identity, Limits, Location, Policies, Policy, When};
 use crate::policy::source::FILE;
-use crate::policy::word::{Field, Word as _};
+use crate::policy::word::{Field, State, Word as _};
 use crate::rate::Timestamp;
 use crate::sys::host_name;
 use crate::text::time::now;
@@ -195,6 +195,7 @@ struct Shown<'p> {
     policy: PolicyImage<'p>,
     identity: &'p str,
     package: Option<Package<'p>>,
+    unknown_package: Option<&'p str>,
     customer: Option<&'p str>,
     exempt: Option<(Exemption<'p>, Location)>,
     lines: Vec<Line>,
@@ -245,8 +246,8 @@ impl Show {
         }
         screen.flush()?;
         for one in &shown {
-            if let Some(package) = one.package.filter(|package| !package.exists) {
-                let package = printable(package.name.as_bytes());
+            if let Some(package) = one.unknown_package {
+                let package = printable(package.as_bytes());
                 note(format_args!(
                     "the policy {:?} has no package {package:?}: it is ignored",
                     one.name
@@ -293,8 +294,14 @@ impl Show {
         let folding = &all.folding;
         let fold = |text: &Option<String>| text.as_deref().and_then(|text| folding.identity(text));
         let (user, recipient) = (fold(&self.user), fold(&self.recipient));
+        let is_local = When::Is { state: State::Local, not: false };
+        let is_local = policy.settings().when.contains(&is_local);
+        let written = || self.user.as_deref().map(|user| user.trim().to_owned());
         let value = |field: Field| match field {
-            Field::Auth | Field::LocalAccount | Field::Script | Field::Sender => user.clone(),
+            // Whoever used AUTH is never local.
+            Field::Auth if is_local => None,
+            Field::Auth | Field::Sender => user.clone(),
+            Field::LocalAccount | Field::Script => written().filter(|user| !user.is_empty()),
             Field::Client => self.client.map(|client| folding.client(client).to_string()),
             Field::Recipient => recipient.clone(),
             Field::SenderDomain => domain_of(user.as_deref()),
@@ -344,7 +351,17 @@ impl Show {
         }
         let identity = searched.identity.as_str();
         let (package, customer) = (policy.package(&subject)?, policy.customer(&subject)?);
-        Ok(Shown { name, policy: *policy, identity, package, customer, exempt, lines })
+        let unknown_package = policy.unknown_package(&subject)?;
+        Ok(Shown {
+            name,
+            policy: *policy,
+            identity,
+            package,
+            unknown_package,
+            customer,
+            exempt,
+            lines,
+        })
     }
 }
 
@@ -439,7 +456,7 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
         if one.lines.is_empty() {
             writeln!(screen, "{}: no limit", one.name)?;
         }
-        if let Some(package) = one.package.filter(|package| package.exists) {
+        if let Some(package) = one.package {
             let line = format!("{}: {package}", one.name);
             writeln!(screen, "{}", printable(line.as_bytes()))?;
         }
