@@ -59,6 +59,15 @@ impl Diagnostics {
         self.list.push(Diagnostic { at, severity: Severity::Warning, message: message.into() });
     }
 
+    /// What was read as the file `from` is shown as `to`, in the messages that name a place as well.
+    pub fn rename(&mut self, from: &Path, to: &Path) {
+        self.files.iter_mut().filter(|one| *one == from).for_each(|one| *one = to.into());
+        let [from, to] = [from, to].map(|path| format!("first at {}:", path.display()));
+        for one in &mut self.list {
+            one.message = one.message.replace(&from, &to);
+        }
+    }
+
     /// Whether there is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {

@@ -113,6 +113,7 @@ impl Machine {
         machine.server.sql(
             "INSERT INTO customers VALUES (1, 'acme', 'gold'), (2, 'other', 'basic');
              INSERT INTO mailboxes SELECT 'u' || n || '@example.org', 1 + n % 2 FROM generate_series(1, 40) n;
+             INSERT INTO mailboxes VALUES ('U1@Example.org', 2);
              UPDATE mailboxes SET hourly = 700 WHERE address = 'u2@example.org';
              GRANT SELECT ON customers, mailboxes TO exirate;",
         );

@@ -484,6 +484,44 @@ fn what_may_be_a_part_of_an_answer_never_becomes_the_limits() {
 }
 
 #[test]
+fn the_file_of_users_keeps_its_owner_and_is_as_before_where_nothing_is_applied() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+    let (machine, users) = with_users();
+    let file = machine.0.path().join("users.csv");
+    assert_eq!(machine.pipe(&users(3), &[]).status.code(), Some(0));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    // Only root can give it to another user.
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let owner = if is_root { 65_534 } else { fs::metadata(&file).unwrap().uid() };
+    chown(&file, Some(owner), None).unwrap();
+    assert_eq!(machine.pipe(&users(4), &[]).status.code(), Some(0));
+    let found = fs::metadata(&file).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o777), (owner, 0o600));
+    assert_eq!(fs::read_to_string(&file).unwrap(), users(4));
+
+    // An error names what was handed over, twice.
+    let output = machine.pipe("user,messages\nu1,5/1h\nU1,6/1h\n", &[]);
+    let said = "is listed twice; first at standard input:2:1";
+    assert!(stderr(&output).contains(said), "{}", stderr(&output));
+
+    // The image cannot be replaced.
+    fs::remove_file(machine.image()).unwrap();
+    fs::create_dir(machine.image()).unwrap();
+    let output = machine.pipe(&users(5), &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), users(4));
+    assert_eq!(fs::metadata(&file).unwrap().uid(), owner);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(machine.pipe(&users(5), &[]).status.code(), Some(2));
+    assert!(!file.exists());
+    // A new one gets the owner of its directory.
+    fs::remove_dir(machine.image()).unwrap();
+    chown(machine.0.path(), Some(owner), None).unwrap();
+    assert_eq!(machine.pipe(&users(5), &[]).status.code(), Some(0));
+    assert_eq!(fs::metadata(&file).unwrap().uid(), owner);
+}
+
+#[test]
 fn the_policy_file_names_one_file_of_users() {
     let (machine, users) = with_users();
     for (text, said) in [

@@ -23,6 +23,19 @@ pub(in crate::cli) fn replace(
     mode: u32,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
+    replace_as(path, mode, None, write)
+}
+
+/// As [`replace`]; written by root, the file gets the owner and group of `like`.
+///
+/// # Errors
+/// Those of [`replace`].
+pub(in crate::cli) fn replace_as(
+    path: &Path,
+    mode: u32,
+    like: Option<&Metadata>,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::new(format!("cannot write {}: {error}", path.display()))
     };
@@ -46,7 +59,12 @@ pub(in crate::cli) fn replace(
         .mode(mode)
         .open(&temporary)
         .map_err(|error| failed(&temporary, error))?;
-    let written = fill(file, &temporary, write).and_then(|file| {
+    let like = like.filter(|_| rustix::process::geteuid().is_root());
+    let owned = like.map_or(Ok(()), |like| {
+        std::os::unix::fs::fchown(&file, Some(like.uid()), Some(like.gid()))
+    });
+    let written = owned.map_err(|error| failed(&temporary, error)).and_then(|()| {
+        let file = fill(file, &temporary, write)?;
         file.sync_data().map_err(|error| failed(&temporary, error))?;
         fs::rename(&temporary, path).map_err(|error| failed(path, error))
     });

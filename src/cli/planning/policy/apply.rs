@@ -136,13 +136,14 @@ impl Apply {
             }
             changed.join().map_err(|_| Failure::new("an internal error"))?
         })?;
-        // First, so that this is never applied again without it.
-        if let Some(given) = given.filter(|_| !self.dry_run)
-            && !given.is_kept()?
-        {
-            given.keep()?;
-        }
+        let given = given.filter(|_| !self.dry_run);
+        // What is applied next has the users in any case.
+        let kept = |then: &dyn Fn() -> Result<PathBuf, Failure>| match &given {
+            Some(given) => given.keep(then),
+            None => then(),
+        };
         if self.if_changed && changed.is_empty() {
+            kept(&|| Ok(PathBuf::new()))?;
             return Ok(Outcome::Fine);
         }
         let warnings = warn(&policies);
@@ -150,7 +151,7 @@ impl Apply {
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
-            let path = install(&spool, image)?;
+            let path = kept(&|| Ok(install(&spool, image)?))?;
             log(&spool, &self.file)?;
             free_counters(&spool, &policies);
             refold(&spool, &policies);

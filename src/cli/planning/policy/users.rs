@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use super::file::reported;
 use crate::cli::Failure;
+use crate::cli::shared::screen::note;
 use crate::cli::shared::{input, output_file};
 use crate::csv;
 use crate::policy::model::Policies;
@@ -70,8 +71,7 @@ impl GivenUsers {
             }));
         };
         // Places are in what was handed over.
-        let files = &mut compiled.diagnostics.files;
-        files.iter_mut().filter(|one| *one == file).for_each(|one| *one = PathBuf::from(&name));
+        compiled.diagnostics.rename(file, Path::new(&name));
         let mut policies = reported(compiled, policy)?;
         policies
             .files
@@ -102,23 +102,42 @@ impl GivenUsers {
         )))
     }
 
-    /// Whether the file has this text already.
+    /// Puts the text into the file, for the next time that the policy file is applied, and does
+    /// `then`; where that fails, the file has what it had before. A link is replaced, not followed:
+    /// the directory may belong to another user than the one who runs this. That user may go on
+    /// replacing the file: it keeps its owner, or gets that of its directory.
     ///
     /// # Errors
-    /// It cannot be read.
-    pub(super) fn is_kept(&self) -> Result<bool, Failure> {
-        Ok(self.before()?.is_some_and(|before| before == self.text))
+    /// It cannot be written, or `then` fails; what was there before still is.
+    pub(super) fn keep<T>(&self, then: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let before = self.before()?;
+        if before.as_ref() == Some(&self.text) {
+            return then();
+        }
+        self.write(&self.text)?;
+        then().inspect_err(|_| {
+            let restored = match &before {
+                Some(text) => self.write(text),
+                None => fs::remove_file(&self.file)
+                    .map_err(|error| input::failed(&self.file.display().to_string(), &error)),
+            };
+            if let Err(failure) = restored {
+                let file = self.file.display();
+                note(format_args!(
+                    "{file} has the new users although they are not in use: {failure}"
+                ));
+            }
+        })
     }
 
-    /// Puts the text into the file, for the next time that the policy file is applied. A link is
-    /// replaced, not followed: the directory may belong to another user than the one who runs this.
-    ///
-    /// # Errors
-    /// It cannot be written; what was there before still is.
-    pub(super) fn keep(&self) -> Result<(), Failure> {
+    fn write(&self, text: &str) -> Result<(), Failure> {
         let found = fs::symlink_metadata(&self.file).ok().filter(fs::Metadata::is_file);
-        let mode = found.map_or(0o644, |found| found.permissions().mode() & 0o777);
-        output_file::replace(&self.file, mode, |out| Ok(out.write_all(self.text.as_bytes())?))
+        let mode = found.as_ref().map_or(0o644, |found| found.permissions().mode() & 0o777);
+        let directory = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let like = found.or_else(|| fs::metadata(directory.unwrap_or(Path::new("."))).ok());
+        output_file::replace_as(&self.file, mode, like.as_ref(), |out| {
+            Ok(out.write_all(text.as_bytes())?)
+        })
     }
 
     /// What is in the file, if there is one.
