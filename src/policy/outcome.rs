@@ -301,7 +301,7 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
             _ => write!(text, "{}", decision.limit),
         },
         Placeholder::Period => match (every, window.split_once('/')) {
-            (Some(every), _) => write!(text, "{}", every.noun()),
+            (Some(every), _) => write!(text, "one {}", every.noun()),
             (None, Some((_, period))) if written => write!(text, "{period}"),
             _ => write!(text, "{}", text::whole_period(decision.period)),
         },

@@ -70,7 +70,7 @@ fn a_policy_starts_again_at_midnight_of_its_zone() {
     let policy = directory.path().join("policy.toml");
     let text = "version = 1\ntimezone = \"Europe/Berlin\"\n[policy.out]\nkey = \"client\"\n\
                 default.messages = [\"2 daily\", \"100/1h\"]\n\
-                text = \"Over {limit} in this {period}; again in {retry_after}\"\n";
+                text = \"Over {limit} in {period}; again in {retry_after}\"\n";
     std::fs::write(&policy, text).unwrap();
     // The day of 25 hours.
     let times = ["24T21:59:59", "24T22:00:00", "24T22:00:01", "25T22:00:00", "25T23:00:00"];
@@ -88,7 +88,7 @@ fn a_policy_starts_again_at_midnight_of_its_zone() {
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let verdicts: Vec<&str> = lines.iter().filter_map(|line| line["verdict"].as_str()).collect();
     assert_eq!(verdicts, ["accept", "accept", "accept", "defer", "accept"]);
-    assert_eq!(lines[3]["text"], "Over 2 in this day; again in 1h");
+    assert_eq!(lines[3]["text"], "Over 2 in one day; again in 1h");
     std::fs::write(&policy, text.replace("2 daily", "2/day")).unwrap();
     let output = exirate().args(["policy", "lint"]).arg(&policy).output().unwrap();
     assert!(stdout(&output).contains("\"2 daily\" for a count that starts again"));

@@ -16,7 +16,7 @@ fn five_a_day_and_no_more() {
     let mut exim = Setup::new().library().auth().acl("acl_smtp_rcpt", OVER).build();
     let policy = format!(
         "timezone = \"{}\"\n[policy.p]\ndefault.recipients = [\"5 daily\", \"100/1h\"]\n\
-         text = \"Over {{limit}} in this {{period}}; again in {{retry_after}}\"\n",
+         text = \"Over {{limit}} in {{period}}; again in {{retry_after}}\"\n",
         noon()
     );
     apply(&exim, &policy);
@@ -36,7 +36,7 @@ fn five_a_day_and_no_more() {
     for reply in &replies[5..] {
         assert_eq!(reply.code, 451, "{}", reply.text);
         // Between 11 and 12 hours are left of the day.
-        assert!(reply.text.contains("Over 5 in this day; again in 1"), "{}", reply.text);
+        assert!(reply.text.contains("Over 5 in one day; again in 1"), "{}", reply.text);
     }
     // Another process knows it, and another login has a day of its own.
     assert!(!recipients("Alice", 1)[0].is_ok());

@@ -1,7 +1,7 @@
 //! The state of the rate database, as the page has it.
 
 use crate::cli::Failure;
-use crate::cli::senders::events::{decisive, key, period};
+use crate::cli::senders::events::{decisive, in_period, key};
 use crate::cli::shared::database::open_traces;
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::KeyState;
@@ -133,7 +133,7 @@ fn of_crossing(event: &LoggedEvent, traces: Option<&TraceStore>) -> Result<LiveC
         when: text::local(event.at),
         key: String::from_utf8_lossy(key(event)).into_owned(),
         enforcement: event.enforcement.word(),
-        limit: format!("{} in {}", text::number(window.limit), period(event, &window)),
+        limit: format!("{} {}", text::number(window.limit), in_period(event, &window)),
         rate: window.after,
         judgement,
     })
@@ -145,7 +145,7 @@ fn of_refusal(event: &LoggedEvent) -> LiveRefusal {
     LiveRefusal {
         when: text::local(event.at),
         key: String::from_utf8_lossy(key(event)).into_owned(),
-        limit: format!("{} in {}", text::number(window.limit), period(event, &window)),
+        limit: format!("{} {}", text::number(window.limit), in_period(event, &window)),
         rate: window.after,
         policy: texts.policy,
         rule: texts.rule,

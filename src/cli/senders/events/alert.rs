@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::event::{EventJson, decisive, key, period};
+use super::event::{EventJson, decisive, in_period, key, period};
 use super::known::Known;
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
@@ -92,13 +92,13 @@ impl<'a> Alert<'a> {
     pub(super) fn line(&self) -> String {
         let (event, window) = (self.event, decisive(self.event));
         let mut line = format!(
-            "{} {} {}: {:.1}/{} in {}",
+            "{} {} {}: {:.1}/{} {}",
             text::local(event.at),
             self.known.who,
             self.state(),
             window.after,
             text::number(window.limit),
-            period(event, &window),
+            in_period(event, &window),
         );
         self.details().for_each(|(name, value)| line += &format!(" {name}={value}"));
         line += &format!(" id={}", self.head.id);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::event::{decisive, key, period};
+use super::event::{decisive, in_period, key};
 use crate::cli::shared::key_text;
 use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
@@ -106,11 +106,11 @@ impl Known {
         };
         let still = if event.kind == EventKind::Refusals { "still " } else { "" };
         let mut text = format!(
-            "{} is {still}over the limit of {} {} in {}{policy} on {host}, with {:.1} at {}",
+            "{} is {still}over the limit of {} {} {}{policy} on {host}, with {:.1} at {}",
             self.who,
             text::number(window.limit),
             unit(event),
-            period(event, &window),
+            in_period(event, &window),
             window.after,
             text::local(event.at),
         );

@@ -20,7 +20,7 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 
 pub(in crate::cli) use self::delivery::{Delivered, delivered, has_alert};
-pub(in crate::cli) use self::event::{EventJson, decisive, key, mark, period};
+pub(in crate::cli) use self::event::{EventJson, decisive, in_period, key, mark, period};
 pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(in crate::cli) use self::source::{Event, Source};
 use crate::cli::shared::complete;
@@ -121,8 +121,8 @@ JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `st
 those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
 `enforcement` is enforced, observed or exempt.
 `limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
-`windows` lists all that were compared, with `rate_before`, and `algorithm` (average or
-bucket). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id`,
+`windows` lists all that were compared, with `rate_before`, and `algorithm` (average,
+bucket or calendar). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id`,
 `protocol` and `script` are null where there is none, and escaped where they are not UTF-8. What is
 infinite is null. `server` is there for the crossings of all servers.",
         key = keys::HELP,

@@ -176,7 +176,7 @@ fn by(event: &LoggedEvent) -> String {
 }
 
 /// A limit of an event: see [`window_text`].
-pub(super) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
+pub(in crate::cli) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
     window_text(window.limit, &period(event, window), window.algorithm)
 }
 

@@ -12,6 +12,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
+pub(in crate::cli) use self::event::limit_text;
 use self::event::{EventExplanation, WasRefused};
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
@@ -125,8 +126,8 @@ recipients, and how alike they are.
 The latest crossing of KEY is taken, or the one that is the nearest to --at.
 
 JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
-`windows` are its limits: `window`, `algorithm` (average or bucket), `limit`, `count` (what
-the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
+`windows` are its limits: `window`, `algorithm` (average, bucket or calendar), `limit`,
+`count` (what the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
 known) and `least_limit` (the smallest whole limit that would let it pass); what is not
 known is null. `passes_at` is when it would have passed all of them. `text` is the same
 in words, and `remedies` what would let it pass. `now` is an array with an object for each record of

@@ -7,7 +7,8 @@ use std::path::Path;
 use anstyle::Style;
 
 use super::{SetupCommand, log};
-use crate::cli::senders::events::event::{decisive, key, period};
+use crate::cli::senders::events::event::{decisive, key};
+use crate::cli::senders::explain::limit_text;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::{confirm, key_text};
@@ -164,7 +165,7 @@ fn would_refuse(
     let rows = || {
         found.iter().take(SHOWN).map(|((key, policy), over)| {
             let window = decisive(&over.last);
-            let limit = format!("{}/{}", text::number(window.limit), period(&over.last, &window));
+            let limit = limit_text(&over.last, &window);
             let last = text::local(Timestamp { micros: 0, ..over.last.at });
             [key.clone(), over.count.to_string(), policy.clone(), limit, last]
         })

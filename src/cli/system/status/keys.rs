@@ -10,7 +10,7 @@ use crate::cli::senders::list::{First, Sort};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_state::{KeyState, later};
 use crate::cli::shared::{key_text, override_state};
-use crate::engine::Overridden;
+use crate::engine::{AlgorithmKind, Overridden};
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
@@ -48,6 +48,8 @@ pub(super) struct Blocked {
     pub(super) rate: f64,
     pub(super) limit: f64,
     pub(super) period: Option<String>,
+    #[serde(skip)]
+    pub(super) is_of_calendar: bool,
     pub(super) mode: Option<String>,
     pub(super) since: Option<String>,
     #[serde(skip)]
@@ -77,7 +79,9 @@ pub(super) struct CrossingShown {
     pub(super) key: String,
     pub(super) rate: f64,
     pub(super) limit: f64,
-    pub(super) period: String,
+    period: String,
+    #[serde(skip)]
+    pub(super) in_period: String,
     enforcement: &'static str,
     /// It has no alert.
     #[serde(skip)]
@@ -176,6 +180,7 @@ impl Keys {
                 rate: window.after,
                 limit: window.limit,
                 period: events::period(event, &window),
+                in_period: events::in_period(event, &window),
                 enforcement: event.enforcement.word(),
                 is_silent,
                 waiting_for: waiting.map(|one| one.name).collect(),
@@ -205,6 +210,7 @@ impl Blocked {
             rate: record.rate(now),
             limit: record.limit,
             period: record.period_text(),
+            is_of_calendar: record.algorithm == AlgorithmKind::Calendar,
             mode: record.mode(),
             since: record.over_since().map(text::iso),
             since_at: record.over_since(),

@@ -188,7 +188,8 @@ fn blocked(one: &Blocked) -> String {
     let since = one.since_at.map(|since| format!(", since {}", text::local(since)));
     let wait = one.wait.as_ref().map(|wait| format!(", passes {wait}"));
     let mode = one.mode.as_ref().map(|mode| format!(" {mode}")).unwrap_or_default();
-    let measured = format!("{:.1} of {limit}/{period}{mode}", one.rate);
+    let per = if one.is_of_calendar { ' ' } else { '/' };
+    let measured = format!("{:.1} of {limit}{per}{period}{mode}", one.rate);
     let why = one.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
     format!(
         "  {}: {measured}{}{}{why}",
@@ -207,11 +208,11 @@ fn crossing(one: &CrossingShown, any_receiver: bool) -> String {
     };
     let limit = text::number(one.limit);
     format!(
-        "  {} {}: {:.1}/{limit} in {}{delivery}",
+        "  {} {}: {:.1}/{limit} {}{delivery}",
         text::local(one.at),
         one.key,
         one.rate,
-        one.period
+        one.in_period
     )
 }
 
