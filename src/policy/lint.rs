@@ -1,10 +1,12 @@
 //! What is sound but probably not meant.
 
+mod amounts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::limit::{self, Tables};
-use super::model::{Amount, Exempt, Location, Member, OnCrossing, Policies, Policy, When, Window};
-use super::word::{Action, Counting, Every, Field, State, Unit, Verdict, Word as _};
+use super::model::{Exempt, Location, Member, OnCrossing, Policies, Policy, When};
+use super::word::{Action, Counting, Field, State, Unit, Verdict, Word as _};
 use crate::toml_file::diagnostic::Diagnostics;
 
 /// Adds warnings about `policies` at `now`, in seconds since 1970.
@@ -15,9 +17,10 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         invented(policies, name, policy, diagnostics);
         failed_for_others(name, policy, diagnostics);
         system(name, policy, diagnostics);
-        amounts(policy, diagnostics);
+        amounts::amounts(policy, requires(policy, State::Authenticated), diagnostics);
         redundant(policy, diagnostics);
         unused(policy, diagnostics);
+        domains_as_users(policies, policy, diagnostics);
         exempt(policy, now, diagnostics);
         grades(policy, diagnostics);
         if !limits(policy, |_| true) {
@@ -200,93 +203,9 @@ fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
 /// Whether it limits anything in one of these units.
 fn limits(policy: &Policy, of: impl Fn(Unit) -> bool) -> bool {
     policy.tables().any(|limits| {
-        let mut amounts = limits.each.iter().chain(&limits.total);
-        amounts.any(|(unit, amount)| of(*unit) && !amount.windows.is_empty())
+        limits.amounts().any(|(unit, amount)| of(*unit) && !amount.windows.is_empty())
             || limits.buckets.as_ref().is_some_and(|buckets| !buckets.buckets.is_empty())
     })
-}
-
-/// Windows that can never matter, and units that are never counted.
-fn amounts(policy: &Policy, diagnostics: &mut Diagnostics) {
-    for limits in policy.tables() {
-        for (unit, amount) in limits.each.iter().chain(&limits.total) {
-            windows(amount, diagnostics);
-            if *unit == Unit::AuthFailures && requires(policy, State::Authenticated) {
-                let text = "auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients";
-                diagnostics.warning(amount.at, text);
-            }
-        }
-    }
-    zeros(policy, diagnostics);
-}
-
-/// So many limits of 0 are listed one by one; an import may have thousands.
-const ZEROS: usize = 5;
-
-/// Limits that block everybody, and bursts that do not burst: elsewhere, 0 may mean unlimited.
-fn zeros(policy: &Policy, diagnostics: &mut Diagnostics) {
-    let mut found: Vec<(Location, String)> = Vec::new();
-    for limits in policy.tables() {
-        let amounts = limits.each.values().chain(limits.total.values());
-        for (amount, window) in amounts.flat_map(|one| one.windows.iter().map(move |w| (one, w))) {
-            if window.limit == 0.0 {
-                let text = format!("{:?} blocks everything: 0 is no event at all", window.text);
-                found.push((amount.at, text));
-            }
-        }
-        for (all, bucket) in
-            limits.buckets.iter().flat_map(|all| all.buckets.iter().map(move |b| (all, b)))
-        {
-            if bucket.burst == 0.0 {
-                let text = "a burst of 0 blocks all but the first event of an empty bucket";
-                found.push((all.at, text.to_owned()));
-            }
-        }
-    }
-    // A user may have two names.
-    let mut seen = BTreeSet::new();
-    found.retain(|one| seen.insert(one.clone()));
-    let more = found.len().saturating_sub(ZEROS);
-    for (n, (at, text)) in found.into_iter().take(ZEROS).enumerate() {
-        let rest = match more {
-            more if more > 0 && n + 1 == ZEROS => format!("; so do {more} more limits"),
-            _ => String::new(),
-        };
-        diagnostics.warning(at, format!("{text}; for no limit, write \"unlimited\"{rest}"));
-    }
-}
-
-/// Whether each period of `one` lies in one of `other`.
-fn is_within(one: &Window, other: &Window) -> bool {
-    match (one.every, other.every) {
-        (None, None) => one.period <= other.period,
-        // A week may begin in one month and end in another.
-        (Some(Every::Week), Some(Every::Month)) => false,
-        (Some(one), Some(other)) => one <= other,
-        // A rate may reach its limit while a new window has nothing counted, and the other way.
-        (None, Some(_)) | (Some(_), None) => false,
-    }
-}
-
-fn windows(amount: &Amount, diagnostics: &mut Diagnostics) {
-    for (at, one) in amount.windows.iter().enumerate() {
-        for (other_at, other) in amount.windows.iter().enumerate() {
-            let same =
-                one.limit == other.limit && (one.period, one.every) == (other.period, other.every);
-            if at == other_at || same && at < other_at {
-                continue;
-            }
-            // No more than `other.limit` in the longer period are no more in the shorter.
-            if is_within(one, other) && one.limit >= other.limit {
-                let (one, other) = (&one.text, &other.text);
-                diagnostics.warning(
-                    amount.at,
-                    format!("{one:?} never matters: {other:?} is reached before it"),
-                );
-                break;
-            }
-        }
-    }
 }
 
 /// Limits of users that are what they would inherit.
@@ -365,6 +284,44 @@ fn unused(policy: &Policy, diagnostics: &mut Diagnostics) {
             diagnostics.warning(limits.at, text);
         }
     }
+}
+
+/// Domains among the users of customers, which have no limit by that.
+fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diagnostics) {
+    let (key, chain) = (&policy.settings.key, &policies.identity.chain);
+    let fields = key.first().map_or(chain.as_slice(), std::slice::from_ref);
+    let is_name = |field: &Field| {
+        use Field::{Helo, RecipientDomain, Script, SenderDomain, Server};
+        matches!(field, Helo | RecipientDomain | Script | SenderDomain | Server)
+    };
+    // Logins may be names with points in them, if others have none.
+    let is_plain = |name: &str| !name.contains(['@', '.']);
+    if fields.iter().any(is_name) || policy.users.iter().any(|(name, _)| is_plain(name)) {
+        return;
+    }
+    let is_only_listed = |member: &Member| member.package.is_none() && member.limits.is_empty();
+    for (name, member) in policy.users.iter() {
+        let Some(customer) = &member.customer else { continue };
+        let is_used = policies.policies.values().any(|policy| {
+            let user = policy.users.get(name);
+            policy.domains.contains_key(name) || user.is_some_and(|one| !is_only_listed(one))
+        });
+        if is_like_a_domain(name) && !is_used {
+            let text = format!(
+                "the user {name:?} of the customer {customer:?} is written like a domain; did you mean domains?"
+            );
+            diagnostics.warning(member.limits.at, text);
+        }
+    }
+}
+
+/// Whether it has a point and no `@`, and ends as domains do: not an address.
+fn is_like_a_domain(name: &str) -> bool {
+    let label =
+        |label: &str| !label.is_empty() && label.chars().all(|c| c.is_alphanumeric() || c == '-');
+    name.rsplit_once('.').is_some_and(|(rest, last)| {
+        rest.split('.').all(label) && last.len() > 1 && last.chars().all(char::is_alphabetic)
+    })
 }
 
 /// Entries that have expired, or that an earlier entry covers.

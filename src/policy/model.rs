@@ -70,10 +70,8 @@ impl Policy {
     /// Where it has a limit that counts by the calendar.
     #[must_use]
     pub fn uses_calendar(&self) -> Option<Location> {
-        let amounts =
-            self.tables().flat_map(|limits| limits.each.values().chain(limits.total.values()));
         let by = |amount: &&Amount| amount.windows.iter().any(|window| window.every.is_some());
-        amounts.into_iter().find(by).map(|amount| amount.at)
+        self.tables().flat_map(Limits::amounts).map(|(_, amount)| amount).find(by).map(|one| one.at)
     }
 
     /// Whether a table names `unit`.
@@ -177,6 +175,11 @@ impl Limits {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.each.is_empty() && self.buckets.is_none() && self.total.is_empty()
+    }
+
+    /// What it says of each unit, for each user and for all together.
+    pub fn amounts(&self) -> impl Iterator<Item = (&Unit, &Amount)> {
+        self.each.iter().chain(&self.total)
     }
 
     /// Whether it says something of `unit`.

@@ -47,9 +47,19 @@ pub(crate) fn parse<'t>(
     let lines = Lines::of(text);
     for error in &errors {
         let offset = error.span().map_or(0, |span| span.start);
-        diagnostics.error(lines.locate(0, offset), format!("not TOML: {}", error.message()));
+        let message = message_of(error, text);
+        diagnostics.error(lines.locate(0, offset), format!("not TOML: {message}"));
     }
     errors.is_empty().then_some(document)
+}
+
+/// What is wrong with `text`; of a key that is there twice, also which.
+fn message_of(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message();
+    match error.span().and_then(|span| text.get(span)) {
+        Some(key) if message == "duplicate key" => format!("{message} {key}"),
+        _ => message.to_owned(),
+    }
 }
 
 /// A text whose long tables are read in pieces.
@@ -112,7 +122,8 @@ impl<'a> Reader<'a> {
                 DeTable::parse_recoverable(text.get(piece.clone()).unwrap_or_default());
             self.piece = Some(piece.start);
             if let Some(error) = errors.first() {
-                self.error(&table, error.message());
+                let text = text.get(piece.clone()).unwrap_or_default();
+                self.error(&table, message_of(error, text));
             }
             read(self, table.get_ref());
             self.piece = None;

@@ -65,6 +65,29 @@ fn a_count_is_listed_shown_set_and_carried_to_another_database() {
 }
 
 #[test]
+fn what_is_over_is_called_by_its_word_everywhere() {
+    let spool = database(5);
+    let said = |arguments: &[&str]| stdout(&run(spool.path(), arguments));
+    let table = said(&["events"]);
+    assert!(table.contains(" 5.0      4  daily "), "{table}");
+    let explained = said(&["explain", "alice", "--at", "now"]);
+    assert!(explained.contains("4 daily: count 4 before, 5 with"), "{explained}");
+    let status = said(&["status"]);
+    for line in ["auth:alice: 5.0 of 4 daily outbound/recipients", "auth:alice: 5.0/4 daily"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+    let policy = spool.path().join("policy.toml");
+    let text = "version = 1\n[on.crossing]\nlog = true\nrun = [\"/bin/sh\", \"-c\", \
+                \"echo $1 >$0\", \"DIR/ran\", \"{limit} {period}\"]\n";
+    let folder = spool.path().to_str().unwrap();
+    std::fs::write(&policy, text.replace("DIR", folder)).unwrap();
+    said(&["policy", "apply", policy.to_str().unwrap()]);
+    let alerts = said(&["events", "deliver"]);
+    assert!(alerts.contains("alice is over the limit: 5.0/4 daily "), "{alerts}");
+    assert_eq!(std::fs::read_to_string(spool.path().join("ran")).unwrap(), "4 daily\n");
+}
+
+#[test]
 fn a_policy_starts_again_at_midnight_of_its_zone() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.toml");
@@ -142,6 +165,8 @@ fn a_log_is_measured_by_the_calendar() {
         let shown = (&found["every"], &found["peak"], &found["over"]);
         assert_eq!(shown, (&period.into(), &peak.into(), &over.into()), "{period} {count}");
     }
+    let wrong = stderr(&in_folder(&folder, &["measure", "day", "mainlog"]));
+    assert!(wrong.contains("1d12h or 3600; or daily"), "{wrong}");
     let both = measure(&["1d,daily"]);
     assert_eq!(
         (&both["rates"][0]["period"], both["rates"].as_array().unwrap().len()),

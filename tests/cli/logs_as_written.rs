@@ -265,6 +265,17 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
             format!("[mail]\nspool = {spool:?}\n[follow]\nlog = {log:?}\nstate = {state:?}\n");
         std::fs::write(at("exirate.toml"), text).unwrap();
     };
+    let checked = |file: &str| {
+        exirate().args(["serve", "follow", "--check", "--config"]).arg(at(file)).output().unwrap()
+    };
+    config("missing", "state");
+    let found = checked("exirate.toml");
+    assert_eq!(found.status.code(), Some(1), "{}", stderr(&found));
+    let error = format!("error: mail.spool: the directory {} does not", at("missing").display());
+    assert!(stdout(&found).contains(&error), "{}", stdout(&found));
+    let missing = checked("missing.toml");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(stderr(&missing).contains("missing.toml: No such file"), "{}", stderr(&missing));
     // No policies are in use here: it waits, until its configuration names another database.
     config("other", "state");
     let said = std::fs::File::create(at("said")).unwrap();
@@ -293,6 +304,8 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     add(0, "AB31166402", "alice");
     until("it waits", || says("no policy image"));
     config("spool", "state");
+    let found = checked("exirate.toml");
+    assert!(found.status.success(), "{}", stdout(&found));
     follower.signal(Signal::HUP);
     until("it is counted", || counted("alice"));
     assert!(!counted("ceo"));

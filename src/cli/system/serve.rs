@@ -13,7 +13,7 @@ use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
-use crate::serve::follow::daemon::run_follow;
+use crate::serve::follow::{self, daemon::run_follow};
 use crate::serve::mail::daemon::run_mail;
 use crate::serve::mail::surroundings::{USER, faults};
 use crate::sys::users::name_of;
@@ -227,13 +227,15 @@ It reads the log of Exim, Postfix or Sendmail as it grows, a file with the older
 or the journal, and counts each recipient that could not be delivered to for whoever submitted the
 message. What was counted is remembered on disk: it may be stopped or killed at any time, and goes
 on where it was. docs/failed-deliveries.md says what a failure is, and describes the
-configuration, which need not exist.")]
+configuration; only the default one need not exist. --check also looks whether the user who
+runs it can read the log and write in the directories.")]
 struct Follow {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE)]
     config: PathBuf,
 
-    /// Check the configuration file, show what would be followed, and exit
+    /// Check the configuration file and what it needs on this machine, show what would be
+    /// followed, and exit
     #[arg(long)]
     check: bool,
 }
@@ -248,9 +250,14 @@ impl Follow {
         let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
         let log = text::printable(config.log.to_string().as_bytes());
-        let (spool, state) = (printable(&config.spool), printable(&config.state));
+        let [file, spool, state] =
+            [&self.config, &config.spool, &config.state].map(|path| printable(path));
+        let faults = follow::surroundings::faults(&config);
+        for fault in &faults {
+            writeln!(screen, "{file}: error: {}", text::printable(fault.as_bytes()))?;
+        }
         writeln!(screen, "follows {log}; database in {spool}, what was counted in {state}")?;
-        Ok(Outcome::found_if(!list.is_empty()))
+        Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
     }
 }
 

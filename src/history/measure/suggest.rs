@@ -255,8 +255,9 @@ fn suggest(peaks: &[f64]) -> (f64, String) {
             let highest = peaks.last().copied().unwrap_or(0.0);
             let reason = match peaks.len() {
                 few @ ..KEYS_MIN => format!(
-                    "there are only {}: this is above the highest peak, {highest:.1}, so it would \
+                    "there {} only {}: this is above the highest peak, {highest:.1}, so it would \
                      have hit nobody",
+                    if few == 1 { "is" } else { "are" },
                     counted(few, "key", "keys")
                 ),
                 _ => format!(
@@ -355,6 +356,8 @@ mod tests {
         let few = of(&[1, 1, 500]);
         assert_eq!(few.suggested, 700.0);
         assert!(few.reason.starts_with("there are only 3 keys"), "{}", few.reason);
+        let (_, reason) = super::suggest(&[5.0]);
+        assert!(reason.starts_with("there is only 1 key: "), "{reason}");
         let one = of(&[1]);
         assert_eq!((one.suggested, one.limits.len()), (1.5, 2), "{one:?}");
     }

@@ -358,6 +358,22 @@ const DOUBTFUL: &[(&str, &str)] = &[
          dir/p.toml:5:10: a burst of 0 blocks all but the first event of an empty bucket; for no limit, write \"unlimited\"\n",
     ),
     (
+        "version = 1\n[policy.out]\ndefault.recipients = [\"1.000/1h\", \"12.500 daily\", \"1.500k/1w\", \"0.125/1m\"]\nbucket = { burst = 5, rate = \"1.000 / 1h\" }\n",
+        "dir/p.toml:3:22: \"1.000/1h\" is a limit of 1: the point is that of a decimal number; for thousands, write \"1000/1h\"\n\
+         dir/p.toml:3:22: \"12.500 daily\" is a limit of 12.5: the point is that of a decimal number; for thousands, write \"12500 daily\"\n\
+         dir/p.toml:4:10: \"1.000/1h\" is a limit of 1: the point is that of a decimal number; for thousands, write \"1000/1h\"\n",
+    ),
+    (
+        "version = 1\n[policy.out]\ndefault.messages = \"9/1h\"\nuser.\"own.example\".messages = \"8/1h\"\n\
+         [policy.out.customer.acme]\nusers = [\"acme.example\", \"own.example\", \"192.0.2.7\", \"a@x.org\"]\n",
+        "dir/p.toml:6:10: the user \"acme.example\" of the customer \"acme\" is written like a domain; did you mean domains?\n",
+    ),
+    (
+        "version = 1\nidentity.relay = \"192.0.2.0/24\"\n[policy.out]\ndefault.messages = \"9/1h\"\n[policy.out.customer.acme]\nusers = [\"john.doe\", \"jane\"]\n\
+         [policy.by]\nkey = \"sender_domain\"\nwhen = \"relay\"\ndefault.messages = \"9/1h\"\n[policy.by.customer.acme]\nusers = [\"acme.example\"]\n",
+        "",
+    ),
+    (
         "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.auth_failures = \"9/1h\"\n[[policy.out.exempt]]\nmatch = \"a@x.org\"\nuntil = 2020-01-01T00:00:00Z\n[[policy.out.exempt]]\nmatch = [\"b@x.org\", \"192.0.2.7\"]\n[[policy.out.exempt]]\nmatch = [\"@x.org\", \"192.0.2.0/24\"]\n",
         "dir/p.toml:4:25: auth_failures are never counted: they come before the client is authenticated, and this policy is for authenticated clients\n\
          dir/p.toml:5:1: expired at 2020-01-01T00:00:00Z: nobody is exempt by it\n\
@@ -381,7 +397,7 @@ fn limits_of_zero_in_a_file_of_users_are_warned_of_and_counted() {
     assert_eq!(lines.len(), 5, "{found}");
     assert!(lines[0].starts_with("dir/users.csv:2:"), "{found}");
     assert!(
-        lines[4].ends_with("for no limit, write \"unlimited\"; so do 4 more limits"),
+        lines[4].ends_with("for no limit, write \"unlimited\"; 4 more limits are like it"),
         "{found}"
     );
 }

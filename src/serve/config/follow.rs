@@ -23,8 +23,10 @@ const LOGS: [&str; 5] = [
 /// A log that was written so much earlier than another, in seconds, is of a mail server that was
 /// here before.
 const OLD: u64 = 2 * 86_400;
+/// `log`, if it is the journal of this machine.
+const JOURNAL: &str = "journal";
 /// What the followers remember, each in a directory of its user's name.
-const STATE: &str = "/var/lib/exirate-follow";
+pub(in crate::serve) const STATE: &str = "/var/lib/exirate-follow";
 
 /// What the file says to the follower, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,22 +109,28 @@ pub(super) const KEYS: &[Key<Follow>] = &[
     ("log", |reader, value, follow| {
         let Some(text) = reader.string(value, "\"/var/log/mail.log\"") else { return };
         follow.log = match text {
-            "journal" => FollowedLog::Journal(None),
+            JOURNAL => FollowedLog::Journal(None),
             _ => match text.strip_prefix("journal:") {
-                Some(path) => FollowedLog::Journal(Some(full_path(reader, value, path))),
-                None => FollowedLog::File(full_path(reader, value, text)),
+                Some(path) => {
+                    FollowedLog::Journal(Some(full_path(reader, value, path, "/var/log/journal")))
+                }
+                None => FollowedLog::File(full_path(reader, value, text, "/var/log/mail.log")),
             },
         };
     }),
     ("state", |reader, value, follow| {
         let Some(text) = reader.string(value, &format!("{STATE:?}")) else { return };
-        follow.state = full_path(reader, value, text);
+        follow.state = full_path(reader, value, text, STATE);
     }),
 ];
 
-fn full_path(reader: &mut Reader<'_>, value: Value<'_>, text: &str) -> PathBuf {
+fn full_path(reader: &mut Reader<'_>, value: Value<'_>, text: &str, example: &str) -> PathBuf {
     if !text.starts_with('/') {
-        let message = format!("{text:?} is not a full path; expected such as {STATE:?}");
+        let instead = match text.eq_ignore_ascii_case(JOURNAL) {
+            true => format!("did you mean {JOURNAL:?}?"),
+            false => format!("expected such as {example:?}"),
+        };
+        let message = format!("{text:?} is not a full path; {instead}");
         reader.error(value, message);
     }
     text.into()

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 pub use address::Address;
+pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
 pub use mail::{EarlyStage, Mail, OWN_SPOOL};
 
@@ -161,12 +162,13 @@ pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
     Ok(check_mail(path, &load(path)?))
 }
 
-/// Reads the configuration of the follower at `path`, which need not exist.
+/// Reads the configuration of the follower at `path`; [`FILE`] need not exist.
 ///
 /// # Errors
 /// Why the file cannot be read.
 pub fn read_follow(path: &Path) -> Result<Checked<Follow>, String> {
-    let text = if path.exists() { load(path)? } else { String::new() };
+    let is_optional = path == Path::new(FILE) && !path.exists();
+    let text = if is_optional { String::new() } else { load(path)? };
     Ok(checked(path, &text, follow::read))
 }
 

@@ -114,6 +114,7 @@ fn every_error_says_where_and_what_would_be_right() {
                    or unix:///run/redis/redis.sock";
     let cases: &[(String, &[&str])] = &[
         ("[redis".to_owned(), &["f:1:7: not TOML: unclosed table, expected `]`"]),
+        ("[redis]\n[redis]".to_owned(), &["f:2:2: not TOML: duplicate key redis"]),
         (
             String::new(),
             &[
@@ -355,5 +356,19 @@ fn documents_and_the_example_have_each_key_and_its_default() {
                 _ => assert_eq!(agent(&line, section), agent("", section), "{code}"),
             }
         }
+    }
+}
+
+#[test]
+fn an_example_of_a_log_is_a_log() {
+    for (log, instead) in [
+        ("Journal", "did you mean \"journal\"?"),
+        ("mail.log", "expected such as \"/var/log/mail.log\""),
+        ("journal:x", "expected such as \"/var/log/journal\""),
+    ] {
+        let text = format!("follow.log = {log:?}");
+        let checked = super::checked(Path::new("f"), &text, super::follow::read);
+        let message = checked.diagnostics.sorted().remove(0).message;
+        assert!(message.ends_with(&format!("is not a full path; {instead}")), "{message}");
     }
 }

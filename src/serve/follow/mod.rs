@@ -11,3 +11,4 @@ mod ledger;
 mod reader;
 mod shared;
 pub mod state;
+pub mod surroundings;

@@ -132,7 +132,7 @@ fn socket(mail: &Mail, path: &Path, user: &str, daemon: &Who) -> Option<String> 
 }
 
 /// The directory at `path`; or why there is none, in words.
-fn directory_at(path: &Path) -> Result<Metadata, String> {
+pub(in crate::serve) fn directory_at(path: &Path) -> Result<Metadata, String> {
     let shown = path.display();
     match path.metadata() {
         Ok(info) if info.is_dir() => Ok(info),

@@ -17,7 +17,8 @@ impl Periods {
                 Ok(Period { seconds: every.seconds(), text: text.to_owned(), calendar })
             }
             None => {
-                Ok(Period { seconds: keys::period(text)?, text: text.to_owned(), calendar: None })
+                let seconds = keys::period(text).map_err(|error| format!("{error}; or daily"))?;
+                Ok(Period { seconds, text: text.to_owned(), calendar: None })
             }
         };
         text.split(',').map(one).collect::<Result<_, String>>().map(Self)
