@@ -61,7 +61,8 @@ struct Cluster {
     breaker: Breaker,
     /// This process does not ask before this time of the monotonic clock, in microseconds:
     /// it has just asked in vain. So an SMTP command with several checks waits once, even
-    /// if other processes reach the shared store meanwhile.
+    /// if other processes reach the shared store meanwhile; and once for each node of a Redis Cluster
+    /// that has just fallen silent, as only the agent knows which keys are whose.
     asks_from: u64,
 }
 

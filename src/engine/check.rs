@@ -156,16 +156,21 @@ impl Algorithm {
         }
     }
 
-    /// The present window of the calendar, if it counts in one, by the clock of the store.
+    /// The present window of the calendar, if it counts in one, by the clock of the store, where
+    /// the record counts in the window `kept`.
     #[inline]
-    pub(super) fn window_at(&self, now: Timestamp) -> Option<CalendarWindow> {
-        self.window().map(|window| window.at(now.seconds))
+    pub(super) fn window_at(
+        &self,
+        now: Timestamp,
+        kept: Option<CalendarWindow>,
+    ) -> Option<CalendarWindow> {
+        self.window().map(|window| window.at(now.seconds, kept))
     }
 
     /// The state of its record as it finds it at `now`: see [`State::in_window`].
     #[inline]
     pub(super) fn current(&self, state: State, now: Timestamp) -> State {
-        match self.window_at(now) {
+        match self.window_at(now, Some(state.window())) {
             None => state,
             Some(window) => state.in_window(window, now),
         }

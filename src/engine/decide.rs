@@ -166,7 +166,8 @@ fn compute(
     now: Timestamp,
 ) -> Pending {
     let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
-    let window = check.algorithm.window_at(now);
+    let kept = remembered.map(|remembered| remembered.state.window());
+    let window = check.algorithm.window_at(now, kept);
     let before = remembered.map(|r| check.algorithm.current(r.state, now));
     // Of the calendar, the window in which the record counts.
     let (start, period, restarts) = match window {
@@ -255,7 +256,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = Decision {
         overridden: check.overridden,
         leak: check.algorithm.leak(),
-        ..match check.algorithm.window_at(first.decision.at) {
+        ..match check.algorithm.window_at(first.decision.at, Some(first.change.state.window())) {
             None => Decision { period: check.algorithm.period(), ..first.decision },
             Some(window) => {
                 let restarts = window.restarts(first.change.state.window());

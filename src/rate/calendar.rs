@@ -7,9 +7,10 @@
 //! of nothing. Where clocks or zones differ, or a zone was changed, the same window may be
 //! some hours away: then the count does not start again, and each window has more than half of its length.
 //!
-//! The clock of the store decides which window is the present one: that of a check whose
-//! clock is behind or ahead is moved by whole lengths, so no server can move the record of a
-//! shared store beyond the present. A record that is in a far window nevertheless, as the
+//! The clock of the store decides which window is the present one: for a check whose clock is
+//! behind or ahead it is that of the record, if that is the present one, else its own, moved by
+//! whole lengths. So no server can end a window of a shared store early, or begin one that is
+//! not the present. A record that is in a far window nevertheless, as the
 //! store's own clock was wrong, is as one that was never seen.
 
 use super::{Timestamp, Wait};
@@ -43,13 +44,24 @@ impl CalendarWindow {
         self.end.saturating_sub(self.start) as f64
     }
 
-    /// The window of this length that a clock which shows this second is in, where the clock
-    /// that this one is from shows another time.
+    /// Whether a clock which shows this second is in it.
     #[must_use]
     #[inline]
-    pub fn at(self, second: i64) -> Self {
-        if (self.start..self.end).contains(&second) {
+    pub fn has(self, second: i64) -> bool {
+        (self.start..self.end).contains(&second)
+    }
+
+    /// The window that a clock which shows this second is in, where the clock that this one is from
+    /// shows another time: that in which the record counts, or one of this length.
+    #[must_use]
+    #[inline]
+    pub fn at(self, second: i64, kept: Option<Self>) -> Self {
+        if self.has(second) {
             return self;
+        }
+        // Months differ in length, so one that is moved may begin in the midst of it.
+        if let Some(kept) = kept.filter(|kept| kept.has(second)) {
+            return kept;
         }
         let length = self.end.saturating_sub(self.start).max(1);
         let start = second.saturating_sub(second.saturating_sub(self.start).rem_euclid(length));
@@ -185,7 +197,7 @@ mod tests {
             (6, 0, -18),
             (400 * 24 + 6, 7 * 3600, 6),
         ] {
-            assert_eq!(day(hours).at(now), day(expected), "{hours} {now}");
+            assert_eq!(day(hours).at(now, None), day(expected), "{hours} {now}");
         }
         for extreme in [
             CalendarWindow { start: i64::MAX, end: i64::MIN },
@@ -193,7 +205,7 @@ mod tests {
             CalendarWindow { start: 5, end: 5 },
         ] {
             for now in [i64::MIN, 0, i64::MAX] {
-                assert!(extreme.at(now).start <= now);
+                assert!(extreme.at(now, None).start <= now);
             }
         }
     }

@@ -114,11 +114,15 @@ local function average_next(record, period, count)
   return rate
 end
 
--- The second in which the window of a check begins by the clock of Redis: as CalendarWindow::at
--- of src/rate.
-local function start_at(start, period)
-  if second >= start and second < start + period then return start end
-  return second - (second - start) % math.max(period, 1)
+-- Moves the window of a check to that of the clock of Redis: as CalendarWindow::at of src/rate.
+local function move(check, record)
+  local start, period = check.leak, check.period
+  if second >= start and second < start + period then return end
+  if record and second >= record.start and second < record.start + record.period then
+    check.leak, check.period = record.start, record.period
+  else
+    check.leak = second - (second - start) % math.max(period, 1)
+  end
 end
 
 -- Of a calendar window: the record as the check finds it, without what was counted in a window
@@ -154,7 +158,10 @@ end
 
 local function compute(check, key, record)
   local calendar = check.algorithm == CALENDAR
-  if calendar then record = in_window(check, record) end
+  if calendar then
+    move(check, record)
+    record = in_window(check, record)
+  end
   local one = {
     key = key, record = record, update = check.update, limit = check.limit,
     period = check.period, start = check.leak, overridden = check.overridden, check = check, filter = 'keep', count = check.count,
@@ -298,7 +305,6 @@ local function compute_all(refused)
     check.algorithm, check.update, check.total, check.overridden, check.limit, check.period, check.leak,
       check.count, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
     check.probes = string.sub(argument, 49)
-    if check.algorithm == CALENDAR then check.leak = start_at(check.leak, check.period) end
     if refused and check.total == 1 then check.update, check.count = READ_ONLY, 0 end
     local first
     for earlier = 1, number - 1 do

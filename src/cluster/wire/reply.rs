@@ -193,7 +193,7 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
         Some(window) => {
             let start = i64::from(start);
             let kept = CalendarWindow::lasting(start, length.into());
-            let window = window.at(at.div_euclid(1_000_000));
+            let window = window.at(at.div_euclid(1_000_000), Some(kept));
             (start, kept.seconds(), window.restarts(kept))
         }
     };

@@ -94,7 +94,7 @@ impl Item {
             period: check.algorithm.period(),
             start: check.algorithm.window().map_or(0, |window| window.start),
             restarts: (check.algorithm.window())
-                .map_or(0, |window| window.at(at.seconds).restarts(window)),
+                .map_or(0, |window| window.at(at.seconds, None).restarts(window)),
             leak: check.algorithm.leak(),
             count: if seen == Some(true) { 0.0 } else { check.count },
             next_count: if check.update == Update::ReadOnly { 1.0 } else { check.count },

@@ -41,7 +41,7 @@ struct Windows {
 impl Windows {
     /// The start of the window of this time.
     fn start(&mut self, at: Timestamp) -> i64 {
-        if self.latest.at(at.seconds) != self.latest {
+        if !self.latest.has(at.seconds) {
             self.latest = self.zone.window(self.every, at.seconds);
         }
         self.latest.start

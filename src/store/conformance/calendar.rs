@@ -126,6 +126,18 @@ fn the_clock_of_the_store_decides<S: Store>(store: &mut S) {
         let found = decision.retry_after(at(now)).whole_seconds();
         assert_eq!(found.map(u64::cast_signed), Some(wait), "{now} {ahead}");
     }
+    // Months differ in length: that of a clock which is far away, moved to the present, would begin
+    // late in the present one.
+    assert_eq!(decide(store, &[strict("month", 0)], at(600))[0].rate, 1.0);
+    let start = START + 650 + 900 * 1000;
+    let window = CalendarWindow { start, end: start + 900 };
+    let algorithm = Algorithm::Calendar { limit: 3.0, window };
+    for rate in [2.0, 3.0, 4.0] {
+        let decision = decide(store, &[Check { algorithm, ..strict("month", 0) }], at(700))[0];
+        assert_eq!((decision.rate, decision.start - START, decision.period), (rate, 0, 1000.0));
+        assert_eq!(decision.restarts - START, 1000);
+    }
+    assert_eq!(decide(store, &[strict("month", 1000)], at(1000))[0].rate, 1.0);
     // The clock of the store itself was ahead. By less than a day, the later window is kept.
     for (name, ahead, rate, kept) in
         [("hours", 80_000, 2.0, 80_000), ("days", 90_000, 1.0, 0), ("years", years, 1.0, 0)]
