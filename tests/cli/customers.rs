@@ -40,7 +40,7 @@ impl Machine {
         machine.write("p.toml", POLICY);
         machine.write("users.csv", USERS);
         let output = machine.run(&["policy", "apply", "p.toml", "--spool", "spool"]);
-        assert_eq!(stderr(&output), "");
+        assert!(output.status.success(), "{}", stderr(&output));
         machine
     }
 
