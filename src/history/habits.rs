@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use jiff::tz::TimeZone;
+
 use crate::event::Origin;
 use crate::identity::Field;
 use crate::identity::fold::Folding;
@@ -10,6 +12,7 @@ use crate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner};
 use crate::policy::key::Key;
 use crate::policy::model::Identity;
 use crate::rate::habits::{Alarm, Rule};
+use crate::text::time::{in_zone, zone};
 use crate::text::{counted, duration};
 
 /// A message that an account sent.
@@ -30,6 +33,8 @@ pub struct Sent {
 pub struct Senders {
     joiner: Joiner,
     reader: Reader,
+    /// That of this machine, and of logs that do not say theirs.
+    zone: TimeZone,
 }
 
 /// Makes messages of items.
@@ -45,19 +50,21 @@ impl Senders {
     pub fn new(folding: Folding) -> Self {
         let joiner = Joiner::new(JoinSettings { recipients: true, failures: false });
         let identity = Identity { folding, ..Identity::default() };
-        Self { joiner, reader: Reader { identity, without_recipients: 0 } }
+        Self { joiner, reader: Reader { identity, without_recipients: 0 }, zone: zone() }
     }
 
     /// Considers a line, and calls `visit` with every message that is complete.
     pub fn line(&mut self, line: &Stamped<'_>, visit: &mut dyn FnMut(Sent)) {
-        let Self { joiner, reader } = self;
-        joiner.line(line, &mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
+        let Self { joiner, reader, zone } = self;
+        let at = if line.has_zone { line.at } else { in_zone(line.at, zone) };
+        let line = Stamped { at, has_zone: true, ..*line };
+        joiner.line(&line, &mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
     }
 
     /// The log has ended: visits what is left. Returns what became of the lines, and of how many
     /// messages of accounts the recipients are not known.
     pub fn finish(self, visit: &mut dyn FnMut(Sent)) -> (JoinCounts, u64) {
-        let Self { mut joiner, mut reader } = self;
+        let Self { mut joiner, mut reader, .. } = self;
         joiner.finish(&mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
         (joiner.counts().clone(), reader.without_recipients)
     }

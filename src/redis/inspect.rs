@@ -16,7 +16,7 @@ use super::script::Loaded;
 use super::settings::Settings;
 use super::tool;
 use super::{RedisStore, random};
-use crate::engine::{AlgorithmKind, RecordKey};
+use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::bloom;
 use crate::store::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics, Unread,
@@ -282,6 +282,9 @@ impl Inspect for SharedRates {
 
     fn restore(&mut self, entry: &Entry) -> Result<Restored, InspectError> {
         let key = entry.record_key();
+        if key.kind == Kind::Habits {
+            return Ok(Restored::NotShared);
+        }
         self.said(self.change(&key, |record| {
             let known = record.and_then(|record| record.state.average);
             let restored = entry.restored_over(known);

@@ -5,8 +5,8 @@ use crate::rate::{self, Timestamp};
 use super::format::{BUCKET, CALENDAR, State};
 use super::record::period_is_known;
 
-/// An account that has not sent for so many seconds is forgotten: 400 days, so that cards that are
-/// written once a year are not to strangers.
+/// An account that has not sent for so many seconds is forgotten: 400 days, so that recipients of
+/// yearly greetings stay known.
 pub(super) const HABITS_KEPT: f64 = 400.0 * 86_400.0;
 
 /// Whether a record of habits with this state can be forgotten at `now`.

@@ -141,6 +141,8 @@ pub enum Restored {
     Replaced,
     /// The stored record is as old, or newer, and has been kept.
     Kept,
+    /// It is of one server only, and the store is shared.
+    NotShared,
 }
 
 /// A [`RecordKey`] that owns its name.

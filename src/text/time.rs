@@ -69,6 +69,13 @@ fn zoned(at: Timestamp, form: &str) -> String {
     }
 }
 
+/// The time of a clock on the wall in this zone, which has been taken as UTC.
+pub(crate) fn in_zone(wall: Timestamp, zone: &TimeZone) -> Timestamp {
+    let as_utc = jiff::Timestamp::from_microsecond(wall.as_micros()).ok();
+    let real = as_utc.and_then(|at| zone.to_timestamp(TimeZone::UTC.to_datetime(at)).ok());
+    real.map_or(wall, timestamp)
+}
+
 /// When this day has begun here, in seconds since 1970.
 pub(crate) fn midnight() -> i64 {
     let now = jiff::Timestamp::now().to_zoned(zone());
@@ -97,5 +104,16 @@ mod tests {
         assert_eq!(iso(1_795_171_837), "2026-11-20T10:50:37Z");
         assert_eq!(iso(-1), "1969-12-31T23:59:59Z");
         assert_eq!(iso(i64::MAX), "@9223372036854775807");
+    }
+
+    #[test]
+    fn times_on_the_wall_are_those_of_their_zone() {
+        let at = |text: &str| timestamp(text.parse().unwrap());
+        let zone = TimeZone::fixed(jiff::tz::offset(2));
+        let (wall, real) = (at("2026-11-26T11:00:00.25Z"), at("2026-11-26T09:00:00.25Z"));
+        assert_eq!(in_zone(wall, &zone), real);
+        // Beyond the calendar there are no zones.
+        let never = Timestamp { seconds: i64::MAX, micros: 0 };
+        assert_eq!(in_zone(never, &zone), never);
     }
 }

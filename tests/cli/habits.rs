@@ -1,19 +1,26 @@
 //! `exirate habits`.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::path::Path;
 use std::process::Output;
 
+use exirate::rate::habits::Sensitivity;
+use exirate::spool::habits::{SentMessage, habits_key};
+use exirate::spool::{Options, Spool};
 use kit::habits::{Message, stream};
 use serde_json::Value;
 
+use crate::logs_as_written::add_to_journal;
 use crate::{exirate, json, run, stderr, stdout};
 
 /// Networks from here on are a thief's.
 const THIEVES: u64 = 900;
+/// A zone three hours east of Greenwich, and those hours.
+const ZONE: (&str, i64) = ("UTC-3", 3 * 3600);
 
 /// The mail of alice, of whom it is stolen, and of bob, as Exim logs it; without the messages of
-/// bob's thief.
+/// bob's thief. Every other line has its time in UTC and says so, others are of [`ZONE`].
 fn log() -> String {
     let mail =
         |login: &'static str, account| stream(account).into_iter().map(move |one| (login, one));
@@ -22,11 +29,12 @@ fn log() -> String {
     all.sort_by_key(|(_, one)| one.at);
     let mut log = String::new();
     for (n, (login, Message { at, network, recipients })) in all.into_iter().enumerate() {
-        let at = jiff::Timestamp::from_second(at).unwrap().strftime("%F %T");
+        let (ahead, zone) = if n % 2 == 0 { (0, " +0000") } else { (ZONE.1, "") };
+        let at = jiff::Timestamp::from_second(at + ahead).unwrap().strftime("%F %T");
         let (high, low) = (network / 256, network % 256);
         write!(
             log,
-            "{at} 1vM1aC-{n:011}-1aBc <= a@x.test H=h [10.{high}.{low}.7] P=esmtpsa A=plain:{login} \
+            "{at}{zone} 1vM1aC-{n:011}-1aBc <= a@x.test H=h [10.{high}.{low}.7] P=esmtpsa A=plain:{login} \
              S=9 for"
         )
         .unwrap();
@@ -49,7 +57,7 @@ fn folder() -> tempfile::TempDir {
 
 fn learn(folder: &Path, options: &[&str]) -> Output {
     let mut command = exirate();
-    command.env("TZ", "UTC").args(["habits", "learn"]).arg(folder.join("mainlog")).args(options);
+    command.env("TZ", ZONE.0).args(["habits", "learn"]).arg(folder.join("mainlog")).args(options);
     command.arg("--spool").arg(folder.join("spool")).output().unwrap()
 }
 
@@ -86,7 +94,10 @@ fn a_stolen_account_is_named_from_logs_and_its_habits_stay() {
     let again = learn(folder.path(), &[]);
     assert_eq!(
         stdout(&again),
-        format!("learned: no message of 2 accounts; {messages} messages learned before\n")
+        format!(
+            "learned: no message of 2 accounts; {messages} messages not later than the last known \
+             one: left out\n"
+        )
     );
 
     let shown = json(&run(spool, &["habits", "--json"]));
@@ -98,6 +109,9 @@ fn a_stolen_account_is_named_from_logs_and_its_habits_stay() {
         let one = json(&run(spool, &["habits", login, "--json"]));
         assert_eq!(one.as_array().unwrap().len(), 1);
         assert_eq!(one[0]["alarm_at"].is_i64(), login != "bob");
+        let account = 1 + usize::from(login == "bob");
+        let theirs = |one: &&Message| account == 1 || one.network < THIEVES;
+        assert_eq!(one[0]["at"], stream(account).iter().rfind(theirs).unwrap().at);
     }
     let missing = run(spool, &["habits", "carol"]);
     assert_eq!((missing.status.code(), &*stdout(&missing)), (Some(1), "no account matches\n"));
@@ -136,10 +150,82 @@ fn habits_are_exported_imported_and_erased_as_rates_are() {
     std::fs::create_dir(third).unwrap();
     run(third, &["check", "--count", "1 / 1h / per_conn / strict", "--key", "x"]);
     let left_out = json(&run(third, &["import", export.to_str().unwrap(), "--json"]));
-    assert_eq!((&left_out["added"], &left_out["filters_left_out"]), (&0.into(), &2.into()));
+    let counts = ["added", "filters_left_out", "habits_left_out"];
+    assert_eq!(counts.map(|name| left_out[name].as_u64().unwrap()), [0, 0, 2]);
+    let imported = run(third, &["import", export.to_str().unwrap()]);
+    assert!(stdout(&imported).contains("\nhabits of 2 accounts left out: "), "{imported:?}");
 
     let erased = json(&run(spool, &["erase", "alice@example.org", "--yes", "--json"]));
     assert_eq!(erased["rates"], 1);
     let left = shown(spool);
     assert!(left.contains("auth:bob") && !left.contains("alice"), "{left}");
+}
+
+#[test]
+fn a_clock_that_was_wrong_silences_no_account() {
+    let folder = folder();
+    let spool = folder.path().join("spool");
+    // One has been learned already.
+    let mut name = Vec::new();
+    let message = SentMessage { at: 4_000_000_000, client: None, recipients: [&b"a@x.test"[..]] };
+    let mut before = Spool::open(&spool, Options::default()).unwrap();
+    let known = habits_key(b"auth:bob", &mut name);
+    before.learn_habits(known, message, Sensitivity::Normal).unwrap();
+    drop(before);
+    let wrong = "2099-01-01 00:00:00 +0000 1vM1aC-00000000004-1aBc <= a@x.test H=h [192.0.2.9] \
+                 P=esmtpsa A=plain:Alice@example.org S=9 for a@x.test\n";
+    std::fs::write(folder.path().join("mainlog"), wrong.to_owned() + &log()).unwrap();
+    let messages = log().lines().count() as u64 - 3;
+    let learned = json(&learn(folder.path(), &["--json"]));
+    let counts = ["messages", "ahead", "known"].map(|name| learned[name].as_u64().unwrap());
+    assert_eq!(counts, [messages, 1, 0]);
+    // The clock of the database is right again.
+    let again = learn(folder.path(), &[]);
+    let known = format!("learned: no message of 2 accounts; {messages} messages not later than");
+    assert!(stdout(&again).starts_with(&known), "{again:?}");
+    assert!(stderr(&again).contains("1 message dated more than a day from now"), "{again:?}");
+}
+
+#[test]
+fn only_one_learns_at_a_time() {
+    let folder = folder();
+    learn(folder.path(), &[]);
+    let lock = folder.path().join("spool/exirate/habits.lock");
+    let lock = File::options().write(true).open(lock).unwrap();
+    lock.lock().unwrap();
+    let output = learn(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("another `exirate habits learn` is running"), "{output:?}");
+    // To compare needs no lock.
+    assert_eq!(learn(folder.path(), &["--dry-run"]).status.code(), Some(1));
+    lock.unlock().unwrap();
+    assert!(stdout(&learn(folder.path(), &[])).starts_with("learned: no message"));
+}
+
+#[test]
+fn who_changes_nothing_moves_no_cursor() {
+    let folder = tempfile::tempdir().unwrap();
+    let (spool, cursor) = (folder.path().join("spool"), folder.path().join("cursor"));
+    std::fs::create_dir(&spool).unwrap();
+    let client = "AB31166401: client=c[192.0.2.9], sasl_method=PLAIN, sasl_username=alice";
+    let active = "AB31166401: from=<a@x.test>, size=900, nrcpt=1 (queue active)";
+    let sent = "AB31166401: to=<b@x.test>, relay=mx[192.0.2.1]:25, delay=1, dsn=2.0.0, status=sent \
+                (250 ok)";
+    let lines = [
+        (0, 2, "postfix/smtpd", client),
+        (1, 2, "postfix/qmgr", active),
+        (2, 2, "postfix/smtp", sent),
+        (3, 2, "postfix/qmgr", "AB31166401: removed"),
+    ];
+    add_to_journal(folder.path(), 1000, &lines);
+    let journal = format!("--journal={}", folder.path().display());
+    let cursor = cursor.to_str().unwrap();
+    let learn = |options: &[&str]| {
+        let command = ["habits", "learn", &journal, "--cursor", cursor, "--json"];
+        json(&run(&spool, &[&command[..], options].concat()))["messages"].clone()
+    };
+    assert_eq!(
+        [learn(&["--dry-run"]), learn(&["--dry-run"]), learn(&[]), learn(&[])],
+        [1, 1, 1, 0]
+    );
 }

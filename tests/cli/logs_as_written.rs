@@ -169,7 +169,7 @@ fn lines_that_are_not_used_are_shown_by_reason() {
 const START: u64 = 1_795_175_437;
 
 /// Adds entries to a journal, written by this user: second, facility, program and text of each.
-fn add_to_journal(folder: &Path, user: u32, entries: &[(u64, u8, &str, &str)]) {
+pub(crate) fn add_to_journal(folder: &Path, user: u32, entries: &[(u64, u8, &str, &str)]) {
     let boot = "3f1f5d6f2c4f4ad5a0f0c0f0a0b0c0d0";
     let entry = |&(second, facility, program, text): &(u64, u8, &str, &str)| {
         format!(

@@ -6,7 +6,9 @@ use std::process::{Command, Output};
 
 use exirate::engine::{Algorithm, Check, Overridden, RecordKey};
 use exirate::rate::Timestamp;
+use exirate::rate::habits::Sensitivity;
 use exirate::redis::{Secret, Servers, Settings};
+use exirate::spool::habits::{SentMessage, habits_key};
 use exirate::spool::{EventDetails, Options, Spool};
 use exirate::store::Store as _;
 use tokio::runtime::Runtime;
@@ -154,6 +156,22 @@ fn commands_work(site: &mut Site) {
     site.output("alone", &["export", "-o", file]);
     site.output("mx1", &["import", file]);
     assert_eq!(site.listed("mx2", &["dave"]), pairs(&[("dave", 7.0)]));
+
+    // Habits are of one server, also where the key of their hashes is that of all.
+    let mut before = Spool::open(&site.spool("alone"), Options::default()).unwrap();
+    let message = SentMessage { at: 1_800_000_000, client: None, recipients: [&b"a@x.test"[..]] };
+    let mut name = Vec::new();
+    let key = habits_key(b"auth:erin", &mut name);
+    before.learn_habits(key, message, Sensitivity::Normal).unwrap();
+    drop(before);
+    let shared = site.output("mx1", &["export"]);
+    let alone = site.output("alone", &["export"]);
+    let habits = alone.lines().find(|line| line.contains("auth:erin")).unwrap();
+    fs::write(file, format!("{}\n{habits}\n", shared.lines().next().unwrap())).unwrap();
+    let imported = site.output("mx1", &["import", file]);
+    assert!(imported.starts_with("imported 0 records\nhabits of 1 account left out"), "{imported}");
+    let count = |text: String| text.lines().count();
+    assert_eq!(count(site.output("mx1", &["export"])), count(shared));
 
     // What was changed is logged where it was done.
     let log = fs::read_to_string(site.spool("mx1").join("exirate/audit.log")).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
 use crate::cli::shared::audit_log::AuditLog;
-use crate::cli::shared::database::{Common, print_incidents, require_owner};
+use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note, progress};
@@ -96,16 +96,17 @@ run learns what is new. Of an account, at most one alarm a day is shown.
 Exit status: 0 learned; 1 an alarm was raised, or no message was of use; 2 an error.
 
 The logs must name the recipients, at the arrival (Exim's log_selector = +received_recipients) or
-by their deliveries. Bounces, and mail of root and of the mail server, do not count. Messages
-that are not later than the last one of their account, as it was before, are left out. Logs do
-not show which mail is a list's or an automatic reply: that counts as any other. The first
-messages of an account raise no alarm easily, as everybody is a stranger to a new one.
+by their deliveries. Bounces, and mail of root and of the mail server, do not count. Messages no
+later than the last one known before this run are left out, and so are those that are dated more
+than a day from now: the clock was wrong. Times without a zone are of this machine's. Logs do not
+show which mail is a list's or an automatic reply: that counts as any other. The first messages of
+an account raise no alarm easily, as everybody is a stranger to a new one.
 
-The command creates the database if there is none. It is logged to audit.log in the database's
+The command creates the database if there is none. Only one runs at a time. It is logged to audit.log in the database's
 directory, and to syslog (facility mail).
 
-JSON: an object with `messages`, `accounts`, `known` (messages left out), `without_recipients`, and
-`alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
+JSON: an object with `messages`, `accounts`, `known` (messages no later than the last one known),
+`ahead` (dated more than a day from now), `without_recipients`, and `alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
 alarms of the same account on the same day.")]
 struct Learn {
     #[command(flatten)]
@@ -157,8 +158,11 @@ impl EvidenceJson {
     }
 }
 
-/// Of an account, one alarm in so many seconds is shown.
+/// Of an account, one alarm in so many seconds is shown; a time that is so far ahead is of a clock
+/// that was wrong.
 const DAY: i64 = 86_400;
+/// The file that is locked while habits are learned: two who learn would learn all twice.
+const LOCK: &CStr = c"habits.lock";
 
 const COLUMNS: [Column; 10] = [
     Column::numbers("SCORE"),
@@ -319,6 +323,7 @@ struct Learned {
     messages: u64,
     accounts: usize,
     known: u64,
+    ahead: u64,
     without_recipients: u64,
     alarms: Vec<Named>,
 }
@@ -342,10 +347,15 @@ impl Learner {
     }
 
     fn learn(&mut self, sent: &Sent) -> Result<(), SpoolError> {
+        let latest = now().seconds + DAY;
+        if sent.at > latest {
+            self.learned.ahead += 1;
+            return Ok(());
+        }
         let met = match self.met.entry(sent.account.clone()) {
             Entry::Occupied(met) => met.into_mut(),
             Entry::Vacant(place) => {
-                let known_until = self.store.last(&sent.account)?;
+                let known_until = self.store.last(&sent.account)?.filter(|last| *last <= latest);
                 place.insert(Met { known_until, alarm: None })
             }
         };
@@ -372,14 +382,18 @@ impl Learner {
 
 impl Learn {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.dry_run {
+            return self.learn(Store::Memory(HashMap::new(), RandomState::new()), screen);
+        }
         let directory = self.common.directory()?;
+        require_owner(&directory)?;
+        let spool = Box::new(Spool::open(&directory, Options::default())?);
+        let learned = exclusively(&directory, LOCK, || self.learn(Store::Spool(spool), screen))?;
+        learned.ok_or_else(|| Failure::new("another `exirate habits learn` is running".to_owned()))
+    }
+
+    fn learn(&self, store: Store, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let folding = self.common.folding()?;
-        let store = if self.dry_run {
-            Store::Memory(HashMap::new(), RandomState::new())
-        } else {
-            require_owner(&directory)?;
-            Store::Spool(Box::new(Spool::open(&directory, Options::default())?))
-        };
         let files = self.logs.open()?;
         let mut learner = Learner {
             store,
@@ -419,7 +433,9 @@ impl Learn {
         } else {
             self.print(screen, &learned)?;
         }
-        self.logs.keep_cursor(read.cursor.as_deref())?;
+        if !self.dry_run {
+            self.logs.keep_cursor(read.cursor.as_deref())?;
+        }
         Ok(Outcome::found_if(!learned.alarms.is_empty() || learned.messages == 0))
     }
 
@@ -439,9 +455,15 @@ impl Learn {
                 of(learned.without_recipients)
             ));
         }
+        if learned.ahead > 0 {
+            note(format_args!(
+                "{} dated more than a day from now: left out, as the clock was wrong",
+                of(learned.ahead)
+            ));
+        }
         let known = match learned.known {
             0 => String::new(),
-            known => format!("; {} learned before", of(known)),
+            known => format!("; {} not later than the last known one: left out", of(known)),
         };
         writeln!(
             screen,

@@ -2,6 +2,7 @@
 //! commands are about, and the trace store.
 
 use std::collections::BTreeSet;
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,9 +13,10 @@ use super::spool_dir;
 use crate::cli::Failure;
 use crate::identity::fold::Folding;
 use crate::policy::image::{ImageError, PolicyFile};
-use crate::spool::{Options, Spool, SpoolError};
+use crate::spool::{self, Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
 use crate::sys::files;
+use crate::sys::lock::{self, Guard, Kind};
 use crate::text;
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
@@ -102,6 +104,20 @@ pub(in crate::cli) fn require_owner(spool: &Path) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Runs `work` while this file of the database's directory is locked; `None` if another
+/// process has locked it.
+pub(in crate::cli) fn exclusively<T>(
+    spool: &Path,
+    lock: &CStr,
+    work: impl FnOnce() -> Result<T, Failure>,
+) -> Result<Option<T>, Failure> {
+    let dir = spool::open_directory(spool, false).map_err(SpoolError::from)?;
+    let file = dir.open_or_create(lock, spool::FILE_MODE).map_err(SpoolError::from)?;
+    let guard: Option<Guard<'_>> = lock::try_lock(&file, Kind::Exclusive)
+        .map_err(|error| SpoolError::from(dir.failed("lock", lock)(error)))?;
+    guard.map(|_guard| work()).transpose()
 }
 
 /// Both stores, open.

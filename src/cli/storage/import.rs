@@ -54,7 +54,9 @@ Fields that a later exirate has added are left out and reported.
 Filters of unique events depend on the database's key. Where there is no database, one
 is created with the key of the export, and nothing is lost. Where there is one with
 another key, rates are imported but unique events count once more; so it is with
-exim_dumpdb, which does not print filters. A dump has no limits either: they are shown
+exim_dumpdb, which does not print filters. Habits of accounts depend on that key as well, and are
+of one server: into a database with another key, and into limits that are shared, none are
+imported (--local imports them where limits are shared). A dump has no limits either: they are shown
 as inf until the next check that counts. Its times are local unless --utc is given.
 
 Where limits are shared, the records become those of all servers, whose key of unique
@@ -91,6 +93,7 @@ struct Counts {
     replaced: u64,
     kept: u64,
     filters_left_out: u64,
+    habits_left_out: u64,
     invalid_lines: u64,
     over: u64,
     /// Names of fields that were left out, since a later version has added them.
@@ -189,7 +192,7 @@ fn import(
         if !lines.line.trim_ascii().is_empty() {
             match entry(form, lines, now, &mut counts.unknown_fields) {
                 // Nothing is left of habits without their hashes.
-                Ok((entry, true)) if entry.kind == Kind::Habits => counts.filters_left_out += 1,
+                Ok((entry, true)) if entry.kind == Kind::Habits => counts.habits_left_out += 1,
                 Ok((entry, lost)) => match store.restore(&entry) {
                     Ok(restored) => {
                         let over = restored != Restored::Kept
@@ -200,6 +203,7 @@ fn import(
                             Restored::Added => counts.added += 1,
                             Restored::Replaced => counts.replaced += 1,
                             Restored::Kept => counts.kept += 1,
+                            Restored::NotShared => counts.habits_left_out += 1,
                         }
                         counts.filters_left_out += u64::from(lost && restored != Restored::Kept);
                     }
@@ -295,6 +299,14 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
             "{} left out: {why}, so {} events count once more",
             text::counted(left_out, "filter of unique events", "filters of unique events"),
             if left_out == 1 { "its" } else { "their" }
+        )?;
+    }
+    let habits = counts.habits_left_out;
+    if habits > 0 {
+        writeln!(
+            screen,
+            "habits of {} left out: they depend on the key of another database, or on one server",
+            text::counted(habits, "account", "accounts")
         )?;
     }
     if !counts.unknown_fields.is_empty() {

@@ -11,6 +11,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use rand::TryRng as _;
+use rand::rngs::SysRng;
 use siphasher::sip::SipHasher13;
 
 use super::folder::Folder;
@@ -20,6 +22,9 @@ use crate::sys::lock;
 
 const NAME: &CStr = c"counted";
 const NEW: &CStr = c"counted.new";
+/// The key of the hashes, which is made once.
+const KEY: &CStr = c"key";
+const KEY_NEW: &CStr = c"key.new";
 /// The hash of a failure, the time that it was counted with, and a checksum.
 const ENTRY: usize = 20;
 /// So long after it was counted, in seconds, a failure is forgotten: no log that is read again is
@@ -34,6 +39,7 @@ const AHEAD: i64 = 60;
 #[derive(Debug)]
 pub(super) struct Ledger {
     folder: Folder,
+    hasher: SipHasher13,
     file: File,
     counted: HashMap<u64, Timestamp>,
     last: Option<(u64, Timestamp)>,
@@ -51,6 +57,7 @@ impl Ledger {
             Some(guard) => guard.keep(),
             None => return Err(io::Error::other("another follower uses it")),
         }
+        let hasher = SipHasher13::new_with_key(&key(&folder)?);
         let bytes = folder.read(NAME)?.unwrap_or_default();
         let (mut counted, mut last) = (HashMap::new(), None);
         // What is not whole was being written when the machine stopped.
@@ -60,7 +67,15 @@ impl Ledger {
             last = Some((hash, at));
         }
         let file = written(&folder, &mut counted, last, now)?;
-        Ok(Self { folder, file, counted, last, pruned: now.seconds, _lock: lock })
+        Ok(Self { folder, hasher, file, counted, last, pruned: now.seconds, _lock: lock })
+    }
+
+    /// What tells a failure from others: the message, when it was received, and the recipient. Ids
+    /// are used again, but hardly in the same second of an hour; the zone of a log may change.
+    pub(super) fn hash_of(&self, message_id: &str, received: Timestamp, recipient: &str) -> u64 {
+        let second = received.seconds.rem_euclid(3600);
+        let text = format!("{message_id}\0{second}\0{}", recipient.to_lowercase());
+        self.hasher.hash(text.as_bytes())
     }
 
     /// Whether a failure has been entered.
@@ -136,12 +151,16 @@ fn written(
     folder.appended(NAME)
 }
 
-/// What tells a failure from others: the message, when it was received, and the recipient. Ids
-/// are used again, but hardly in the same second of an hour; the zone of a log may change.
-pub(super) fn hash_of(message_id: &str, received: Timestamp, recipient: &str) -> u64 {
-    let second = received.seconds.rem_euclid(3600);
-    let text = format!("{message_id}\0{second}\0{}", recipient.to_lowercase());
-    SipHasher13::new().hash(text.as_bytes())
+/// The key of a directory's hashes; the first time, a random one.
+fn key(folder: &Folder) -> io::Result<[u8; 16]> {
+    let known = folder.read(KEY)?.and_then(|bytes| bytes.try_into().ok());
+    if let Some(key) = known {
+        return Ok(key);
+    }
+    let mut key = [0; 16];
+    SysRng.try_fill_bytes(&mut key).map_err(io::Error::other)?;
+    folder.replace(KEY, KEY_NEW, &key, true)?;
+    Ok(key)
 }
 
 /// An entry, which has [`ENTRY`] bytes.
@@ -221,7 +240,9 @@ mod tests {
         let victim = other.path().join("victim");
         std::fs::write(&victim, "x").unwrap();
         // What was left behind is replaced.
-        for (name, can) in [("counted", false), ("lock", false), ("counted.new", true)] {
+        for (name, can) in
+            [("counted", false), ("lock", false), ("key", false), ("counted.new", true)]
+        {
             let folder = tempfile::tempdir().unwrap();
             std::os::unix::fs::symlink(&victim, folder.path().join(name)).unwrap();
             let opened = Ledger::open(folder.path(), Timestamp::default());
@@ -233,14 +254,21 @@ mod tests {
     #[test]
     fn failures_are_told_apart() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
-        let one = hash_of("id", at(7), "a@x.test");
-        assert_eq!(one, hash_of("id", at(7 + 7200), "A@X.test"));
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [ledger, another] =
+            folders.each_ref().map(|folder| Ledger::open(folder.path(), at(9)).unwrap());
+        let one = ledger.hash_of("id", at(7), "a@x.test");
         for other in [
-            hash_of("id2", at(7), "a@x.test"),
-            hash_of("id", at(8), "a@x.test"),
-            hash_of("id", at(7), "b@x.test"),
+            ledger.hash_of("id2", at(7), "a@x.test"),
+            ledger.hash_of("id", at(8), "a@x.test"),
+            ledger.hash_of("id", at(7), "b@x.test"),
+            another.hash_of("id", at(7), "a@x.test"),
         ] {
             assert_ne!(one, other);
         }
+        // Also after a restart.
+        drop(ledger);
+        let ledger = Ledger::open(folders[0].path(), at(9)).unwrap();
+        assert_eq!(one, ledger.hash_of("id", at(7 + 7200), "A@X.test"));
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::tz::TimeZone;
 
 use super::counter::Counter;
-use super::ledger::{Ledger, hash_of};
+use super::ledger::Ledger;
 use super::shared::Shared;
 use super::state::{Position, State};
 use crate::event::{Event, Unit};
@@ -16,7 +16,7 @@ use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 use crate::serve::config::{self, FollowedLog};
 use crate::serve::log::{Level, Log};
-use crate::text::time::{midnight, now, timestamp, zone};
+use crate::text::time::{in_zone, midnight, now, zone};
 
 /// How long the log is not looked at.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -187,7 +187,7 @@ impl Reader {
         let ItemKind::Failed(failed) = item.what else { return };
         let event = item.submitter();
         let (Some(id), Some(recipient)) = (&event.message_id, &event.recipient) else { return };
-        let hash = hash_of(id, failed.received, recipient);
+        let hash = self.ledger.hash_of(id, failed.received, recipient);
         let in_doubt = self.in_doubt.take_if(|(of, _)| *of == hash);
         if self.ledger.has(hash) && in_doubt.is_none() {
             return;
@@ -255,22 +255,14 @@ impl Reader {
     /// When a line was written: the time that it has, in the zone of this machine if it has none.
     /// That may be of another zone; but it was not before the end of the log was last reached.
     fn real_time(&self, at: Timestamp, has_zone: bool) -> Timestamp {
-        let real = if has_zone { Some(at) } else { in_zone(at, &self.zone) };
-        within(real.unwrap_or(at), self.caught_up, now())
+        let real = if has_zone { at } else { in_zone(at, &self.zone) };
+        within(real, self.caught_up, now())
     }
 }
 
 /// The time nearest to `real` that is possible for a line that is read now.
 fn within(real: Timestamp, caught_up: Option<Timestamp>, now: Timestamp) -> Timestamp {
     real.max(caught_up.unwrap_or_default()).min(now)
-}
-
-/// The time in this zone that has been taken as UTC.
-fn in_zone(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-    let as_utc = jiff::Timestamp::from_microsecond(at.as_micros()).ok()?;
-    let civil = TimeZone::UTC.to_datetime(as_utc);
-    let real = zone.to_timestamp(civil).ok()?;
-    Some(timestamp(real))
 }
 
 #[cfg(test)]
@@ -288,15 +280,5 @@ mod tests {
             assert_eq!(within(real, Some(hours_ago), now), expected, "{real:?}");
         }
         assert_eq!(within(at(9), None, now), at(9));
-    }
-
-    #[test]
-    fn times_without_a_zone_are_of_this_machine() {
-        let at = |text: &str| {
-            Timestamp::from_micros(text.parse::<jiff::Timestamp>().unwrap().as_microsecond())
-        };
-        let zone = TimeZone::fixed(jiff::tz::offset(2));
-        let (written, real) = (at("2026-11-26T11:00:00.25Z"), at("2026-11-26T09:00:00.25Z"));
-        assert_eq!(in_zone(written, &zone), Some(real));
     }
 }

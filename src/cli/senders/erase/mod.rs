@@ -55,10 +55,12 @@ Where limits are shared, it is also removed from what all servers share: its rec
 overrides, and all crossings in which it is named. Run the command on each server, for what
 only that one has.
 
-What holds it only as a hash remains: unique events, the habits of those who wrote to it, and
-the digests of messages. All need the database's key, and end by themselves. So does the rest: Exim's logs, backups, exports,
-and the policy file, which `erase` reports. Checks and recording go on meanwhile; what they
-add is found by a second run. The command itself is logged without PERSON.
+What holds it only as a hash remains: unique events, the digests of messages, in the habits of
+those who wrote to it 8 bits, until others take their place, and failed deliveries that
+`exirate serve follow` has counted. Unique events end with their period, digests with trace.keep,
+and failed deliveries after 10 days; all reveal nothing without their keys. Not exirate's to
+remove are Exim's logs, backups, exports, and the policy file, which `erase` reports. Checks and
+recording go on meanwhile; what they add is found by a second run. The command itself is logged without PERSON.
 
 JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
 `overrides`, `audit_lines` and `messages` named PERSON, whether they were `erased`, and `left`,

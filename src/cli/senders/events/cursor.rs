@@ -1,6 +1,6 @@
 //! How far each receiver has got: a small file for each, replaced as a whole.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,11 +9,8 @@ use crate::cli::Failure;
 use crate::rate::Timestamp;
 use crate::spool;
 use crate::sys::files::{self, Access};
-use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::secure_dir::{DirError, SecureDir};
 
-/// The file that is locked while events are delivered.
-const LOCK: &CStr = c"delivery.lock";
 /// The first line of a cursor.
 const HEAD: &str = "exirate delivery 1";
 /// The longest cursor that is read.
@@ -257,22 +254,6 @@ impl CursorFile {
             .and_then(|()| files::rename_at(self.dir.directory(), &self.new, &self.name))
             .and_then(|()| files::sync(self.dir.directory()))
             .map_err(|error| failure(self.dir.failed("write", &self.name)(error)))
-    }
-}
-
-/// Runs `work` unless another process delivers events of this spool directory; false if
-/// one does.
-pub(super) fn exclusively(
-    spool: &Path,
-    work: impl FnOnce() -> Result<(), Failure>,
-) -> Result<bool, Failure> {
-    let dir = spool::open_directory(spool, false).map_err(failure)?;
-    let file = dir.open_or_create(LOCK, spool::FILE_MODE).map_err(failure)?;
-    let guard: Option<Guard<'_>> = lock::try_lock(&file, Kind::Exclusive)
-        .map_err(|error| failure(dir.failed("lock", LOCK)(error)))?;
-    match guard {
-        Some(_guard) => work().map(|()| true),
-        None => Ok(false),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `exirate events deliver`: send crossings to the receivers of the policies in use.
 
 use std::collections::HashMap;
+use std::ffi::CStr;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::thread;
@@ -10,12 +11,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::alert::{Alert, Head};
-use super::cursor::{CursorFile, exclusively};
+use super::cursor::CursorFile;
 use super::delivery::{Context, Delivery, Events, Report};
 use super::known::{Known, Sources};
 use super::program::Account;
 use super::receiver::{NAMES, Receiver, Stream};
-use crate::cli::shared::database::{Common, open_traces, require_owner};
+use crate::cli::shared::database::{Common, exclusively, open_traces, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
@@ -27,6 +28,8 @@ use crate::text;
 use crate::text::time::now;
 use crate::trace::Access;
 
+/// The file that is locked while events are delivered.
+const LOCK: &CStr = c"delivery.lock";
 /// How long to wait for the details of an event, and how often to look for them.
 const DETAILS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(100));
 /// Of so many alerts at most, the messages that are recorded are counted.
@@ -95,7 +98,7 @@ impl Deliver {
             remark("the policies in use have no receiver in [on.crossing]: nothing is sent");
         }
         let mut reports = Vec::new();
-        let alone = exclusively(&directory, || {
+        let alone = exclusively(&directory, LOCK, || {
             // A receiver that is used again later is a new one.
             let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
             for name in NAMES.iter().filter(|name| !is_used(name)) {
@@ -105,7 +108,7 @@ impl Deliver {
             reports = deliver_all(&mut spool, directories, &all, &on, account)?;
             Ok(())
         })?;
-        if !alone {
+        if alone.is_none() {
             remark("another process is sending");
         }
         if self.common.json {

@@ -23,14 +23,13 @@ fn part(name: &str) -> Part {
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let counters = |name: &str| matches!(name, "policy.counters" | "shadow.counters");
     let policy = |name: &str| name == "policy.image" || counters(name);
-    let cluster = |name: &str| matches!(name, "cluster" | "cluster.state");
+    let other = |name: &str| matches!(name, "cluster" | "cluster.state" | "habits.lock");
     let unfinished = |stem: &str| {
         shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
     };
     let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
-    if whole(name) || policy(name) || cluster(name) || is_cursor(name) || is_log(name) || is_old_log
-    {
+    if whole(name) || policy(name) || other(name) || is_cursor(name) || is_log(name) || is_old_log {
         Part::Ours
     } else if name == "trace" {
         Part::Elsewhere
@@ -179,6 +178,7 @@ mod tests {
             ("delivery.shared", Part::Ours),
             ("delivery.shared.new", Part::Unfinished),
             ("delivery.lock", Part::Ours),
+            ("habits.lock", Part::Ours),
             ("delivery.else", Part::Foreign),
             ("database.1", Part::Foreign),
             ("overrides.new", Part::Unfinished),
