@@ -247,7 +247,7 @@ fn restore(spool: &mut Spool, key: RecordKey<'_>, at: i64, filter: Option<u8>) {
         Some(Restored::Added | Restored::Replaced) => {
             assert_eq!(spool.get(key).expect("it can be read"), Some(entry));
         }
-        Some(Restored::Kept) | None => {}
+        Some(Restored::Kept | Restored::NotShared) | None => {}
     }
 }
 
