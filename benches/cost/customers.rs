@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime};
 
-use exirate::event::session::SessionFacts;
 use exirate::event::{AclStage, Event, Origin};
-use exirate::policy::evaluator::{Evaluator, Observer, OnErrors, PolicySession, Step};
+use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
 use exirate::policy::image::PolicyFile;
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
@@ -70,21 +69,13 @@ fn checked(
 ) -> Duration {
     let begun = Instant::now();
     for user in users {
-        let step = Step {
-            stage: AclStage::Rcpt,
-            event: Event {
-                auth: Some(user),
-                client: Origin::Client([192, 0, 2, 7].into()),
-                recipient: Some("r@x.test"),
-                ..Event::default()
-            },
-            facts: SessionFacts::default(),
-            recipients: &Vec::new,
-            is_one_of: None,
-            only_looks: false,
-            bypassed: false,
-            on_error: OnErrors::default(),
+        let event = Event {
+            auth: Some(user.as_str()),
+            client: Origin::Client([192, 0, 2, 7].into()),
+            recipient: Some("r@x.test"),
+            ..Event::default()
         };
+        let step = Step::new(AclStage::Rcpt, event);
         let mut session = PolicySession::default();
         let store = Ok(&mut *spool);
         let evaluated = evaluator.evaluate(&mut session, name, &step, store, now, &mut Nothing);

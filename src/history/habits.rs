@@ -1,4 +1,4 @@
-//! The mail of accounts in logs, as their habits see it: who sent, when, from where, to whom.
+//! The mail of accounts in logs, as their habits see it: sender, time, client and recipients.
 
 use std::net::IpAddr;
 
@@ -24,7 +24,7 @@ pub struct Sent {
     pub at: i64,
     /// From where, where that is known.
     pub client: Option<IpAddr>,
-    /// To whom, folded.
+    /// The recipients, folded.
     pub recipients: Vec<String>,
 }
 

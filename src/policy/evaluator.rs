@@ -55,6 +55,23 @@ pub struct Step<'a> {
     pub on_error: OnErrors,
 }
 
+impl<'a> Step<'a> {
+    /// A step that counts and may refuse, of which no more than this is known.
+    #[must_use]
+    pub fn new(stage: AclStage, event: Event<&'a str>) -> Self {
+        Self {
+            stage,
+            event,
+            facts: SessionFacts::default(),
+            recipients: &Vec::new,
+            is_one_of: None,
+            only_looks: false,
+            bypassed: false,
+            on_error: OnErrors::default(),
+        }
+    }
+}
+
 /// What a front end says of policies that cannot be evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct OnErrors {

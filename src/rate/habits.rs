@@ -259,7 +259,7 @@ pub struct Update {
     pub score: f64,
     /// The score at which an alarm would have been raised.
     pub threshold: f64,
-    /// Its recipients to whom the account had never written.
+    /// How many of its recipients the account had never written to.
     pub strangers: u32,
     /// What it added, or took away.
     pub added: Added,

@@ -3,9 +3,8 @@
 use std::process::Output;
 use std::time::SystemTime;
 
-use exirate::event::session::SessionFacts;
 use exirate::event::{AclStage, Event, Origin};
-use exirate::policy::evaluator::{Evaluator, Observer, OnErrors, PolicySession, Step};
+use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
@@ -58,16 +57,7 @@ impl Machine {
         let mut database = Spool::open(&spool, Options::default()).unwrap();
         let client = Origin::Client([192, 0, 2, 7].into());
         let event = Event { auth: Some(login), client, ..Event::default() };
-        let step = Step {
-            stage: AclStage::Mail,
-            event,
-            facts: SessionFacts::default(),
-            recipients: &Vec::new,
-            is_one_of: None,
-            only_looks: false,
-            bypassed: false,
-            on_error: OnErrors::default(),
-        };
+        let step = Step::new(AclStage::Mail, event);
         let mut session = PolicySession::default();
         let evaluated = Evaluator::open(&spool).evaluate(
             &mut session,

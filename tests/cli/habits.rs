@@ -19,7 +19,7 @@ const THIEVES: u64 = 900;
 /// A zone three hours east of Greenwich, and those hours.
 const ZONE: (&str, i64) = ("UTC-3", 3 * 3600);
 
-/// The mail of alice, of whom it is stolen, and of bob, as Exim logs it; without the messages of
+/// The mail of alice, whose account is stolen, and of bob, as Exim logs it; without the messages of
 /// bob's thief. Every other line has its time in UTC and says so, others are of [`ZONE`].
 fn log() -> String {
     let mail =

@@ -167,16 +167,24 @@ fn conditions(exim: &PrivateExim, example: &str) {
     assert_eq!(connect("192.0.2.8", "a@example.net"), [250; 2]);
 }
 
+/// Limits that a few recipients reach.
+const SMALL: [(&str, &str); 3] =
+    [("\"200/1h\"", "\"4/1h\""), ("\"2000/1h\"", "\"6/1h\""), ("\"5000/1h\"", "\"9/1h\"")];
+
+/// How many recipients of a user are accepted, and what refuses the next.
+fn accepted_of(exim: &PrivateExim, auth: &str) -> (usize, String) {
+    let mut client = session(exim, "192.0.2.7", Some(auth), "a@x.test");
+    let (count, reply) = accepted(&mut client, 12, |_| "r@x.test".to_owned());
+    (count, reply.split(" Over").next().unwrap().to_owned())
+}
+
+fn refused(count: usize, rule: &str) -> (usize, String) {
+    (count, format!("451 defer {rule}"))
+}
+
 fn precedence(exim: &PrivateExim, example: &str) {
-    let small =
-        [("\"200/1h\"", "\"4/1h\""), ("\"2000/1h\"", "\"6/1h\""), ("\"5000/1h\"", "\"9/1h\"")];
-    apply(exim, example, &small);
-    let of = |auth: &str| {
-        let mut client = session(exim, "192.0.2.7", Some(auth), "a@x.test");
-        let (count, reply) = accepted(&mut client, 12, |_| "r@x.test".to_owned());
-        (count, reply.split(" Over").next().unwrap().to_owned())
-    };
-    let refused = |count, rule: &str| (count, format!("451 defer {rule}"));
+    apply(exim, example, &SMALL);
+    let of = |auth: &str| accepted_of(exim, auth);
     assert_eq!(of("carl@example.net"), refused(4, "default"));
     assert_eq!(of("dora@example.org"), refused(6, "package gold"));
     // Unlimited; but all users of the domain together are not.
@@ -184,15 +192,8 @@ fn precedence(exim: &PrivateExim, example: &str) {
 }
 
 fn customers(exim: &PrivateExim, example: &str) {
-    let small =
-        [("\"200/1h\"", "\"4/1h\""), ("\"2000/1h\"", "\"6/1h\""), ("\"5000/1h\"", "\"9/1h\"")];
-    apply(exim, example, &small);
-    let of = |auth: &str| {
-        let mut client = session(exim, "192.0.2.7", Some(auth), "a@x.test");
-        let (count, reply) = accepted(&mut client, 12, |_| "r@x.test".to_owned());
-        (count, reply.split(" Over").next().unwrap().to_owned())
-    };
-    let refused = |count, rule: &str| (count, format!("451 defer {rule}"));
+    apply(exim, example, &SMALL);
+    let of = |auth: &str| accepted_of(exim, auth);
     assert_eq!(of("ann@example.org"), refused(6, "package gold"));
     // What ann was refused by her own limit does not count.
     assert_eq!(of("Bob@Example.net"), refused(3, "customer acme (total)"));

@@ -9,7 +9,7 @@ use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Event};
 use crate::hash::FastMap;
 use crate::logs::item::Text;
-use crate::policy::evaluator::{OnErrors, PolicySession, Step};
+use crate::policy::evaluator::{PolicySession, Step};
 use crate::policy::image::Image;
 use crate::policy::replay::{LEAST_COUNT, Replay};
 use crate::policy::word::Verdict;
@@ -415,8 +415,6 @@ impl<'i> Simulation<'i> {
             _ => None,
         };
         let step = Step {
-            stage,
-            event: Event { recipient, ..attempt.event.view() },
             facts: SessionFacts {
                 recipients: u32::try_from(message.accepted.len()).unwrap_or(u32::MAX),
                 message_size: size.unwrap_or(0),
@@ -426,9 +424,7 @@ impl<'i> Simulation<'i> {
             },
             recipients: &accepted,
             is_one_of,
-            only_looks: false,
-            bypassed: false,
-            on_error: OnErrors::default(),
+            ..Step::new(stage, Event { recipient, ..attempt.event.view() })
         };
         session.policies.new_command();
         let now = self.now(attempt.at);

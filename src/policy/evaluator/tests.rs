@@ -306,16 +306,8 @@ fn what_becomes_of_mail_refuses_at_the_next_submission() {
                 let mut server = Server { evaluator, store, stages, lists, messages: 0 };
                 for n in 1..=most {
                     assert!(server.send(&["a@x.test"]).refused.is_none(), "{n} {stages:?}");
-                    let step = Step {
-                        stage: AclStage::Delivery,
-                        event: Event { helo: Some("h.test"), ..Event::default() },
-                        facts: SessionFacts::default(),
-                        recipients: &Vec::new,
-                        is_one_of: Some(of),
-                        only_looks: false,
-                        bypassed: false,
-                        on_error: OnErrors::default(),
-                    };
+                    let event = Event { helo: Some("h.test"), ..Event::default() };
+                    let step = Step { is_one_of: Some(of), ..Step::new(AclStage::Delivery, event) };
                     let now = Timestamp { seconds: 1_800_000_000 + i64::from(n), micros: 5 };
                     let session = &mut PolicySession::default();
                     let (store, seen) = (Ok(&mut server.store), &mut Seen::default());
@@ -441,16 +433,8 @@ fn all_recipients_are_decided_at_one_stage() {
 
 /// A step of which little is known.
 fn a_step(stage: AclStage) -> Step<'static> {
-    Step {
-        stage,
-        event: Event { client: Origin::Client([192, 0, 2, 1].into()), ..Event::default() },
-        facts: SessionFacts::default(),
-        recipients: &Vec::new,
-        is_one_of: None,
-        only_looks: false,
-        bypassed: false,
-        on_error: OnErrors::default(),
-    }
+    let client = Origin::Client([192, 0, 2, 1].into());
+    Step::new(stage, Event { client, ..Event::default() })
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use super::*;
 use crate::event::Origin;
 use crate::event::session::SessionFacts;
-use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, PolicySession, Step};
+use crate::policy::evaluator::{Evaluated, Evaluator, Observer, PolicySession, Step};
 use crate::policy::image::{build, install};
 use crate::policy::source::compile;
 use crate::rate::Timestamp;
@@ -64,16 +64,12 @@ impl Server {
         now: i64,
     ) -> (Verdict, String, bool) {
         let mut evaluator = Evaluator::open(self.spool.path());
+        let event = Event { client, helo: Some(helo), sender: Some(""), ..Event::default() };
         let step = Step {
-            stage,
-            event: Event { client, helo: Some(helo), sender: Some(""), ..Event::default() },
             facts: SessionFacts { recipients: 1, has_message: true, ..SessionFacts::default() },
-            recipients: &Vec::new,
-            is_one_of: None,
-            only_looks: false,
             // It hides nothing.
             bypassed: true,
-            on_error: OnErrors::default(),
+            ..Step::new(stage, event)
         };
         let before = self.decided;
         let (mut session, mut store) = (PolicySession::default(), Memory::default());

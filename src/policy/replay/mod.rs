@@ -17,7 +17,7 @@ pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
 use sessions::Sessions;
 
 use super::decide::Decided;
-use super::evaluator::{Evaluated, Evaluator, Observer, OnErrors, PolicySession, Step};
+use super::evaluator::{Evaluated, Evaluator, Observer, PolicySession, Step};
 use super::image::Image;
 use super::outcome::Outcome;
 use super::word::{Unit, Verdict};
@@ -337,14 +337,10 @@ impl Steps<'_, '_> {
             ..SessionFacts::default()
         };
         let step = Step {
-            stage,
-            event: policy_event(event, recipient),
             facts,
             recipients: &|| all_recipients.iter().map(|&to| to.into()).collect(),
             is_one_of: event.outcome.map(ReplayOutcome::unit),
-            only_looks: false,
-            bypassed: false,
-            on_error: OnErrors::default(),
+            ..Step::new(stage, policy_event(event, recipient))
         };
         evaluate(evaluator, names, session, &step, event.time, store, decisions, &mut Vec::new())
     }
