@@ -432,8 +432,7 @@ fn decide_new<S: Store>(
 /// Whether the policy is about `event`. What a limit refuses of the mail server's own mail is
 /// lost, so a policy has to name that mail.
 pub(super) fn applies(settings: &PolicySettings, identity: &Identity, event: &Event<&str>) -> bool {
-    let names_system = || settings.when.contains(&When::Is { state: State::System, not: false });
-    (!event.system || names_system())
+    (!event.system || settings.requires(State::System))
         && settings.when.iter().all(|when| holds(when, identity, event))
 }
 

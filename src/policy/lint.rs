@@ -17,7 +17,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         invented(policies, name, policy, diagnostics);
         failed_for_others(name, policy, diagnostics);
         system(name, policy, diagnostics);
-        amounts::amounts(policy, requires(policy, State::Authenticated), diagnostics);
+        amounts::amounts(policy, policy.settings.requires(State::Authenticated), diagnostics);
         redundant(policy, diagnostics);
         unused(policy, diagnostics);
         domains_as_users(policies, policy, diagnostics);
@@ -35,11 +35,6 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Whether the policy requires `state`.
-fn requires(policy: &Policy, state: State) -> bool {
-    policy.settings.when.contains(&When::Is { state, not: false })
-}
-
 /// The fields of the key that say who sends: the server is the same for all.
 fn key_of_sender(policy: &Policy) -> Vec<Field> {
     policy.settings.key.iter().copied().filter(|field| *field != Field::Server).collect()
@@ -47,7 +42,7 @@ fn key_of_sender(policy: &Policy) -> Vec<Field> {
 
 /// Identities that a stranger can choose: he would exhaust the limit of a customer.
 fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    if requires(policy, State::Relay) || requires(policy, State::Local) {
+    if policy.settings.requires(State::Relay) || policy.settings.requires(State::Local) {
         return;
     }
     let advice = "so strangers can use up the limit of a customer; use it only with when = \"relay\" or \"local\"";
@@ -62,7 +57,7 @@ fn claimed(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut D
         }
         return;
     }
-    let known = requires(policy, State::Authenticated);
+    let known = policy.settings.requires(State::Authenticated);
     // What comes after a field that is always known is never reached.
     let reached =
         policies.identity.chain.iter().copied().take_while(|field| {
@@ -103,7 +98,7 @@ fn failed_for_others(name: &str, policy: &Policy, diagnostics: &mut Diagnostics)
 /// alert each. What is counted at RCPT may never become a message.
 fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
     let known = [State::Authenticated, State::Relay, State::Local];
-    if known.into_iter().any(|state| requires(policy, state)) {
+    if known.into_iter().any(|state| policy.settings.requires(state)) {
         return;
     }
     let key = key_of_sender(policy);
@@ -148,7 +143,7 @@ fn invented(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut 
     let (at, advice) = if settings.key.contains(&Field::Script) {
         (policy.at, "add a policy with the same `when` and key = \"local_account\"")
     } else {
-        let is_others = requires(policy, State::Authenticated)
+        let is_others = settings.requires(State::Authenticated)
             || settings.when.contains(&When::Is { state: State::Local, not: true });
         let in_chain = settings.key.is_empty() && policies.identity.chain.contains(&Field::Script);
         let at = policies.identity.at.filter(|_| in_chain && !is_others);
@@ -189,7 +184,7 @@ fn counts_account(policies: &Policies, policy: &Policy) -> bool {
 
 /// A policy that refuses what the mail server or the system sends.
 fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
-    if policy.settings.action == Action::Enforce && requires(policy, State::System) {
+    if policy.settings.action == Action::Enforce && policy.settings.requires(State::System) {
         diagnostics.warning(
             policy.at,
             format!(
@@ -301,12 +296,14 @@ fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diag
     }
     let is_only_listed = |member: &Member| member.package.is_none() && member.limits.is_empty();
     for (name, member) in policy.users.iter() {
-        let Some(customer) = &member.customer else { continue };
+        let Some(customer) = member.customer.as_ref().filter(|_| is_like_a_domain(name)) else {
+            continue;
+        };
         let is_used = policies.policies.values().any(|policy| {
             let user = policy.users.get(name);
             policy.domains.contains_key(name) || user.is_some_and(|one| !is_only_listed(one))
         });
-        if is_like_a_domain(name) && !is_used {
+        if !is_used {
             let text = format!(
                 "the user {name:?} of the customer {customer:?} is written like a domain; did you mean domains?"
             );

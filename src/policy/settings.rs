@@ -13,7 +13,7 @@ use super::network::Cidr;
 #[cfg(feature = "cli")]
 use super::source::kind::{self, Context, Kind, Shown};
 use super::value::{Grade, Location, Template, UnitText, When};
-use super::word::{Action, Counting, Field, OnError, Verdict};
+use super::word::{Action, Counting, Field, OnError, State, Verdict};
 #[cfg(feature = "cli")]
 use crate::toml_file::reader::{Reader, Value};
 
@@ -190,5 +190,14 @@ settings! {
             kind::Grades;
         /// The longest delay of the verdict `delay`: clients give up after five minutes
         longest_delay: f64 = 30.0, kind::Period { most: Some(300.0) };
+    }
+}
+
+impl PolicySettings {
+    /// Whether the policy is only for events in this state.
+    #[must_use]
+    #[inline]
+    pub fn requires(&self, state: State) -> bool {
+        self.when.contains(&When::Is { state, not: false })
     }
 }

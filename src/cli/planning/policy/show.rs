@@ -16,7 +16,7 @@ use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
 use crate::policy::limit::{Exemption, Limit, Package, Per, Rule, Subject};
-use crate::policy::model::{Identity, Limits, Location, Policies, Policy, When};
+use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::source::FILE;
 use crate::policy::word::{Field, State, Word as _};
 use crate::rate::Timestamp;
@@ -294,8 +294,7 @@ impl Show {
         let folding = &all.folding;
         let fold = |text: &Option<String>| text.as_deref().and_then(|text| folding.identity(text));
         let (user, recipient) = (fold(&self.user), fold(&self.recipient));
-        let is_local = When::Is { state: State::Local, not: false };
-        let is_local = policy.settings().when.contains(&is_local);
+        let is_local = policy.settings().requires(State::Local);
         let written = || self.user.as_deref().map(|user| user.trim().to_owned());
         let value = |field: Field| match field {
             // Whoever used AUTH is never local.

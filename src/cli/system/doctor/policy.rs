@@ -253,7 +253,7 @@ fn uncounted(name: &str, policy: &Policy, callers: &[&Caller], findings: &mut Fi
             options.join(", ")
         ));
     }
-    let is_local = policy.settings.when.contains(&When::Is { state: State::Local, not: false });
+    let is_local = policy.settings.requires(State::Local);
     let comes_locally = |stage: &AclStage| matches!(stage, AclStage::NotSmtp | AclStage::Outside);
     if is_local && !stages.iter().any(comes_locally) {
         findings.problem(format!(
