@@ -118,11 +118,10 @@ impl<'a> Reader<'a> {
         cut.is_read = true;
         let (text, entries) = (self.lines.text, cut.entries.clone());
         for piece in pieces(text, entries) {
-            let (table, errors) =
-                DeTable::parse_recoverable(text.get(piece.clone()).unwrap_or_default());
             self.piece = Some(piece.start);
+            let text = text.get(piece).unwrap_or_default();
+            let (table, errors) = DeTable::parse_recoverable(text);
             if let Some(error) = errors.first() {
-                let text = text.get(piece.clone()).unwrap_or_default();
                 self.error(&table, message_of(error, text));
             }
             read(self, table.get_ref());

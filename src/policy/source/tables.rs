@@ -10,7 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::super::fold::{Folding, LONGEST};
 use super::super::model::{
     Amount, Bucket, Buckets, ByUnit, Identity, Limits, Location, Member, MemberKind, Members,
-    PolicySettings, When,
+    PolicySettings,
 };
 use super::super::word::{Field, State, Unit, Word as _};
 use super::amount::{self, UNLIMITED};
@@ -98,8 +98,26 @@ impl Listed {
         self.all.push((folded.into(), member));
     }
 
-    /// Makes one that a customer lists at `at` its own; whether it could. None is of two customers.
+    /// Makes one that a customer lists at `at` its own, under each of its names. None is of two
+    /// customers.
     fn assign(
+        &mut self,
+        reader: &mut Reader<'_>,
+        what: &str,
+        text: &str,
+        (folded, written): (String, Option<String>),
+        customer: &Arc<str>,
+        at: Location,
+    ) {
+        if self.assign_one(reader, what, text, folded, customer, at)
+            && let Some(written) = written
+        {
+            self.assign_one(reader, what, text, written, customer, at);
+        }
+    }
+
+    /// Whether it could.
+    fn assign_one(
         &mut self,
         reader: &mut Reader<'_>,
         what: &str,
@@ -179,14 +197,13 @@ pub(super) struct Naming<'a> {
 impl<'a> Naming<'a> {
     /// That of a policy with these settings.
     pub(super) fn of(identity: &'a Identity, settings: &PolicySettings) -> Self {
-        let authenticated = When::Is { state: State::Authenticated, not: false };
         let is_folded = |field: &Field| {
             matches!(field, Field::Auth | Field::Client | Field::Sender | Field::Recipient)
         };
         let as_written = match settings.key.first() {
             Some(field) => !is_folded(field),
             // What comes after a login is not reached where there always is one.
-            None if settings.when.contains(&authenticated) => {
+            None if settings.requires(State::Authenticated) => {
                 !identity.chain.iter().take_while(|field| **field != Field::Auth).all(is_folded)
             }
             None => !identity.chain.iter().all(is_folded),
@@ -200,6 +217,14 @@ impl<'a> Naming<'a> {
         let none = || format!("{text:?} is not a user: nothing is left of it after folding");
         let folded = self.folding.identity(text).ok_or_else(none)?;
         Ok((folded.clone(), self.written(text, &folded)))
+    }
+
+    /// The names of a user, or else of a domain: see [`Naming::user`].
+    fn member(self, kind: MemberKind, text: &str) -> Result<(String, Option<String>), String> {
+        match kind {
+            MemberKind::User => self.user(text),
+            _ => domain(text).map(|name| (name, None)),
+        }
     }
 
     /// `text` as it is written, if what is not folded may be called so.
@@ -395,6 +420,16 @@ pub(super) struct Named<'a> {
     pub(super) users: &'a mut Listed,
 }
 
+impl Named<'_> {
+    /// The users, or else the domains.
+    fn listed(&mut self, kind: MemberKind) -> &mut Listed {
+        match kind {
+            MemberKind::User => self.users,
+            _ => self.domains,
+        }
+    }
+}
+
 /// What only a table of this kind has beside limits.
 fn more(kind: MemberKind) -> &'static [&'static str] {
     match kind {
@@ -404,27 +439,30 @@ fn more(kind: MemberKind) -> &'static [&'static str] {
     }
 }
 
-/// A customer, a domain or a user; `list` reads the lists of a customer.
-fn member<'t>(
+/// A customer, a domain or a user.
+fn member(
     reader: &mut Reader<'_>,
-    key: &Key<'_>,
-    value: &'t Spanned<DeValue<'_>>,
+    name: &Key<'_>,
+    value: Value<'_>,
     place: &str,
     kind: MemberKind,
-    packages: &mut Names,
-    mut list: impl FnMut(&mut Reader<'_>, MemberKind, &'t Spanned<DeValue<'_>>),
+    named: &mut Named<'_>,
 ) -> Member {
     let mut member = Member::default();
-    member.limits.at = reader.at(key);
+    member.limits.at = reader.at(name);
     let Some(table) = reader.table(value, "{ package = \"gold\" }") else { return member };
     for (key, value) in table {
         match (key.get_ref().as_ref(), kind) {
             ("package", _) => {
                 let Some(name) = reader.string(value, "\"gold\"") else { continue };
-                member.package = Some(packages.add(name, reader.at(value)));
+                member.package = Some(named.packages.add(name, reader.at(value)));
             }
-            ("domains", MemberKind::Customer) => list(reader, MemberKind::Domain, value),
-            ("users", MemberKind::Customer) => list(reader, MemberKind::User, value),
+            ("domains", MemberKind::Customer) => {
+                assign(reader, MemberKind::Domain, name.get_ref(), value, named);
+            }
+            ("users", MemberKind::Customer) => {
+                assign(reader, MemberKind::User, name.get_ref(), value, named);
+            }
             ("total", MemberKind::User) => {
                 reader.error(key, "total is for all users of a domain or a customer; write it in one, in a package or the default");
             }
@@ -468,19 +506,36 @@ fn some_members(
     for (key, value) in as_written(table) {
         let text = key.get_ref();
         let place = format!("in [policy.{}.{}.{text:?}]", named.policy, kind.word());
-        let read = |reader: &mut Reader<'_>, packages: &mut Names| {
-            member(reader, key, value, &place, kind, packages, |_, _, _| {})
-        };
-        let (names, listed) = match kind {
-            MemberKind::User => (named.naming.user(text), &mut *named.users),
-            _ => (domain(text).map(|name| (name, None)), &mut *named.domains),
-        };
-        match names {
+        match named.naming.member(kind, text) {
             Ok(names) => {
-                let member = read(reader, named.packages);
-                listed.add(reader, kind.word(), text, names, member);
+                let member = member(reader, key, value, &place, kind, named);
+                named.listed(kind).add(reader, kind.word(), text, names, member);
             }
             Err(message) => reader.error(key, message),
+        }
+    }
+}
+
+/// `domains` or `users` of a customer.
+fn assign(
+    reader: &mut Reader<'_>,
+    kind: MemberKind,
+    customer: &str,
+    value: Value<'_>,
+    named: &mut Named<'_>,
+) {
+    let example = match kind {
+        MemberKind::User => "\"news@example.org\"",
+        _ => "\"example.org\"",
+    };
+    let customer: Arc<str> = customer.into();
+    for (one, value) in reader.strings(value, example).unwrap_or_default() {
+        match named.naming.member(kind, one) {
+            Ok(names) => {
+                let at = reader.at(value);
+                named.listed(kind).assign(reader, kind.word(), one, names, &customer, at);
+            }
+            Err(message) => reader.error(value, message),
         }
     }
 }
@@ -502,33 +557,7 @@ pub(super) fn customers(
             continue;
         }
         let place = format!("in [policy.{}.customer.{text:?}]", named.policy);
-        let customer: Arc<str> = text.into();
-        let Named { naming, packages, domains, users, .. } = &mut *named;
-        let list = |reader: &mut Reader<'_>, kind, value: &Spanned<DeValue<'_>>| {
-            let example = match kind {
-                MemberKind::User => "\"news@example.org\"",
-                _ => "\"example.org\"",
-            };
-            for (one, at) in reader.strings(value, example).unwrap_or_default() {
-                let (names, listed) = match kind {
-                    MemberKind::User => (naming.user(one), &mut **users),
-                    _ => (domain(one).map(|name| (name, None)), &mut **domains),
-                };
-                let place = reader.at(at);
-                match names {
-                    Ok((folded, written)) => {
-                        let word = kind.word();
-                        if listed.assign(reader, word, one, folded, &customer, place)
-                            && let Some(written) = written
-                        {
-                            listed.assign(reader, word, one, written, &customer, place);
-                        }
-                    }
-                    Err(message) => reader.error(at, message),
-                }
-            }
-        };
-        let member = member(reader, key, value, &place, MemberKind::Customer, packages, list);
+        let member = member(reader, key, value, &place, MemberKind::Customer, named);
         customers.push((text.into(), member));
     }
     customers.into()
