@@ -1,5 +1,6 @@
 //! A limit that applies to an identity.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -191,6 +192,16 @@ pub struct Limit<'a> {
 }
 
 impl Limit<'_> {
+    /// The table it is from, and whether it is a `total`.
+    #[must_use]
+    pub fn rule_text(&self) -> Cow<'static, str> {
+        match (self.per, self.rule) {
+            (Per::Key, Rule::Default) => "default".into(),
+            (Per::Key, rule) => rule.to_string().into(),
+            (Per::Domain | Per::Customer, rule) => format!("{rule} (total)").into(),
+        }
+    }
+
     /// What the limits of a unit are called, or those of buckets.
     #[cfg(feature = "cli")]
     #[must_use]

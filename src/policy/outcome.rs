@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::counters::Checked;
-use super::limit::{Limit, Per, Rule};
+use super::limit::Limit;
 use super::model::{Piece, PolicySettings, Template};
 use super::word::{Action, Placeholder, Unit, Verdict};
 use crate::engine::{AlgorithmKind, Decision, Overridden};
@@ -90,16 +90,6 @@ pub struct Decided<'a> {
 }
 
 impl<'a> Decided<'a> {
-    /// The table that the limit is from, and whether it is a `total`.
-    #[must_use]
-    pub fn rule_text(&self) -> Cow<'static, str> {
-        match (self.limit.per, self.limit.rule) {
-            (Per::Key, Rule::Default) => "default".into(),
-            (Per::Key, rule) => rule.to_string().into(),
-            (Per::Domain | Per::Customer, rule) => format!("{rule} (total)").into(),
-        }
-    }
-
     fn verdict(&self, settings: &PolicySettings) -> Verdict {
         match self.decision.overridden {
             None => {
@@ -219,7 +209,7 @@ impl Outcome {
         texts.push_str(one.limit.text);
         texts.push_str(one.key);
         let reason = Reason {
-            rule: one.rule_text(),
+            rule: one.limit.rule_text(),
             unit: one.limit.unit,
             decision: one.decision,
             texts: texts.into(),
@@ -292,7 +282,7 @@ fn value(placeholder: Placeholder, one: &Decided<'_>, event: &Event<&str>, text:
     let _ = match placeholder {
         Placeholder::Policy => write!(text, "{}", one.policy),
         Placeholder::Key => write!(text, "{}", one.key),
-        Placeholder::Rule => write!(text, "{}", one.rule_text()),
+        Placeholder::Rule => write!(text, "{}", one.limit.rule_text()),
         Placeholder::Unit => write!(text, "{}", one.limit.unit.word().replace('_', " ")),
         Placeholder::Rate => write!(text, "{:.1}", decision.rate),
         Placeholder::Limit if one.limit.unit.is_cap() => write!(text, "{window}"),

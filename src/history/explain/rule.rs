@@ -121,17 +121,14 @@ pub fn find<'i>(
         Per::Customer => limits = policy.customer_limits(value)?,
         Per::Key | Per::Domain => policy.limits(&subject, &mut limits)?,
     }
-    let package = policy.package(&subject)?;
-    said.rule = limits.iter().find(|limit| same(limit)).map(|limit| {
-        let table = match (limit.per, package) {
-            (Per::Key, Some(package)) if limit.rule == limit::Rule::Package(package.name) => {
-                package.to_string()
-            }
-            (Per::Key, _) => limit.rule.to_string(),
-            (Per::Domain | Per::Customer, _) => format!("{} (total)", limit.rule),
+    if let Some(limit) = limits.iter().find(|limit| same(limit)) {
+        let package = match (limit.per, limit.rule) {
+            (Per::Key, limit::Rule::Package(_)) => policy.package(&subject)?,
+            _ => None,
         };
-        Rule { limit: limit.algorithm.limit(), table }
-    });
+        let table = package.map_or_else(|| limit.rule_text().into(), |one| one.to_string());
+        said.rule = Some(Rule { limit: limit.algorithm.limit(), table });
+    }
     let exempt = policy.exemption(&subject, now)?;
     said.exempt =
         exempt.map(|entry| Exempt { until: entry.until, reason: entry.reason.map(str::to_owned) });

@@ -473,15 +473,11 @@ impl<'i> PolicyImage<'i> {
             domain_name.zip(of_domain),
             packaged(customer),
         );
-        let package = match (package, found, domain_package) {
-            (Some((from, at)), Some(one), _) | (Some((from, at)), _, Some(one))
-                if one.row == at =>
-            {
-                Some((from, one))
-            }
-            (Some((from, at)), ..) => Some((from, self.package_at(at)?)),
-            (None, ..) => None,
+        let read = |at: u32| {
+            let known = [found, domain_package].into_iter().flatten().find(|one| one.row == at);
+            known.map_or_else(|| self.package_at(at), Ok)
         };
+        let package = package.map(|(from, at)| Ok((from, read(at)?))).transpose()?;
         let unknown = handed_over.filter(|_| found.is_none());
         Ok(Known { user, domain_name, domain, customer, domain_package, package, unknown })
     }

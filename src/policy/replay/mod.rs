@@ -97,7 +97,7 @@ impl Window {
         texts.push_str(window);
         texts.push_str(record);
         Self {
-            rule: decided.rule_text(),
+            rule: decided.limit.rule_text(),
             unit: decided.limit.unit,
             decision: decided.decision,
             record_start: window.len(),
