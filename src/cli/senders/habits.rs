@@ -13,13 +13,13 @@ use serde::Serialize;
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
+use crate::cli::shared::key_state::second;
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note, progress};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::history::habits::{Senders, Sent, evidence};
-use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, Habits, Sensitivity, Update};
 use crate::spool::habits::{SentMessage, habits_key};
 use crate::spool::{Options, Spool, SpoolError};
@@ -237,7 +237,7 @@ fn json(key: String, habits: &Habits, now: i64) -> AccountJson {
 }
 
 fn cells(key: &str, habits: &Habits, now: i64) -> [String; 10] {
-    let ago = |then: i64| text::rough_age(seconds(then), seconds(now));
+    let ago = |then: i64| text::rough_age(second(then), second(now));
     let evidence = habits.evidence(habits.at());
     let score = habits.score(now);
     // Of an account that has only sent to people it knows, there is none.
@@ -256,14 +256,10 @@ fn cells(key: &str, habits: &Habits, now: i64) -> [String; 10] {
     ]
 }
 
-fn seconds(seconds: i64) -> Timestamp {
-    Timestamp { seconds, micros: 0 }
-}
-
 /// Where habits are learned.
 enum Store {
     Spool(Box<Spool>),
-    /// By hashes of the accounts under a key of this process.
+    /// By account; the hashes are under a key of this process.
     Memory(HashMap<String, Habits>, RandomState),
 }
 

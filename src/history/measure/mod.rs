@@ -44,6 +44,12 @@ impl Period {
         self.kind().over(rate, limit, 0.0)
     }
 
+    /// By the calendar: `daily`.
+    #[must_use]
+    pub fn every(&self) -> Option<&'static str> {
+        self.calendar.as_ref().map(|(every, _)| every.word())
+    }
+
     fn kind(&self) -> AlgorithmKind {
         match self.calendar {
             None => AlgorithmKind::MovingAverage,

@@ -213,7 +213,7 @@ impl Measured {
         Suggestion {
             count,
             period: of.seconds,
-            every: of.calendar.as_ref().map(|(every, _)| every.word()),
+            every: of.every(),
             of,
             keys,
             events,

@@ -378,7 +378,7 @@ impl Measure {
             key,
             count,
             period: (periods.len() > 1).then_some(period.seconds),
-            every: period.calendar.as_ref().map(|(every, _)| every.word()),
+            every: period.every(),
             period_text: &period.text,
             peak: known.peak,
             when: text::iso(Timestamp::from_micros(known.at)).replace('T', " ").replace('Z', ""),

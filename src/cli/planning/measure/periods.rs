@@ -1,8 +1,9 @@
 //! The periods to measure, as arguments.
 
-use crate::calendar::{Every, Zone};
+use crate::calendar::Zone;
 use crate::cli::shared::keys;
 use crate::history::measure::Period;
+use crate::policy::word::{Every, Word as _};
 
 /// One or several.
 #[derive(Clone, Debug)]
@@ -11,9 +12,9 @@ pub(in crate::cli) struct Periods(pub(in crate::cli) Vec<Period>);
 impl Periods {
     /// Reads periods such as `1h,1d`, each as a spec has it, or `daily`, as a policy has it.
     pub(in crate::cli) fn parse(text: &str) -> Result<Self, String> {
-        let one = |text: &str| match Every::ALL.iter().find(|every| every.word() == text) {
+        let one = |text: &str| match Every::of(text) {
             Some(every) => {
-                let calendar = Some((*every, Zone::default()));
+                let calendar = Some((every, Zone::default()));
                 Ok(Period { seconds: every.seconds(), text: text.to_owned(), calendar })
             }
             None => {

@@ -137,13 +137,9 @@ impl Apply {
             changed.join().map_err(|_| Failure::new("an internal error"))?
         })?;
         let given = given.filter(|_| !self.dry_run);
-        // What is applied next has the users in any case.
-        let kept = |then: &dyn Fn() -> Result<PathBuf, Failure>| match &given {
-            Some(given) => given.keep(then),
-            None => then(),
-        };
         if self.if_changed && changed.is_empty() {
-            kept(&|| Ok(PathBuf::new()))?;
+            // What is applied next has the users in any case.
+            given.map_or(Ok(()), |given| given.keep(|| Ok(())))?;
             return Ok(Outcome::Fine);
         }
         let warnings = warn(&policies);
@@ -151,7 +147,11 @@ impl Apply {
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
-            let path = kept(&|| Ok(install(&spool, image)?))?;
+            let install = || Ok(install(&spool, image)?);
+            let path = match given {
+                Some(given) => given.keep(install)?,
+                None => install()?,
+            };
             log(&spool, &self.file)?;
             free_counters(&spool, &policies);
             refold(&spool, &policies);
