@@ -183,12 +183,12 @@ pub(crate) fn is_as_said(page: &str, headings: &[&str], cases: &[Case]) {
     }
 }
 
-/// How many of so many messages, one each 10 ms, are accepted, and what refuses the first other.
-pub(crate) fn decided(
+/// What is decided of so many messages, one each 10 ms.
+pub(crate) fn decisions(
     policy: &Path,
     sender: &dyn Fn(usize) -> Sender,
     messages: usize,
-) -> (usize, String) {
+) -> Vec<Value> {
     let mut child = exirate()
         .args(["policy", "run", "--policy"])
         .arg(policy)
@@ -214,6 +214,16 @@ pub(crate) fn decided(
     let decisions: Vec<Value> =
         stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(decisions.len(), messages);
+    decisions
+}
+
+/// How many of so many messages are accepted, and what refuses the first other.
+pub(crate) fn decided(
+    policy: &Path,
+    sender: &dyn Fn(usize) -> Sender,
+    messages: usize,
+) -> (usize, String) {
+    let decisions = decisions(policy, sender, messages);
     let passes = |one: &&Value| one["verdict"] == "accept" || one["verdict"] == "log";
     let accepted = decisions.iter().filter(passes).count();
     let refused = decisions.iter().find(|one| !passes(one));

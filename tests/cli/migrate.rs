@@ -15,8 +15,8 @@ use exirate::store::{Memory, Store as _};
 
 use serde_json::json;
 
-use crate::hosting::{ALL, Case, client, decided, is_as_said, local, login, recipe};
-use crate::{exirate, stderr, stdout};
+use crate::hosting::{ALL, Case, client, decided, decisions, is_as_said, local, login, recipe};
+use crate::{exirate, stdout};
 
 const PAGE: &str = include_str!("../../docs/migrate.md");
 const PANELS: &str = include_str!("../../docs/panels.md");
@@ -206,22 +206,11 @@ fn scripts_of_a_customer_are_in_its_total_if_logins_are_qualified() {
 fn what_cpanel_queues_is_held_and_what_hestia_warns_of_is_logged() {
     let verdicts = |heading: &str, sender: serde_json::Value, messages: usize| {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("p.toml"), recipe(PANELS, heading)).unwrap();
-        let events: Vec<String> = (0..messages)
-            .map(|n| {
-                let mut event = sender.clone();
-                event["time"] = json!(1_795_000_000.0 + n as f64 / 100.0);
-                event["recipient"] = json!("bob@example.net");
-                event.to_string()
-            })
-            .collect();
-        fs::write(dir.path().join("events"), events.join("\n")).unwrap();
-        let output = policy(dir.path(), &["run", "events", "--policy", "p.toml"]);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let file = dir.path().join("p.toml");
+        fs::write(&file, recipe(PANELS, heading)).unwrap();
         let mut runs: Vec<(String, usize)> = Vec::new();
-        for line in stdout(&output).lines() {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            let verdict = line["verdict"].as_str().unwrap().to_owned();
+        for one in decisions(&file, &|_| sender.clone(), messages) {
+            let verdict = one["verdict"].as_str().unwrap().to_owned();
             match runs.last_mut() {
                 Some((last, count)) if *last == verdict => *count += 1,
                 _ => runs.push((verdict, 1)),
