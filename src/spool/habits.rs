@@ -116,27 +116,21 @@ impl Spool {
         &mut self,
         mut visit: impl FnMut(OwnedKey, Habits),
     ) -> Result<LeftOut, SpoolError> {
-        self.after_fork()?;
         let hashing = self.database.hashing.clone();
-        let mut left_out = LeftOut::default();
-        for number in 0..=u8::MAX {
-            let read = self.read_shard(number, |body| {
-                let Some(body) = body else { return Vec::new() };
-                let all = body.records().flatten().filter(Record::is_of_habits);
-                let read = all.filter_map(|record| {
-                    let slot = record.slot(&body.map, &hashing)?;
-                    let key = record.record_key(&body.map)?;
-                    let bits = record.remembered(&body.map, body.seed)?.filter?.bits;
-                    Some((OwnedKey::from(key), newest(bits, slot)?.habits))
-                });
-                read.collect()
+        let read = |body: &Body| -> Vec<(OwnedKey, Habits)> {
+            let all = body.records().flatten().filter(Record::is_of_habits);
+            let read = all.filter_map(|record| {
+                let slot = record.slot(&body.map, &hashing)?;
+                let key = record.record_key(&body.map)?;
+                let bits = record.remembered(&body.map, body.seed)?.filter?.bits;
+                Some((OwnedKey::from(key), newest(bits, slot)?.habits))
             });
-            match read {
-                Ok(all) => all.into_iter().for_each(|(key, habits)| visit(key, habits)),
-                Err(error) => left_out.shards.push(error),
-            }
-        }
-        Ok(left_out)
+            read.collect()
+        };
+        let shards = self.each_shard(read, |all| {
+            all.into_iter().for_each(|(key, habits)| visit(key, habits));
+        })?;
+        Ok(LeftOut { shards, ..LeftOut::default() })
     }
 }
 

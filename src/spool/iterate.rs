@@ -39,19 +39,13 @@ impl Spool {
     /// # Errors
     /// The database's directory cannot be used; nothing has been visited.
     pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<LeftOut, SpoolError> {
-        self.after_fork()?;
-        let mut left_out = LeftOut::default();
-        for number in 0..=u8::MAX {
-            match self.read_shard(number, |body| body.map_or_else(Default::default, entries)) {
-                Ok((entries, damaged)) => {
-                    entries.into_iter().for_each(&mut visit);
-                    left_out.damaged += damaged;
-                }
-                Err(error) => left_out.shards.push(error),
-            }
-        }
-        self.damaged += left_out.damaged;
-        Ok(left_out)
+        let mut damaged = 0;
+        let shards = self.each_shard(entries, |(entries, count)| {
+            entries.into_iter().for_each(&mut visit);
+            damaged += count;
+        })?;
+        self.damaged += damaged;
+        Ok(LeftOut { damaged, shards })
     }
 
     /// The keys of all records whose name `is_wanted`, also of those that have no rate and
@@ -63,22 +57,15 @@ impl Spool {
         &mut self,
         is_wanted: &dyn Fn(&[u8]) -> bool,
     ) -> Result<(Vec<OwnedKey>, Vec<SpoolError>), SpoolError> {
-        self.after_fork()?;
-        let (mut keys, mut unread) = (Vec::new(), Vec::new());
-        for number in 0..=u8::MAX {
-            let read = self.read_shard(number, |body| {
-                let Some(body) = body else { return Vec::new() };
-                let named = body.records().flatten().filter_map(|record| {
-                    let key = record.record_key(&body.map)?;
-                    is_wanted(key.name).then(|| OwnedKey::from(key))
-                });
-                named.collect()
+        let mut keys = Vec::new();
+        let named = |body: &Body| -> Vec<OwnedKey> {
+            let named = body.records().flatten().filter_map(|record| {
+                let key = record.record_key(&body.map)?;
+                is_wanted(key.name).then(|| OwnedKey::from(key))
             });
-            match read {
-                Ok(named) => keys.extend(named),
-                Err(error) => unread.push(error),
-            }
-        }
+            named.collect()
+        };
+        let unread = self.each_shard(named, |named| keys.extend(named))?;
         Ok((keys, unread))
     }
 
@@ -101,6 +88,24 @@ impl Spool {
     pub(super) fn disk(&self, number: u8) -> u64 {
         files::info_at(self.database.dir.directory(), &shard_name(number))
             .map_or(0, |facts| facts.disk)
+    }
+
+    /// Calls `read` with each shard that exists, locked for reading, and `take` with what it
+    /// returns when the shard is unlocked; returns why shards could not be read.
+    pub(super) fn each_shard<T>(
+        &mut self,
+        read: impl Fn(&Body) -> T,
+        mut take: impl FnMut(T),
+    ) -> Result<Vec<SpoolError>, SpoolError> {
+        self.after_fork()?;
+        let mut unread = Vec::new();
+        for number in 0..=u8::MAX {
+            match self.read_shard(number, |body| body.map(&read)) {
+                Ok(found) => found.into_iter().for_each(&mut take),
+                Err(error) => unread.push(error),
+            }
+        }
+        Ok(unread)
     }
 
     /// Runs `read` on a shard, locked for reading; on `None` where it does not

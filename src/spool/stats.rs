@@ -64,12 +64,9 @@ impl Spool {
     /// # Errors
     /// The database's directory cannot be used.
     pub fn decided_on(&mut self, now: Timestamp) -> Result<u64, SpoolError> {
-        self.after_fork()?;
-        let of = |number| {
-            let found = self.read_shard(number, |body| body.map(|body| body.decided_on(now)));
-            found.ok().flatten().unwrap_or(0)
-        };
-        Ok((0..=u8::MAX).map(of).sum())
+        let mut all = 0;
+        self.each_shard(|body| body.decided_on(now), |of_shard| all += of_shard)?;
+        Ok(all)
     }
 
     /// The sum over all shards; `failed` handles an error.
