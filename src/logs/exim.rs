@@ -6,6 +6,7 @@
 //! client could have imitated the field itself ([`is_chosen`]), there is no login and no size.
 
 use super::failure::{Failure, Status};
+use super::quotes::first_outside;
 use memchr::{memchr_iter, memchr2, memchr3};
 
 /// What a line says, and of which message.
@@ -820,27 +821,9 @@ fn token(text: &str) -> (&str, &str) {
 
 /// Where a token with quotes in it ends.
 fn quoted_end(text: &str) -> Option<usize> {
-    let (end, quoted) = unquoted_space(text, false);
+    let (end, quoted) = first_outside(text, b' ', false);
     // A quote that is not closed is an ordinary character.
     if quoted { text.find(' ') } else { end }
-}
-
-/// Where the first space is that is not in quotes; and whether a quote is left open. With
-/// `escapes`, a backslash has the next character be ordinary outside quotes, too.
-fn unquoted_space(text: &str, escapes: bool) -> (Option<usize>, bool) {
-    let (mut quoted, mut escaped) = (false, false);
-    let is_end = |b: u8| {
-        let is_end = b == b' ' && !quoted && !escaped;
-        match b {
-            _ if escaped => escaped = false,
-            b'\\' if quoted || escapes => escaped = true,
-            b'"' => quoted = !quoted,
-            _ => {}
-        }
-        is_end
-    };
-    let end = text.bytes().position(is_end);
-    (end, quoted)
 }
 
 /// As [`token`], for an address: Exim also takes a backslash before a character of a local part
@@ -851,7 +834,7 @@ fn address(text: &str) -> (&str, &str) {
         Some(at) if text.as_bytes().get(at) != Some(&b' ') => {}
         _ => return token(text),
     }
-    match unquoted_space(text, true) {
+    match first_outside(text, b' ', true) {
         // It is no address.
         (_, true) => token(text),
         (Some(end), _) => {

@@ -21,6 +21,7 @@ pub mod messages;
 mod night;
 pub mod postfix;
 mod queue;
+mod quotes;
 pub mod sendmail;
 mod sources;
 mod split;

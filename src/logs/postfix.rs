@@ -5,6 +5,7 @@
 //! before and after it.
 
 use super::failure::{self, Failure, Status};
+use super::quotes::first_outside;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -559,7 +560,7 @@ pub(super) fn is_queue_id(id: &str) -> bool {
 /// What comes before the first `>` that is not in quotes, and what follows it. A quote that is
 /// not closed is an ordinary character.
 fn bracketed(text: &str) -> Option<(&str, &str)> {
-    match bracket_end(text) {
+    match first_outside(text, b'>', false) {
         (None, true) => text.split_once('>'),
         (end, _) => split_at(text, end?),
     }
@@ -567,28 +568,11 @@ fn bracketed(text: &str) -> Option<(&str, &str)> {
 
 /// The same, of a text in which each quote is closed.
 pub(super) fn closed(text: &str) -> Option<(&str, &str)> {
-    split_at(text, bracket_end(text).0?)
+    split_at(text, first_outside(text, b'>', false).0?)
 }
 
 fn split_at(text: &str, end: usize) -> Option<(&str, &str)> {
     Some((text.get(..end)?, text.get(end + 1..)?))
-}
-
-/// Where the first `>` is that is not in quotes; and whether a quote is left open.
-fn bracket_end(text: &str) -> (Option<usize>, bool) {
-    let (mut quoted, mut escaped) = (false, false);
-    let is_end = |b: u8| {
-        let is_end = b == b'>' && !quoted;
-        match b {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            _ => {}
-        }
-        is_end
-    };
-    let end = text.bytes().position(is_end);
-    (end, quoted)
 }
 
 #[cfg(test)]

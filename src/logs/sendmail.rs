@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::failure::{self, Failure, Status};
 use super::postfix::{closed, is_queue_id};
+use super::quotes::Quotes;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -211,32 +212,15 @@ fn is_loopback(relay: &str) -> bool {
 
 /// Where a list of recipients ends: at the first `, ` that is not in quotes.
 fn list_end(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, b) in bytes.iter().enumerate() {
-        match b {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => quoted = !quoted,
-            b',' if !quoted && bytes.get(at + 1) == Some(&b' ') => return Some(at),
-            _ => {}
-        }
-    }
-    None
+    let mut quotes = Quotes::new(true);
+    let mut pairs = text.bytes().zip(text.bytes().skip(1));
+    pairs.position(|(b, next)| quotes.is_outside(b.into()) && (b, next) == (b',', b' '))
 }
 
 /// The items of a list with commas between them, that are not in quotes.
 fn items(list: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
-    list.split(move |c| {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => quoted = !quoted,
-            _ => return c == ',' && !quoted,
-        }
-        false
-    })
+    let mut quotes = Quotes::new(true);
+    list.split(move |c| quotes.is_outside(c) && c == ',')
 }
 
 /// `mail.test [192.0.2.1] (may be forged)`, `[IPv6:2001:db8::1]`: the address, and what follows.
