@@ -4,6 +4,7 @@
 //! log it, and it counts once, for the local account.
 
 use super::exim_lines::by;
+use super::postfix_lines::is_of_this_machine;
 use super::{
     Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Source, Text, Visit, Waiting,
     add,
@@ -63,7 +64,7 @@ impl Joiner {
             arrival;
         let number = source.queue;
         let event = by(Host { address: client, ..Host::default() }, None, user);
-        let is_here = event.client.address().is_some_and(|one| one.to_canonical().is_loopback());
+        let is_here = event.client.address().is_some_and(is_of_this_machine);
         let queue = self.queue(number);
         let again =
             if is_here { queue.handed_on.take(message_id, sender, recipients) } else { None };
