@@ -157,20 +157,16 @@ impl Algorithm {
     }
 
     /// The present window of the calendar, if it counts in one, by the clock of the store, where
-    /// the record counts in the window `kept`.
+    /// `kept` is the state of the record.
     #[inline]
-    pub(super) fn window_at(
-        &self,
-        now: Timestamp,
-        kept: Option<CalendarWindow>,
-    ) -> Option<CalendarWindow> {
-        self.window().map(|window| window.at(now.seconds, kept))
+    pub(super) fn window_at(&self, now: Timestamp, kept: Option<&State>) -> Option<CalendarWindow> {
+        self.window().map(|window| window.at(now.seconds, kept.map(State::window)))
     }
 
     /// The state of its record as it finds it at `now`: see [`State::in_window`].
     #[inline]
     pub(super) fn current(&self, state: State, now: Timestamp) -> State {
-        match self.window_at(now, Some(state.window())) {
+        match self.window_at(now, Some(&state)) {
             None => state,
             Some(window) => state.in_window(window, now),
         }

@@ -166,8 +166,7 @@ fn compute(
     now: Timestamp,
 ) -> Pending {
     let (limit, period) = (check.algorithm.limit(), check.algorithm.period());
-    let kept = remembered.map(|remembered| remembered.state.window());
-    let window = check.algorithm.window_at(now, kept);
+    let window = check.algorithm.window_at(now, remembered.as_ref().map(|r| &r.state));
     let before = remembered.map(|r| check.algorithm.current(r.state, now));
     // Of the calendar, the window in which the record counts.
     let (start, period, restarts) = match window {
@@ -256,7 +255,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
     let decision = Decision {
         overridden: check.overridden,
         leak: check.algorithm.leak(),
-        ..match check.algorithm.window_at(first.decision.at, Some(first.change.state.window())) {
+        ..match check.algorithm.window_at(first.decision.at, Some(&first.change.state)) {
             None => Decision { period: check.algorithm.period(), ..first.decision },
             Some(window) => {
                 let restarts = window.restarts(first.change.state.window());

@@ -11,7 +11,7 @@
 //! behind or ahead it is that of the record, if that is the present one, else its own, moved by
 //! whole lengths. So no server can end a window of a shared store early, or begin one that is
 //! not the present. A record that is in a far window nevertheless, as the
-//! store's own clock was wrong, is as one that was never seen.
+//! store's own clock was wrong, counts as none.
 
 use super::{Timestamp, Wait};
 
@@ -41,7 +41,12 @@ impl CalendarWindow {
     #[must_use]
     #[inline]
     pub fn seconds(self) -> f64 {
-        self.end.saturating_sub(self.start) as f64
+        self.length() as f64
+    }
+
+    #[inline]
+    fn length(self) -> i64 {
+        self.end.saturating_sub(self.start)
     }
 
     /// Whether a clock which shows this second is in it.
@@ -63,7 +68,7 @@ impl CalendarWindow {
         if let Some(kept) = kept.filter(|kept| kept.has(second)) {
             return kept;
         }
-        let length = self.end.saturating_sub(self.start).max(1);
+        let length = self.length().max(1);
         let start = second.saturating_sub(second.saturating_sub(self.start).rem_euclid(length));
         Self { start, end: start.saturating_add(length) }
     }
@@ -80,7 +85,7 @@ impl CalendarWindow {
     #[inline]
     pub fn is_far(self, now: Timestamp) -> bool {
         let ahead = self.start.saturating_sub(now.seconds);
-        ahead > Self::KEPT && ahead > self.end.saturating_sub(self.start)
+        ahead > Self::KEPT && ahead > self.length()
     }
 
     /// Whether a record of the window `kept` moves on to this one.
@@ -88,7 +93,7 @@ impl CalendarWindow {
     #[inline]
     pub fn follows(self, kept: Self) -> bool {
         let later = self.start.saturating_sub(kept.start);
-        later > kept.end.saturating_sub(kept.start).saturating_sub(later)
+        later > kept.length().saturating_sub(later)
     }
 
     /// The second in which a record of the window `kept` starts to count again, where this

@@ -327,7 +327,7 @@ impl Habits {
         let is_first = self.messages == 0;
         let last = if is_first { at - BEFORE_FIRST } else { self.at.into() };
         let elapsed = at - last;
-        let faded = f64::from(self.score) * (-(elapsed as f64) / SCORE_FORGOTTEN).exp();
+        let faded = left_of(self.score, elapsed, SCORE_FORGOTTEN);
 
         let (mut all, mut strangers) = (0_u32, 0_u32);
         for hash in recipients {
@@ -381,8 +381,7 @@ impl Habits {
         }
         if left < LEARNED_BELOW * sensitivity.threshold() {
             self.learn(at, context, class, total, network.map(|_| is_new_network), is_new_hour);
-            let kept = (-(elapsed as f64) / (PACE_DAYS * DAY)).exp();
-            let pace = f64::from(self.pace) * kept + f64::from(strangers);
+            let pace = left_of(self.pace, elapsed, PACE_DAYS * DAY) + f64::from(strangers);
             self.pace = pace.min(VOLUME_MAX) as f32;
         }
         self.messages = self.messages.saturating_add(1);
@@ -395,7 +394,7 @@ impl Habits {
     #[must_use]
     pub fn score(&self, now: i64) -> f64 {
         let elapsed = now.saturating_sub(self.at.into()).max(0);
-        f64::from(self.score) * (-(elapsed as f64) / SCORE_FORGOTTEN).exp()
+        left_of(self.score, elapsed, SCORE_FORGOTTEN)
     }
 
     /// The score at which an alarm is raised at `now`.
@@ -552,7 +551,7 @@ impl Habits {
             }
             peak = 0.0;
         }
-        let mut volume = f64::from(self.volume) * (-((at - last) as f64) / DAY).exp();
+        let mut volume = left_of(self.volume, at - last, DAY);
         if strangers > 0 {
             volume += 1.0 + f64::from(strangers).log2();
         }
@@ -569,7 +568,7 @@ impl Habits {
             return 1.0;
         }
         let elapsed = at.saturating_sub(self.alarm_at.into()).max(0);
-        1.0 + f64::from(self.level) * (-(elapsed as f64) / AGAIN_FORGOTTEN).exp()
+        1.0 + left_of(self.level, elapsed, AGAIN_FORGOTTEN)
     }
 
     /// Raises an alarm.
@@ -648,6 +647,11 @@ fn meet<T: Copy + PartialEq>(row: &mut [T], fingerprint: T) -> bool {
     row[from..=to].rotate_right(1);
     row[from] = fingerprint;
     place.is_some()
+}
+
+/// What is left of a value after so many seconds, if it is forgotten with this time constant.
+fn left_of(value: f32, elapsed: i64, constant: f64) -> f64 {
+    f64::from(value) * (-(elapsed as f64) / constant).exp()
 }
 
 fn hour_of_day(at: i64) -> usize {
