@@ -78,9 +78,7 @@ impl SharedSecret {
             }
             found => found?,
         };
-        let (next, incidents) = (Instant::now() + AGE_MAX, Vec::new());
-        let kept = Kept { secret: found.secret, next, incidents };
-        let shared = Self(Arc::new(Mutex::new(kept)));
+        let shared = Self::new(found.secret);
         if was_used {
             shared.take_over(known, &found);
         }
@@ -89,9 +87,13 @@ impl SharedSecret {
 
     /// The one that the agents use, which this does not create.
     pub(super) async fn look(connection: &Connection) -> Result<Self, RedisError> {
-        let secret = read(connection).await?.ok_or(RedisError::NeverUsed)?;
-        let kept = Kept { secret, next: Instant::now() + AGE_MAX, incidents: Vec::new() };
-        Ok(Self(Arc::new(Mutex::new(kept))))
+        read(connection).await?.map(Self::new).ok_or(RedisError::NeverUsed)
+    }
+
+    /// One that has just been looked at.
+    fn new(secret: StoreSecret) -> Self {
+        let next = Instant::now() + AGE_MAX;
+        Self(Arc::new(Mutex::new(Kept { secret, next, incidents: Vec::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
