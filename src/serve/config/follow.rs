@@ -97,7 +97,7 @@ fn of_the_mail_server(logs: &[PathBuf]) -> Option<PathBuf> {
     found.into_iter().find(|(at, _)| at.saturating_add(OLD) >= newest).map(|(_, path)| path)
 }
 
-/// The user as whom the follower runs: whose the database is, else this one.
+/// The user of the follower: the owner of the database, else this one.
 fn user_of(spool: &Path) -> OsString {
     let owner = spool.metadata().map(|info| info.uid()).ok().filter(|uid| *uid != 0);
     let user = owner.unwrap_or_else(|| rustix::process::geteuid().as_raw());

@@ -52,10 +52,7 @@ impl Folder {
         bytes: &[u8],
         lasts: bool,
     ) -> io::Result<()> {
-        match remove_at(&self.0, new) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_at(&self.0, new)?;
         let file = open_at(&self.0, new, Access::Create)?;
         write_start(&file, bytes)?;
         if lasts {

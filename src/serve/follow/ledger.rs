@@ -70,7 +70,7 @@ impl Ledger {
         Ok(Self { folder, hasher, file, counted, last, pruned: now.seconds, _lock: lock })
     }
 
-    /// What tells a failure from others: the message, when it was received, and the recipient. Ids
+    /// What distinguishes a failure from others: the message, when it was received, and the recipient. Ids
     /// are used again, but hardly in the same second of an hour; the zone of a log may change.
     pub(super) fn hash_of(&self, message_id: &str, received: Timestamp, recipient: &str) -> u64 {
         let second = received.seconds.rem_euclid(3600);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_apart() {
+    fn failures_are_distinguished() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
         let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [ledger, another] =

@@ -2,7 +2,7 @@
 //!
 //! [`reader`] reads the log as it grows, over its rotation and its own restarts, and joins its
 //! lines; [`counter`] counts each failed recipient by the policies in use; [`ledger`] remembers
-//! on disk which ones have been counted, in a [`folder`]. [`shared`] is what tells it to stop.
+//! on disk which ones have been counted, in a [`folder`]. By [`shared`] it is stopped.
 
 mod counter;
 pub mod daemon;
