@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use exirate::event::{AclStage, Event, Origin};
 use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
@@ -11,10 +11,11 @@ use exirate::policy::image::PolicyFile;
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
+use exirate::sys::clock;
 
 use crate::effort::Effort;
 use crate::image::measured;
-use kit::table::{head, micros, print, ratio, row};
+use kit::table::{head, median, micros, print, ratio, row};
 
 /// Domains and users of a customer.
 const DOMAINS: usize = 4;
@@ -56,8 +57,7 @@ struct Nothing;
 impl Observer for Nothing {}
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    Timestamp { seconds: since.as_secs() as i64, micros: since.subsec_micros() }
+    clock::now().into()
 }
 
 /// A recipient of each of these users, by the policy `name`; the time of one.
@@ -119,10 +119,7 @@ pub(crate) fn run(effort: Effort) {
             }
         }
     }
-    let [plain, totals] = times.map(|mut times| {
-        times.sort_unstable();
-        times[times.len() / 2].as_secs_f64() * 1e6
-    });
+    let [plain, totals] = times.map(median);
     print(&[
         row(["a check", "time"]),
         row(["four windows of a user", &micros(plain)]),

@@ -33,7 +33,7 @@ const DAY: i64 = 86_400;
 const FIRST_DAY: i64 = 20_000 * DAY;
 
 /// Has the habits updated by a message, whose recipients are hashed already.
-fn tell(habits: &mut Habits, message: &Message, sensitivity: Sensitivity) -> Update {
+fn learn(habits: &mut Habits, message: &Message, sensitivity: Sensitivity) -> Update {
     let network = (message.network != 0).then(|| mix(message.network));
     let recipients = message.recipients.iter().copied();
     habits.message(FIRST_DAY + message.at, network, recipients, sensitivity)
@@ -117,7 +117,7 @@ fn false_alarms(mail: &Mail) {
         for (account, messages) in mail {
             let (first, mut habits) = (warm(messages), Habits::default());
             for (n, message) in messages.iter().enumerate() {
-                let update = tell(&mut habits, message, sensitivity);
+                let update = learn(&mut habits, message, sensitivity);
                 if update.alarm.is_some() && first.is_some_and(|first| n >= first) {
                     alarms += 1;
                     hit.insert(account);
@@ -181,7 +181,7 @@ fn moments(mail: &Mail, sensitivity: Sensitivity) -> Vec<Moment<'_>> {
         let (mail, places) = (&mail[&account], &wanted[&account]);
         let mut habits = Habits::default();
         for (at, message) in mail.iter().enumerate().take(places.iter().max().unwrap() + 1) {
-            tell(&mut habits, message, sensitivity);
+            learn(&mut habits, message, sensitivity);
             let count = places.iter().filter(|&&place| place == at).count();
             all.extend((0..count).map(|_| Moment { mail, at, habits: habits.clone() }));
         }
@@ -205,14 +205,14 @@ fn caught(
     let mut own = mail[at + 1..].iter().peekable();
     for (mut message, sent) in Attack::new(shape, mail[at].at + 60, &known, seed) {
         while let Some(one) = own.next_if(|one| one.at <= message.at) {
-            if tell(&mut habits, one, sensitivity).alarm.is_some() {
+            if learn(&mut habits, one, sensitivity).alarm.is_some() {
                 return Some(sent);
             }
         }
         if !has_networks {
             message.network = 0;
         }
-        if tell(&mut habits, &message, sensitivity).alarm.is_some() {
+        if learn(&mut habits, &message, sensitivity).alarm.is_some() {
             return Some(sent);
         }
     }
