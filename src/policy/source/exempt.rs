@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::super::model::{Exempt, Match};
 use super::amount;
-use super::tables::Naming;
+use super::listed::Naming;
 use crate::toml_file::reader::{Reader, Value};
 
 const KEYS: &[&str] = &["match", "recipients", "until", "reason"];

@@ -7,6 +7,7 @@
 mod amount;
 mod exempt;
 pub(super) mod kind;
+mod listed;
 mod policy;
 mod settings;
 mod tables;

@@ -5,7 +5,8 @@ use toml::de::DeString;
 
 use super::super::model::{Identity, MemberKind, Policy, PolicySettings};
 use super::kind::Context;
-use super::tables::{self, Listed, Named, Names, Naming};
+use super::listed::{Listed, Names, Naming};
+use super::tables::{self, Named};
 use super::{exempt, settings, users};
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::text::Load;
