@@ -314,6 +314,18 @@ impl Joiner {
         self.waiting.get_mut(place)
     }
 
+    /// Adds a recipient to a message that waits. Whether it has as many now as are expected.
+    fn add_recipient(&mut self, number: u64, address: &str) -> bool {
+        let Some(one) = self.at(number) else { return false };
+        let ItemKind::Message(message) = &mut one.item.what else { return false };
+        let is_new = add(&mut message.recipients, &mut one.known, address.into());
+        let more = if is_new { 2 * (address.len() + 48) } else { 0 };
+        one.bytes += more;
+        let has_all = message.recipients.len() >= one.expected;
+        self.bytes += more;
+        has_all
+    }
+
     /// The message of this id waits for more lines.
     fn await_more(&mut self, mut one: Waiting, visit: Visit<'_>) {
         let number = self.first + self.waiting.len() as u64;

@@ -1,10 +1,10 @@
 //! Two servers share a limit by the calendar, through their agents and a Redis Cluster, and are
 //! cut off from it.
 
-use exirate::cluster::{ClusterSettings, ClusterStore};
+use exirate::cluster::ClusterStore;
 use exirate::engine::{Algorithm, Check, Decision, Update};
 use exirate::rate::{CalendarWindow, Timestamp};
-use exirate::spool::{Options, open_directory};
+use exirate::spool::Options;
 use exirate::store::Store as _;
 use exirate::sys::clock;
 
@@ -25,11 +25,7 @@ const WINDOW: CalendarWindow = CalendarWindow { start: 1_500_000_000, end: 2_700
 impl Server {
     fn start(store: &Store, ahead: i64) -> Self {
         let machine = Machine::of(&store.settings, "");
-        let directory = open_directory(machine.folder.path(), true).unwrap();
-        let socket = machine.path("agent.sock");
-        let text =
-            format!("agent_user 0\nservers 2\ndeadline 5000ms\nsocket {}\n", socket.display());
-        ClusterSettings::parse(text.as_bytes()).unwrap().write(&directory).unwrap();
+        machine.share("deadline 5000ms\n");
         let agent = Some(machine.start_deciding());
         let store = ClusterStore::open(machine.folder.path(), Options::default()).unwrap();
         Self { store, agent, ahead, _machine: machine }

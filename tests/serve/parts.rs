@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use exirate::cluster::{ClusterSettings, ClusterStore, read_counts};
+use exirate::cluster::{ClusterStore, read_counts};
 use exirate::engine::{Algorithm, Check, RecordKey, Update};
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, open_directory};
@@ -15,6 +15,7 @@ use kit::redis::Cluster;
 use rustix::process::Signal;
 
 use crate::process::{Machine, Stops, until};
+use crate::stores::urls;
 
 /// How many identities are counted.
 const IDENTITIES: usize = 400;
@@ -66,13 +67,9 @@ fn while_asking(machine: &Machine, work: impl FnOnce(&AtomicU64)) {
 fn a_primary_that_is_away_takes_its_keys_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::of_primaries(folder.path(), &SLOTS);
-    let urls: Vec<String> =
-        cluster.nodes.iter().map(|node| format!("\"redis://127.0.0.1:{}\"", node.port)).collect();
-    let machine = Machine::of(&format!("cluster = [{}]", urls.join(", ")), "");
-    let socket = machine.path("agent.sock");
-    let text = format!("agent_user 0\nservers 2\nsocket {}\n", socket.display());
-    let settings = ClusterSettings::parse(text.as_bytes()).unwrap();
-    settings.write(&open_directory(machine.folder.path(), true).unwrap()).unwrap();
+    let ports: Vec<u16> = cluster.nodes.iter().map(|node| node.port).collect();
+    let machine = Machine::of(&format!("cluster = [{}]", urls(&ports)), "");
+    machine.share("");
     let _agent = machine.start_deciding();
     let wait = |asked: &AtomicU64, more: u64| {
         let target = asked.load(Ordering::Relaxed) + more;

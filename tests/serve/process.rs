@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use exirate::cluster::ClusterSettings;
+use exirate::spool::open_directory;
+
 use crate::client::Client;
 
 pub(crate) use kit::{Process, TIMEOUT, until};
@@ -79,6 +82,15 @@ impl Machine {
             self.path("agent.sock").display(),
         );
         std::fs::write(self.path("exirate.toml"), text).unwrap();
+    }
+
+    /// Has the libraries there share their limits with those of another server, through the agent.
+    /// The settings have these lines as well.
+    pub(crate) fn share(&self, more: &str) {
+        let directory = open_directory(self.folder.path(), true).unwrap();
+        let socket = self.path("agent.sock");
+        let text = format!("agent_user 0\nservers 2\nsocket {}\n{more}", socket.display());
+        ClusterSettings::parse(text.as_bytes()).unwrap().write(&directory).unwrap();
     }
 
     pub(crate) fn redis(&self) -> Redis {

@@ -146,7 +146,7 @@ impl Store {
 }
 
 /// The URLs of the servers with these ports, in TOML.
-fn urls(ports: &[u16]) -> String {
+pub(crate) fn urls(ports: &[u16]) -> String {
     let urls: Vec<String> =
         ports.iter().map(|port| format!("\"redis://127.0.0.1:{port}\"")).collect();
     urls.join(", ")

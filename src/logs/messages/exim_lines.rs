@@ -168,14 +168,7 @@ impl Joiner {
             }
             return;
         };
-        if let Some(one) = self.at(number)
-            && let ItemKind::Message(message) = &mut one.item.what
-            && add(&mut message.recipients, &mut one.known, address.into())
-        {
-            let more = 2 * (address.len() + 48);
-            one.bytes += more;
-            self.bytes += more;
-        }
+        self.add_recipient(number, address);
     }
 }
 

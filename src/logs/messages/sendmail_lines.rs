@@ -7,7 +7,6 @@ use super::exim_lines::by;
 use super::postfix_lines::is_of_this_machine;
 use super::{
     Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Source, Text, Visit, Waiting,
-    add,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
@@ -131,14 +130,7 @@ impl Joiner {
                 self.submitted.end(number, id, line.at);
             }
             let Some(&waiting) = self.queue(number).open.get(id) else { continue };
-            let Some(waiting) = self.at(waiting) else { continue };
-            let ItemKind::Message(message) = &mut waiting.item.what else { continue };
-            let is_new = add(&mut message.recipients, &mut waiting.known, one.address.into());
-            let more = if is_new { 2 * (one.address.len() + 48) } else { 0 };
-            waiting.bytes += more;
-            let is_all = message.recipients.len() >= waiting.expected;
-            self.bytes += more;
-            if is_all {
+            if self.add_recipient(waiting, one.address) {
                 self.complete(number, id, visit);
             }
         }
