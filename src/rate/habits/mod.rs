@@ -13,6 +13,14 @@
 //! Dirichlet distribution). All constants were chosen by hand on two public sets of mail and then
 //! frozen: changing one changes the measured rates of detection and of false alarms.
 
+mod bytes;
+#[cfg(test)]
+mod tests;
+mod update;
+
+use bytes::Field;
+pub use update::{Added, Alarm, Rule, Sensitivity, Update};
+
 /// Known recipients: so many buckets, each of [`WAYS`] fingerprints of 8 bits.
 const BUCKETS: usize = 32;
 /// Fingerprints in a bucket.
@@ -89,43 +97,6 @@ const HOUR_SECONDS: i64 = 3600;
 const LEVEL_MAX: f64 = 10_000.0;
 /// Volume, record and pace are not counted further.
 const VOLUME_MAX: f64 = 1e9;
-
-/// How early an alarm is raised: the score that it needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sensitivity {
-    /// At 20 nats.
-    Low,
-    /// At 16 nats, for which the constants were chosen.
-    #[default]
-    Normal,
-    /// At 12 nats.
-    High,
-}
-
-impl Sensitivity {
-    /// All, from the lowest.
-    pub const ALL: [Self; 3] = [Self::Low, Self::Normal, Self::High];
-
-    /// How it is written.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Normal => "normal",
-            Self::High => "high",
-        }
-    }
-
-    /// The threshold of the score, in nats, where no alarm was raised before.
-    #[must_use]
-    pub fn threshold(self) -> f64 {
-        match self {
-            Self::Low => 20.0,
-            Self::Normal => 16.0,
-            Self::High => 12.0,
-        }
-    }
-}
 
 /// How many recipients of a message are strangers: none, some, or nearly all.
 type Class = usize;
@@ -250,65 +221,6 @@ impl Default for Habits {
             class: 0,
         }
     }
-}
-
-/// What a message has done to the score.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Update {
-    /// The score after it, before an alarm sets it to 0.
-    pub score: f64,
-    /// The score at which an alarm would have been raised.
-    pub threshold: f64,
-    /// How many of its recipients the account had never written to.
-    pub strangers: u32,
-    /// What it added, or took away.
-    pub added: Added,
-    /// The alarm, if it has raised one.
-    pub alarm: Option<Alarm>,
-}
-
-/// What the signals of one message come to, in nats. Together they add no more than 6, and
-/// a message with strangers takes nothing away.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Added {
-    /// That the recipients are known, or strangers.
-    pub recipients: f64,
-    /// That there are more strangers than usual.
-    pub many: f64,
-    /// That the hour is unusual.
-    pub hour: f64,
-    /// That the network is new.
-    pub network: f64,
-}
-
-/// Which of the two rules has raised an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// The score reached its threshold.
-    Score,
-    /// More strangers in about a day than the account has ever had.
-    Volume,
-}
-
-/// An alarm and its evidence.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Alarm {
-    /// The rule that raised it.
-    pub rule: Rule,
-    /// Recipients never written to, since the evidence began.
-    pub strangers: u32,
-    /// Messages since then.
-    pub messages: u32,
-    /// How long ago that was, in seconds.
-    pub seconds: i64,
-    /// New networks since then.
-    pub networks: u32,
-    /// New recipients a day, as usual.
-    pub usual: f64,
-    /// Strangers of about a day; a message with `u` of them counts 1 + log2 u.
-    pub volume: f64,
-    /// The most of earlier days.
-    pub record: f64,
 }
 
 impl Habits {
@@ -661,185 +573,4 @@ fn hour_of_day(at: i64) -> usize {
 /// A time as it is stored.
 fn second(at: i64) -> u32 {
     at.clamp(0, u32::MAX.into()) as u32
-}
-
-/// A number, or several, as bytes.
-trait Field: Sized {
-    /// Writes it to the front of `to`.
-    fn put(&self, to: &mut &mut [u8]);
-    /// Takes it from the front of `from`.
-    fn take(from: &mut &[u8]) -> Option<Self>;
-}
-
-macro_rules! numbers {
-    ($($number:ty)*) => {$(
-        impl Field for $number {
-            #[inline]
-            fn put(&self, to: &mut &mut [u8]) {
-                if let Some((first, rest)) = std::mem::take(to).split_first_chunk_mut() {
-                    *first = self.to_le_bytes();
-                    *to = rest;
-                }
-            }
-
-            #[inline]
-            fn take(from: &mut &[u8]) -> Option<Self> {
-                let (first, rest) = from.split_first_chunk()?;
-                *from = rest;
-                Some(Self::from_le_bytes(*first))
-            }
-        }
-    )*};
-}
-
-numbers!(u8 u16 u32 f32 f64);
-
-impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
-    #[inline]
-    fn put(&self, to: &mut &mut [u8]) {
-        self.iter().for_each(|one| one.put(to));
-    }
-
-    #[inline]
-    fn take(from: &mut &[u8]) -> Option<Self> {
-        let mut all = [T::default(); N];
-        for one in &mut all {
-            *one = T::take(from)?;
-        }
-        Some(all)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kit::habits::{ACCOUNTS, mix, stream};
-    use quickcheck::{TestResult, quickcheck};
-
-    /// The score after each message of [`kit::habits::streams`], and `!` where there was an alarm,
-    /// as the reference (`habits.py`) has computed them. To make it again, in its folder:
-    ///
-    /// ```sh
-    /// scripts/bench habits --streams | python3 -c '
-    /// import sys, habits
-    /// accounts = {}
-    /// for line in sys.stdin:
-    ///     at, account, network, *to = map(int, line.split())
-    ///     one = accounts.setdefault(account, habits.Account())
-    ///     alarm = one.message(at, network, [habits.mix(n) for n in to])
-    ///     print("%.3f" % one.score + ("!" if alarm else ""))' | fmt -w 100
-    /// ```
-    const REFERENCE: &str = include_str!("habits_reference.txt");
-
-    fn send(habits: &mut Habits, at: i64, network: u64, recipients: &[u64]) -> Update {
-        let network = (network != 0).then(|| mix(network));
-        let hashes = recipients.iter().map(|&number| mix(number));
-        habits.message(at, network, hashes, Sensitivity::Normal)
-    }
-
-    #[test]
-    fn scores_and_alarms_are_those_of_the_reference() {
-        let mut expected = REFERENCE.split_ascii_whitespace();
-        let mut alarms = 0;
-        for account in 0..ACCOUNTS {
-            // Through bytes after each message, as a store keeps it.
-            let mut bytes = Habits::default().to_bytes();
-            for (n, message) in stream(account).iter().enumerate() {
-                let mut habits = Habits::from_bytes(&bytes).unwrap();
-                let update = send(&mut habits, message.at, message.network, &message.recipients);
-                bytes = habits.to_bytes();
-                let text = expected.next().unwrap();
-                let score: f64 = text.trim_end_matches('!').parse().unwrap();
-                let got = habits.score(habits.at());
-                assert!((got - score).abs() < 0.002, "{account}, {n}: {got}, not {text}");
-                assert_eq!(update.alarm.is_some(), text.ends_with('!'), "{account}, {n}");
-                assert!(habits.threshold(habits.at(), Sensitivity::Normal) > got);
-                alarms += u32::from(update.alarm.is_some());
-            }
-        }
-        assert_eq!(expected.next(), None);
-        assert_eq!(alarms, 11);
-    }
-
-    #[test]
-    fn an_alarm_says_what_led_to_it() {
-        let mut habits = Habits::default();
-        let start = 1_800_000_000;
-        for n in 0..100 {
-            send(&mut habits, start + n * 20_000, 1, &[n as u64 % 5]);
-        }
-        let (stolen, mut sent) = (start + 100 * 20_000, 0);
-        let alarm = loop {
-            let update = send(&mut habits, stolen + sent * 30, 7, &[1000 + sent as u64]);
-            sent += 1;
-            assert!(update.added.recipients > 0.0 && update.strangers == 1);
-            assert_eq!(update.added.network > 0.0, sent == 1);
-            if let Some(alarm) = update.alarm {
-                assert!(update.score >= update.threshold);
-                break alarm;
-            }
-        };
-        assert_eq!(alarm.rule, Rule::Score);
-        assert_eq!(i64::from(alarm.messages), sent);
-        assert_eq!(i64::from(alarm.strangers), sent);
-        assert_eq!((alarm.networks, alarm.seconds), (1, (sent - 1) * 30));
-        assert!(alarm.usual < 0.5, "{alarm:?}");
-        let now = stolen + sent * 30;
-        assert_eq!(habits.alarm_at(), Some(now - 30));
-        assert!(habits.is_suspected(now) && !habits.is_suspected(now + 86_400));
-        assert_eq!(habits.score(now), 0.0);
-        // The next alarm needs more.
-        assert!(habits.threshold(now, Sensitivity::Normal) > 31.9);
-    }
-
-    #[test]
-    fn a_clock_that_was_years_ahead_does_not_stop_the_time() {
-        let (mut right, mut wrong) = (Habits::default(), Habits::default());
-        let start = 1_800_000_000;
-        for n in 0..30 {
-            for habits in [&mut right, &mut wrong] {
-                send(habits, start + n * 1000, 1, &[n as u64 % 4]);
-            }
-        }
-        send(&mut wrong, start + 500_000_000, 1, &[1]);
-        for n in 31..60 {
-            for habits in [&mut right, &mut wrong] {
-                send(habits, start + n * 1000, 1, &[n as u64]);
-            }
-        }
-        assert_eq!(wrong.at(), right.at());
-        let now = right.at() + 7 * 86_400;
-        assert!((wrong.score(now) - right.score(now)).abs() < 1.0);
-        assert!(wrong.score(now) < wrong.score(wrong.at()) / 2.0);
-    }
-
-    quickcheck! {
-        fn any_bytes_give_finite_habits_or_none(at: usize, with: Vec<u8>, sent: Vec<u32>) -> TestResult {
-            let mut habits = Habits::default();
-            for n in 0..40 {
-                send(&mut habits, 1_800_000_000 + n * 500, n as u64, &[n as u64 % 9]);
-            }
-            let mut bytes = habits.to_bytes();
-            let at = at % bytes.len();
-            bytes[at..].iter_mut().zip(&with).for_each(|(byte, &with)| *byte = with);
-            let Some(mut habits) = Habits::from_bytes(&bytes) else { return TestResult::discard() };
-            assert_eq!(habits.to_bytes(), bytes);
-            // One message to somebody known is no alarm, whatever was stored.
-            let mut known = habits.clone();
-            let first = known.known[0][0];
-            if first != 0 {
-                let hash = u64::from(first) << 40;
-                let now = known.at();
-                let update = known.message(now, None, [hash], Sensitivity::Low);
-                assert!(update.alarm.is_none(), "{update:?}");
-            }
-            for gap in sent {
-                let now = habits.at() + i64::from(gap);
-                let update = send(&mut habits, now, u64::from(gap), &[gap.into(), 1]);
-                assert!(update.score.is_finite() && update.threshold.is_finite());
-                assert!(Habits::from_bytes(&habits.to_bytes()).is_some());
-            }
-            TestResult::passed()
-        }
-    }
 }
