@@ -24,6 +24,7 @@ package = "gold"
 total = { messages = "3/1h" }
 [policy.all]
 key = ["server"]
+when = "authenticated"
 default.messages = "1000/1h"
 "#;
 const USERS: &str = "user,customer\nann@c.test,acme\n";
@@ -147,10 +148,10 @@ fn lint_and_diff_know_customers() {
     let output = machine.run(&["policy", "lint", "other.toml"]);
     let found = stdout(&output);
     for line in [
-        "other.toml:15:22: warning: the customer \"empty\" has no domain and no user",
-        "other.toml:16:21: warning: no user, domain or customer has the package \"iron\": \
+        "other.toml:16:22: warning: the customer \"empty\" has no domain and no user",
+        "other.toml:17:21: warning: no user, domain or customer has the package \"iron\": \
          it applies only where a front end hands it over",
-        "other.toml:15:22: warning: the customers \"Empty\" and \"empty\" are two, with a total each: \
+        "other.toml:16:22: warning: the customers \"Empty\" and \"empty\" are two, with a total each: \
          their names differ in case only",
     ] {
         assert!(found.lines().any(|one| one == line), "{found}");
