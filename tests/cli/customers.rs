@@ -40,7 +40,7 @@ impl Machine {
         machine.write("p.toml", POLICY);
         machine.write("users.csv", USERS);
         let output = machine.run(&["policy", "apply", "p.toml", "--spool", "spool"]);
-        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output), "");
         machine
     }
 
@@ -112,6 +112,88 @@ fn a_total_is_of_the_users_of_a_customer_together() {
     let output = machine.run(&["deny", "customer:acme", "--spool", "spool"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(!machine.sends("out", "ann@c.test") && machine.sends("out", "other@c.test"));
+}
+
+/// A total refuses who is within the limits of his own: commands say so of him.
+#[test]
+fn a_total_that_refuses_is_told_of_its_users() {
+    let machine = Machine::new();
+    let policy = POLICY
+        .replace("\"strict\"", "\"leaky\"")
+        .replace("{ messages = \"3/1h\" }", "{ messages = \"3 daily\" }");
+    machine.write("p.toml", &policy);
+    let run = |arguments: &[&str]| {
+        let output = machine.run(&[arguments, &["--spool", "spool"]].concat());
+        (output.status.code(), stdout(&output), stderr(&output))
+    };
+    let (code, ..) = run(&["policy", "apply", "p.toml"]);
+    assert_eq!(code, Some(0));
+    for _ in 0..3 {
+        assert!(machine.sends("out", "x@a.test"));
+    }
+    assert!(!machine.sends("out", "x@a.test") && !machine.sends("out", "y@b.test"));
+
+    let (code, text, _) = run(&["explain", "--now", "x@a.test"]);
+    assert_eq!(code, Some(0));
+    assert!(!text.contains("; passes"), "{text}");
+    assert!(text.contains("; refused by the total of customer:acme\n"), "{text}");
+    assert!(text.contains("now, customer:acme, out/messages by the rule customer acme (total)"));
+    let (code, text, _) = run(&["show", "x@a.test"]);
+    assert_eq!(code, Some(0));
+    let first = "auth:x@a.test: under the limit, and refused by the total of customer:acme\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("next event    refused by the total of customer:acme"), "{text}");
+    assert!(text.contains("customer:acme (out/messages, daily): refuses; would pass"), "{text}");
+    let output = machine.run(&["show", "x@a.test", "--json", "--spool", "spool"]);
+    assert_eq!(json(&output)[0]["refused_by"][0], "customer:acme");
+
+    // Of one who was only ever refused, nothing is counted.
+    for command in [&["explain", "--now"][..], &["show"]] {
+        let (code, text, notes) = run(&[command, &["y@b.test"]].concat());
+        assert_eq!(code, Some(0), "{notes}");
+        let note = "y@b.test has no record of its own; it is refused by the total of customer:acme";
+        assert!(notes.contains(note), "{notes}");
+        assert!(text.contains("customer:acme"), "{text}");
+    }
+    let (code, _, notes) = run(&["show", "z@other.test"]);
+    assert_eq!((code, notes.contains("acme")), (Some(1), false), "{notes}");
+    for user in ["x@a.test", "y@b.test"] {
+        let (_, _, notes) = run(&["unblock", user]);
+        let note = "the total of customer:acme refuses as well: `exirate unblock customer:acme \
+                    --spool spool` resets it";
+        assert!(notes.contains(note), "{notes}");
+    }
+
+    // A user who is allowed is still held by the total, until that is allowed as well.
+    let (code, _, notes) = run(&["allow", "x@a.test"]);
+    assert_eq!(code, Some(0), "{notes}");
+    let note = "the total of customer:acme still holds; `exirate allow customer:acme --spool \
+                spool` lifts it";
+    assert!(notes.contains(note), "{notes}");
+    assert!(!machine.sends("out", "x@a.test"));
+    assert_eq!(run(&["allow", "customer:acme"]).0, Some(0));
+    assert!(machine.sends("out", "x@a.test"));
+    let (_, text, _) = run(&["show", "x@a.test"]);
+    assert!(!text.contains("refused") && text.contains("passes (allowed)"), "{text}");
+    let (_, _, notes) = run(&["allow", "y@b.test"]);
+    assert!(!notes.contains("still holds"), "{notes}");
+}
+
+/// The total of a domain is told of as that of a customer.
+#[test]
+fn the_total_of_a_domain_is_told_of_its_users() {
+    let machine = Machine::new();
+    let policy = POLICY.to_owned()
+        + "[policy.dom]\ndefault.total = { messages = \"1 daily\" }\n\
+         [[policy.dom.exempt]]\nmatch = [\"ceo@d.test\"]\nreason = \"letter\"\n";
+    machine.write("p.toml", &policy);
+    let applied = machine.run(&["policy", "apply", "p.toml", "--spool", "spool"]);
+    assert_eq!(applied.status.code(), Some(0), "{}", stderr(&applied));
+    assert!(machine.sends("dom", "a@d.test") && !machine.sends("dom", "b@d.test"));
+    let now = |user| machine.run(&["explain", "--now", user, "--spool", "spool"]);
+    assert!(stderr(&now("b@d.test")).contains("refused by the total of domain:d.test"));
+    assert!(!stderr(&now("ceo@d.test")).contains("refused"), "exempt from the total as well");
+    assert!(!stderr(&now("a@e.test")).contains("refused"));
 }
 
 #[test]

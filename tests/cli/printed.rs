@@ -194,7 +194,9 @@ fn explained(place: &Place, key: &str) -> String {
             if command.contains("exirate explain") {
                 return;
             }
-            let shown = about(copy, &["show", "--json"], key);
+            // What is said of a total is about that one.
+            let total = command.split(' ').find(|word| word.starts_with("domain:"));
+            let shown = about(copy, &["show", "--json"], total.unwrap_or(key));
             // A record that was reset is gone.
             let shown: Value = serde_json::from_str(&stdout(&shown)).unwrap_or_default();
             for one in shown.as_array().into_iter().flatten() {

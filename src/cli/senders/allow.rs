@@ -11,12 +11,14 @@ use crate::cli::shared::audit_log::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::times;
+use crate::cli::shared::totals;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
@@ -82,7 +84,8 @@ fn help(overridden: Overridden) -> String {
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
 no, and $sender_rate shows the rate. When the override ends, the rate is what it would
 be without it, so a key may be over its limits then: `exirate unblock` deletes its
-records.",
+records. The total of a domain or a customer is a key of its own: it still holds, which a
+note says, and `exirate allow customer:acme` lifts it.",
         ),
         Overridden::Deny => (
             "  Stop all mail of a stolen account until further notice:
@@ -217,11 +220,35 @@ impl Setting {
                 self.common.command_about("overrides --remove", &stronger)
             ));
         }
+        if overridden == Overridden::Allow {
+            self.report_totals(&mut *store, &set.target, &folding)?;
+        }
         if let Some(unseen) = unseen {
             screen.flush()?;
             note(unseen);
         }
         Ok(Outcome::Fine)
+    }
+
+    /// Names the totals that still hold for `target`.
+    fn report_totals(
+        &self,
+        store: &mut dyn Inspect,
+        target: &Target,
+        folding: &Folding,
+    ) -> Result<(), Failure> {
+        let (in_force, _) = InForce::of(store, &self.common.directory()?);
+        let narrow = Narrow::unselective(self.exact);
+        let key = std::slice::from_ref(&self.key);
+        let (mut records, _) = Selection::new(key, &narrow, folding)?.keys(store)?;
+        records.retain(|record| target.applies_to(&record.key()));
+        for name in totals::holding(&in_force, target, &records) {
+            note(format_args!(
+                "the total of {name} still holds; `{}` lifts it",
+                self.common.command("allow", &name)
+            ));
+        }
+        Ok(())
     }
 
     /// What is to be said if no record and no event is of `target`.

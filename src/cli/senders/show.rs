@@ -9,15 +9,17 @@ use clap::Args;
 use serde::Serialize;
 
 use super::list::OVER;
+use super::unblock;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
-use crate::cli::shared::in_force::{By, InForce, NextEvent};
+use crate::cli::shared::in_force::{By, InForce};
 use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later, passes, second};
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::OverrideJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::totals::{self, Totals};
 use crate::cli::{Failure, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
@@ -68,13 +70,15 @@ dropped only when that cannot change a decision any more. Of a leaky bucket, the
 the burst and the leak are shown in place of rate, limit and period; of a limit by the
 calendar, the count and its window. Where an override
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
-observes or does not refuse, that is shown; all else is what is measured.
+observes or does not refuse, that is shown; all else is what is measured. The totals of its
+domain and its customer are shown as well; where one of them refuses, the next event is refused.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event, of which `over` is as in `exirate list`; `why` says what decides
 instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
 is when the record may be dropped, if no more events come (null: never); `event_seen`
-is null without --event or without a filter; `override` is null or an object, as in
+is null without --event or without a filter; `refused_by` has the keys of the totals that refuse
+the event as well, whatever the rate of this key; `override` is null or an object, as in
 `exirate overrides`. {}",
         key_state::JSON_HELP,
         key = keys::HELP,
@@ -92,6 +96,7 @@ struct Shown {
     remaining: Option<f64>,
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
+    refused_by: Vec<String>,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
 }
@@ -107,15 +112,22 @@ struct Next {
 impl Show {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
-        let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
+        let folding = self.common.folding()?;
+        let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, mut unread) = selection.keys(&mut *store)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        if !self.common.json {
+            let arguments = (&*self.keys, &self.narrow);
+            let of =
+                totals::of_missing(&mut *store, &in_force, &mut selection, arguments, &folding)?;
+            keys.extend(of);
+        }
         if !self.common.json
             && let Some(key) = selection.only_similar(&mut *store)?
         {
-            selection = Selection::new(&[key], &self.narrow, &self.common.folding()?)?;
+            selection = Selection::new(&[key], &self.narrow, &folding)?;
             (keys, unread) = selection.keys(&mut *store)?;
         }
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
         let now = in_force.now;
         let mut records = Vec::with_capacity(keys.len());
         for key in &keys {
@@ -128,17 +140,21 @@ impl Show {
                 records.push((record, seen));
             }
         }
+        let totals = Totals::of(&mut *store, &in_force, keys.iter().map(OwnedKey::key))?;
         records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
         if self.common.json {
-            let shown: Vec<Shown> =
-                records.iter().map(|(record, seen)| shown(record, &in_force, *seen)).collect();
+            let shown = records.iter().map(|(record, seen)| {
+                let refused_by = totals.refuse(&in_force, record);
+                shown(record, &in_force, *seen, refused_by)
+            });
+            let shown: Vec<Shown> = shown.collect();
             screen.json(&shown)?;
         } else {
             for (index, (record, seen)) in records.iter().enumerate() {
                 if index > 0 {
                     writeln!(screen)?;
                 }
-                self.print(screen, record, &in_force.next(record), *seen, now)?;
+                self.print(screen, record, &in_force, *seen, &totals)?;
             }
         }
         screen.flush()?;
@@ -156,12 +172,15 @@ impl Show {
         &self,
         screen: &mut Screen<'_>,
         record: &KeyState,
-        next: &NextEvent<'_>,
+        in_force: &InForce,
         seen: Option<bool>,
-        now: Timestamp,
+        totals: &Totals,
     ) -> Result<(), Failure> {
+        let (next, now) = (&in_force.next(record), in_force.now);
+        let refused_by = totals.refuse(in_force, record);
+        let is_refused = next.is_refused() || !refused_by.is_empty();
         let (over, wait) = (next.over, record.wait(now));
-        let style = if next.is_refused() { OVER.bold() } else { Style::new().bold() };
+        let style = if is_refused { OVER.bold() } else { Style::new().bold() };
         let key = key_text::title(record.key());
         let verdict = match (over, wait) {
             (true, Some(Wait::Seconds(_))) => "over the limit",
@@ -178,7 +197,11 @@ impl Show {
             By::Observed(_) => ", and only observed by the policy".to_owned(),
             By::Accepted(..) => ", which the policy does not refuse".to_owned(),
         };
-        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}")))?;
+        let too = match &*refused_by {
+            [] => String::new(),
+            names => format!(", and refused by {}", totals::called(names)),
+        };
+        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}{too}")))?;
         let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
         if let Some(why) = next.why() {
             line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
@@ -210,10 +233,15 @@ impl Show {
                 line("was over", format!("at its last event, since {}", moment(since, now)))?;
             }
         }
-        let what = if next.is_refused() { "refused" } else { "passes" };
+        let what = if is_refused { "refused" } else { "passes" };
         line(
             "next event",
             match &next.by {
+                _ if !refused_by.is_empty() && !next.is_refused() => format!(
+                    "refused by {}; by the rate of the key alone: {}",
+                    totals::called(&refused_by),
+                    next_event(record, now)
+                ),
                 By::Rate => next_event(record, now),
                 By::Override(_) => {
                     format!("{what}; without the override: {}", next_event(record, now))
@@ -223,6 +251,9 @@ impl Show {
         )?;
         if let (true, Some(wait)) = (next.is_refused(), next.wait(record, now)) {
             line("free again", passes(wait, now))?;
+        }
+        for total in totals.of_record(in_force, record) {
+            line("total", of_total(total, in_force))?;
         }
         line("counts", counts(record))?;
         if let Some(filter) = record.filter {
@@ -246,6 +277,18 @@ impl Show {
         line("stored as", key_text::stored(&record.stored))?;
         Ok(())
     }
+}
+
+/// `customer:acme (out/messages, daily): over the limit; would pass in about 2h, at …`.
+fn of_total(total: &KeyState, in_force: &InForce) -> String {
+    let (next, now) = (in_force.next(total), in_force.now);
+    let state = match (next.is_refused(), next.wait(total, now)) {
+        (true, Some(wait)) => format!("refuses; would pass {}", passes(wait, now)),
+        (true, None) => "refuses".to_owned(),
+        (false, _) if next.why().is_some() => format!("passes{}", next.mark()),
+        (false, _) => next_event(total, now),
+    };
+    format!("{}: {state}", unblock::name(total))
 }
 
 /// `4.0 of 3 in 1h (133%)`.
@@ -388,7 +431,12 @@ fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({age})", text::local(at))
 }
 
-fn shown(record: &KeyState, in_force: &InForce, event_seen: Option<bool>) -> Shown {
+fn shown(
+    record: &KeyState,
+    in_force: &InForce,
+    event_seen: Option<bool>,
+    refused_by: Vec<String>,
+) -> Shown {
     let (next, now) = (in_force.next(record), in_force.now);
     let rate = record.rate_after(now, 1.0);
     Shown {
@@ -398,6 +446,7 @@ fn shown(record: &KeyState, in_force: &InForce, event_seen: Option<bool>) -> Sho
         remaining: next.remaining(record, now),
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
+        refused_by,
         overridden: next.overridden().map(OverrideJson::of),
     }
 }

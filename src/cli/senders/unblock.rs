@@ -18,6 +18,7 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::totals::Totals;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
@@ -87,7 +88,8 @@ check of the key starts from nothing, with the limit in Exim's configuration. Th
 that `exirate deny` has set for KEY is removed as well; a glob removes its own override, and
 those of the keys that it matches. With --mode, --period, --over or --keep-denials, only
 records are deleted. A denial by another glob stays in force: a message names it.
-`exirate allow` is stronger for a single key. Exim may run meanwhile; its running processes
+`exirate allow` is stronger for a single key. A total that refuses KEY is a key of its own,
+such as customer:acme: a note names it. Exim may run meanwhile; its running processes
 apply this at their next check.
 
 Where several keys may match (a glob or --over), it asks first; without a terminal, --yes
@@ -200,6 +202,7 @@ impl Unblock {
             result => result?,
         }
         let left = self.report_left(&mut *store, &targets, &denied)?;
+        self.report_totals(&mut *store, &folding, &keys, &in_force)?;
         if unread > 0 {
             return Err(Failure::new(format!(
                 "{} not be read: their keys were not reset",
@@ -295,6 +298,25 @@ impl Unblock {
             }
         }
         Ok(denied)
+    }
+
+    /// Names the totals that still refuse what the keys send.
+    fn report_totals(
+        &self,
+        store: &mut dyn Inspect,
+        folding: &Folding,
+        keys: &[OwnedKey],
+        in_force: &InForce,
+    ) -> Result<(), Failure> {
+        let mut totals = Totals::of(store, in_force, keys.iter().map(OwnedKey::key))?;
+        for (_, target, _) in self.targets(folding) {
+            totals = totals.and(Totals::refusing(store, in_force, &target)?);
+        }
+        for name in totals.names_refusing(in_force) {
+            let unblock = self.common.command("unblock", &name);
+            note(format_args!("the total of {name} refuses as well: `{unblock}` resets it"));
+        }
+        Ok(())
     }
 
     /// The arguments, for the log.

@@ -7,9 +7,9 @@ use std::path::Path;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::sentence;
 use super::screen::note;
-use crate::engine::{AlgorithmKind, Overridden};
+use crate::engine::{AlgorithmKind, Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
-use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait, calendar};
@@ -144,9 +144,20 @@ impl InForce {
 
     /// What the policies say of a record.
     fn said(&self, record: &KeyState) -> Option<Said<'_>> {
-        let image = self.policies.as_ref()?.image().ok()?;
+        let image = self.image()?;
         // Damage is noted by what reads all of it; here it decides nothing.
         rule::find(image, &record.record_key(), self.now.seconds).ok()?
+    }
+
+    /// The policies in use.
+    pub(in crate::cli) fn image(&self) -> Option<&Image> {
+        self.policies.as_ref()?.image().ok()
+    }
+
+    /// Whether `exirate allow` lifts this limit now.
+    pub(in crate::cli) fn is_allowed(&self, key: &RecordKey<'_>) -> bool {
+        let deciding = deciding(&self.overrides, key, self.now.seconds);
+        deciding.is_some_and(|one| one.overridden == Overridden::Allow)
     }
 
     /// The rule of a policy that counts a record with its latest limit. Another limit is that

@@ -26,3 +26,4 @@ pub(super) mod servers;
 pub(super) mod spool_dir;
 pub(super) mod table;
 pub(super) mod times;
+pub(super) mod totals;

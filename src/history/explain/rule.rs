@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::engine::{Kind, RecordKey};
 use crate::identity::Field;
-use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, TOTALS, escaped};
+use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, TOTALS, domain, escaped};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{self, Limit, Per, Subject};
@@ -133,6 +133,56 @@ pub fn find<'i>(
     said.exempt =
         exempt.map(|entry| Exempt { until: entry.until, reason: entry.reason.map(str::to_owned) });
     Ok(Some(said))
+}
+
+/// The records of the totals by which the policy `name` counts what `who` sends as well, whether
+/// they exist or not; none if it exempts `who`, the value of the first field of its key.
+///
+/// # Errors
+/// The image is damaged.
+pub fn totals(image: &Image, name: &str, who: &str, now: i64) -> Result<Vec<OwnedKey>, ImageError> {
+    let Some(policy) = image.policy(name)? else { return Ok(Vec::new()) };
+    let subject = Subject { identity: who, ..Subject::default() };
+    if policy.exemption(&subject, now)?.is_some() {
+        return Ok(Vec::new());
+    }
+    let mut limits = Vec::new();
+    policy.limits(&subject, &mut limits)?;
+    let key_of = |limit: &Limit<'_>| {
+        let identity = match (limit.per, limit.rule) {
+            (Per::Key, _) => return None,
+            (Per::Customer, limit::Rule::Customer(name)) => key::of_customer(name),
+            (Per::Domain | Per::Customer, _) => key::of_domain(domain(who)?),
+        };
+        let prefix = format!("{name}/{}/{}/", limit.unit.word(), limit.window());
+        Some(OwnedKey {
+            identity_start: prefix.len(),
+            name: (prefix + &identity).into_bytes(),
+            kind: Kind::Policy,
+            algorithm: limit.algorithm.kind(),
+        })
+    };
+    Ok(limits.iter().filter_map(key_of).collect())
+}
+
+/// The policies that count `field`, or where there is none, logins, local accounts and scripts.
+///
+/// # Errors
+/// The image is damaged.
+pub fn counting<'i>(image: &'i Image, field: Option<Field>) -> Result<Vec<&'i str>, ImageError> {
+    let is_meant = |one: Field| field.map_or(one.has_bare_names(), |field| field == one);
+    let mut found = Vec::new();
+    for name in image.names() {
+        let Some(policy) = image.policy(name)? else { continue };
+        let counts = match policy.settings().key.first() {
+            Some(&first) => is_meant(first),
+            None => image.identity()?.chain.iter().any(|&one| is_meant(one)),
+        };
+        if counts {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
+use crate::cli::shared::totals;
 use crate::cli::shared::{complete, database, key_text};
 use crate::cli::{Failure, Outcome};
 use crate::history::explain::rule;
@@ -113,7 +114,8 @@ the shared ones. Refusals and messages are those of this server: of a crossing o
 which is named, ask there. --local looks at this server only.
 
 A total is that of a domain or of a customer: what it refused is explained to whoever KEY names of its
-users, and for KEY itself, such as customer:acme.
+users, and for KEY itself, such as customer:acme. What would happen now is said of the totals of KEY
+as well.
 
 For each limit, the rates right before and with the event follow from what was logged, and
 so does when an event of the same size would have passed, if nothing else was counted. For
@@ -131,8 +133,9 @@ JSON: an object a line. `event` is as in `exirate events --json`, or null with -
 known) and `least_limit` (the smallest whole limit that would let it pass); what is not
 known is null. `passes_at` is when it would have passed all of them. `text` is the same
 in words, and `remedies` what would let it pass. `now` is an array with an object for each record of
-the key: the fields of `exirate list` and `rule` (the table of the policy in use),
-`least_limit`, `override` (as in `exirate overrides`) and `exempt` (null, or its reason). With
+the key and of its totals: the fields of `exirate list` and `rule` (the table of the policy in use),
+`least_limit`, `override` (as in `exirate overrides`), `exempt` (null, or its reason) and
+`refused_by` (the keys of the totals that refuse the event as well). With
 --crossing: `event`, `sender`, `judgement` and `crossing`, with the figures, or null where
 no messages are recorded.",
         key = keys::HELP,
@@ -306,11 +309,17 @@ impl Explain {
         }
     }
 
-    /// Opens the rates, and finds the records of the keys.
+    /// Opens the rates, and finds the records of the keys; of one without any, those of the totals
+    /// that refuse it.
     fn search(&self, selection: &mut Selection) -> Result<Searched, Failure> {
         let mut store = self.common.open()?;
-        let (keys, unread) = selection.keys(&mut *store)?;
-        Ok(Searched { store, keys, unread })
+        let (mut keys, unread) = selection.keys(&mut *store)?;
+        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let folding = self.common.folding()?;
+        let arguments = (&*self.keys, &self.narrow);
+        let of = totals::of_missing(&mut *store, &in_force, selection, arguments, &folding)?;
+        keys.extend(of);
+        Ok(Searched { store, keys, unread, in_force })
     }
 
     /// The same of the key that is surely meant, where nothing is known of KEY. A program gets
@@ -387,8 +396,7 @@ impl Explain {
         searched: Searched,
         selection: &Selection,
     ) -> Result<Outcome, Failure> {
-        let Searched { mut store, keys, unread } = searched;
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let Searched { mut store, keys, unread, in_force } = searched;
         let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
         if self.common.json {
             screen.json(&Json { event: None, explained: None, now: &found })?;
@@ -413,6 +421,7 @@ struct Searched {
     keys: Vec<OwnedKey>,
     /// How many shards could not be read; why has been printed.
     unread: usize,
+    in_force: InForce,
 }
 
 /// What the logs say besides the events that are explained.

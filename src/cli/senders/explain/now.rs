@@ -1,5 +1,6 @@
 //! What would happen to the next event of a key.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 use serde::Serialize;
@@ -13,6 +14,7 @@ use crate::cli::shared::key_text;
 use crate::cli::shared::override_state::OverrideJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
+use crate::cli::shared::totals::{self, Totals};
 use crate::engine::AlgorithmKind;
 use crate::policy::explain::Measured;
 use crate::store::{Inspect, OwnedKey};
@@ -28,6 +30,7 @@ pub(super) struct NowExplanation {
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
     exempt: Option<String>,
+    refused_by: Vec<String>,
     text: String,
     remedies: Vec<String>,
     #[serde(skip)]
@@ -35,13 +38,15 @@ pub(super) struct NowExplanation {
 }
 
 impl NowExplanation {
-    /// Of each of these records that still exists.
+    /// Of each of these records that still exists, and of the totals that count the same.
     pub(super) fn of(
         store: &mut dyn Inspect,
         keys: &[OwnedKey],
         rates: &Rates,
         in_force: &InForce,
     ) -> Result<Vec<Self>, Failure> {
+        let totals = Totals::of(store, in_force, keys.iter().map(OwnedKey::key))?;
+        let keys: BTreeSet<&OwnedKey> = keys.iter().chain(totals.keys()).collect();
         let mut found = Vec::new();
         for key in keys {
             if let Some(entry) = store.get(key.key())? {
@@ -50,10 +55,19 @@ impl NowExplanation {
         }
         let now = in_force.now;
         found.sort_by(|a, b| b.share(now).total_cmp(&a.share(now)));
-        Ok(found.iter().map(|record| Self::of_record(record, rates, in_force)).collect())
+        let of_record = |record: &KeyState| {
+            let refused_by = totals.refuse(in_force, record);
+            Self::of_record(record, refused_by, rates, in_force)
+        };
+        Ok(found.iter().map(of_record).collect())
     }
 
-    fn of_record(record: &KeyState, rates: &Rates, in_force: &InForce) -> Self {
+    fn of_record(
+        record: &KeyState,
+        refused_by: Vec<String>,
+        rates: &Rates,
+        in_force: &InForce,
+    ) -> Self {
         let (next, now) = (in_force.next(record), in_force.now);
         let algorithm = record.algorithm;
         let as_written = record.period_text().filter(|_| algorithm != AlgorithmKind::Bucket);
@@ -75,6 +89,10 @@ impl NowExplanation {
         };
         let wait = next.wait(record, now);
         let but = match (next.why(), next.is_refused()) {
+            (why, false) if !refused_by.is_empty() => {
+                let why = why.map_or(String::new(), |why| format!("; {why}"));
+                format!("{why}; refused by {}", totals::called(&refused_by))
+            }
             (Some(why), true) => format!("; refused: {why}"),
             (Some(why), false) => format!("; passes: {why}"),
             (None, false) => "; passes".to_owned(),
@@ -94,6 +112,7 @@ impl NowExplanation {
             least_limit: measured.least_limit(),
             overridden: next.overridden().map(OverrideJson::of),
             exempt,
+            refused_by,
             text: format!("{measured}{but}"),
             remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
             state: in_force.json(record),

@@ -235,6 +235,11 @@ impl Selection {
         Ok((keys, unread.parts.len()))
     }
 
+    /// Whether the argument of this number has matched nothing.
+    pub(in crate::cli) fn is_missing(&self, argument: usize) -> bool {
+        self.matched.get(argument) == Some(&false)
+    }
+
     /// The argument of this number is not missing, although it may match no record.
     pub(in crate::cli) fn has_found(&mut self, argument: usize) {
         if let Some(matched) = self.matched.get_mut(argument) {
@@ -272,7 +277,8 @@ impl Selection {
         store: &mut dyn Inspect,
     ) -> Result<Option<OsString>, Failure> {
         let [pattern] = &self.patterns[..] else { return Ok(None) };
-        if self.any || self.narrow.is_selective() || self.narrow.exact || pattern.is_loose() {
+        let found = self.any || self.matched.contains(&true);
+        if found || self.narrow.is_selective() || self.narrow.exact || pattern.is_loose() {
             return Ok(None);
         }
         let asked = text::printable(&pattern.argument);
