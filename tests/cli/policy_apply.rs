@@ -374,6 +374,31 @@ fn several_applies_at_once_leave_one_of_them() {
     }
 }
 
+/// Who applies waits for others before the files are read: what was read first would else replace
+/// what was written and applied meanwhile.
+#[test]
+fn who_waits_applies_the_newest_file() {
+    let machine = Machine::new();
+    machine.write("p.toml", &many_users(1, 3));
+    assert!(machine.run(&["apply", "p.toml"]).status.success());
+    let path = machine.spool().join("exirate/policy.lock");
+    let lock = fs::File::options().write(true).open(&path).unwrap();
+    lock.lock().unwrap();
+    machine.write("p.toml", &many_users(2, 3));
+    let mut waiting = start(&machine, "p.toml");
+    let files = format!("/proc/{}/fd", waiting.id());
+    kit::until("it waits", || {
+        let files = fs::read_dir(&files).unwrap().flatten();
+        files.filter_map(|one| fs::read_link(one.path()).ok()).any(|one| one == path)
+    });
+    machine.write("p.toml", &many_users(3, 3));
+    // To look needs no lock.
+    assert!(machine.run(&["apply", "--dry-run", "p.toml"]).status.success());
+    lock.unlock().unwrap();
+    assert!(waiting.wait().unwrap().success());
+    assert_eq!(limit(&PolicyFile::open(&machine.spool()), 3), 3);
+}
+
 /// A machine whose policy names a file of users, and the CSV of so many users.
 fn with_users() -> (Machine, impl Fn(usize) -> String) {
     let machine = Machine::new();

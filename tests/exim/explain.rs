@@ -51,7 +51,7 @@ fn a_refusal_is_explained_by_key_time_and_message() {
         "login alice, client 127.0.0.1, from alice@client.test, to r3@y.test\n",
         "3.5/1h: rate 3.0 before, 4.0 with this event, which counts 1: over the limit\n",
         "100/1w: rate 3.0 before, 4.0 with this event, which counts 1: under the limit\n",
-        "a limit of at least 5 in 3.5/1h\n",
+        "a limit of 5/1h or more, in place of 3.5/1h\n",
         "an entry of exempt",
         "now, auth:alice, out/recipients by the rule default\n",
     ] {

@@ -5,6 +5,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::ffi::{CStr, OsString};
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
+use std::time::Duration;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
@@ -384,7 +385,8 @@ impl Learn {
         let directory = self.common.directory()?;
         require_owner(&directory)?;
         let spool = Box::new(Spool::open(&directory, Options::default())?);
-        let learned = exclusively(&directory, LOCK, || self.learn(Store::Spool(spool), screen))?;
+        let learn = || self.learn(Store::Spool(spool), screen);
+        let learned = exclusively(&directory, LOCK, Duration::ZERO, learn)?;
         learned.ok_or_else(|| Failure::new("another `exirate habits learn` is running".to_owned()))
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use indicatif::ProgressBar;
@@ -107,15 +108,16 @@ pub(in crate::cli) fn require_owner(spool: &Path) -> Result<(), Failure> {
 }
 
 /// Runs `work` while this file of the database's directory is locked; `None` if another
-/// process has locked it.
+/// process has kept it locked for all of `patience`.
 pub(in crate::cli) fn exclusively<T>(
     spool: &Path,
     lock: &CStr,
+    patience: Duration,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Option<T>, Failure> {
-    let dir = spool::open_directory(spool, false).map_err(SpoolError::from)?;
+    let dir = spool::open_directory(spool, true).map_err(SpoolError::from)?;
     let file = dir.open_or_create(lock, spool::FILE_MODE).map_err(SpoolError::from)?;
-    let guard: Option<Guard<'_>> = lock::try_lock(&file, Kind::Exclusive)
+    let guard: Option<Guard<'_>> = lock::lock(&file, Kind::Exclusive, patience)
         .map_err(|error| SpoolError::from(dir.failed("lock", lock)(error)))?;
     guard.map(|_guard| work()).transpose()
 }

@@ -1,18 +1,20 @@
 //! `exirate policy apply`: put a policy file in use.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::file::sound;
-use super::users::GivenUsers;
+use super::users::{GivenUsers, UsersText};
 use crate::cli::shared::audit_log::AuditLog;
-use crate::cli::shared::database::{Common, require_owner};
+use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::override_state;
 use crate::cli::shared::rates;
 use crate::cli::shared::screen::{Screen, complain, note};
@@ -91,6 +93,11 @@ pub(super) struct Apply {
     common: Common,
 }
 
+/// The file that is locked while policies are applied.
+const LOCK: &CStr = c"policy.lock";
+/// How long to wait for another who applies policies.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A part of the file that differs, as JSON has it.
 #[derive(Serialize)]
 struct JsonChange<'a> {
@@ -115,13 +122,33 @@ struct Json<'a> {
 impl Apply {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
-        if !self.dry_run {
-            require_owner(&spool)?;
+        // Before the lock: who writes it may be slow.
+        let users = self.users.as_deref().map(UsersText::read).transpose()?;
+        if self.dry_run {
+            return self.apply(&spool, users, screen);
         }
-        let (given, policies) = match &self.users {
+        require_owner(&spool)?;
+        // From reading the files on: else what was read first could replace what was read later.
+        let applied =
+            exclusively(&spool, LOCK, PATIENCE, || self.apply(&spool, users, screen))?;
+        applied.ok_or_else(|| {
+            let waited = PATIENCE.as_secs();
+            Failure::new(format!(
+                "another `exirate policy apply` has been running for {waited} s: nothing has changed"
+            ))
+        })
+    }
+
+    fn apply(
+        &self,
+        spool: &Path,
+        users: Option<UsersText>,
+        screen: &mut Screen<'_>,
+    ) -> Result<Outcome, Failure> {
+        let (given, policies) = match users {
             None => (None, sound(&self.file)?),
             Some(users) => {
-                let (given, policies) = GivenUsers::read(users, &self.file)?;
+                let (given, policies) = GivenUsers::of(users, &self.file)?;
                 if !self.allow_shrink {
                     given.require_enough()?;
                 }
@@ -130,7 +157,7 @@ impl Apply {
         };
         let image = Image::from_bytes(build(&policies))?;
         let changed = thread::scope(|scope| {
-            let changed = scope.spawn(|| since(&spool, &policies));
+            let changed = scope.spawn(|| since(spool, &policies));
             if !changes(Some(&image), &policies)?.is_empty() {
                 return Err(Failure::new("the compiled policies are not those of the file"));
             }
@@ -147,15 +174,15 @@ impl Apply {
         let path = if self.dry_run {
             spool.join("exirate/policy.image")
         } else {
-            let install = || Ok(install(&spool, image)?);
+            let install = || Ok(install(spool, image)?);
             let path = match given {
                 Some(given) => given.keep(install)?,
                 None => install()?,
             };
-            log(&spool, &self.file)?;
-            free_counters(&spool, &policies);
-            refold(&spool, &policies);
-            publish(&spool, &policies);
+            log(spool, &self.file)?;
+            free_counters(spool, &policies);
+            refold(spool, &policies);
+            publish(spool, &policies);
             path
         };
         let users = policies.policies.values().map(|policy| policy.users.len()).sum();

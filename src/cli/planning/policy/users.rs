@@ -25,6 +25,25 @@ const LEAST: usize = 90;
 /// if there were at least so many.
 const FROM: usize = 20;
 
+/// The users that were handed over, as text.
+pub(super) struct UsersText {
+    text: String,
+    /// Where it is from.
+    name: String,
+}
+
+impl UsersText {
+    /// Reads the file, `-` for standard input, to its end.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn read(users: &Path) -> Result<Self, Failure> {
+        let (mut input, name) = input::open(users)?;
+        let text = text::read(&mut input, &name).map_err(Failure::new)?;
+        Ok(Self { text, name })
+    }
+}
+
 /// A file of users that was handed over, and the one that it replaces.
 pub(super) struct GivenUsers {
     text: String,
@@ -33,15 +52,14 @@ pub(super) struct GivenUsers {
 }
 
 impl GivenUsers {
-    /// Reads `users`, `-` for standard input, in place of the file of users that the policy file
-    /// at `policy` names; the policies with them. Nothing is written.
+    /// The text of the users in place of the file of users that the policy file at `policy`
+    /// names; the policies with them. Nothing is written.
     ///
     /// # Errors
-    /// It cannot be read, or is cut off; there is an error in it or in the policy file; that
-    /// names no file of users, or several.
-    pub(super) fn read(users: &Path, policy: &Path) -> Result<(Self, Policies), Failure> {
-        let (mut input, name) = input::open(users)?;
-        let given = text::read(&mut input, &name).map_err(Failure::new)?;
+    /// It is cut off; there is an error in it or in the policy file; that names no file of users,
+    /// or several.
+    pub(super) fn of(text: UsersText, policy: &Path) -> Result<(Self, Policies), Failure> {
+        let UsersText { text: given, name } = text;
         if given.is_empty() {
             return Err(Failure::new(format!("{name} is empty: nothing has changed")));
         }

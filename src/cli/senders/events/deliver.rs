@@ -98,7 +98,7 @@ impl Deliver {
             remark("the policies in use have no receiver in [on.crossing]: nothing is sent");
         }
         let mut reports = Vec::new();
-        let alone = exclusively(&directory, LOCK, || {
+        let alone = exclusively(&directory, LOCK, Duration::ZERO, || {
             // A receiver that is used again later is a new one.
             let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
             for name in NAMES.iter().filter(|name| !is_used(name)) {

@@ -16,11 +16,15 @@ pub(super) fn then(limits: &[Measured<'_>], kind: Kind, passes: Option<&str>) ->
         lines.push(format!("wait: it would pass {when}"));
     }
     for limit in limits.iter().filter(|limit| limit.over) {
-        let what = match limit.algorithm {
-            AlgorithmKind::Bucket => "a burst",
-            AlgorithmKind::MovingAverage | AlgorithmKind::Calendar => "a limit",
-        };
-        lines.push(format!("{what} of at least {} in {}", limit.least_limit(), limit.window));
+        let (least, window) = (limit.least_limit(), limit.window);
+        lines.push(match limit.algorithm {
+            AlgorithmKind::Bucket => format!("a burst of {least} or more, at the rate {window}"),
+            AlgorithmKind::MovingAverage | AlgorithmKind::Calendar => {
+                let period = window.find(['/', ' ']).and_then(|at| window.get(at..));
+                let period = period.unwrap_or_default();
+                format!("a limit of {least}{period} or more, in place of {window}")
+            }
+        });
     }
     if kind == Kind::Policy {
         lines.push("an entry of exempt in the policy: no limit of it holds".to_owned());

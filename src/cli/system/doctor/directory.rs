@@ -23,7 +23,8 @@ fn part(name: &str) -> Part {
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let counters = |name: &str| matches!(name, "policy.counters" | "shadow.counters");
     let policy = |name: &str| name == "policy.image" || counters(name);
-    let other = |name: &str| matches!(name, "cluster" | "cluster.state" | "habits.lock");
+    let is_lock = |name: &str| matches!(name, "habits.lock" | "policy.lock");
+    let other = |name: &str| matches!(name, "cluster" | "cluster.state") || is_lock(name);
     let unfinished = |stem: &str| {
         shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
     };
@@ -179,6 +180,7 @@ mod tests {
             ("delivery.shared.new", Part::Unfinished),
             ("delivery.lock", Part::Ours),
             ("habits.lock", Part::Ours),
+            ("policy.lock", Part::Ours),
             ("delivery.else", Part::Foreign),
             ("database.1", Part::Foreign),
             ("overrides.new", Part::Unfinished),
