@@ -129,8 +129,7 @@ impl Apply {
         }
         require_owner(&spool)?;
         // From reading the files on: else what was read first could replace what was read later.
-        let applied =
-            exclusively(&spool, LOCK, PATIENCE, || self.apply(&spool, users, screen))?;
+        let applied = exclusively(&spool, LOCK, PATIENCE, || self.apply(&spool, users, screen))?;
         applied.ok_or_else(|| {
             let waited = PATIENCE.as_secs();
             Failure::new(format!(
