@@ -169,7 +169,7 @@ pub fn totals(image: &Image, name: &str, who: &str, now: i64) -> Result<Vec<Owne
 ///
 /// # Errors
 /// The image is damaged.
-pub fn counting<'i>(image: &'i Image, field: Option<Field>) -> Result<Vec<&'i str>, ImageError> {
+pub fn counting(image: &Image, field: Option<Field>) -> Result<Vec<&str>, ImageError> {
     let is_meant = |one: Field| field.map_or(one.has_bare_names(), |field| field == one);
     let mut found = Vec::new();
     for name in image.names() {
