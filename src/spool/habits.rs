@@ -15,7 +15,7 @@ use crate::store::OwnedKey;
 
 use super::apply::{Failure, NewFilter};
 use super::forget::HABITS_KEPT;
-use super::hashing::{KeySlot, fold};
+use super::hashing::{Hashing, KeySlot, fold};
 use super::iterate::LeftOut;
 use super::locked::Locked;
 use super::record::{Fill, Record};
@@ -43,6 +43,21 @@ pub struct SentMessage<R> {
     pub client: Option<IpAddr>,
     /// The recipients, folded.
     pub recipients: R,
+}
+
+/// What somebody who knows says of the last alarm of an account.
+#[derive(Clone, Copy, Debug)]
+pub enum AlarmAnswer<'a> {
+    /// It was the owner.
+    Accepted,
+    /// It was a thief: the messages since the evidence began went to these recipients, folded, and
+    /// came from these clients. Both are forgotten.
+    Stolen {
+        /// The recipients.
+        recipients: &'a [String],
+        /// The clients.
+        clients: &'a [IpAddr],
+    },
 }
 
 /// The habits in a slot, and which it is.
@@ -81,18 +96,45 @@ impl Spool {
         self.locked(key, false, |locked| {
             let hashing = &locked.database.hashing;
             let recipients = recipients.into_iter().map(|one| hashing.habit(one));
-            let network = client.and_then(network).map(|network| match network.address() {
-                IpAddr::V4(address) => hashing.habit(&address.octets()),
-                IpAddr::V6(address) => hashing.habit(&address.octets()),
-            });
+            let network = client.and_then(|client| hash_of_network(hashing, client));
             let found = locked.slot();
             let (mut habits, before) = match found {
                 Some(Slot { habits, which, sequence }) => (habits, Some((which, sequence))),
                 None => (Habits::default(), None),
             };
             let update = habits.message(at, network, recipients, sensitivity);
-            locked.write(&habits, before, &update)?;
+            locked.write(&habits, before, update.threshold)?;
             Ok(update)
+        })
+    }
+
+    /// Answers the last alarm of an account. `key` is that of [`habits_key`]. Returns whether there
+    /// was one that nobody had answered; else nothing is changed.
+    ///
+    /// # Errors
+    /// The database could not be used; nothing was changed.
+    pub fn answer_habits(
+        &mut self,
+        key: RecordKey<'_>,
+        answer: AlarmAnswer<'_>,
+    ) -> Result<bool, SpoolError> {
+        self.locked(key, false, |locked| {
+            let Some(Slot { mut habits, which, sequence }) = locked.slot() else {
+                return Ok(false);
+            };
+            let hashing = &locked.database.hashing;
+            let is_open = match answer {
+                AlarmAnswer::Accepted => habits.accept(),
+                AlarmAnswer::Stolen { recipients, clients } => habits.stolen(
+                    recipients.iter().map(|one| hashing.habit(one.as_bytes())),
+                    clients.iter().filter_map(|&client| hash_of_network(hashing, client)),
+                ),
+            };
+            if is_open {
+                let threshold = habits.threshold(habits.at(), Sensitivity::default());
+                locked.write(&habits, Some((which, sequence)), threshold)?;
+            }
+            Ok(is_open)
         })
     }
 
@@ -147,10 +189,10 @@ impl Locked<'_> {
         &mut self,
         habits: &Habits,
         before: Option<(usize, u32)>,
-        update: &Update,
+        threshold: f64,
     ) -> Result<(), Failure> {
         let at = habits.at();
-        let share = habits.score(at) / update.threshold;
+        let share = habits.score(at) / threshold;
         // It is evicted last.
         let rate = if habits.is_suspected(at) { 1.0 } else { share.min(1.0) };
         let average = Average { at: Timestamp { seconds: at, micros: 0 }, rate };
@@ -197,6 +239,15 @@ pub(super) fn fault(record: &Record, body: &Body, slot: KeySlot) -> Option<&'sta
 pub fn network(client: IpAddr) -> Option<Cidr> {
     let bits = if client.is_ipv4() { 24 } else { 64 };
     (!client.is_loopback()).then(|| Cidr::around(client, bits))
+}
+
+/// The hash of a client's network, if it has one.
+fn hash_of_network(hashing: &Hashing, client: IpAddr) -> Option<u64> {
+    let network = network(client)?;
+    Some(match network.address() {
+        IpAddr::V4(address) => hashing.habit(&address.octets()),
+        IpAddr::V6(address) => hashing.habit(&address.octets()),
+    })
 }
 
 /// The sound slot with the higher number.
@@ -386,6 +437,50 @@ mod tests {
         assert_eq!(read(&mut spool), None);
         spool.restore(&entry).unwrap();
         assert_eq!(read(&mut spool), Some(habits));
+    }
+
+    #[test]
+    fn an_alarm_is_answered_once_and_whoever_is_killed_meanwhile_has_answered_or_not() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let mut name = Vec::new();
+        let key = habits_key(IDENTITY, &mut name);
+        let accepted = AlarmAnswer::Accepted;
+        assert!(!spool.answer_habits(key, accepted).unwrap());
+        let alarmed =
+            |message: &Message, spool: &mut Spool| learn(spool, IDENTITY, message).alarm.is_some();
+        let mail = stream(1);
+        let sent = mail.iter().position(|one| alarmed(one, &mut spool)).unwrap();
+        let suspected = read(&mut spool).unwrap();
+        drop(spool);
+        let recipients: Vec<String> = mail[sent - 5..=sent]
+            .iter()
+            .flat_map(|one| one.recipients.iter().map(|n| format!("{n}@b.test")))
+            .collect();
+        let clients = [IpAddr::from([192, 0, mail[sent].network as u8, 1])];
+        let stolen = AlarmAnswer::Stolen { recipients: &recipients, clients: &clients };
+        for answer in [accepted, stolen] {
+            for steps in 0.. {
+                let attempt = memory_folder();
+                copy(folder.path(), attempt.path());
+                let mut dying = open(attempt.path());
+                failpoint::allow_steps(Some(steps));
+                let next = || _ = dying.answer_habits(key, answer);
+                let died = catch_unwind(AssertUnwindSafe(next)).is_err();
+                failpoint::allow_steps(None);
+                drop(dying);
+                let mut spool = open(attempt.path());
+                let found = read(&mut spool).unwrap();
+                let is_open = found == suspected;
+                assert!(is_open || !found.is_suspected(found.at()), "{steps}");
+                assert!(died || !is_open);
+                assert_eq!(spool.answer_habits(key, answer).unwrap(), is_open);
+                assert_eq!(spool.verify().unwrap().problems().count(), 0);
+                if !died {
+                    break;
+                }
+            }
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers!(u8 u16 u32 f32 f64);
+numbers!(u8 u16 u32 i16 f32 f64);
 
 impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
     #[inline]

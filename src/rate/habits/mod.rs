@@ -13,11 +13,13 @@
 //! Dirichlet distribution). All constants were chosen by hand on two public sets of mail and then
 //! frozen: changing one changes the measured rates of detection and of false alarms.
 
+mod answers;
 mod bytes;
 #[cfg(test)]
 mod tests;
 mod update;
 
+pub use answers::{Answer, Answers};
 use bytes::Field;
 pub use update::{Added, Alarm, Rule, Sensitivity, Update};
 
@@ -74,6 +76,8 @@ const RECORD_HALVED: f64 = 60.0;
 const AGAIN_FORGOTTEN: f64 = 14.0 * DAY;
 /// The pace of new recipients is a mean of about so many days.
 const PACE_DAYS: f64 = 30.0;
+/// The evidence of an alarm that nobody answers is kept, and added to, for so many seconds.
+const EVIDENCE_KEPT: i64 = 7 * DAY_SECONDS;
 /// Hours are judged once so many active ones are known.
 const HOURS_MIN: u32 = 40;
 /// The most that an unusual hour adds.
@@ -190,6 +194,25 @@ layout! {
     episode_networks: u8,
     /// The class of the last message.
     class: u8,
+    /// Whether the last alarm was answered: 0 no, 1 it was the owner, 2 the account was stolen.
+    answer: u8,
+    /// What the signals of the last message came to, in hundredths of a nat, in the order of
+    /// [`Added`].
+    last_added: [i16; 4],
+    /// What those of all messages since `since` came to.
+    episode_added: [i16; 4],
+    /// `record` before `since`.
+    record_before: f32,
+    /// `counts` before it, rounded.
+    counts_before: [[u8; 3]; 3],
+    /// `networked` and `networked_new` before it, rounded.
+    networked_before: [u8; 2],
+    /// Alarms, each with those that followed while the account was suspected.
+    alarms: u16,
+    /// Those of them of which somebody said that it was the owner.
+    accepted: u16,
+    /// Those of which somebody said that the account was stolen.
+    stolen: u16,
 }
 
 impl Default for Habits {
@@ -219,6 +242,15 @@ impl Default for Habits {
             episode_messages: 0,
             episode_networks: 0,
             class: 0,
+            answer: 0,
+            last_added: [0; 4],
+            episode_added: [0; 4],
+            record_before: 0.0,
+            counts_before: [[0; 3]; 3],
+            networked_before: [0; 2],
+            alarms: 0,
+            accepted: 0,
+            stolen: 0,
         }
     }
 }
@@ -272,10 +304,12 @@ impl Habits {
         let score = (faded + gain.min(MESSAGE_MAX)).max(0.0);
         let is_over = self.count_volume(at, last, strangers);
 
-        if faded < 1.0 {
-            // The evidence begins with this message. (The reference's begins with the one before.)
-            self.since = second(at);
-            (self.episode_strangers, self.episode_messages, self.episode_networks) = (0, 0, 0);
+        if faded < 1.0 && self.unanswered().is_none_or(|alarm| at - alarm >= EVIDENCE_KEPT) {
+            self.begin_evidence(at);
+        }
+        self.last_added = added.hundredths();
+        for (sum, more) in self.episode_added.iter_mut().zip(self.last_added) {
+            *sum = sum.saturating_add(more);
         }
         let more = u16::try_from(strangers).unwrap_or(u16::MAX);
         self.episode_strangers = self.episode_strangers.saturating_add(more);
@@ -345,13 +379,7 @@ impl Habits {
     /// When the last alarm was raised, if ever.
     #[must_use]
     pub fn alarm_at(&self) -> Option<i64> {
-        (self.level > 0.0).then_some(self.alarm_at.into())
-    }
-
-    /// Whether an alarm was raised within a day before `now`.
-    #[must_use]
-    pub fn is_suspected(&self, now: i64) -> bool {
-        self.alarm_at().is_some_and(|alarm| now.saturating_sub(alarm) < DAY_SECONDS)
+        (self.alarms > 0).then_some(self.alarm_at.into())
     }
 
     /// The time that counts for a message: never before the last one.
@@ -382,14 +410,13 @@ impl Habits {
     /// Whether the recipient is known; it is afterwards.
     #[inline]
     fn recipient(&mut self, hash: u64) -> bool {
-        let fingerprint = ((hash >> 40) as u8).max(1);
-        let row = &mut self.known[hash as usize % BUCKETS];
-        meet(row, fingerprint)
+        let (bucket, fingerprint) = place_of(hash);
+        meet(&mut self.known[bucket], fingerprint)
     }
 
     /// Whether the network is known; it is afterwards.
     fn network(&mut self, hash: u64) -> bool {
-        meet(&mut self.networks, (hash as u16).max(1))
+        meet(&mut self.networks, network_of(hash))
     }
 
     /// The probability that the owner sends a message of this class in this context.
@@ -474,6 +501,18 @@ impl Habits {
         strangers > 0 && volume > VOLUME_MIN.max(VOLUME_RECORDS * record)
     }
 
+    /// The evidence begins with the message of this second. (The reference's begins with the one
+    /// before.)
+    fn begin_evidence(&mut self, at: i64) {
+        self.since = second(at);
+        (self.episode_strangers, self.episode_messages, self.episode_networks) = (0, 0, 0);
+        self.episode_added = [0; 4];
+        self.record_before = self.record;
+        self.counts_before = self.counts.map(|context| context.map(|count| (count + 0.5) as u8));
+        self.networked_before =
+            [self.networked, self.networked_new].map(|count| (count + 0.5) as u8);
+    }
+
     /// What the threshold is multiplied by, because of earlier alarms.
     fn factor(&self, at: i64) -> f64 {
         if self.level == 0.0 {
@@ -487,10 +526,15 @@ impl Habits {
     #[cold]
     fn alarm(&mut self, at: i64, is_over: bool, factor: f64) -> Alarm {
         let mut alarm = self.evidence(at);
+        if !self.is_suspected(at) {
+            self.alarms = self.alarms.saturating_add(1);
+        }
         if is_over {
             alarm.rule = Rule::Volume;
             self.record = self.volume;
+            self.since = self.since.min(second(at - DAY_SECONDS));
         }
+        self.answer = 0;
         self.alarm_at = second(at);
         self.level = factor.min(LEVEL_MAX) as f32;
         alarm
@@ -542,11 +586,14 @@ impl Habits {
             && within(self.many, f64::from(u32::MAX).ln())
             && within(self.networked, NETWORKED_HALVED)
             && within(self.networked_new, self.networked.into())
-            && [self.volume, self.record, self.peak, self.pace]
+            && [self.volume, self.record, self.peak, self.pace, self.record_before]
                 .iter()
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
             && usize::from(self.class) <= STRANGERS
+            && self.answer <= 2
+            && self.networked_before[0] <= NETWORKED_HALVED as u8
+            && self.networked_before[1] <= self.networked_before[0]
     }
 }
 
@@ -559,6 +606,17 @@ fn meet<T: Copy + PartialEq>(row: &mut [T], fingerprint: T) -> bool {
     row[from..=to].rotate_right(1);
     row[from] = fingerprint;
     place.is_some()
+}
+
+/// The bucket of a recipient, and its fingerprint.
+#[inline]
+fn place_of(hash: u64) -> (usize, u8) {
+    (hash as usize % BUCKETS, ((hash >> 40) as u8).max(1))
+}
+
+/// The fingerprint of a network.
+fn network_of(hash: u64) -> u16 {
+    (hash as u16).max(1)
 }
 
 /// What is left of a value after so many seconds, if it is forgotten with this time constant.

@@ -78,6 +78,106 @@ fn an_alarm_says_what_led_to_it() {
     assert!(habits.threshold(now, Sensitivity::Normal) > 31.9);
 }
 
+/// Of an account that writes to five people, then the messages of a thief up to the alarm.
+fn attacked() -> (Habits, Habits, Vec<u64>, i64) {
+    let mut habits = Habits::default();
+    let mut at = 1_800_000_000;
+    for n in 0..100 {
+        at += 20_000;
+        send(&mut habits, at, 1, &[n % 5]);
+    }
+    let (before, mut to) = (habits.clone(), Vec::new());
+    loop {
+        at += 30;
+        to.push(1000 + to.len() as u64);
+        if send(&mut habits, at, 7, &to[to.len() - 1..]).alarm.is_some() {
+            return (before, habits, to, at);
+        }
+    }
+}
+
+#[test]
+fn an_accepted_alarm_is_over_and_raises_the_record() {
+    let (before, mut habits, to, at) = attacked();
+    let open = Answers { alarms: 1, ..Answers::default() };
+    assert_eq!((habits.answers(), habits.answer()), (open, None));
+    assert_eq!(habits.suspected_until(), Some(at + 86_400));
+    assert_eq!(habits.since(), at - (to.len() as i64 - 1) * 30);
+    // Another alarm of the same suspicion is counted in it, and the evidence goes on.
+    let mut more = habits.clone();
+    let mut next = at;
+    loop {
+        next += 1;
+        if send(&mut more, next, 8, &[next as u64]).alarm.is_some() {
+            break;
+        }
+    }
+    assert_eq!((more.answers(), more.since()), (open, habits.since()));
+    assert!(more.evidence(next).strangers > habits.evidence(at).strangers);
+
+    assert!(habits.accept());
+    assert!(!habits.is_suspected(at) && habits.suspected_until().is_none());
+    assert_eq!((habits.score(at), habits.answer()), (0.0, Some(Answer::Accepted)));
+    assert!(habits.record >= to.len() as f32 - 1.0 && before.record < 5.0);
+    // It is answered once.
+    let answered = habits.clone();
+    assert!(!habits.accept() && !habits.stolen([], []) && habits == answered);
+    assert_eq!(habits.answers(), Answers { accepted: 1, ..open });
+    // Those people are known from now on.
+    let update = send(&mut habits, at + 60, 7, &to[to.len() - 1..]);
+    assert_eq!((update.strangers, habits.episode_messages), (0, 1));
+    assert!(!Habits::default().accept());
+}
+
+#[test]
+fn what_a_thief_has_made_usual_is_forgotten() {
+    let (before, mut habits, to, mut at) = attacked();
+    // He goes on for hours.
+    let mut all = to.clone();
+    for n in 0..500 {
+        at += 20;
+        all.push(5000 + n);
+        send(&mut habits, at, 7, &[5000 + n]);
+    }
+    assert!(habits.record > 100.0 && habits.level > 0.0, "{habits:?}");
+    assert!(habits.stolen(all.iter().map(|&n| mix(n)), [mix(7)]));
+    assert_eq!(habits.answers(), Answers { alarms: 1, accepted: 0, stolen: 1 });
+    assert!(!habits.is_suspected(at) && habits.alarm_at().is_some());
+    assert!((habits.record - before.record).abs() < 0.1 && habits.volume == 0.0);
+    assert!((habits.threshold(at, Sensitivity::Normal) - 16.0).abs() < 1e-9);
+    for &n in &all {
+        let (bucket, fingerprint) = place_of(mix(n));
+        assert!(!habits.known[bucket].contains(&fingerprint));
+    }
+    // The owner is who he was; the thief who returns is noticed as he was.
+    for n in 0..5 {
+        at += 5000;
+        assert_eq!(send(&mut habits, at, 1, &[n]).added.network, 0.0);
+    }
+    let again = to.iter().position(|&n| {
+        at += 30;
+        send(&mut habits, at, 7, &[n]).alarm.is_some()
+    });
+    assert!(again.is_some_and(|sent| sent < to.len() + 2), "{again:?}");
+    assert_eq!(habits.answers().alarms, 2);
+}
+
+#[test]
+fn an_account_shows_what_led_to_its_score_and_what_is_missing() {
+    let (_, habits, to, at) = attacked();
+    let added = habits.added_since();
+    let sum = added.recipients + added.many + added.hour + added.network;
+    assert!((sum - 16.0).abs() < 3.0, "{added:?}");
+    assert!(added.network > 1.0 && habits.last_added().network == 0.0);
+    let mut before = habits;
+    assert!(before.accept());
+    let next = before.messages_to_alarm(at, Sensitivity::Normal, 1000).unwrap();
+    assert!(next as usize > to.len() && next < 100, "{next}");
+    assert_eq!(before.messages_to_alarm(at, Sensitivity::Normal, next - 1), None);
+    assert!(before.messages_to_alarm(at, Sensitivity::High, 1000).unwrap() < next);
+    assert_eq!(before.clone(), before);
+}
+
 #[test]
 fn a_clock_that_was_years_ahead_does_not_stop_the_time() {
     let (mut right, mut wrong) = (Habits::default(), Habits::default());

@@ -66,6 +66,20 @@ pub struct Added {
     pub network: f64,
 }
 
+impl Added {
+    /// In hundredths of a nat.
+    pub(super) fn hundredths(self) -> [i16; 4] {
+        let Self { recipients, many, hour, network } = self;
+        // A number beyond the range becomes the nearest that is within.
+        [recipients, many, hour, network].map(|nats| (nats * 100.0).round() as i16)
+    }
+
+    pub(super) fn of_hundredths(stored: [i16; 4]) -> Self {
+        let [recipients, many, hour, network] = stored.map(|of| f64::from(of) / 100.0);
+        Self { recipients, many, hour, network }
+    }
+}
+
 /// Which of the two rules has raised an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {

@@ -1,0 +1,152 @@
+//! What an account is shown as, and what becomes of an alarm that somebody answers.
+
+use super::{Added, DAY_SECONDS, Habits, Sensitivity, network_of, place_of};
+
+/// What somebody who knows says of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was the owner.
+    Accepted,
+    /// It was a thief.
+    Stolen,
+}
+
+/// How many alarms there were, and how they were answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Alarms, each with those that followed while the account was suspected.
+    pub alarms: u32,
+    /// Those of which somebody said that it was the owner.
+    pub accepted: u32,
+    /// Those of which somebody said that the account was stolen.
+    pub stolen: u32,
+}
+
+impl Habits {
+    /// Whether an alarm was raised within a day before `now` that nobody has answered.
+    #[must_use]
+    pub fn is_suspected(&self, now: i64) -> bool {
+        self.unanswered().is_some_and(|alarm| now.saturating_sub(alarm) < DAY_SECONDS)
+    }
+
+    /// Until when the account is suspected, if nobody answers.
+    #[must_use]
+    pub fn suspected_until(&self) -> Option<i64> {
+        self.unanswered().map(|alarm| alarm + DAY_SECONDS)
+    }
+
+    /// When the last alarm was raised, if nobody has answered it.
+    pub(super) fn unanswered(&self) -> Option<i64> {
+        self.alarm_at().filter(|_| self.answer == 0)
+    }
+
+    /// How the last alarm was answered.
+    #[must_use]
+    pub fn answer(&self) -> Option<Answer> {
+        match self.answer {
+            0 => None,
+            1 => Some(Answer::Accepted),
+            _ => Some(Answer::Stolen),
+        }
+    }
+
+    /// How all alarms were answered.
+    #[must_use]
+    pub fn answers(&self) -> Answers {
+        let Self { alarms, accepted, stolen, .. } = *self;
+        Answers { alarms: alarms.into(), accepted: accepted.into(), stolen: stolen.into() }
+    }
+
+    /// When the evidence begins.
+    #[must_use]
+    pub fn since(&self) -> i64 {
+        self.since.into()
+    }
+
+    /// What each signal of the last message added.
+    #[must_use]
+    pub fn last_added(&self) -> Added {
+        Added::of_hundredths(self.last_added)
+    }
+
+    /// What each signal of all messages has added since the evidence began. What was above the
+    /// most of one message, and what was forgotten since, is in it.
+    #[must_use]
+    pub fn added_since(&self) -> Added {
+        Added::of_hundredths(self.episode_added)
+    }
+
+    /// How many messages in a row, each to one stranger, would raise an alarm from `now` on; `None`
+    /// if it is more than `most`.
+    #[must_use]
+    pub fn messages_to_alarm(&self, now: i64, sensitivity: Sensitivity, most: u32) -> Option<u32> {
+        let mut habits = self.clone();
+        (1..=most).find(|&count| {
+            let row = &habits.known[0];
+            let stranger = (1..=u8::MAX).find(|fingerprint| !row.contains(fingerprint));
+            let hash = u64::from(stranger.unwrap_or(1)) << 40;
+            let at = now.saturating_add(count.into());
+            habits.message(at, None, [hash], sensitivity).alarm.is_some()
+        })
+    }
+
+    /// It was the owner: what led to the last alarm is usual from now on. `false`, and nothing is
+    /// changed, if there is no alarm that nobody has answered.
+    pub fn accept(&mut self) -> bool {
+        let is_open = self.close(Answer::Accepted);
+        if is_open {
+            self.record = self.record.max(self.peak).max(self.volume);
+        }
+        is_open
+    }
+
+    /// The account was stolen: what the thief has made usual is so no more, as far as it is known.
+    /// `recipients` and `networks` are hashes, as in [`Habits::message`], of those of the messages
+    /// since the evidence began. `false`, and nothing is changed, if there is no alarm that nobody
+    /// has answered.
+    pub fn stolen(
+        &mut self,
+        recipients: impl IntoIterator<Item = u64>,
+        networks: impl IntoIterator<Item = u64>,
+    ) -> bool {
+        let is_open = self.close(Answer::Stolen);
+        if is_open {
+            for hash in recipients {
+                let (bucket, fingerprint) = place_of(hash);
+                forget(&mut self.known[bucket], fingerprint);
+            }
+            networks.into_iter().for_each(|hash| forget(&mut self.networks, network_of(hash)));
+            (self.volume, self.peak, self.record) = (0.0, 0.0, self.record_before);
+            self.counts = self.counts_before.map(|context| context.map(f64::from));
+            [self.networked, self.networked_new] = self.networked_before.map(f32::from);
+            // The alarm was right: the next one needs no more than usual.
+            self.level = 0.0;
+        }
+        is_open
+    }
+
+    /// Answers the last alarm.
+    fn close(&mut self, answer: Answer) -> bool {
+        let is_open = self.unanswered().is_some();
+        if is_open {
+            let (code, count) = match answer {
+                Answer::Accepted => (1, &mut self.accepted),
+                Answer::Stolen => (2, &mut self.stolen),
+            };
+            *count = count.saturating_add(1);
+            self.answer = code;
+            self.score = 0.0;
+        }
+        is_open
+    }
+}
+
+/// Removes a fingerprint from its row.
+fn forget<T: Copy + Default + PartialEq>(row: &mut [T], fingerprint: T) {
+    if let Some(place) = row.iter().position(|&other| other == fingerprint) {
+        row[place..].rotate_left(1);
+        if let Some(last) = row.last_mut() {
+            *last = T::default();
+        }
+    }
+}
