@@ -85,6 +85,15 @@ pub struct Recipient<'a> {
     pub failure: Option<Failure>,
 }
 
+impl Recipient<'_> {
+    /// Whether it is a program, a file or a list, as in an alias.
+    #[must_use]
+    pub fn is_program_or_file(&self) -> bool {
+        let name = self.address.trim_start_matches('"');
+        ["|", "/", ":include:"].iter().any(|start| name.starts_with(start))
+    }
+}
+
 impl<'a> Delivery<'a> {
     /// Each recipient.
     pub fn recipients(&self) -> impl Iterator<Item = Recipient<'a>> {

@@ -14,6 +14,10 @@ use crate::logs::files::Stamped;
 use crate::logs::queue::Known;
 use crate::logs::sendmail::{self, Arrival, Delivery, What};
 
+/// How many recipients aliases make of one is not known: so long after a delivery to such a one,
+/// in seconds, all others of the message have been tried as well.
+const ALL_TRIED: i64 = 300;
+
 impl Joiner {
     /// Considers a line of Sendmail.
     pub(super) fn sendmail(
@@ -24,6 +28,7 @@ impl Joiner {
         visit: Visit<'_>,
     ) {
         self.queue(source.queue).host = source.host;
+        self.end_messages(line.at, visit);
         let process = pid.map(|pid| (source.service, pid));
         let used = match sendmail::line(line.rest) {
             None => return self.unused(Reason::NotUnderstood, line),
@@ -130,6 +135,10 @@ impl Joiner {
                 self.submitted.end(number, id, line.at);
             }
             let Some(&waiting) = self.queue(number).open.get(id) else { continue };
+            if !one.is_named && (!is_program || one.is_program_or_file()) {
+                self.ending.push_back((line.at.seconds.saturating_add(ALL_TRIED), waiting));
+                continue;
+            }
             if self.add_recipient(waiting, one.address) {
                 self.complete(number, id, visit);
             }

@@ -86,6 +86,17 @@ fn sendmails_messages_and_failures_are_those_of_whoever_submitted_them() {
     assert!(messages[0].starts_with(alices), "{found:#?}");
     let other = r#""a, size=9, nrcpts=3"@x.test 192.0.2.1 - 14 ["gone4@x.test"]"#;
     assert_eq!(messages[1], other);
+    // Neither what aliases make of a recipient, nor programs.
+    let recipients = [
+        "nobody@mail.test",
+        "old@x.test",
+        "full@x.test",
+        "spam@x.test",
+        "gone2@x.test",
+        "gone1@x.test",
+    ];
+    assert!(recipients.iter().all(|one| messages[0].contains(one)), "{found:#?}");
+    assert!(!messages[0].contains("gone-a@") && !messages[0].contains("/bin/"), "{found:#?}");
     // What a local program hands over counts once.
     assert_eq!(messages[2], r#"carol@mail.test - - 3 ["gone5@x.test"]"#);
     let expected = [
