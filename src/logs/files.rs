@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use globset::GlobBuilder;
+use jiff::tz::TimeZone;
 
 use super::decompress;
 use super::journal::Journal;
@@ -19,6 +20,7 @@ use super::night::Night;
 use super::stamp::{Stamp, Stamps, Tag};
 use super::unused::{Reason, Unused};
 use crate::rate::Timestamp;
+use crate::text::time::in_zone;
 
 /// A longer line is skipped: Exim writes none.
 const LINE_MAX: u64 = 1 << 20;
@@ -173,12 +175,28 @@ pub struct Stamped<'a> {
     pub at: Timestamp,
     /// Whether the log has its zone; without one it is taken as UTC.
     pub has_zone: bool,
+    /// By how many seconds it is later than the clock showed, as summer time has ended since the
+    /// first line.
+    pub ahead: i64,
     /// The program, as syslog names it.
     pub tag: Option<Tag<'a>>,
     /// What follows the time.
     pub rest: &'a str,
     /// The file, and the number of the line in it, from 1 on.
     pub place: (&'a str, u64),
+}
+
+impl Stamped<'_> {
+    /// This line with its real time, if the clock of a log that has no zone is of this one.
+    #[must_use]
+    pub fn in_zone(&self, zone: &TimeZone) -> Self {
+        let Self { at, ahead, .. } = *self;
+        if self.has_zone {
+            return *self;
+        }
+        let wall = Timestamp { seconds: at.seconds - ahead, ..at };
+        Self { at: in_zone(wall, zone, ahead > 0), has_zone: true, ahead: 0, ..*self }
+    }
 }
 
 /// What was read of logs.
@@ -386,11 +404,12 @@ impl LogFile {
         let place = (&*self.name, number);
         match self.stamps.read(text) {
             Some(Stamp { at, has_zone, tag, rest }) => {
-                let at = match has_zone {
-                    true => at,
-                    false => night.time(at, || format!("{}:{number}", self.name)),
+                let (wall, at) = match has_zone {
+                    true => (at, at),
+                    false => (at, night.time(at, || format!("{}:{number}", self.name))),
                 };
-                return see(Stamped { line: text, at, has_zone, tag, rest, place });
+                let ahead = at.seconds - wall.seconds;
+                return see(Stamped { line: text, at, has_zone, ahead, tag, rest, place });
             }
             None if text.trim().is_empty() => {}
             None => read.unused.add(Reason::WithoutTime, place, text),

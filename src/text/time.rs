@@ -1,7 +1,7 @@
 //! Times of the calendar, as they are shown: those for people in this server's zone, with its
 //! name.
 
-use jiff::tz::TimeZone;
+use jiff::tz::{Disambiguation, TimeZone};
 
 use crate::rate::Timestamp;
 use crate::sys::clock;
@@ -69,10 +69,14 @@ fn zoned(at: Timestamp, form: &str) -> String {
     }
 }
 
-/// The time of a clock on the wall in this zone, which has been taken as UTC.
-pub(crate) fn in_zone(wall: Timestamp, zone: &TimeZone) -> Timestamp {
+/// The time of a clock on the wall in this zone, which has been taken as UTC. Where the clock has
+/// shown it twice, as summer time ended, it is the second time if `is_later`.
+pub(crate) fn in_zone(wall: Timestamp, zone: &TimeZone, is_later: bool) -> Timestamp {
     let as_utc = jiff::Timestamp::from_microsecond(wall.as_micros()).ok();
-    let real = as_utc.and_then(|at| zone.to_timestamp(TimeZone::UTC.to_datetime(at)).ok());
+    let real = as_utc.and_then(|at| {
+        let which = if is_later { Disambiguation::Later } else { Disambiguation::Compatible };
+        zone.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(at)).disambiguate(which).ok()
+    });
     real.map_or(wall, timestamp)
 }
 
@@ -111,9 +115,19 @@ mod tests {
         let at = |text: &str| timestamp(text.parse().unwrap());
         let zone = TimeZone::fixed(jiff::tz::offset(2));
         let (wall, real) = (at("2026-11-26T11:00:00.25Z"), at("2026-11-26T09:00:00.25Z"));
-        assert_eq!(in_zone(wall, &zone), real);
+        assert_eq!([false, true].map(|later| in_zone(wall, &zone, later)), [real; 2]);
         // Beyond the calendar there are no zones.
         let never = Timestamp { seconds: i64::MAX, micros: 0 };
-        assert_eq!(in_zone(never, &zone), never);
+        assert_eq!(in_zone(never, &zone, false), never);
+        // The hour that comes twice, and one that is left out.
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        for (wall, earlier, later) in [
+            ("2026-10-25T02:30:00Z", "2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z"),
+            ("2026-10-25T03:30:00Z", "2026-10-25T02:30:00Z", "2026-10-25T02:30:00Z"),
+            ("2026-03-29T02:30:00Z", "2026-03-29T01:30:00Z", "2026-03-29T01:30:00Z"),
+        ] {
+            let real = [false, true].map(|is_later| in_zone(at(wall), &zone, is_later));
+            assert_eq!(real, [at(earlier), at(later)], "{wall}");
+        }
     }
 }

@@ -229,3 +229,67 @@ fn who_changes_nothing_moves_no_cursor() {
         [1, 1, 1, 0]
     );
 }
+
+/// Lines of a message of alice's, as Postfix logs them: of its arrival, and of its delivery.
+fn postfix(id: &str, day: u32, minute: u32) -> [String; 2] {
+    let at = |second: u32| format!("Nov {day} 10:{minute:02}:{second:02} mx1 postfix");
+    let begin = format!(
+        "{}/smtpd[7]: {id}: client=c[192.0.2.9], sasl_method=PLAIN, sasl_username=alice\n{}/qmgr[8]: \
+         {id}: from=<a@x.test>, size=900, nrcpt=1 (queue active)\n",
+        at(0),
+        at(1)
+    );
+    let end = format!(
+        "{}/smtp[9]: {id}: to=<b@x.test>, relay=mx[192.0.2.1]:25, delay=1, dsn=2.0.0, status=sent \
+         (250 ok)\n{}/qmgr[8]: {id}: removed\n",
+        at(2),
+        at(3)
+    );
+    [begin, end]
+}
+
+#[test]
+fn a_message_that_waits_for_its_delivery_is_learned_with_those_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("spool")).unwrap();
+    let [first, second, third] = [1, 2, 3].map(|n| postfix(&format!("AB3116640{n}"), 20, n));
+    let log = [first.concat(), second[0].clone(), third.concat()].concat();
+    let learn = |log: &str| {
+        std::fs::write(folder.path().join("mainlog"), log).unwrap();
+        let learned = json(&learn(folder.path(), &["--json"]));
+        ["messages", "known", "waiting"].map(|name| learned[name].as_u64().unwrap())
+    };
+    assert_eq!(learn(&log), [1, 0, 2]);
+    assert_eq!(learn(&(log.clone() + &second[1])), [2, 1, 0]);
+    // Nobody waits for ever.
+    let later = postfix("AB31166404", 22, 1).concat();
+    assert_eq!(learn(&(log + &later)), [1, 2, 0]);
+}
+
+#[test]
+fn times_without_a_zone_are_right_after_summer_time_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    std::fs::create_dir(&spool).unwrap();
+    let line = |n: u32, at: &str| {
+        format!(
+            "2025-10-26 {at} 1vM1aC-{n:011}-1aBc <= a@x.test H=h [192.0.2.9] P=esmtpsa A=plain:u{n} \
+             S=9 for b@x.test\n"
+        )
+    };
+    // The clock goes back from 3:00 to 2:00.
+    let times = ["02:10:00", "02:50:00", "02:01:00", "03:10:00", "12:00:00"];
+    let log: String = (0..).zip(times).map(|(n, at)| line(n, at)).collect();
+    std::fs::write(folder.path().join("mainlog"), log).unwrap();
+    let mut command = exirate();
+    command.env("TZ", "CET-1CEST,M3.5.0,M10.5.0/3").args(["habits", "learn"]);
+    let learned = command.arg(folder.path().join("mainlog")).arg("--spool").arg(&spool).output();
+    let learned = learned.unwrap();
+    assert_eq!(stderr(&learned), "");
+    let real = ["00:10:00", "00:50:00", "01:01:00", "02:10:00", "11:00:00"];
+    for (n, real) in (0..).zip(real) {
+        let one = json(&run(&spool, &["habits", &format!("u{n}"), "--json"]));
+        let real: jiff::Timestamp = format!("2025-10-26T{real}Z").parse().unwrap();
+        assert_eq!(one[0]["at"], real.as_second(), "{n}");
+    }
+}

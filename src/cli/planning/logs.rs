@@ -45,6 +45,11 @@ impl Logs {
         self.files.is_empty() && self.journal.is_none()
     }
 
+    /// Whether what was read once is not read again.
+    pub(in crate::cli) fn has_cursor(&self) -> bool {
+        self.cursor.is_some()
+    }
+
     /// The files, standard input if none are named, or the journal.
     pub(in crate::cli) fn open(&self) -> Result<LogFiles, Failure> {
         if let Some(directory) = &self.journal {

@@ -20,7 +20,7 @@ use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note, progress};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::history::habits::{Senders, Sent, evidence};
+use crate::history::habits::{Finished, Senders, Sent, evidence};
 use crate::rate::habits::{Alarm, Habits, Sensitivity, Update};
 use crate::spool::habits::{SentMessage, habits_key};
 use crate::spool::{Options, Spool, SpoolError};
@@ -99,7 +99,8 @@ Exit status: 0 learned; 1 an alarm was raised, or no message was of use; 2 an er
 The logs must name the recipients, at the arrival (Exim's log_selector = +received_recipients) or
 by their deliveries. Bounces, and mail of root and of the mail server, do not count. Messages no
 later than the last one known before this run are left out, and so are those that are dated more
-than a day from now: the clock was wrong. Times without a zone are of this machine's. Logs do not
+than a day from now: the clock was wrong. A message of the log's last day whose recipients it does
+not name yet is left for the next run, with those that its account has sent since. Times without a zone are of this machine's. Logs do not
 show which mail is a list's or an automatic reply: that counts as any other. The first messages of
 an account raise no alarm easily, as everybody is a stranger to a new one.
 
@@ -107,7 +108,8 @@ The command creates the database if there is none. Only one runs at a time. It i
 directory, and to syslog (facility mail).
 
 JSON: an object with `messages`, `accounts`, `known` (messages no later than the last one known),
-`ahead` (dated more than a day from now), `without_recipients`, and `alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
+`ahead` (dated more than a day from now), `without_recipients`, `waiting` (left for the next run),
+and `alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
 alarms of the same account on the same day.")]
 struct Learn {
     #[command(flatten)]
@@ -322,6 +324,7 @@ struct Learned {
     known: u64,
     ahead: u64,
     without_recipients: u64,
+    waiting: u64,
     alarms: Vec<Named>,
 }
 
@@ -402,18 +405,20 @@ impl Learn {
         };
         let mut senders = Senders::new(folding);
         let bar = progress(files.size(), "bytes");
-        let read = files.read_while(
+        let mut read = files.read_while(
             |line| {
                 senders.line(&line, &mut |sent| learner.add(&sent));
                 learner.failure.is_none()
             },
             |bytes| bar.set_position(bytes),
         )?;
-        let (counts, without_recipients) = senders.finish(&mut |sent| learner.add(&sent));
+        let will_go_on = !self.dry_run && !self.logs.has_cursor();
+        let Finished { counts, without_recipients, waiting } =
+            senders.finish(will_go_on, &mut |sent| learner.add(&sent));
         bar.finish_and_clear();
         let Learner { mut store, met, mut learned, failure, .. } = learner;
         learned.accounts = met.len();
-        learned.without_recipients = without_recipients;
+        (learned.without_recipients, learned.waiting) = (without_recipients, waiting);
         if let Store::Spool(spool) = &mut store {
             let Learned { messages, accounts, .. } = learned;
             let done = format_args!("habits learn messages={messages} accounts={accounts}");
@@ -423,6 +428,8 @@ impl Learn {
         if let Some(error) = failure {
             return Err(error.into());
         }
+        // The times are those of the zone.
+        read.nights.clear();
         notes(&read, &counts.unused).iter().for_each(note);
         let origin = notes_of_origin(counts.without_origin, counts.ambiguous, counts.before);
         origin.iter().for_each(note);
@@ -451,6 +458,12 @@ impl Learn {
             note(format_args!(
                 "{} without a recipient (neither `for` nor a delivery): not learned",
                 of(learned.without_recipients)
+            ));
+        }
+        if learned.waiting > 0 {
+            note(format_args!(
+                "{} not learned yet: the log does not name the recipients of one of the account yet",
+                of(learned.waiting)
             ));
         }
         if learned.ahead > 0 {

@@ -16,7 +16,8 @@ pub(super) fn join_with(settings: JoinSettings, log: &str) -> Joined {
     let mut items = Vec::new();
     for (line, number) in log.lines().zip(1..) {
         let Stamp { at, tag, rest, .. } = stamps.read(line).expect(line);
-        let stamped = Stamped { line, at, has_zone: true, tag, rest, place: ("mainlog", number) };
+        let stamped =
+            Stamped { line, at, has_zone: true, ahead: 0, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| items.push(item));
     }
     joiner.finish(&mut |item| items.push(item));
@@ -232,8 +233,15 @@ fn what_waits_is_bounded() {
     let mut order = Vec::new();
     let mut line = |joiner: &mut Joiner, text: &str| {
         let at = Timestamp { seconds: 1, micros: 0 };
-        let stamped =
-            Stamped { line: text, at, has_zone: true, tag: None, rest: text, place: ("m", 1) };
+        let stamped = Stamped {
+            line: text,
+            at,
+            has_zone: true,
+            ahead: 0,
+            tag: None,
+            rest: text,
+            place: ("m", 1),
+        };
         joiner.line(&stamped, &mut |item| {
             if let ItemKind::Message(message) = item.what {
                 order.push(message.size.unwrap());

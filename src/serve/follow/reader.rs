@@ -16,7 +16,7 @@ use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::rate::Timestamp;
 use crate::serve::config::{self, FollowedLog};
 use crate::serve::log::{Level, Log};
-use crate::text::time::{in_zone, midnight, now, zone};
+use crate::text::time::{midnight, now, zone};
 
 /// How long the log is not looked at.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -172,18 +172,18 @@ impl Reader {
 
     /// Considers a line. Returns whether to go on.
     fn line(&mut self, joiner: &mut Joiner, line: &Stamped<'_>) -> bool {
-        let has_zone = line.has_zone;
+        let line = line.in_zone(&self.zone);
         self.state.is_of_syslog |=
             line.tag.is_some() && matches!(self.config.log, FollowedLog::File(_));
-        joiner.line(line, &mut |item| self.item(&item, has_zone));
+        joiner.line(&line, &mut |item| self.item(&item));
         if self.caught_up.is_none() && self.written.elapsed() > STATE_EVERY {
-            self.state.read = self.state.read.max(self.real_time(line.at, has_zone).seconds);
+            self.state.read = self.state.read.max(self.real_time(line.at).seconds);
             self.keep();
         }
         !self.shared.is_over()
     }
 
-    fn item(&mut self, item: &Item, has_zone: bool) {
+    fn item(&mut self, item: &Item) {
         let ItemKind::Failed(failed) = item.what else { return };
         let event = item.submitter();
         let (Some(id), Some(recipient)) = (&event.message_id, &event.recipient) else { return };
@@ -192,7 +192,7 @@ impl Reader {
         if self.ledger.has(hash) && in_doubt.is_none() {
             return;
         }
-        let real = self.real_time(item.at, has_zone);
+        let real = self.real_time(item.at);
         let at = match in_doubt {
             Some((_, at)) => at,
             None if real.seconds < self.position.began => return,
@@ -254,9 +254,8 @@ impl Reader {
 
     /// When a line was written: the time that it has, in the zone of this machine if it has none.
     /// That may be of another zone; but it was not before the end of the log was last reached.
-    fn real_time(&self, at: Timestamp, has_zone: bool) -> Timestamp {
-        let real = if has_zone { at } else { in_zone(at, &self.zone) };
-        within(real, self.caught_up, now())
+    fn real_time(&self, at: Timestamp) -> Timestamp {
+        within(at, self.caught_up, now())
     }
 }
 

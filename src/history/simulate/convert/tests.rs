@@ -32,7 +32,8 @@ fn converted_as(log: &str, show: impl Fn(&Attempt) -> String) -> (String, Unshow
     let mut visit = |attempt: &Attempt| text += &show(attempt);
     for (number, line) in (1..).zip(log.lines()) {
         let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(line).unwrap();
-        let stamped = Stamped { line, at, has_zone: true, tag, rest, place: ("mainlog", number) };
+        let stamped =
+            Stamped { line, at, has_zone: true, ahead: 0, tag, rest, place: ("mainlog", number) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
     }
     joiner.finish(&mut |item| converter.add(item, &mut visit));
@@ -416,7 +417,8 @@ fn sessions_that_are_over_are_not_remembered() {
             minute % 60
         );
         let crate::logs::stamp::Stamp { at, tag, rest, .. } = stamps.read(&line).unwrap();
-        let stamped = Stamped { line: &line, at, has_zone: true, tag, rest, place: ("mainlog", 1) };
+        let stamped =
+            Stamped { line: &line, at, has_zone: true, ahead: 0, tag, rest, place: ("mainlog", 1) };
         joiner.line(&stamped, &mut |item| converter.add(item, &mut visit));
         most = most.max(converter.sessions.len());
     }
