@@ -26,7 +26,9 @@ use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcom
 use clap_complete::CompleteEnv;
 
 use planning::{check, measure, policy, report, rules, shadow, simulate};
-use senders::{allow, erase, events, explain, habits, list, overrides, set, show, top, unblock};
+use senders::{
+    allow, erase, events, explain, habits, held, list, overrides, set, show, top, unblock,
+};
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
@@ -69,6 +71,7 @@ enum Command {
     Show(show::Show),
     Top(top::Top),
     Habits(habits::HabitsCommand),
+    Held(held::HeldCommand),
     Events(events::Events),
     Explain(explain::Explain),
     Allow(allow::Allow),
@@ -121,6 +124,7 @@ impl Command {
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
             Self::Habits(habits) => habits.run(screen),
+            Self::Held(held) => held.run(screen),
             Self::Events(events) => events.run(screen),
             Self::Explain(explain) => explain.run(screen),
             Self::Allow(allow) => allow.run(screen),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -45,7 +45,13 @@ pub(crate) fn run(command: Command) -> Result<Output, String> {
     run_for(command, TIMEOUT)
 }
 
-fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
+/// Starts a program as [`run`] does, and neither waits for its end nor reads what it prints.
+pub(crate) fn start(command: Command) -> Result<(), String> {
+    spawn(command, Stdio::null).map(drop)
+}
+
+/// Starts a program in a process group with its children, so that all can be killed.
+fn spawn(mut command: Command, output: fn() -> Stdio) -> Result<Child, String> {
     let name = command.get_program().display().to_string();
     if rustix::process::geteuid().is_root() && !is_only_roots(Path::new(command.get_program())) {
         return Err(format!(
@@ -53,10 +59,14 @@ fn run_for(mut command: Command, timeout: Duration) -> Result<Output, String> {
              can be changed by one"
         ));
     }
+    command.env_clear().stdin(Stdio::null()).stdout(output()).stderr(output());
+    command.process_group(0).spawn().map_err(|error| format!("cannot run {name}: {error}"))
+}
+
+fn run_for(command: Command, timeout: Duration) -> Result<Output, String> {
+    let name = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
-    command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // In a process group with its children, so that all can be killed.
-    let child = command.process_group(0).spawn().map_err(failed)?;
+    let child = spawn(command, Stdio::piped)?;
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));

@@ -68,6 +68,30 @@ const MAIN_LOG: &str = "\
 2026-11-20 11:39:30 1vM1aE-000000001Ae-1aBc <= alice@example.org H=(laptop) [192.0.2.7] P=esmtpsa A=plain:alice S=99000000 for r4@example.net
 ";
 
+/// The messages that Exim has frozen there, as their envelopes and headers are in its spool: two by a
+/// policy, and a bounce.
+const FROZEN: [(&str, &str); 3] = [
+    (
+        "1vM1aF-0000Af-1a",
+        "alice 1000 1000\n<alice@example.org>\n1795174801 0\n-auth_id alice@example.org\n\
+         --aclm _exirate_held 73\n1795174801\noutbound\nauth:alice@example.org\n\
+         131.0 recipients, limit 100/1h\n-frozen 1795174801\nXX\n2\nann@example.net\n\
+         ben@example.net\n\n026F From: <alice@example.org>\n017  Subject: Invoice\n",
+    ),
+    (
+        "1vM1aG-0000Ag-1a",
+        "alice 1000 1000\n<alice@example.org>\n1795175040 0\n-auth_id alice@example.org\n\
+         --aclm _exirate_held 73\n1795175040\noutbound\nauth:alice@example.org\n\
+         140.2 recipients, limit 100/1h\n-frozen 1795175040\nXX\n1\ncleo@example.net\n\n\
+         026F From: <alice@example.org>\n017  Subject: Invoice\n",
+    ),
+    (
+        "1vM1aH-0000Ah-1a",
+        "Debian-exim 101 104\n<>\n1795175100 0\n-frozen 1795175101\nXX\n1\nzoe@example.net\n\n\
+         017  Subject: failure\n",
+    ),
+];
+
 /// The machine; it is gone when this is dropped.
 pub(crate) struct Prepared {
     folder: tempfile::TempDir,
@@ -86,6 +110,7 @@ impl Prepared {
         let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
         write_script(bin.join("exim4"), &exim);
         prepared.install_more();
+        prepared.freeze_messages();
         prepared.clock.freeze(PAST[0].0);
         // A key that is known, so that all is in the same shards each time.
         let key = r#"echo '{"exirate_export":1,"key":"2b7e151628aed2a6abf7158809cf4f3c"}' "#;
@@ -130,6 +155,22 @@ impl Prepared {
         );
         std::fs::write(&config, text).unwrap();
         config
+    }
+
+    /// Puts [`FROZEN`] into Exim's queue.
+    fn freeze_messages(&self) {
+        let (uid, gid) = user(USER);
+        let own = |path: &Path| chown(path, Some(uid), Some(gid)).unwrap();
+        let input = self.spool().join("input");
+        std::fs::create_dir(&input).unwrap();
+        own(&input);
+        for (id, text) in FROZEN {
+            for (end, text) in [("H", text), ("D", "The invoice is at https://x.example/\n")] {
+                let path = input.join(format!("{id}-{end}"));
+                std::fs::write(&path, format!("{id}-{end}\n{text}")).unwrap();
+                own(&path);
+            }
+        }
     }
 
     /// Exim's other programs, its log, and files of ours.

@@ -14,6 +14,7 @@ mod end_to_end;
 mod events;
 mod explain;
 mod failed;
+mod held;
 mod identities;
 mod logs;
 mod mail_front_ends;

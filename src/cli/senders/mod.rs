@@ -5,6 +5,7 @@ pub(super) mod erase;
 pub(super) mod events;
 pub(super) mod explain;
 pub(super) mod habits;
+pub(super) mod held;
 pub(super) mod list;
 pub(super) mod overrides;
 pub(super) mod set;

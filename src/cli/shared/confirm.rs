@@ -54,17 +54,22 @@ fn named(things: &[String]) -> Vec<String> {
     lines
 }
 
-/// Asks whether to do what `question` says. With `yes`, it does not ask.
+/// Asks whether to do what `question` says, to `things` if there are any. With `yes`, it does not
+/// ask.
 ///
 /// # Errors
 /// There is no terminal to ask at.
-pub(in crate::cli) fn plainly(question: &str, yes: bool) -> Result<bool, Failure> {
+pub(in crate::cli) fn plainly(
+    things: &[String],
+    question: &str,
+    yes: bool,
+) -> Result<bool, Failure> {
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
             "nothing was changed: there is no terminal to ask at whether to {question}; use --yes"
         )));
     }
-    Ok(yes || confirmed(&[], &format!("{question}?"))?)
+    Ok(yes || confirmed(&named(things), &format!("{question}?"))?)
 }
 
 /// Asks whether to go on although something will be lost. With `yes`, it does not

@@ -25,6 +25,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "events",
             "top",
             "habits",
+            "held",
             "unblock",
             "allow",
             "deny",

@@ -33,6 +33,11 @@ impl Exim {
         command::run(self.command(arguments))
     }
 
+    /// Starts it, and does not wait for its end.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Result<(), String> {
+        command::start(self.command(arguments))
+    }
+
     /// Runs it as this user and group, if this process may change to them.
     ///
     /// With another configuration file it runs as the user of this process: Exim's

@@ -75,7 +75,7 @@ impl SetupCommand {
             "enforce" => "refuse from now on what is over a limit",
             _ => "refuse nothing from now on",
         };
-        if !confirm::plainly(question, self.yes)? {
+        if !confirm::plainly(&[], question, self.yes)? {
             writeln!(screen, "nothing was changed")?;
             return Ok(Outcome::Found);
         }

@@ -12,7 +12,8 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
-use crate::setup::find::{Kind, Options, find};
+use crate::mta::Kind;
+use crate::setup::find::{Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
 use crate::text::printable;
@@ -134,7 +135,7 @@ impl SetupCommand {
         }
         screen.flush()?;
         if !plan.is_empty() {
-            if !confirm::plainly("change this", self.yes)? {
+            if !confirm::plainly(&[], "change this", self.yes)? {
                 writeln!(screen, "nothing was changed")?;
                 return Ok(Outcome::Found);
             }
@@ -164,7 +165,7 @@ impl SetupCommand {
             note(format_args!("{why}; its files are put back, and it is not reloaded"));
             Box::new(Absent)
         });
-        if !confirm::plainly("remove what setup has added", self.yes)? {
+        if !confirm::plainly(&[], "remove what setup has added", self.yes)? {
             writeln!(screen, "nothing was changed")?;
             return Ok(Outcome::Found);
         }

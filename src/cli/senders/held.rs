@@ -1,0 +1,470 @@
+//! `exirate held`: the messages that policies hold.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::Common;
+use crate::cli::shared::key_state::second;
+use crate::cli::shared::key_text;
+use crate::cli::shared::keys::{Narrow, Selection};
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::{Failure, Outcome};
+use crate::mta::Kind;
+use crate::mta::held::{Details, HeldMessage, HoldQueue, queue};
+use crate::spool::habits::habits_key;
+use crate::text::time::now;
+use crate::text::{self, counted_or_no, printable};
+
+/// Show the messages that policies hold, release or delete them
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  What do policies hold?
+    exirate held
+  What of alice?
+    exirate held alice@example.org
+
+A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim, on
+hold in Postfix, quarantined by Sendmail. What somebody else holds is not shown.
+
+Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none; 2 an error.
+
+Run it as root, or as the mail server's user. ID is a message's name in the queue. KEY is who was
+counted: a login such as alice@example.org, a client's address, local_account:NAME, or a glob such
+as '*@example.org'. AGE is the time since a message is held, TO how many recipients have not got it.
+
+JSON: an array of objects with `id`, `key`, `policy`, `at` (since when; seconds since 1970),
+`sender`, `recipients` (how many), `bytes` and `why`."
+)]
+pub(in crate::cli) struct HeldCommand {
+    #[command(subcommand)]
+    command: Option<Command>,
+
+    /// Show these messages, or those of these keys or globs; the default is all
+    #[arg(value_name = "ID|KEY")]
+    which: Vec<OsString>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Show(Show),
+    Release(Release),
+    Delete(Delete),
+}
+
+/// Where the messages are.
+#[derive(Debug, Args)]
+struct Place {
+    /// Use the queue of this one of several mail servers
+    #[arg(long, value_enum, value_name = "NAME")]
+    server: Option<Kind>,
+
+    /// Use the queue of this Exim
+    #[arg(long, value_name = "PROGRAM")]
+    exim: Option<PathBuf>,
+
+    /// Have Exim read this configuration file, not the usual one
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Show the recipients and headers of held messages
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  What would be sent, and to whom?
+    exirate held show alice@example.org
+
+Exit status: 0 shown; 1 a KEY or ID has no held message; 2 an error.
+
+Shown are the recipients who have not got the message, and its headers as they are. ID and KEY are
+as in `exirate held`.
+
+JSON: an array of objects as those of `exirate held`, with `to`, the recipients, and `headers`, the
+lines of the headers, both arrays of texts.")]
+struct Show {
+    /// Show these messages, or those of these keys or globs
+    #[arg(value_name = "ID|KEY", required = true)]
+    which: Vec<OsString>,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Release held messages: they are delivered
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  It was alice who sent them:
+    exirate held release alice@example.org --yes
+
+Exit status: 0 released; 1 a KEY or ID has no held message, or nothing was released; 2 an error.
+
+Where a KEY is given, it asks first; without a terminal, --yes is needed. The mail server delivers
+them from now on as it delivers others: with Exim and Postfix, it begins at once. What was done is
+logged to audit.log in the database's directory, and to syslog (facility mail). It does not end the
+suspicion of an account (`exirate habits accept`), nor a limit: what is sent next may be held again.
+
+JSON: an array of the messages that were released, as those of `exirate held`.")]
+struct Release {
+    #[command(flatten)]
+    change: Change,
+}
+
+/// Delete held messages: nobody gets them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  They were a thief's:
+    exirate held delete alice@example.org --yes
+
+Exit status: 0 deleted; 1 a KEY or ID has no held message, or nothing was deleted; 2 an error.
+
+It asks first; without a terminal, --yes is needed. The senders are not informed. What was done is
+logged to audit.log in the database's directory, and to syslog (facility mail).
+
+JSON: an array of the messages that were deleted, as those of `exirate held`.")]
+struct Delete {
+    #[command(flatten)]
+    change: Change,
+}
+
+/// What both do.
+#[derive(Debug, Args)]
+struct Change {
+    /// These messages, or those of these keys or globs
+    #[arg(value_name = "ID|KEY", required = true)]
+    which: Vec<OsString>,
+
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// A message, in JSON.
+#[derive(Serialize)]
+struct MessageJson<'a> {
+    id: &'a str,
+    key: String,
+    policy: &'a str,
+    at: i64,
+    sender: &'a str,
+    recipients: u64,
+    bytes: u64,
+    why: &'a str,
+}
+
+impl<'a> MessageJson<'a> {
+    fn of(message: &'a HeldMessage) -> Self {
+        let HeldMessage { id, at, policy, key, why, sender, recipients, size } = message;
+        let (at, recipients, bytes) = (*at, *recipients, *size);
+        Self { id, key: key_text::key(key), policy, at, sender, recipients, bytes, why }
+    }
+}
+
+/// A message with its details, in JSON.
+#[derive(Serialize)]
+struct DetailsJson<'a> {
+    #[serde(flatten)]
+    message: MessageJson<'a>,
+    to: Vec<String>,
+    headers: Vec<String>,
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::words("KEY"),
+    Column::words("AGE"),
+    Column::numbers("TO"),
+    Column::numbers("SIZE").spare(2),
+    Column::words("ID"),
+    Column::words("POLICY").spare(3),
+    Column::words("SENDER").spare(1),
+    Column::words("WHY"),
+];
+
+impl HeldCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        match &self.command {
+            Some(Command::Show(show)) => show.run(screen),
+            Some(Command::Release(release)) => release.change.run(screen, Deed::Release),
+            Some(Command::Delete(delete)) => delete.change.run(screen, Deed::Delete),
+            None => self.list(screen),
+        }
+    }
+
+    fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let found = self.place.find(&*self.place.queue()?, &self.which)?;
+        let messages = &found.messages;
+        if self.place.common.json {
+            screen.json(&messages.iter().map(MessageJson::of).collect::<Vec<_>>())?;
+        } else if messages.is_empty() {
+            writeln!(screen, "no message is held")?;
+        } else {
+            let rows = || messages.iter().map(cells);
+            let layout = Layout::of(screen, COLUMNS, rows());
+            layout.head(screen)?;
+            layout.write(screen, Style::new(), rows(), None)?;
+        }
+        found.outcome(!messages.is_empty())
+    }
+}
+
+fn cells(message: &HeldMessage) -> [String; 8] {
+    let plain = |text: &str| printable(text.as_bytes());
+    [
+        key_text::key(&message.key),
+        text::rough_age(second(message.at), now()),
+        message.recipients.to_string(),
+        text::bytes(message.size),
+        plain(&message.id),
+        plain(&message.policy),
+        format!("<{}>", plain(&message.sender)),
+        plain(&message.why),
+    ]
+}
+
+/// The messages that an invocation is about.
+struct Found {
+    messages: Vec<HeldMessage>,
+    /// An argument has none.
+    missing: bool,
+    /// Some could not be read.
+    unread: usize,
+}
+
+impl Found {
+    /// The outcome of a command that found something, if `found`.
+    fn outcome(&self, found: bool) -> Result<Outcome, Failure> {
+        match self.unread {
+            0 => Ok(Outcome::found_if(found || self.missing)),
+            unread => Err(Failure::new(format!(
+                "{} not be read",
+                text::counted(unread, "message of the queue could", "messages of the queue could")
+            ))),
+        }
+    }
+}
+
+impl Place {
+    fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
+        queue(self.server, self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)
+    }
+
+    /// The held messages that `which` names, by their keys; all without one.
+    fn find(&self, queue: &dyn HoldQueue, which: &[OsString]) -> Result<Found, Failure> {
+        let held = queue.held().map_err(|why| Failure::new(printable(why.as_bytes())))?;
+        for why in &held.unread {
+            complain(printable(why.as_bytes()));
+        }
+        let (mut messages, unread) = (held.messages, held.unread.len());
+        let folding = self.common.folding()?;
+        let narrow = Narrow::unselective(false);
+        let mut wanted: Vec<Wanted<'_>> = Vec::new();
+        for argument in which {
+            let selection = Selection::new(std::slice::from_ref(argument), &narrow, &folding)?;
+            wanted.push(Wanted { argument, selection, found: false });
+        }
+        if !wanted.is_empty() {
+            messages
+                .retain(|message| wanted.iter_mut().fold(false, |any, one| one.is(message) || any));
+        }
+        messages.sort_by(|a, b| (&a.key, a.at, &a.id).cmp(&(&b.key, b.at, &b.id)));
+        let missing: Vec<&Wanted<'_>> = wanted.iter().filter(|one| !one.found).collect();
+        for one in &missing {
+            let argument = printable(one.argument.as_bytes());
+            complain(format_args!("no message of {argument} is held, and none has that ID"));
+        }
+        Ok(Found { messages, missing: !missing.is_empty(), unread })
+    }
+}
+
+/// An argument.
+struct Wanted<'a> {
+    argument: &'a OsString,
+    selection: Selection,
+    /// It has a message.
+    found: bool,
+}
+
+impl Wanted<'_> {
+    fn is(&mut self, message: &HeldMessage) -> bool {
+        let mut name = Vec::new();
+        let is_it = self.argument.as_bytes() == message.id.as_bytes()
+            || self.selection.contains(&habits_key(&message.key, &mut name));
+        self.found |= is_it;
+        is_it
+    }
+}
+
+impl Show {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let queue = self.place.queue()?;
+        let found = self.place.find(&*queue, &self.which)?;
+        let mut all = Vec::new();
+        let mut lost = 0;
+        for message in &found.messages {
+            match queue.details(&message.id) {
+                Ok(details) => all.push((message, details)),
+                Err(why) => {
+                    lost += 1;
+                    let id = printable(message.id.as_bytes());
+                    complain(format_args!("message {id}: {}", printable(why.as_bytes())));
+                }
+            }
+        }
+        if self.place.common.json {
+            let json = all.into_iter().map(|(message, details)| DetailsJson {
+                message: MessageJson::of(message),
+                to: details.recipients,
+                headers: details.headers,
+            });
+            screen.json(&json.collect::<Vec<_>>())?;
+        } else {
+            for (n, (message, details)) in all.iter().enumerate() {
+                if n > 0 {
+                    writeln!(screen)?;
+                }
+                print(screen, message, details)?;
+            }
+        }
+        Found { unread: found.unread + lost, ..found }.outcome(false)
+    }
+}
+
+/// A message as people read it.
+fn print(screen: &mut Screen<'_>, message: &HeldMessage, details: &Details) -> std::io::Result<()> {
+    let plain = |text: &str| printable(text.as_bytes());
+    let since = text::time::local_second(message.at);
+    let HeldMessage { id, policy, key, why, sender, .. } = message;
+    writeln!(screen, "{}: held since {since} by policy {}", plain(id), plain(policy))?;
+    writeln!(screen, "key:    {}", key_text::key(key))?;
+    writeln!(screen, "why:    {}", plain(why))?;
+    writeln!(screen, "size:   {}", text::bytes(message.size))?;
+    writeln!(screen, "sender: <{}>", plain(sender))?;
+    for recipient in &details.recipients {
+        writeln!(screen, "to:     {}", plain(recipient))?;
+    }
+    for line in &details.headers {
+        writeln!(screen, "  {}", plain(line))?;
+    }
+    Ok(())
+}
+
+/// What is done with messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Release,
+    Delete,
+}
+
+impl Deed {
+    /// As an order, and as done.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Release => ("release", "released"),
+            Self::Delete => ("delete", "deleted"),
+        }
+    }
+}
+
+impl Change {
+    fn run(&self, screen: &mut Screen<'_>, deed: Deed) -> Result<Outcome, Failure> {
+        let (verb, done) = deed.words();
+        let queue = self.place.queue()?;
+        let found = self.place.find(&*queue, &self.which)?;
+        let messages = &found.messages;
+        let named = |message: &HeldMessage| {
+            self.which.iter().any(|one| one.as_bytes() == message.id.as_bytes())
+        };
+        if !messages.is_empty() && (deed == Deed::Delete || !messages.iter().all(named)) {
+            let lines: Vec<String> = messages.iter().map(line).collect();
+            let question = format!("{verb} {}", text::counted(lines.len(), "message", "messages"));
+            if !confirm::plainly(&lines, &question, self.yes)? {
+                note(format_args!("nothing was {done}"));
+                return Ok(Outcome::Found);
+            }
+        }
+        let ids: Vec<&str> = messages.iter().map(|message| &*message.id).collect();
+        let results = match deed {
+            _ if ids.is_empty() => Vec::new(),
+            Deed::Release => queue.release(&ids),
+            Deed::Delete => queue.delete(&ids),
+        };
+        let mut changed = Vec::new();
+        for (message, result) in messages.iter().zip(results) {
+            match result {
+                Ok(()) => changed.push(message),
+                Err(why) => {
+                    let id = printable(message.id.as_bytes());
+                    complain(format_args!("{id} was not {done}: {}", printable(why.as_bytes())));
+                }
+            }
+        }
+        self.log(verb, &changed);
+        if self.place.common.json {
+            let json: Vec<_> = changed.iter().map(|message| MessageJson::of(message)).collect();
+            screen.json(&json)?;
+        } else {
+            for message in &changed {
+                writeln!(screen, "{done} {}", line(message))?;
+            }
+            if changed.len() != 1 {
+                let count = counted_or_no(changed.len(), "message", "messages");
+                writeln!(screen, "{done}: {count}")?;
+            }
+        }
+        screen.flush()?;
+        let failed = messages.len() - changed.len();
+        if failed > 0 {
+            let failed = text::counted(failed, "message was", "messages were");
+            return Err(Failure::new(format!("{failed} not {done}")));
+        }
+        found.outcome(changed.is_empty())
+    }
+
+    fn log(&self, verb: &str, changed: &[&HeldMessage]) {
+        if changed.is_empty() {
+            return;
+        }
+        let mut log = AuditLog::new();
+        let mut spool = self.place.common.spool_to_change().ok();
+        for HeldMessage { id, key, policy, recipients, .. } in changed {
+            let (id, policy) = (printable(id.as_bytes()), printable(policy.as_bytes()));
+            let key = key_text::key(key);
+            let what =
+                format!("held {verb} id={id} policy={policy} recipients={recipients} key={key}");
+            match &mut spool {
+                Some(spool) => log.add(spool, what),
+                None => log.add_without_store(what),
+            }
+        }
+    }
+}
+
+/// A message in a line.
+fn line(message: &HeldMessage) -> String {
+    let HeldMessage { id, key, sender, recipients, .. } = message;
+    format!(
+        "{}: <{}> to {}, key {}",
+        printable(id.as_bytes()),
+        printable(sender.as_bytes()),
+        text::counted(*recipients, "recipient", "recipients"),
+        key_text::key(key)
+    )
+}

@@ -1,0 +1,221 @@
+//! Exim's queue: messages that `exim/acl_policy.conf` has frozen.
+//!
+//! It sets a variable of the message just before it freezes it. Exim keeps both in the spool file:
+//! the variable, which no sender and no local user can set, and the time of freezing. A message
+//! that was frozen for another reason has no such variable, or another time.
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::PathBuf;
+
+use super::spool_file::SpoolFile;
+use super::{Details, Held, HeldMessage, HoldQueue};
+use crate::mta::exim::Exim;
+use crate::sys::files::{self, Access};
+
+/// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
+/// why, each in a line.
+pub(super) const MARK: &str = "exirate_held";
+/// How much later than the variable the time of freezing may be: a second may end in between.
+const MARK_SECONDS: i64 = 2;
+/// The longest file that is read: Exim's own limit for headers is 1 MB.
+const FILE_MAX: u64 = 64 << 20;
+/// How many names of a directory are read.
+const NAMES_MAX: usize = 10_000_000;
+/// How many messages one command of Exim is about.
+const AT_ONCE: usize = 200;
+
+/// The queue of an Exim.
+pub(crate) struct EximQueue {
+    exim: Exim,
+    spool: PathBuf,
+}
+
+impl EximQueue {
+    /// That of this Exim.
+    ///
+    /// # Errors
+    /// It does not say where its spool directory is.
+    pub(crate) fn new(exim: Exim) -> Result<Self, String> {
+        let spool = exim.settings()?.spool;
+        Ok(Self { exim, spool })
+    }
+
+    /// Its directories with messages: `input`, and those of one letter or digit in it.
+    fn directories(&self) -> Result<Vec<File>, String> {
+        let path = self.spool.join("input");
+        let failed = |error: io::Error| format!("cannot read {}: {error}", path.display());
+        let input = match files::open_directory(&path) {
+            Ok(input) => input,
+            // Nothing has ever been received.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut all = Vec::new();
+        for name in files::names(&input, NAMES_MAX).map_err(failed)? {
+            if name.to_bytes().len() == 1 {
+                all.push(files::open_directory_at(&input, &name).map_err(failed)?);
+            }
+        }
+        all.push(input);
+        Ok(all)
+    }
+
+    /// Calls Exim with this option for all of these messages. `done` is what it says of one with
+    /// which that was done.
+    fn all(&self, option: &str, ids: &[&str], done: &str) -> Vec<Result<(), String>> {
+        let mut results = Vec::new();
+        for ids in ids.chunks(AT_ONCE) {
+            let mut arguments = vec![option];
+            arguments.extend(ids);
+            let output = match self.exim.run(&arguments) {
+                Ok(output) => output,
+                Err(why) => {
+                    results.extend(ids.iter().map(|_| Err(why.clone())));
+                    continue;
+                }
+            };
+            results.extend(ids.iter().map(|id| {
+                let start = format!("Message {id} ");
+                let said = output.stdout.lines().filter_map(|line| line.strip_prefix(&start));
+                match said.last() {
+                    Some(said) if said.starts_with(done) => Ok(()),
+                    Some(said) => Err(said.to_owned()),
+                    None => Err(output.complaint()),
+                }
+            }));
+        }
+        results
+    }
+}
+
+impl HoldQueue for EximQueue {
+    fn held(&self) -> Result<Held, String> {
+        let mut held = Held::default();
+        for directory in self.directories()? {
+            let names = files::names(&directory, NAMES_MAX);
+            let names = names.map_err(|e| format!("cannot read {}: {e}", self.spool.display()))?;
+            for name in names {
+                let Some(id) = name.to_bytes().strip_suffix(b"-H") else { continue };
+                let id = String::from_utf8_lossy(id).into_owned();
+                match read(&directory, &name) {
+                    Ok(bytes) => held.messages.extend(message(id, &bytes, &directory)),
+                    // It was delivered meanwhile.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => held.unread.push(format!("message {id}: {error}")),
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    fn details(&self, id: &str) -> Result<Details, String> {
+        let name = CString::new(format!("{id}-H")).map_err(|error| error.to_string())?;
+        for directory in self.directories()? {
+            let bytes = match read(&directory, &name) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read.map_err(|error| error.to_string())?,
+            };
+            let file = SpoolFile::parse(&bytes, MARK).ok_or("its spool file is not Exim's")?;
+            let headers = file.headers().flat_map(|header| header.split(|&byte| byte == b'\n'));
+            return Ok(Details {
+                recipients: file.waiting().map(text).collect(),
+                headers: headers.filter(|line| !line.is_empty()).map(text).collect(),
+            });
+        }
+        Err("it is gone".to_owned())
+    }
+
+    fn release(&self, ids: &[&str]) -> Vec<Result<(), String>> {
+        let thawed = self.all("-Mt", ids, "is no longer frozen");
+        let deliver: Vec<&str> =
+            ids.iter().zip(&thawed).filter(|(_, done)| done.is_ok()).map(|(id, _)| *id).collect();
+        for ids in deliver.chunks(AT_ONCE) {
+            let mut arguments = vec!["-M"];
+            arguments.extend(ids);
+            // Else the next queue runner does.
+            let _ = self.exim.start(&arguments);
+        }
+        thawed
+    }
+
+    fn delete(&self, ids: &[&str]) -> Vec<Result<(), String>> {
+        self.all("-Mrm", ids, "has been removed")
+    }
+}
+
+/// The message, if a policy holds it.
+fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
+    let file = SpoolFile::parse(bytes, MARK)?;
+    let mut mark = file.mark?.splitn(4, |&byte| byte == b'\n');
+    let mut part = || mark.next().unwrap_or_default();
+    let at: i64 = text(part()).parse().ok()?;
+    let late = file.frozen?.checked_sub(at)?;
+    if !(0..=MARK_SECONDS).contains(&late) {
+        return None;
+    }
+    let (policy, key, why) = (text(part()), part().to_vec(), text(part()));
+    // The first line of the data is its name.
+    let data = CString::new(format!("{id}-D")).ok();
+    let data = data.and_then(|data| files::info_at(directory, &data).ok());
+    let body = data.map_or(0, |data| data.size.saturating_sub(id.len() as u64 + 3));
+    Some(HeldMessage {
+        at,
+        policy,
+        key,
+        why,
+        sender: text(file.sender),
+        recipients: file.waiting().count() as u64,
+        size: body.saturating_add(file.header_bytes()),
+        id,
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The bytes of a regular file.
+fn read(directory: &File, name: &CStr) -> io::Result<Vec<u8>> {
+    let file = files::open_at(directory, name, Access::Read)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(frozen: Option<i64>, mark: Option<&str>) -> Option<HeldMessage> {
+        let mut text = "x-H\nroot 0 0\n<a@b>\n1795717610 0\n".to_owned();
+        if let Some(mark) = mark {
+            text += &format!("--aclm _{MARK} {}\n{mark}\n", mark.len());
+        }
+        if let Some(frozen) = frozen {
+            text += &format!("-frozen {frozen}\n");
+        }
+        text += "XX\n1\nbob@x.test\n\n";
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x-D"), "x-D\n12345").unwrap();
+        message("x".to_owned(), text.as_bytes(), &File::open(folder.path()).unwrap())
+    }
+
+    #[test]
+    fn only_what_a_policy_has_frozen_is_held() {
+        let mark = "100\nout\nauth:alice\n9.0 messages, limit 5/1h";
+        let message = held(Some(101), Some(mark)).unwrap();
+        assert_eq!((message.at, &*message.policy, &*message.key), (100, "out", &b"auth:alice"[..]));
+        assert_eq!((&*message.why, message.size), ("9.0 messages, limit 5/1h", 5));
+        // Not frozen; by a bounce or an administrator; later; before.
+        assert_eq!(held(None, Some(mark)), None);
+        assert_eq!(held(Some(100), None), None);
+        assert_eq!(held(Some(103), Some(mark)), None);
+        assert_eq!(held(Some(99), Some(mark)), None);
+        assert_eq!(held(Some(i64::MIN + 1), Some("x\nout\n\n")), None);
+    }
+}
