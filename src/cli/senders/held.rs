@@ -281,8 +281,10 @@ impl Place {
             wanted.push(Wanted { argument, selection, found: false });
         }
         if !wanted.is_empty() {
-            messages
-                .retain(|message| wanted.iter_mut().fold(false, |any, one| one.is(message) || any));
+            // All are asked, so that each knows whether it has a message.
+            messages.retain(|message| {
+                wanted.iter_mut().map(|one| one.is(message)).filter(|is| *is).count() > 0
+            });
         }
         messages.sort_by(|a, b| (&a.key, a.at, &a.id).cmp(&(&b.key, b.at, &b.id)));
         let missing: Vec<&Wanted<'_>> = wanted.iter().filter(|one| !one.found).collect();

@@ -78,8 +78,8 @@ impl EximQueue {
             };
             results.extend(ids.iter().map(|id| {
                 let start = format!("Message {id} ");
-                let said = output.stdout.lines().filter_map(|line| line.strip_prefix(&start));
-                match said.last() {
+                let mut said = output.stdout.lines().filter_map(|line| line.strip_prefix(&start));
+                match said.next_back() {
                     Some(said) if said.starts_with(done) => Ok(()),
                     Some(said) => Err(said.to_owned()),
                     None => Err(output.complaint()),
