@@ -114,7 +114,9 @@ fn a_stolen_account_is_named_from_logs_and_its_habits_stay() {
         assert_eq!(one[0]["at"], stream(account).iter().rfind(theirs).unwrap().at);
     }
     let missing = run(spool, &["habits", "carol"]);
-    assert_eq!((missing.status.code(), &*stdout(&missing)), (Some(1), "no account matches\n"));
+    assert_eq!((missing.status.code(), &*stdout(&missing)), (Some(1), ""));
+    let missing = stderr(&missing);
+    assert_eq!(missing, "exirate: no key matches carol; `exirate habits` shows all accounts\n");
     // They are no rates.
     assert_eq!(crate::list(spool), Vec::<Value>::new());
 }

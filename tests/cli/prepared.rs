@@ -5,6 +5,7 @@
 //! is the real Exim with a configuration of its own. The clock stands still at
 //! [`NOW`], so whatever is shown is the same each time.
 
+use std::fmt::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -91,6 +92,30 @@ const FROZEN: [(&str, &str); 3] = [
          017  Subject: failure\n",
     ),
 ];
+
+/// The log of another month, at the end of which somebody has dave's password.
+fn month_log() -> String {
+    let mut log = String::new();
+    let mut line = |at: i64, n: i64, client: &str, to: &str| {
+        let at = jiff::Timestamp::from_second(at).unwrap().strftime("%F %T");
+        writeln!(
+            log,
+            "{at} 1vM2a0-{n:011}-1aBc <= dave@example.org H=(pc) [{client}] P=esmtpsa A=plain:dave \
+             S=2048 for {to}"
+        )
+        .unwrap();
+    };
+    let end = jiff::civil::date(2026, 11, 20).at(11, 20, 0, 0).in_tz("UTC").unwrap();
+    let end = end.timestamp().as_second();
+    for n in 0..90 {
+        let to = ["erin", "frank", "grace", "heidi"][(n as usize * 7 + n as usize / 5) % 4];
+        line(end - (90 - n) * 28_000, n, "192.0.2.40", &format!("{to}@example.net"));
+    }
+    for n in 0..16 {
+        line(end + n * 75, 90 + n, "203.0.113.9", &format!("r{n}@example.com"));
+    }
+    log
+}
 
 /// The machine; it is gone when this is dropped.
 pub(crate) struct Prepared {
@@ -185,6 +210,7 @@ impl Prepared {
             std::fs::create_dir_all(self.place(place)).unwrap();
         }
         std::fs::write(self.place("/var/log/exim4").join("mainlog"), MAIN_LOG).unwrap();
+        std::fs::write(self.place("/var/log/exim4").join("month.log"), month_log()).unwrap();
         std::fs::write(self.path("work").join("dump.txt"), DUMP).unwrap();
         std::fs::write(self.path("work").join("policy.toml"), POLICY).unwrap();
         std::fs::write(self.path("work").join("events.jsonl"), EVENTS).unwrap();

@@ -21,6 +21,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("explain", include_str!("../../../docs/transcripts/explain.txt")),
     ("export", include_str!("../../../docs/transcripts/export.txt")),
     ("habits", include_str!("../../../docs/transcripts/habits.txt")),
+    ("habits-accept", include_str!("../../../docs/transcripts/habits-accept.txt")),
     ("habits-learn", include_str!("../../../docs/transcripts/habits-learn.txt")),
     ("held", include_str!("../../../docs/transcripts/held.txt")),
     ("held-delete", include_str!("../../../docs/transcripts/held-delete.txt")),

@@ -22,6 +22,18 @@ pub struct Answers {
     pub stolen: u32,
 }
 
+impl Answers {
+    /// Those of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            alarms: self.alarms.saturating_add(other.alarms),
+            accepted: self.accepted.saturating_add(other.accepted),
+            stolen: self.stolen.saturating_add(other.stolen),
+        }
+    }
+}
+
 impl Habits {
     /// Whether an alarm was raised within a day before `now` that nobody has answered.
     #[must_use]

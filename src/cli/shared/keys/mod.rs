@@ -37,6 +37,9 @@ backslash. --exact takes KEY byte for byte. The key of a policy, such as auth:al
 matched by alice too. A key may have several records, for several periods, modes or
 policies: all of them match, unless --mode or --period selects one.";
 
+/// Which command shows the keys of rates.
+const LISTED: &str = "`exirate list` shows all keys";
+
 /// Which of a key's records are meant, and how keys are read.
 #[derive(Clone, Debug, Default, Args)]
 pub(in crate::cli) struct Narrow {
@@ -285,7 +288,7 @@ impl Selection {
         let searches = self.search(store)?;
         let Some(search) = searches.first() else { return Ok(None) };
         let only = search.similar.only().map(key_text::key);
-        self.sentence = Some(search.sentence());
+        self.sentence = Some(search.sentence(LISTED));
         let Some(shown) = only.filter(|shown| *shown != asked) else { return Ok(None) };
         note(format_args!("no key matches {asked}; this is of the only similar one, {shown}"));
         Ok(Some(shown.into()))
@@ -298,14 +301,31 @@ impl Selection {
     pub(in crate::cli) fn missing(&self, store: &mut dyn Inspect) -> Result<Vec<String>, Failure> {
         match (&self.sentence, &self.matched[..]) {
             (Some(sentence), [false]) => Ok(vec![sentence.clone()]),
-            _ => Ok(self.search(store)?.iter().map(Search::sentence).collect()),
+            _ => Ok(self.search(store)?.iter().map(|search| search.sentence(LISTED)).collect()),
         }
     }
 
-    /// What resembles each argument that has matched nothing.
-    fn search(&self, store: &mut dyn Inspect) -> Result<Vec<Search<'_>>, Failure> {
-        let mut searches: Vec<Search<'_>> = self
-            .patterns
+    /// As [`Selection::report_missing`], where the keys that no argument has matched are at hand;
+    /// `listed` says which command shows all.
+    pub(in crate::cli) fn report_missing_among<'k>(
+        &self,
+        others: impl Iterator<Item = RecordKey<'k>>,
+        listed: &str,
+    ) -> bool {
+        let mut searches = self.searches();
+        if searches.is_empty() {
+            return false;
+        }
+        for key in others {
+            searches.iter_mut().for_each(|search| search.see(&key, true));
+        }
+        searches.iter().for_each(|search| complain(search.sentence(listed)));
+        true
+    }
+
+    /// A search for each argument that has matched nothing.
+    fn searches(&self) -> Vec<Search<'_>> {
+        self.patterns
             .iter()
             .zip(&self.matched)
             .filter(|&(_, matched)| !matched)
@@ -314,7 +334,12 @@ impl Selection {
                 elsewhere: false,
                 similar: Similar::to(&pattern.argument),
             })
-            .collect();
+            .collect()
+    }
+
+    /// What resembles each argument that has matched nothing.
+    fn search(&self, store: &mut dyn Inspect) -> Result<Vec<Search<'_>>, Failure> {
+        let mut searches = self.searches();
         if searches.is_empty() {
             return Ok(searches);
         }
@@ -348,7 +373,8 @@ impl Search<'_> {
         }
     }
 
-    fn sentence(&self) -> String {
+    /// `listed` says which command shows all keys.
+    fn sentence(&self, listed: &str) -> String {
         let shown = match &*self.pattern.argument {
             b"" => "(the empty key)".to_owned(),
             argument => text::printable(argument),
@@ -359,7 +385,7 @@ impl Search<'_> {
         let similar: Vec<String> =
             self.similar.keys().iter().map(|key| key_text::key(key)).collect();
         let advice = if similar.is_empty() {
-            "`exirate list` shows all keys".to_owned()
+            listed.to_owned()
         } else {
             format!("similar: {}", similar.join(", "))
         };

@@ -1,87 +1,28 @@
-//! `exirate habits`: which accounts send unlike themselves, and what their habits are learned from.
+//! `exirate habits learn`: learns the habits of accounts from logs.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
-use std::ffi::{CStr, OsString};
+use std::ffi::CStr;
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
 use std::time::Duration;
 
-use anstyle::Style;
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde::Serialize;
 
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
-use crate::cli::shared::key_state::second;
 use crate::cli::shared::key_text;
-use crate::cli::shared::keys::{Narrow, Selection};
-use crate::cli::shared::screen::{Screen, complain, note, progress};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};
 use crate::history::habits::{Finished, Senders, Sent, evidence};
-use crate::rate::habits::{Alarm, Habits, Sensitivity, Update};
+use crate::rate::habits::{Habits, Sensitivity, Update};
 use crate::spool::habits::{SentMessage, habits_key};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
-
-/// Show which accounts send unlike themselves
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "Examples:
-  Which accounts are nearest to an alarm?
-    exirate habits
-  Those of one domain:
-    exirate habits '*@example.org'
-  Learn from the logs of the last weeks, and see who would have been named:
-    exirate habits learn /var/log/exim4
-
-An account is compared with its own mail: recipients to whom it has never written, in runs, at
-hours and from networks that it never uses. No limit is set by anybody. Nothing is refused.
-
-Exit status: 0 shown; 1 an account had an alarm within a day, or a KEY matches nothing; 2 an
-error.
-
-SCORE is a log-likelihood ratio, in nats: how much more likely a thief is than the owner, from the
-last messages. At OF an alarm is raised: 16, and more if there was an alarm before. It is forgotten
-with a time constant of a week. STRANGERS, MESSAGES, WITHIN and NETWORKS are the evidence since the
-score was nearly 0: recipients never written to, the messages, the time from the first to the last
-of them, and networks never seen. USUAL is how many new recipients the account has a day, ALARM how
-long ago the last alarm was.
-
-The database remembers of each account a few bits of a keyed hash of each of 256 recipients and 8
-networks, the active hours of the day, and some counts. `exirate erase` removes them.
-
-KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
-'*@example.org'.
-
-JSON: an array of objects with `key`, `score`, `threshold`, `at` (the last message; seconds since
-1970), `messages`, `alarm_at` (null: never), `usual` and `evidence`."
-)]
-pub(in crate::cli) struct HabitsCommand {
-    #[command(subcommand)]
-    command: Option<Command>,
-
-    /// Show these accounts or globs; the default is all
-    #[arg(value_name = "KEY")]
-    keys: Vec<OsString>,
-
-    /// Show at most N accounts
-    #[arg(long, value_name = "N", default_value = "20")]
-    top: usize,
-
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Learn(Learn),
-}
 
 /// Learn the habits of accounts from logs
 #[derive(Debug, Args)]
@@ -111,7 +52,7 @@ JSON: an object with `messages`, `accounts`, `known` (messages no later than the
 `ahead` (dated more than a day from now), `without_recipients`, `waiting` (left for the next run),
 and `alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
 alarms of the same account on the same day.")]
-struct Learn {
+pub(super) struct Learn {
     #[command(flatten)]
     logs: Logs,
 
@@ -133,131 +74,11 @@ fn sensitivity(text: &str) -> Result<Sensitivity, String> {
     found.ok_or_else(|| "expected low, normal or high".to_owned())
 }
 
-/// An account, in JSON.
-#[derive(Serialize)]
-struct AccountJson {
-    key: String,
-    score: f64,
-    threshold: f64,
-    at: i64,
-    messages: u16,
-    alarm_at: Option<i64>,
-    usual: f64,
-    evidence: EvidenceJson,
-}
-
-#[derive(Serialize)]
-struct EvidenceJson {
-    strangers: u32,
-    messages: u32,
-    seconds: i64,
-    networks: u32,
-}
-
-impl EvidenceJson {
-    fn of(alarm: &Alarm) -> Self {
-        let Alarm { strangers, messages, seconds, networks, .. } = *alarm;
-        Self { strangers, messages, seconds, networks }
-    }
-}
-
 /// Of an account, one alarm in so many seconds is shown; a time that is so far ahead is of a clock
 /// that was wrong.
 const DAY: i64 = 86_400;
 /// The file that is locked while habits are learned: two who learn would learn all twice.
 const LOCK: &CStr = c"habits.lock";
-
-const COLUMNS: [Column; 10] = [
-    Column::numbers("SCORE"),
-    Column::numbers("OF"),
-    Column::numbers("STRANGERS"),
-    Column::numbers("MESSAGES").spare(3),
-    Column::words("WITHIN").spare(2),
-    Column::numbers("NETWORKS").spare(4),
-    Column::numbers("USUAL").spare(1),
-    Column::words("ALARM"),
-    Column::words("SEEN").spare(5),
-    Column::words("KEY"),
-];
-
-impl HabitsCommand {
-    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        match &self.command {
-            Some(Command::Learn(learn)) => learn.run(screen),
-            None => self.list(screen),
-        }
-    }
-
-    fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let now = now().seconds;
-        let mut spool = self.common.spool()?;
-        let narrow = Narrow::unselective(false);
-        let mut selection = Selection::new(&self.keys, &narrow, &self.common.folding()?)?;
-        let mut all: Vec<(String, Habits)> = Vec::new();
-        let left_out = spool.for_each_habits(|key, habits| {
-            if selection.contains(&key.key()) {
-                all.push((key_text::key(key.key().identity()), habits));
-            }
-        })?;
-        left_out.shards.iter().for_each(complain);
-        let threshold = |habits: &Habits| habits.threshold(now, Sensitivity::default());
-        let share = |habits: &Habits| habits.score(now) / threshold(habits);
-        all.sort_by(|(a, of_a), (b, of_b)| {
-            share(of_b).total_cmp(&share(of_a)).then_with(|| a.cmp(b))
-        });
-        let found = all.is_empty() && !self.keys.is_empty()
-            || all.iter().any(|(_, habits)| habits.is_suspected(now));
-        all.truncate(self.top);
-        if self.common.json {
-            let all: Vec<_> = all.into_iter().map(|(key, one)| json(key, &one, now)).collect();
-            screen.json(&all)?;
-        } else if all.is_empty() && self.keys.is_empty() {
-            writeln!(screen, "no account is known: `exirate habits learn LOG` learns from logs")?;
-        } else if all.is_empty() {
-            writeln!(screen, "no account matches")?;
-        } else {
-            let rows = || all.iter().map(|(key, habits)| cells(key, habits, now));
-            let layout = Layout::of(screen, COLUMNS, rows());
-            layout.head(screen)?;
-            layout.write(screen, Style::new(), rows(), None)?;
-        }
-        Ok(Outcome::found_if(found))
-    }
-}
-
-fn json(key: String, habits: &Habits, now: i64) -> AccountJson {
-    let evidence = habits.evidence(habits.at());
-    AccountJson {
-        key,
-        score: habits.score(now),
-        threshold: habits.threshold(now, Sensitivity::default()),
-        at: habits.at(),
-        messages: habits.messages(),
-        alarm_at: habits.alarm_at(),
-        usual: evidence.usual,
-        evidence: EvidenceJson::of(&evidence),
-    }
-}
-
-fn cells(key: &str, habits: &Habits, now: i64) -> [String; 10] {
-    let ago = |then: i64| text::rough_age(second(then), second(now));
-    let evidence = habits.evidence(habits.at());
-    let score = habits.score(now);
-    // Of an account that has only sent to people it knows, there is none.
-    let shown = |text: String| if score < 1.0 { String::new() } else { text };
-    [
-        format!("{score:.1}"),
-        format!("{:.0}", habits.threshold(now, Sensitivity::default())),
-        shown(evidence.strangers.to_string()),
-        shown(evidence.messages.to_string()),
-        shown(text::duration(evidence.seconds as f64)),
-        shown(evidence.networks.to_string()),
-        format!("{:.1}", evidence.usual),
-        habits.alarm_at().map_or_else(String::new, ago),
-        ago(habits.at()),
-        key.to_owned(),
-    ]
-}
 
 /// Where habits are learned.
 enum Store {
@@ -381,7 +202,7 @@ impl Learner {
 }
 
 impl Learn {
-    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.dry_run {
             return self.learn(Store::Memory(HashMap::new(), RandomState::new()), screen);
         }

@@ -1,0 +1,114 @@
+//! `exirate habits accept` and `stolen`: what somebody who knows says of an alarm.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::list::word;
+use super::{Account, Found, find};
+use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::complete;
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::{Common, print_incidents, require_owner};
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::{Failure, Outcome};
+use crate::spool::habits::AlarmAnswer;
+use crate::text;
+
+/// Say that it was the owner: the account is suspected no longer
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Alice has written the announcement herself:
+    exirate habits accept alice@example.org
+
+The account is released at once, and its score is 0. What led to the alarm is usual from now on: the
+recipients are known, and the most strangers that it had on a day are at least those of this time.
+
+Exit status: 0 accepted; 1 a KEY matches no account, or has no alarm that waits for an answer, or not
+confirmed; 2 an error.
+
+An alarm can be answered as long as there is no later one, also when the account is suspected no
+longer. Each is answered once. For a glob, it asks first; without a terminal, --yes is needed. It is
+logged to audit.log in the database's directory, and to syslog (facility mail).
+
+KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
+'*@example.org'.
+
+JSON: an array of objects with `key`, `alarm_at` (seconds since 1970; null: it never had an alarm) and
+`accepted` (false: it waits for no answer).")]
+pub(super) struct Accept {
+    /// Accept what these accounts have sent
+    #[arg(value_name = "KEY", required = true, add = complete::keys())]
+    keys: Vec<OsString>,
+
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// An account and whether its alarm was accepted, in JSON.
+#[derive(Serialize)]
+struct Accepted {
+    key: String,
+    alarm_at: Option<i64>,
+    accepted: bool,
+}
+
+impl Accept {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let folding = self.common.folding()?;
+        require_owner(&self.common.directory()?)?;
+        let mut spool = self.common.spool_to_change()?;
+        let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
+        if is_loose && !accounts.is_empty() {
+            let names: Vec<String> = accounts.iter().map(Account::shown).collect();
+            if !confirm::ask("accept the alarms of", &names, self.yes)? {
+                note("nothing was accepted");
+                return Ok(Outcome::Found);
+            }
+        }
+        let (mut log, mut done) = (AuditLog::new(), Vec::new());
+        for account in &accounts {
+            let accepted = spool.answer_habits(account.key.key(), AlarmAnswer::Accepted)?;
+            let (key, alarm_at) = (account.shown(), account.habits.alarm_at());
+            match (accepted, alarm_at) {
+                (true, Some(at)) => {
+                    let alarm = text::iso_second(at);
+                    log.add(&mut spool, format_args!("habits accept alarm={alarm} key={key}"));
+                    if !self.common.json {
+                        let at = text::time::local_second(at);
+                        writeln!(screen, "{key} is released: the alarm of {at} was the owner")?;
+                    }
+                }
+                // Of a glob, those that need it are meant.
+                _ if is_loose => {}
+                _ => complain(unsuspected(account)),
+            }
+            done.push(Accepted { key, alarm_at, accepted });
+        }
+        print_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&done)?;
+        }
+        let all = done.iter().all(|one| one.accepted);
+        let none = !done.iter().any(|one| one.accepted);
+        Ok(Outcome::found_if(missing || none || !is_loose && !all))
+    }
+}
+
+/// Why an account has no alarm to answer.
+fn unsuspected(account: &Account) -> String {
+    let (key, habits) = (account.shown(), &account.habits);
+    match habits.alarm_at().zip(habits.answer()) {
+        Some((at, answer)) => {
+            let (at, answer) = (text::time::local_second(at), word(answer));
+            format!("{key} is not suspected: its last alarm, of {at}, was answered: {answer}")
+        }
+        None => format!("{key} is not suspected: it never had an alarm"),
+    }
+}

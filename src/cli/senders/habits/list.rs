@@ -1,0 +1,194 @@
+//! `exirate habits`: the accounts nearest to an alarm, and how alarms were answered.
+
+use std::io::Write as _;
+
+use anstyle::Style;
+use serde::Serialize;
+
+use super::{Account, Found, HabitsCommand, find};
+use crate::cli::senders::list::OVER;
+use crate::cli::shared::key_state::second;
+use crate::cli::shared::screen::Screen;
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::{Failure, Outcome};
+use crate::rate::habits::{Alarm, Answer, Answers, Habits, Sensitivity};
+use crate::text;
+use crate::text::counted;
+use crate::text::time::now;
+
+/// An account, in JSON.
+#[derive(Serialize)]
+struct AccountJson {
+    key: String,
+    score: f64,
+    threshold: f64,
+    at: i64,
+    messages: u16,
+    alarm_at: Option<i64>,
+    since: i64,
+    suspected_until: Option<i64>,
+    answer: Option<&'static str>,
+    alarms: u32,
+    accepted: u32,
+    stolen: u32,
+    usual: f64,
+    evidence: EvidenceJson,
+}
+
+#[derive(Serialize)]
+struct EvidenceJson {
+    strangers: u32,
+    messages: u32,
+    seconds: i64,
+    networks: u32,
+}
+
+impl EvidenceJson {
+    fn of(alarm: &Alarm) -> Self {
+        let Alarm { strangers, messages, seconds, networks, .. } = *alarm;
+        Self { strangers, messages, seconds, networks }
+    }
+}
+
+const COLUMNS: [Column; 11] = [
+    Column::numbers("SCORE"),
+    Column::numbers("OF"),
+    Column::numbers("STRANGERS"),
+    Column::numbers("MESSAGES").spare(3),
+    Column::words("WITHIN").spare(2),
+    Column::numbers("NETWORKS").spare(4),
+    Column::numbers("USUAL").spare(1),
+    Column::words("ALARM"),
+    Column::words("STATE"),
+    Column::words("SEEN").spare(5),
+    Column::words("KEY"),
+];
+
+impl HabitsCommand {
+    pub(super) fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let now = now().seconds;
+        let mut spool = self.common.spool()?;
+        let Found { accounts: mut all, missing, .. } =
+            find(&mut spool, &self.keys, &self.common.folding()?)?;
+        let threshold = |habits: &Habits| habits.threshold(now, Sensitivity::default());
+        let share = |one: &Account| one.habits.score(now) / threshold(&one.habits);
+        all.sort_by(|a, b| {
+            let suspected = |one: &Account| !one.habits.is_suspected(now);
+            let order = suspected(a).cmp(&suspected(b)).then(share(b).total_cmp(&share(a)));
+            order.then_with(|| a.shown().cmp(&b.shown()))
+        });
+        let is_suspected = all.first().is_some_and(|first| first.habits.is_suspected(now));
+        let answers = all.iter().map(|one| one.habits.answers());
+        let answers = answers.fold(Answers::default(), Answers::plus);
+        all.truncate(self.top);
+        if self.common.json {
+            screen.json(&all.iter().map(|one| json(one, now)).collect::<Vec<_>>())?;
+        } else if all.is_empty() && !missing {
+            writeln!(screen, "no account is known: `exirate habits learn LOG` learns from logs")?;
+        } else if !all.is_empty() {
+            let rows = |suspected: bool| {
+                let alike = all.iter().filter(move |one| one.habits.is_suspected(now) == suspected);
+                alike.map(|one| cells(one, now))
+            };
+            let layout = Layout::of(screen, COLUMNS, rows(true).chain(rows(false)));
+            layout.head(screen)?;
+            layout.write(screen, OVER, rows(true), None)?;
+            layout.write(screen, Style::new(), rows(false), None)?;
+            if answers.alarms > 0 {
+                writeln!(screen, "\n{}", sum(answers))?;
+            }
+        }
+        Ok(Outcome::found_if(is_suspected || missing))
+    }
+}
+
+/// `14 alarms: 9 were the owner, 3 stolen, 2 not answered`
+fn sum(answers: Answers) -> String {
+    let Answers { alarms, accepted, stolen } = answers;
+    let open = alarms.saturating_sub(accepted).saturating_sub(stolen);
+    let owner = if accepted == 1 { "was the owner" } else { "were the owner" };
+    let parts = [(accepted, owner), (stolen, "stolen"), (open, "not answered")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
+    format!("{}: {}", counted(alarms, "alarm", "alarms"), parts.join(", "))
+}
+
+/// The answer to the last alarm, as it is named in JSON and in the log.
+pub(super) fn word(answer: Answer) -> &'static str {
+    match answer {
+        Answer::Accepted => "accepted",
+        Answer::Stolen => "stolen",
+    }
+}
+
+fn json(account: &Account, now: i64) -> AccountJson {
+    let habits = &account.habits;
+    let evidence = habits.evidence(habits.at());
+    let Answers { alarms, accepted, stolen } = habits.answers();
+    AccountJson {
+        key: account.shown(),
+        score: habits.score(now),
+        threshold: habits.threshold(now, Sensitivity::default()),
+        at: habits.at(),
+        messages: habits.messages(),
+        alarm_at: habits.alarm_at(),
+        since: habits.since(),
+        suspected_until: habits.suspected_until().filter(|&until| until > now),
+        answer: habits.answer().map(word),
+        alarms,
+        accepted,
+        stolen,
+        usual: evidence.usual,
+        evidence: EvidenceJson::of(&evidence),
+    }
+}
+
+fn cells(account: &Account, now: i64) -> [String; 11] {
+    let habits = &account.habits;
+    let ago = |then: i64| text::rough_age(second(then), second(now));
+    let evidence = habits.evidence(habits.at());
+    let score = habits.score(now);
+    // Of an account that has only sent to people it knows, there is none.
+    let has_evidence = score >= 1.0 || habits.is_suspected(now);
+    let shown = |text: String| if has_evidence { text } else { String::new() };
+    [
+        format!("{score:.1}"),
+        format!("{:.0}", habits.threshold(now, Sensitivity::default())),
+        shown(evidence.strangers.to_string()),
+        shown(evidence.messages.to_string()),
+        shown(text::duration(evidence.seconds as f64)),
+        shown(evidence.networks.to_string()),
+        format!("{:.1}", evidence.usual),
+        habits.alarm_at().map_or_else(String::new, ago),
+        state(habits, now),
+        ago(habits.at()),
+        account.shown(),
+    ]
+}
+
+/// Until when an account is suspected, or how its last alarm was answered.
+fn state(habits: &Habits, now: i64) -> String {
+    let state = match (habits.suspected_until(), habits.answer()) {
+        (Some(until), _) if until > now => {
+            return format!("suspected for {}", text::rough((until - now) as f64));
+        }
+        (Some(_), _) => "not answered",
+        (None, Some(Answer::Accepted)) => "was the owner",
+        (None, Some(Answer::Stolen)) => "stolen",
+        (None, None) => "",
+    };
+    state.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_summed_up() {
+        let answers = Answers { alarms: 14, accepted: 9, stolen: 3 };
+        assert_eq!(sum(answers), "14 alarms: 9 were the owner, 3 stolen, 2 not answered");
+        let one = Answers { alarms: 1, accepted: 1, stolen: 0 };
+        assert_eq!(sum(one), "1 alarm: 1 was the owner");
+    }
+}
