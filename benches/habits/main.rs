@@ -6,19 +6,23 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod account;
 mod attacks;
 mod cost;
+mod failures;
+mod innocents;
 mod python;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read};
 
-use exirate::rate::habits::{Habits, Sensitivity, Update};
+use exirate::rate::habits::Sensitivity;
 use flate2::read::MultiGzDecoder;
 use kit::habits::{Message, mix};
 use kit::table::{head, print, row};
 
+use account::Account;
 use attacks::{Attack, SHAPES, Shape};
 use python::Random;
 
@@ -32,14 +36,7 @@ const DAY: i64 = 86_400;
 /// Where the data's first day begins. It is a number of whole days, so that nothing depends on it.
 const FIRST_DAY: i64 = 20_000 * DAY;
 
-/// Has the habits updated by a message, whose recipients are hashed already.
-fn learn(habits: &mut Habits, message: &Message, sensitivity: Sensitivity) -> Update {
-    let network = (message.network != 0).then(|| mix(message.network));
-    let recipients = message.recipients.iter().copied();
-    habits.message(FIRST_DAY + message.at, network, recipients, sensitivity)
-}
-
-/// The mail of a file: by account, in the order of time.
+/// The mail of a file: by account, in the order of time; recipients are hashed already.
 type Mail = BTreeMap<u64, Vec<Message>>;
 
 fn main() {
@@ -53,8 +50,16 @@ fn main() {
             head(file);
             false_alarms(&mail);
             attacked(&mail);
+            failures::run(&mail);
         }),
-        _ => panic!("{arguments:?}: expected nothing, --accounts N, --streams, or --data FILE..."),
+        ["--innocents", ref files @ ..] if !files.is_empty() => files.iter().for_each(|file| {
+            head(file);
+            innocents::run(&load(file));
+        }),
+        _ => panic!(
+            "{arguments:?}: expected nothing, --accounts N, --streams, --data FILE... or \
+             --innocents FILE..."
+        ),
     }
 }
 
@@ -113,28 +118,37 @@ fn false_alarms(mail: &Mail) {
         "per 1,000 active",
     ])];
     for sensitivity in Sensitivity::ALL {
-        let (mut alarms, mut hit) = (0, HashSet::new());
-        for (account, messages) in mail {
-            let (first, mut habits) = (warm(messages), Habits::default());
-            for (n, message) in messages.iter().enumerate() {
-                let update = learn(&mut habits, message, sensitivity);
-                if update.alarm.is_some() && first.is_some_and(|first| n >= first) {
-                    alarms += 1;
-                    hit.insert(account);
-                }
-            }
-        }
+        let (alarms, hit) = alarms(mail, sensitivity, |_| 0.0);
         rows.push(row([
             sensitivity.word(),
             &format!("{}", sensitivity.threshold()),
             &alarms.to_string(),
-            &hit.len().to_string(),
+            &hit.to_string(),
             &format!("{:.3}", 1000.0 * f64::from(alarms) / days),
             &format!("{:.3}", 1000.0 * upper_bound(alarms) / days),
             &format!("{:.3}", 1000.0 * f64::from(alarms) / active as f64),
         ]));
     }
     print(&rows);
+}
+
+/// How many alarms the mail as it is raises, and of how many accounts, if this share of the
+/// strangers of an account fails.
+fn alarms(mail: &Mail, sensitivity: Sensitivity, share: impl Fn(u64) -> f64) -> (u32, usize) {
+    let (mut alarms, mut hit) = (0, HashSet::new());
+    for (&number, messages) in mail {
+        let (first, mut account) = (warm(messages), Account::new(number, sensitivity));
+        for (n, message) in messages.iter().enumerate() {
+            let failed = account.fail_until(message.at);
+            let of_it = account.learn(message, share(number)).alarm;
+            let count = failed + u32::from(of_it.is_some());
+            if count > 0 && first.is_some_and(|first| n >= first) {
+                alarms += count;
+                hit.insert(number);
+            }
+        }
+    }
+    (alarms, hit.len())
 }
 
 /// The 95 % upper bound of the mean of a Poisson distribution of which `seen` were seen.
@@ -153,15 +167,16 @@ fn upper_bound(seen: u32) -> f64 {
     high
 }
 
-/// An account at a random message of its test period, and its habits after it.
+/// An account at a random message of its test period, and what it remembers after it.
 struct Moment<'a> {
     mail: &'a [Message],
     at: usize,
-    habits: Habits,
+    account: Account,
 }
 
-/// The same moments for each sensitivity: they are chosen before anything is learned.
-fn moments(mail: &Mail, sensitivity: Sensitivity) -> Vec<Moment<'_>> {
+/// The same moments for each sensitivity: they are chosen before anything is learned. This share of
+/// the owners' strangers fails.
+fn moments(mail: &Mail, sensitivity: Sensitivity, share: f64) -> Vec<Moment<'_>> {
     let mut random = Random::of_number(1);
     let mut able: Vec<_> =
         mail.iter().filter_map(|(&account, one)| Some((account, warm(one)?))).collect();
@@ -177,44 +192,53 @@ fn moments(mail: &Mail, sensitivity: Sensitivity) -> Vec<Moment<'_>> {
         of.push(place);
     }
     let mut all = Vec::new();
-    for account in order {
-        let (mail, places) = (&mail[&account], &wanted[&account]);
-        let mut habits = Habits::default();
+    for number in order {
+        let (mail, places) = (&mail[&number], &wanted[&number]);
+        let mut account = Account::new(number, sensitivity);
         for (at, message) in mail.iter().enumerate().take(places.iter().max().unwrap() + 1) {
-            learn(&mut habits, message, sensitivity);
+            account.fail_until(message.at);
+            account.learn(message, share);
             let count = places.iter().filter(|&&place| place == at).count();
-            all.extend((0..count).map(|_| Moment { mail, at, habits: habits.clone() }));
+            all.extend((0..count).map(|_| Moment { mail, at, account: account.clone() }));
         }
     }
     all
 }
 
 /// How many recipients an attack has reached when it is noticed; `None` if it is missed. The
-/// owner's own mail goes on in between.
+/// owner's own mail goes on in between. These shares of the owner's strangers and of the thief's
+/// fail.
 fn caught(
     moment: &Moment<'_>,
     shape: &Shape,
     seed: usize,
-    sensitivity: Sensitivity,
+    [own_share, share]: [f64; 2],
 ) -> Option<usize> {
     let Moment { mail, at, .. } = *moment;
-    let mut habits = moment.habits.clone();
+    let (mut account, mut reached) = (moment.account.clone(), 0);
     let earlier = &mail[at.saturating_sub(50)..=at];
     let known: Vec<u64> = earlier.iter().flat_map(|one| one.recipients.iter().copied()).collect();
     let has_networks = mail.iter().any(|one| one.network != 0);
     let mut own = mail[at + 1..].iter().peekable();
     for (mut message, sent) in Attack::new(shape, mail[at].at + 60, &known, seed) {
         while let Some(one) = own.next_if(|one| one.at <= message.at) {
-            if learn(&mut habits, one, sensitivity).alarm.is_some() {
+            if account.fail_until(one.at) > 0 {
+                return Some(reached);
+            }
+            if account.learn(one, own_share).alarm.is_some() {
                 return Some(sent);
             }
+        }
+        if account.fail_until(message.at) > 0 {
+            return Some(reached);
         }
         if !has_networks {
             message.network = 0;
         }
-        if learn(&mut habits, &message, sensitivity).alarm.is_some() {
+        if account.learn(&message, share).alarm.is_some() {
             return Some(sent);
         }
+        reached = sent;
     }
     None
 }
@@ -225,18 +249,19 @@ fn attacked(mail: &Mail) {
     let mut rows = vec![row(["recipients: median / 95 %", low, normal, high])];
     rows.extend(SHAPES.iter().map(|shape| row([shape.name])));
     for sensitivity in Sensitivity::ALL {
-        let moments = moments(mail, sensitivity);
+        let moments = moments(mail, sensitivity, 0.0);
         for (shape, row) in SHAPES.iter().zip(&mut rows[1..]) {
             let all = moments.iter().enumerate();
-            let noticed = all.map(|(seed, one)| caught(one, shape, seed, sensitivity));
-            row.push(summary(noticed.map(|sent| sent.unwrap_or(usize::MAX)).collect()));
+            row.push(summary(all.map(|(seed, one)| caught(one, shape, seed, [0.0; 2])).collect()));
         }
     }
     print(&rows);
 }
 
 /// The median and the 95th percentile; those missed are infinitely late.
-fn summary(mut sent: Vec<usize>) -> String {
+fn summary(sent: Vec<Option<usize>>) -> String {
+    let sent = sent.into_iter().map(|sent| sent.unwrap_or(usize::MAX));
+    let mut sent: Vec<usize> = sent.collect();
     if sent.is_empty() {
         return "no account is tested".into();
     }

@@ -7,6 +7,7 @@ const WORDS: usize = 624;
 const MIDDLE: usize = 397;
 
 /// `random.Random`.
+#[derive(Clone)]
 pub(crate) struct Random {
     state: [u32; WORDS],
     next: usize,

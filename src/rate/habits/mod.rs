@@ -15,6 +15,7 @@
 
 mod answers;
 mod bytes;
+mod failures;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -192,15 +193,17 @@ layout! {
     episode_messages: u16,
     /// New networks since then.
     episode_networks: u8,
+    /// Failed recipients since then that count.
+    episode_failures: u8,
     /// The class of the last message.
     class: u8,
     /// Whether the last alarm was answered: 0 no, 1 it was the owner, 2 the account was stolen.
     answer: u8,
     /// What the signals of the last message came to, in hundredths of a nat, in the order of
     /// [`Added`].
-    last_added: [i16; 4],
+    last_added: [i16; 5],
     /// What those of all messages since `since` came to.
-    episode_added: [i16; 4],
+    episode_added: [i16; 5],
     /// `record` before `since`.
     record_before: f32,
     /// `counts` before it, rounded.
@@ -241,10 +244,11 @@ impl Default for Habits {
             episode_strangers: 0,
             episode_messages: 0,
             episode_networks: 0,
+            episode_failures: 0,
             class: 0,
             answer: 0,
-            last_added: [0; 4],
-            episode_added: [0; 4],
+            last_added: [0; 5],
+            episode_added: [0; 5],
             record_before: 0.0,
             counts_before: [[0; 3]; 3],
             networked_before: [0; 2],
@@ -307,10 +311,8 @@ impl Habits {
         if faded < 1.0 && self.unanswered().is_none_or(|alarm| at - alarm >= EVIDENCE_KEPT) {
             self.begin_evidence(at);
         }
-        self.last_added = added.hundredths();
-        for (sum, more) in self.episode_added.iter_mut().zip(self.last_added) {
-            *sum = sum.saturating_add(more);
-        }
+        self.last_added = [0; 5];
+        self.add_to_evidence(added);
         let more = u16::try_from(strangers).unwrap_or(u16::MAX);
         self.episode_strangers = self.episode_strangers.saturating_add(more);
         self.episode_messages = self.episode_messages.saturating_add(1);
@@ -358,6 +360,7 @@ impl Habits {
             messages: self.episode_messages.into(),
             seconds: now.saturating_sub(self.since.into()),
             networks: self.episode_networks.into(),
+            failures: self.episode_failures.into(),
             usual: f64::from(self.pace) / PACE_DAYS,
             volume: self.volume.into(),
             record: self.record.into(),
@@ -506,11 +509,21 @@ impl Habits {
     fn begin_evidence(&mut self, at: i64) {
         self.since = second(at);
         (self.episode_strangers, self.episode_messages, self.episode_networks) = (0, 0, 0);
-        self.episode_added = [0; 4];
+        self.episode_failures = 0;
+        self.episode_added = [0; 5];
         self.record_before = self.record;
         self.counts_before = self.counts.map(|context| context.map(|count| (count + 0.5) as u8));
         self.networked_before =
             [self.networked, self.networked_new].map(|count| (count + 0.5) as u8);
+    }
+
+    /// Adds to what the signals of the last message came to, and of all since the evidence began.
+    fn add_to_evidence(&mut self, added: Added) {
+        for sums in [&mut self.last_added, &mut self.episode_added] {
+            for (sum, more) in sums.iter_mut().zip(added.hundredths()) {
+                *sum = sum.saturating_add(more);
+            }
+        }
     }
 
     /// What the threshold is multiplied by, because of earlier alarms.
@@ -579,7 +592,7 @@ impl Habits {
     fn is_possible(&self) -> bool {
         let highest = Sensitivity::Low.threshold() * (1.0 + f64::from(self.level));
         let within = |value: f32, most: f64| (0.0..=most).contains(&f64::from(value));
-        let times = [self.lowered_at, self.learned_at, self.alarm_at, self.since];
+        let times = [self.lowered_at, self.learned_at, self.since];
         self.counts.iter().flatten().all(|count| (0.0..=COUNT_HALVED).contains(count))
             && within(self.level, LEVEL_MAX)
             && within(self.score, highest)
@@ -590,6 +603,7 @@ impl Habits {
                 .iter()
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
+            && i64::from(self.alarm_at) <= i64::from(self.at) + failures::LATEST
             && usize::from(self.class) <= STRANGERS
             && self.answer <= 2
             && self.networked_before[0] <= NETWORKED_HALVED as u8

@@ -179,6 +179,56 @@ fn an_account_shows_what_led_to_its_score_and_what_is_missing() {
 }
 
 #[test]
+fn recipients_who_do_not_exist_are_evidence_of_the_message_that_they_were_sent() {
+    let (before, alarmed, to, _) = attacked();
+    // The same theft, in which each second recipient fails soon.
+    let (mut habits, mut at) = (before, alarmed.since());
+    let noticed = to.iter().position(|&n| {
+        let sent = send(&mut habits, at, 7, &[n]);
+        let failed = (n % 2 == 0).then(|| habits.failed(at + 9, mix(n), Sensitivity::Normal));
+        at += 30;
+        if let Some(failed) = failed {
+            assert!((failed.added.failures - 2.16).abs() < 0.01 && failed.strangers == 0);
+            assert!((failed.score - sent.score - failed.added.failures).abs() < 1e-5);
+        }
+        failed.or(Some(sent)).and_then(|update| update.alarm).is_some_and(|alarm| {
+            assert_eq!(u64::from(alarm.failures), n / 2 - 499);
+            true
+        })
+    });
+    assert!(noticed.is_some_and(|sent| sent + 3 < to.len()), "{noticed:?} of {}", to.len());
+    assert!(habits.is_suspected(at) && habits.alarm_at() == Some(at - 21));
+    assert_eq!(Habits::from_bytes(&habits.to_bytes()), Some(habits));
+}
+
+#[test]
+fn failures_of_one_message_are_one_decision_and_those_of_known_people_none() {
+    let (mut habits, ..) = attacked();
+    habits.accept();
+    let at = habits.at() + 8 * 86_400;
+    let all: Vec<u64> = (5000..5200).collect();
+    let score = send(&mut habits, at, 1, &all).score;
+    assert!(score < 6.1);
+    for &n in &all {
+        assert_eq!(habits.failed(at + 60, mix(n), Sensitivity::High).alarm, None);
+    }
+    assert_eq!((habits.evidence(at).failures, habits.evidence(at).messages), (1, 1));
+    assert!(habits.score(at) < score + 2.2);
+    // She has written to one of these people often.
+    let mut known = habits.clone();
+    send(&mut known, at + 70, 1, &[1]);
+    let before = known.clone();
+    assert_eq!(known.failed(at + 80, mix(1), Sensitivity::High).added, Added::default());
+    assert_eq!(known, before);
+    // Years later, nothing goes on from there.
+    let late = habits.failed(i64::MAX, mix(9999), Sensitivity::Normal);
+    assert!(late.score.is_finite() && late.alarm.is_none());
+    // Of an account that has never sent.
+    let none = Habits::default().failed(at, 1, Sensitivity::High);
+    assert_eq!((none.score, none.alarm), (0.0, None));
+}
+
+#[test]
 fn a_clock_that_was_years_ahead_does_not_stop_the_time() {
     let (mut right, mut wrong) = (Habits::default(), Habits::default());
     let start = 1_800_000_000;
@@ -221,6 +271,8 @@ quickcheck! {
         }
         for gap in sent {
             let now = habits.at() + i64::from(gap);
+            let failed = habits.failed(now, mix(gap.into()), Sensitivity::High);
+            assert!(failed.score.is_finite() && failed.threshold.is_finite());
             let update = send(&mut habits, now, u64::from(gap), &[gap.into(), 1]);
             assert!(update.score.is_finite() && update.threshold.is_finite());
             assert!(Habits::from_bytes(&habits.to_bytes()).is_some());

@@ -64,19 +64,21 @@ pub struct Added {
     pub hour: f64,
     /// That the network is new.
     pub network: f64,
+    /// That recipients of it have failed since.
+    pub failures: f64,
 }
 
 impl Added {
     /// In hundredths of a nat.
-    pub(super) fn hundredths(self) -> [i16; 4] {
-        let Self { recipients, many, hour, network } = self;
+    pub(super) fn hundredths(self) -> [i16; 5] {
+        let Self { recipients, many, hour, network, failures } = self;
         // A number beyond the range becomes the nearest that is within.
-        [recipients, many, hour, network].map(|nats| (nats * 100.0).round() as i16)
+        [recipients, many, hour, network, failures].map(|nats| (nats * 100.0).round() as i16)
     }
 
-    pub(super) fn of_hundredths(stored: [i16; 4]) -> Self {
-        let [recipients, many, hour, network] = stored.map(|of| f64::from(of) / 100.0);
-        Self { recipients, many, hour, network }
+    pub(super) fn of_hundredths(stored: [i16; 5]) -> Self {
+        let [recipients, many, hour, network, failures] = stored.map(|of| f64::from(of) / 100.0);
+        Self { recipients, many, hour, network, failures }
     }
 }
 
@@ -102,6 +104,8 @@ pub struct Alarm {
     pub seconds: i64,
     /// New networks since then.
     pub networks: u32,
+    /// Strangers since then to whom it could not be delivered, as far as they count.
+    pub failures: u32,
     /// New recipients a day, as usual.
     pub usual: f64,
     /// Strangers of about a day; a message with `u` of them counts 1 + log2 u.

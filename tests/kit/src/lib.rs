@@ -14,6 +14,7 @@ pub mod exim;
 pub mod fields;
 pub mod front_ends;
 pub mod habits;
+pub mod innocents;
 pub mod library;
 pub mod machine;
 pub mod mail;
