@@ -4,8 +4,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use exirate::rate::habits::{Habits, Sensitivity};
-use exirate::spool::habits::{SentMessage, habits_key};
+use exirate::spool::habits::SentMessage;
 use exirate::spool::{Options, Spool};
+use exirate::store::habits_key;
 use kit::Random;
 use kit::habits::mix;
 use kit::table::{head, middle_of, print, row};

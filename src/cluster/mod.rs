@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Algorithm, Authority, Check, Decision, Overridden, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{EventDetails, Store};
+use crate::store::{EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
 use crate::text::{counted, rough};
 
@@ -356,6 +356,19 @@ impl Store for ClusterStore {
         // There is one for each check.
         let none = || engine::decide_one(check, None, None, now).decision();
         Ok(decisions.pop().unwrap_or_else(none))
+    }
+
+    #[inline]
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        self.spool.habits_hash(text)
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, ClusterError> {
+        Ok(self.spool.learn(sending, clock)?)
     }
 
     #[inline]

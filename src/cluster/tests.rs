@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::engine::Algorithm;
 use crate::spool::open_directory;
-use crate::store::{Inspect as _, Memory, conformance};
+use crate::store::{Inspect as _, Judged, Memory, Sending, conformance};
 
 /// What the agent does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -571,6 +571,18 @@ impl Store for Timed {
         let now = clock();
         *self.agent.time.lock().unwrap() = Some(now);
         self.store.decide_one(check, || now)
+    }
+
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        self.store.habits_hash(text)
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, ClusterError> {
+        self.store.learn(sending, clock)
     }
 }
 

@@ -5,16 +5,13 @@ use std::net::IpAddr;
 
 use jiff::tz::TimeZone;
 
-use crate::event::Origin;
 use crate::identity::Field;
 use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
 use crate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner};
-use crate::policy::key::Key;
+use crate::policy::habits;
 use crate::policy::model::Identity;
-use crate::rate::habits::{Alarm, Rule};
 use crate::text::time::zone;
-use crate::text::{counted, duration};
 
 /// A message that an account sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,21 +103,12 @@ impl Senders {
 }
 
 impl Reader {
-    /// The message of an item, if an account has sent it: neither a bounce, nor the mail server's
-    /// or root's own mail.
+    /// The message of an item, if an account has sent it.
     fn item(&mut self, item: &Item) -> Option<Sent> {
         let ItemKind::Message(message) = &item.what else { return None };
         let submitter = item.submitter();
         let event = submitter.view();
-        if event.system || event.sender.is_none_or(str::is_empty) {
-            return None;
-        }
-        let field = match event.client {
-            _ if event.auth.is_some() => Field::Auth,
-            Origin::Program => Field::LocalAccount,
-            _ => return None,
-        };
-        let account = Key::of(&self.identity, &[field], &event)?.text;
+        let account = habits::account(&self.identity, &event)?.text;
         let has_none = message.recipients.is_empty();
         if let Some(Ended { accounts, from, waiting }) = &mut self.ended
             && (accounts.contains(&account) || has_none && item.at.seconds >= *from)
@@ -143,27 +131,4 @@ impl Reader {
         let client = event.client.address();
         Some(Sent { account, at: item.at.seconds, client, recipients })
     }
-}
-
-/// What the evidence of an alarm is, after `ACCOUNT may be stolen: `.
-#[must_use]
-pub fn evidence(alarm: &Alarm) -> String {
-    let Alarm { strangers, messages, seconds, networks, usual, volume, record, .. } = *alarm;
-    let usual = format!("usual: {usual:.1} new ones a day");
-    if alarm.rule == Rule::Volume {
-        return format!(
-            "messages to recipients that it has never written to came to {volume:.0} in about a \
-             day, and to {record:.0} at most on earlier ones; {usual}"
-        );
-    }
-    let networks = match networks {
-        0 => String::new(),
-        count => format!(", from {} never seen", counted(count, "network", "networks")),
-    };
-    format!(
-        "{} that it has never written to, in {} within {}{networks}; {usual}",
-        counted(strangers, "recipient", "recipients"),
-        counted(messages, "message", "messages"),
-        duration(seconds as f64)
-    )
 }

@@ -8,7 +8,8 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, Limits, Match, Member, MemberKind, Members, Policies, Policy, Window,
+    Amount, Buckets, ByUnit, HabitsSettings, Limits, Match, Member, MemberKind, Members, Policies,
+    Policy, Window,
 };
 use super::settings::Group;
 use super::value::list;
@@ -178,13 +179,14 @@ fn members(
 
 /// How many settings a member has.
 fn count(member: &Member) -> usize {
-    let Limits { each, total, buckets, .. } = &member.limits;
+    let Limits { each, total, buckets, habits, .. } = &member.limits;
     let one = usize::from;
     one(member.package.is_some())
         + one(member.customer.is_some())
         + each.len()
         + total.len()
         + one(buckets.is_some())
+        + HabitsSettings::SETTINGS.iter().map(|setting| (setting.show)(habits).len()).sum::<usize>()
 }
 
 /// The settings of a member: `.recipients`, `.package`.
@@ -209,6 +211,7 @@ fn alike(one: &Member, other: &Member) -> bool {
         && amounts(&one.limits.each, &other.limits.each)
         && amounts(&one.limits.total, &other.limits.total)
         && buckets(&one.limits) == buckets(&other.limits)
+        && one.limits.habits == other.limits.habits
 }
 
 /// Adds the settings of a group, which are named after it.
@@ -270,6 +273,11 @@ fn limits(set: &mut impl FnMut(String, String), name: &str, limits: &Limits) {
     }
     if let Some(all) = &limits.buckets {
         set(format!("{name}.bucket"), buckets(all));
+    }
+    for setting in HabitsSettings::SETTINGS {
+        for (entry, value) in (setting.show)(&limits.habits) {
+            set(format!("{name}.{}{entry}", setting.name), value);
+        }
     }
 }
 
@@ -378,6 +386,11 @@ mod tests {
             "exempt = [{ match = \"a\", reason = \"b\" }]",
             "exempt = [{ match = \"a\", until = 2026-12-31T00:00:00Z }]",
             "exempt = [{ match = \"a\", recipients = \"b\" }]",
+            "habits = \"observe\"",
+            "default.habits = \"hold\"",
+            "sensitivity = \"low\"",
+            "package.x.habits = \"off\"",
+            "user.x.sensitivity = \"high\"",
             "[on.crossing]\nlog = true",
             "[on.crossing]\nrun = \"/bin/true\"",
             "[on.crossing]\nrepeat = \"1d\"",

@@ -9,6 +9,7 @@
 
 use std::path::Path;
 
+use super::habits::HABITS;
 use super::limit::{Limit, Per, window_of};
 use super::word::{Unit, Verdict, Word as _};
 use crate::engine::Algorithm;
@@ -36,7 +37,7 @@ pub struct Checked<'a> {
     /// The policy.
     pub policy: &'a str,
     /// The rule: `recipients/1h`, `recipients/1h (total)`, `recipients/1h (customer)`,
-    /// `recipients/bucket 1/1h`.
+    /// `recipients/bucket 1/1h`, `habits`.
     pub rule: RuleName<'a>,
     /// It could not refuse the event.
     pub observed: bool,
@@ -53,14 +54,21 @@ impl<'a> Checked<'a> {
         let rule = RuleName::new(limit.unit, bucket, limit.text, limit.per);
         Self { policy, rule, observed, verdict }
     }
+
+    /// The habits of an account.
+    #[must_use]
+    #[inline]
+    pub fn of_habits(policy: &'a str, observed: bool, verdict: Verdict) -> Self {
+        Self { policy, rule: RuleName::HABITS, observed, verdict }
+    }
 }
 
 /// How a rule is called: its unit and period, or the rate of a bucket. The limit is not
 /// part of it, as users have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleName<'a> {
-    /// What is counted.
-    pub unit: Unit,
+    /// What is counted; `None` for habits.
+    pub unit: Option<Unit>,
     /// It is a bucket.
     pub bucket: bool,
     /// The period of a window, `daily` and the like, or the rate of a bucket, as written.
@@ -74,17 +82,21 @@ impl<'a> RuleName<'a> {
     #[must_use]
     #[inline]
     pub fn new(unit: Unit, bucket: bool, text: &'a str, per: Per) -> Self {
-        Self { unit, bucket, window: window_of(text, bucket), per }
+        Self { unit: Some(unit), bucket, window: window_of(text, bucket), per }
     }
 
+    /// That of habits.
+    pub const HABITS: Self = Self { unit: None, bucket: false, window: "", per: Per::Key };
+
     fn parts(&self) -> [&'a str; 4] {
+        let Some(unit) = self.unit else { return [HABITS, "", "", ""] };
         let kind = if self.bucket { "/bucket " } else { "/" };
         let per = match self.per {
             Per::Key => "",
             Per::Domain => " (total)",
             Per::Customer => " (customer)",
         };
-        [self.unit.word(), kind, self.window, per]
+        [unit.word(), kind, self.window, per]
     }
 }
 
@@ -106,7 +118,7 @@ pub struct Counters {
 #[derive(Debug)]
 struct Known {
     policy: Box<str>,
-    unit: Unit,
+    unit: Option<Unit>,
     bucket: bool,
     window: Box<str>,
     per: Per,

@@ -115,12 +115,7 @@ pub fn decide<S: Store>(
     let Some(key) = Key::of(identity, &settings.key, event) else { return Ok(Outcome::default()) };
     // Most policies do not ask for it.
     let recipient = LazyCell::new(|| key::value(identity, event, Field::Recipient));
-    let subject = Subject {
-        identity: &key.identity,
-        package: event.package.filter(|package| !package.is_empty()),
-        client: event.client.address(),
-        recipient: None,
-    };
+    let subject = Subject::of_sender(&key.identity, event);
     let mut limits = Vec::with_capacity(8);
     policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
     let mut texts = String::with_capacity(256);
@@ -208,8 +203,7 @@ pub fn exempt_recipients(
     let Rules { identity, policy, .. } = *rules;
     let event = Event { recipient: None, ..*event };
     let Some(key) = Key::of(identity, &policy.settings().key, &event) else { return Ok(0) };
-    let (package, client) = (event.package, event.client.address());
-    let subject = Subject { identity: &key.identity, package, client, recipient: None };
+    let subject = Subject::of_sender(&key.identity, &event);
     if policy.exemption(&subject, now)?.is_some() {
         return Ok(0);
     }

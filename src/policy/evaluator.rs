@@ -15,17 +15,19 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::compare::{Compared, Message};
 use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
+use super::habits::is_learned_at;
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
-use super::word::{OnError, Unit, Verdict, Word as _};
+use super::word::{OnError, OnHabits, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
 use crate::spool::Spool;
-use crate::store::{EventDetails, Store};
+use crate::store::{EventDetails, Judged, Store};
 
 /// What policies remember of one SMTP session.
 pub type PolicySession = SessionMemory<Outcome>;
@@ -47,6 +49,9 @@ pub struct Step<'a> {
     pub recipients: &'a dyn Fn() -> Vec<Cow<'a, str>>,
     /// A unit of which this step is one, for reasons other than a policy.
     pub is_one_of: Option<Unit>,
+    /// The message says of itself that a program wrote it or a list sends it: see
+    /// [`marks`](crate::rate::habits::marks).
+    pub marked: bool,
     /// Nothing is counted.
     pub only_looks: bool,
     /// Nothing may be refused now: counters count all as observed.
@@ -65,6 +70,7 @@ impl<'a> Step<'a> {
             facts: SessionFacts::default(),
             recipients: &Vec::new,
             is_one_of: None,
+            marked: false,
             only_looks: false,
             bypassed: false,
             on_error: OnErrors::default(),
@@ -128,6 +134,9 @@ impl fmt::Display for Failure {
 pub trait Observer {
     /// A limit was decided, whether or not it is the reason of the outcome.
     fn decided(&mut self, _decided: &Decided<'_>) {}
+
+    /// The message was compared with the habits of its account, which has this key.
+    fn judged(&mut self, _key: &str, _judged: &Judged) {}
 
     /// Whether nothing may be refused now, although `what`. It is called where something
     /// would be.
@@ -218,13 +227,15 @@ impl<'i> Evaluator<'i> {
         };
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
-        let mut run = Run { image, step, session, store, counters, clock, observer };
+        let compared = None;
+        let mut run = Run { image, step, session, store, counters, clock, observer, compared };
         let all = image.ok().filter(|_| names.trim() == "*");
         let named = all.is_none().then(|| names.split(',').map(str::trim));
         let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
         let all = all.into_iter().flat_map(Image::each);
         let all = all.map(|(name, policy)| (name, policy.map_err(Fault::unread)));
         let mut strictest: Option<Evaluated> = None;
+        let mut refused = false;
         for (name, policy) in all.chain(named) {
             let this = run.one(name, policy);
             // What became of mail is known for all of them.
@@ -234,7 +245,14 @@ impl<'i> Evaluator<'i> {
                 strictest = Some(this);
             }
             if refuses {
+                refused = true;
                 break;
+            }
+        }
+        if !refused && let Some(this) = run.habits() {
+            let before = strictest.as_ref().map(|before| &before.outcome);
+            if before.is_none_or(|before| this.outcome.outweighs(before)) {
+                strictest = Some(this);
             }
         }
         let strictest = strictest.unwrap_or_default();
@@ -265,16 +283,23 @@ struct Run<'r, 's, S, C, O> {
     counters: Option<&'r mut Counters>,
     clock: C,
     observer: &'r mut O,
+    /// The policy by which the message is compared with the habits of its account.
+    compared: Option<Compared<'r>>,
 }
 
-impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
+impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Evaluates one policy.
-    fn one(&mut self, name: &str, policy: Result<PolicyImage<'_>, Fault>) -> Evaluated {
+    fn one(&mut self, name: &str, policy: Result<PolicyImage<'r>, Fault>) -> Evaluated {
         let outcome = policy.and_then(|policy| self.outcome(name, policy));
-        let mut evaluated = match outcome {
+        let evaluated = match outcome {
             Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
             Err(fault) => self.failed(name, fault),
         };
+        self.complete(name, evaluated)
+    }
+
+    /// Lifts, describes and shows what was made of the step.
+    fn complete(&mut self, name: &str, mut evaluated: Evaluated) -> Evaluated {
         let Outcome { verdict, .. } = evaluated.outcome;
         let refused = format_args!("the policy {name:?} says {}", verdict.word());
         if verdict > Verdict::Log && self.observer.lifts(&refused) {
@@ -317,9 +342,67 @@ impl<S: Store, C: Fn() -> Timestamp, O: Observer> Run<'_, '_, S, C, O> {
     fn outcome(
         &mut self,
         name: &str,
+        policy: PolicyImage<'r>,
+    ) -> Result<(Arc<str>, Outcome), Fault> {
+        let decided = self.limits(name, policy)?;
+        let accepts = decided.1.verdict < Verdict::Defer;
+        if accepts && policy.uses_habits() && is_learned_at(self.step.stage) {
+            let Self { image, step, clock, compared, .. } = self;
+            let image = image.map_err(Fault::unread)?;
+            let now = || clock().seconds;
+            let found = image
+                .identity()
+                .and_then(|identity| Compared::with(*compared, policy, identity, &step.event, now));
+            let on_error = Some(policy.settings().on_error);
+            *compared = found.map_err(|error| Fault { error: error.to_string(), on_error })?;
+        }
+        Ok(decided)
+    }
+
+    /// Has the message learned, which all policies accept; what becomes of it by that.
+    fn habits(&mut self) -> Option<Evaluated> {
+        let compared = self.compared.take()?;
+        let Compared { policy, on, .. } = compared;
+        let Self { image, step, session, store, counters, clock, observer, .. } = self;
+        let (Ok(image), Ok(store)) = (image, store) else { return None };
+        let message = Message {
+            event: step.event,
+            recipients: step.recipients,
+            marked: step.marked,
+            only_looks: step.only_looks,
+            bypassed: step.bypassed,
+        };
+        let identity = image.identity().map_err(|error| error.to_string());
+        let outcome = identity.and_then(|identity| {
+            let visit = |key: &str, judged: &Judged| observer.judged(key, judged);
+            compared.judge(identity, &message, &mut session.judged, *store, clock(), visit)
+        });
+        let name = Arc::clone(policy.name());
+        let outcome = match outcome {
+            Ok(outcome) => outcome?,
+            Err(error) => {
+                let on_error = Some(policy.settings().on_error);
+                let failed = self.failed(&name, Fault { error, on_error });
+                return Some(self.complete(&name, failed));
+            }
+        };
+        if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
+            let observed = on == OnHabits::Observe || step.bypassed;
+            counters.count(&Checked::of_habits(&name, observed, outcome.measured));
+        }
+        // As a rule, it is nothing to what limits have decided.
+        outcome.habits.as_ref()?;
+        let evaluated = Evaluated { policy: Arc::clone(&name), outcome, failure: None };
+        Some(self.complete(&name, evaluated))
+    }
+
+    /// What the limits of a policy make of the step.
+    fn limits(
+        &mut self,
+        name: &str,
         policy: PolicyImage<'_>,
     ) -> Result<(Arc<str>, Outcome), Fault> {
-        let Self { image, step, session, store, counters, clock, observer } = self;
+        let Self { image, step, session, store, counters, clock, observer, .. } = self;
         let clock = &*clock;
         let image = image.map_err(Fault::unread)?;
         let settings = policy.settings();
@@ -456,6 +539,9 @@ pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &E
     });
 }
 
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod habits_tests;
 #[cfg(test)]
 #[cfg(feature = "cli")]
 mod tests;

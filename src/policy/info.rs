@@ -5,8 +5,10 @@ use std::fmt;
 
 use super::evaluator::Evaluated;
 use super::explain;
+use super::habits::{HABITS, Suspicion};
 use super::outcome::{Outcome, Reason};
 use super::word::Word as _;
+use crate::rate::habits::SUSPECTED_FOR;
 use crate::rate::{Timestamp, Wait};
 
 /// What a field holds.
@@ -73,6 +75,11 @@ impl<'a> PolicyInfo<'a> {
         let yes = |is: bool| Field::Checked(if is { b"yes" } else { b"no" });
         let text = |text: &'a str| Field::Unchecked(text.as_bytes());
         let reason = outcome.reason.as_deref();
+        if let Some(suspicion) = &outcome.habits
+            && let Some(field) = of_habits(suspicion, name)
+        {
+            return Some(field);
+        }
         let decision = reason.map(|reason| &reason.decision);
         let of_reason = |of: fn(&Reason) -> &str| text(reason.map_or("", of));
         Some(match name {
@@ -110,17 +117,44 @@ impl<'a> PolicyInfo<'a> {
     }
 }
 
+/// A field of what habits decided; `None` for those that are as of a limit.
+#[cold]
+fn of_habits<'a>(suspicion: &'a Suspicion, name: &[u8]) -> Option<Field<'a>> {
+    let judged = &suspicion.judged;
+    Some(match name {
+        b"rule" => Field::Unchecked(suspicion.rule.as_bytes()),
+        b"unit" => Field::Checked(HABITS.as_bytes()),
+        b"key" => Field::Unchecked(suspicion.key.as_bytes()),
+        b"rate" => Field::Rate(judged.score),
+        b"limit" => Field::Size(judged.threshold),
+        b"remaining" => Field::Checked(b"unlimited"),
+        b"retry_after" => match judged.suspected_since {
+            _ if suspicion.is_denied() => Field::Checked(b"never"),
+            Some(since) => {
+                Field::Whole(since.saturating_add(SUSPECTED_FOR).saturating_sub(suspicion.at) as f64)
+            }
+            None => Field::Whole(0.0),
+        },
+        _ => return None,
+    })
+}
+
 /// A verdict and its reason in a line.
 #[cold]
 fn explanation(policy: &str, outcome: &Outcome, now: Timestamp) -> String {
     let verdict = outcome.verdict.word();
-    let Some(reason) = outcome.reason.as_deref() else {
-        return format!("{verdict} by policy {policy}: no limit applies");
-    };
     let why = match (outcome.exempt, outcome.observed) {
         (true, _) => format!(" (exempt, else {})", outcome.measured.word()),
         (false, true) => format!(" (observed, else {})", outcome.measured.word()),
         (false, false) => String::new(),
+    };
+    if let Some(suspicion) = &outcome.habits {
+        let rule = &suspicion.rule;
+        let line = format!("{verdict}{why} by policy {policy}, rule {rule}: {suspicion}");
+        return line.escape_debug().collect();
+    }
+    let Some(reason) = outcome.reason.as_deref() else {
+        return format!("{verdict} by policy {policy}: no limit applies");
     };
     let what = format!("{} of {}", reason.unit.word().replace('_', " "), reason.key());
     let decided = explain::decided(&reason.decision, reason.window(), &what, now);

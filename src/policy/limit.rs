@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use super::word::Unit;
+use super::word::{OnHabits, Sensitivity, Unit};
 use crate::calendar::{Every, Zone};
 use crate::engine::Algorithm;
+use crate::event::Event;
 use crate::rate::CalendarWindow;
 
 /// Whose limits are searched for.
@@ -21,6 +22,15 @@ pub struct Subject<'a> {
     pub client: Option<IpAddr>,
     /// The recipient, folded.
     pub recipient: Option<&'a str>,
+}
+
+impl<'a> Subject<'a> {
+    /// Of the sender of `event`, who has this identity.
+    #[must_use]
+    pub fn of_sender(identity: &'a str, event: &Event<&'a str>) -> Self {
+        let package = event.package.filter(|package| !package.is_empty());
+        Self { identity, package, client: event.client.address(), recipient: None }
+    }
 }
 
 /// The table that a limit is from.
@@ -46,6 +56,17 @@ impl fmt::Display for Rule<'_> {
             Self::Customer(name) => write!(f, "customer {name}"),
             Self::Package(name) => write!(f, "package {name}"),
             Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+impl Rule<'_> {
+    /// As text.
+    #[must_use]
+    pub fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::Default => "default".into(),
+            rule => rule.to_string().into(),
         }
     }
 }
@@ -195,10 +216,9 @@ impl Limit<'_> {
     /// The table it is from, and whether it is a `total`.
     #[must_use]
     pub fn rule_text(&self) -> Cow<'static, str> {
-        match (self.per, self.rule) {
-            (Per::Key, Rule::Default) => "default".into(),
-            (Per::Key, rule) => rule.to_string().into(),
-            (Per::Domain | Per::Customer, rule) => format!("{rule} (total)").into(),
+        match self.per {
+            Per::Key => self.rule.text(),
+            Per::Domain | Per::Customer => format!("{} (total)", self.rule).into(),
         }
     }
 
@@ -269,6 +289,17 @@ impl fmt::Display for Limit<'_> {
             Algorithm::Bucket { burst, .. } => write!(f, "burst {burst}, leak {}", self.text),
         }
     }
+}
+
+/// What the tables say of the habits of an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppliedHabits<'a> {
+    /// What becomes of its mail while it is suspected.
+    pub on: OnHabits,
+    /// How early an alarm is raised.
+    pub sensitivity: Sensitivity,
+    /// The table that says what becomes of its mail.
+    pub rule: Rule<'a>,
 }
 
 /// The entry of `exempt` that lifts the limits.

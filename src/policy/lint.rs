@@ -23,7 +23,8 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
         domains_as_users(policies, policy, diagnostics);
         exempt(policy, now, diagnostics);
         grades(policy, diagnostics);
-        if !limits(policy, |_| true) {
+        habits(name, policy, diagnostics);
+        if !limits(policy, |_| true) && !policy.uses_habits() {
             diagnostics.warning(policy.at, format!("the policy {name:?} has no limit"));
         }
     }
@@ -192,6 +193,26 @@ fn system(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
                  write action = \"observe\""
             ),
         );
+    }
+}
+
+/// A sensitivity without habits, and habits of a policy that applies to no account.
+fn habits(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
+    if !policy.uses_habits() {
+        if policy.tables().any(|limits| limits.habits.sensitivity.is_some()) {
+            let text = format!(
+                "the sensitivity of {name:?} has no effect: its habits are off; write habits = \"observe\""
+            );
+            diagnostics.warning(policy.at, text);
+        }
+        return;
+    }
+    let requires = |state| policy.settings.requires(state);
+    if requires(State::NullSender) || requires(State::System) || requires(State::Relay) {
+        let text = format!(
+            "habits are of accounts that log in and of local ones, which {name:?} does not apply to"
+        );
+        diagnostics.warning(policy.at, text);
     }
 }
 

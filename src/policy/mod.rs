@@ -19,10 +19,12 @@
 #[cfg(feature = "cli")]
 pub mod changes;
 pub mod check_info;
+mod compare;
 pub mod counters;
 pub mod decide;
 pub mod evaluator;
 pub mod explain;
+pub mod habits;
 pub mod image;
 pub mod info;
 pub mod key;

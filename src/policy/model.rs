@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::image::fields::Row;
 use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
-pub use super::settings::{Identity, OnCrossing, PolicySettings};
+pub use super::settings::{HabitsSettings, Identity, OnCrossing, PolicySettings};
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, UnitText, When};
 use super::word::Unit;
 use crate::calendar::{Every, Zone};
@@ -72,6 +72,12 @@ impl Policy {
     pub fn uses_calendar(&self) -> Option<Location> {
         let by = |amount: &&Amount| amount.windows.iter().any(|window| window.every.is_some());
         self.tables().flat_map(Limits::amounts).map(|(_, amount)| amount).find(by).map(|one| one.at)
+    }
+
+    /// Whether accounts are compared with their habits by a table of it.
+    #[must_use]
+    pub fn uses_habits(&self) -> bool {
+        self.tables().any(|limits| limits.habits.is_on())
     }
 
     /// Whether a table names `unit`.
@@ -168,13 +174,18 @@ pub struct Limits {
     pub buckets: Option<Box<Buckets>>,
     /// For all users of a domain together; in the table of a customer, for all of its users.
     pub total: ByUnit,
+    /// Of habits.
+    pub habits: HabitsSettings,
 }
 
 impl Limits {
     /// Whether it says nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.each.is_empty() && self.buckets.is_none() && self.total.is_empty()
+        self.each.is_empty()
+            && self.buckets.is_none()
+            && self.total.is_empty()
+            && self.habits.says_nothing()
     }
 
     /// What it says of each unit, for each user and for all together.

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::counters::Checked;
+use super::habits::Suspicion;
 use super::limit::Limit;
 use super::model::{Piece, PolicySettings, Template};
-use super::word::{Action, Placeholder, Unit, Verdict};
+use super::word::{Action, OnHabits, Placeholder, Unit, Verdict};
 use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
@@ -18,6 +19,8 @@ use crate::text;
 const TEXT: &str = "Over the limit";
 /// What the client reads if an override denies the event.
 const DENIED: &str = "Blocked by the administrator";
+/// What the client reads if the account is suspected.
+const SUSPECTED: &str = "Held for now; please ask the administrator";
 
 /// The outcome of an event.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +44,8 @@ pub struct Outcome {
     /// The limit that decided. `None` if none applied. Boxed, so that an outcome is
     /// small to move.
     pub reason: Option<Box<Reason>>,
+    /// The habits that decided, instead of a limit.
+    pub habits: Option<Box<Suspicion>>,
 }
 
 impl Default for Outcome {
@@ -54,6 +59,7 @@ impl Default for Outcome {
             delay: 0.0,
             text: String::new(),
             reason: None,
+            habits: None,
         }
     }
 }
@@ -99,8 +105,7 @@ impl<'a> Decided<'a> {
                 if is_final { Verdict::Reject } else { verdict }
             }
             Some(Overridden::Allow) => Verdict::Accept,
-            // The strictest there is, and a refusal.
-            Some(Overridden::Deny) => strictest(settings, |_| true).max(Verdict::Defer),
+            Some(Overridden::Deny) => strictest_of_all(settings),
         }
     }
 
@@ -123,6 +128,11 @@ impl<'a> Decided<'a> {
 pub fn strictest(settings: &PolicySettings, reached: impl Fn(f64) -> bool) -> Verdict {
     let grades = settings.verdicts.iter().filter(|grade| reached(grade.from));
     grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
+}
+
+/// The strictest verdict that there is, and a refusal.
+fn strictest_of_all(settings: &PolicySettings) -> Verdict {
+    strictest(settings, |_| true).max(Verdict::Defer)
 }
 
 fn seconds(wait: Wait) -> f64 {
@@ -216,7 +226,25 @@ impl Outcome {
             key_start: one.limit.text.len(),
         };
         let reason = Some(Box::new(reason));
-        Self { verdict, measured, observed, exempt, crossed, delay, text, reason }
+        Self { verdict, measured, observed, exempt, crossed, delay, text, reason, habits: None }
+    }
+
+    /// The outcome of a message of an account that is suspected, with which this is to be done.
+    #[cold]
+    pub(super) fn of_habits(
+        settings: &PolicySettings,
+        on: OnHabits,
+        suspicion: Box<Suspicion>,
+    ) -> Self {
+        let denied = suspicion.is_denied();
+        let measured = if denied { strictest_of_all(settings) } else { on.verdict() };
+        let observed = settings.action == Action::Observe || !denied && on == OnHabits::Observe;
+        let verdict = if observed { Verdict::Log } else { measured };
+        // It does not say what has been noticed, as a thief would read it.
+        let text = if denied { DENIED } else { SUSPECTED };
+        let text = text.to_owned();
+        let habits = Some(suspicion);
+        Self { verdict, measured, observed, text, habits, ..Self::default() }
     }
 }
 

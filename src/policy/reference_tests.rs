@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::settings::{Group, Identity, OnCrossing, PolicySettings};
+use super::settings::{Group, HabitsSettings, Identity, OnCrossing, PolicySettings};
 use super::source::TABLES;
-use super::word::{Action, Counting, Field, OnError, Placeholder, State, Unit, Verdict, Word};
+use super::word::{
+    Action, Counting, Field, OnError, OnHabits, Placeholder, Sensitivity, State, Unit, Verdict,
+    Word,
+};
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -36,7 +39,8 @@ fn the_reference_has_each_setting() {
         .map(|unit| format!("| `{}` | {} |\n", unit.word(), unit.about()))
         .collect();
     let units = format!("| unit | counts |\n| --- | --- |\n{}", units.concat());
-    for table in [table::<Identity>(), table::<OnCrossing>(), table::<PolicySettings>(), units] {
+    let settings = [table::<Identity>(), table::<OnCrossing>(), table::<PolicySettings>()];
+    for table in settings.into_iter().chain([table::<HabitsSettings>(), units]) {
         assert!(document.contains(&table), "docs/policy.md has another table than\n{table}");
     }
 }
@@ -57,6 +61,7 @@ fn the_format_of_images_has_each_setting_in_its_place() {
     named::<Identity>(&document, "* `[identity]`:");
     named::<OnCrossing>(&document, "* `[on.crossing]`:");
     named::<PolicySettings>(&document, "* A policy:");
+    named::<HabitsSettings>(&document, "* Of habits,");
 }
 
 /// What a policy file is made of, as a dictionary of libFuzzer's.
@@ -66,10 +71,12 @@ fn dictionary() -> String {
         let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\x0a");
         entries.insert(format!("\"{escaped}\"\n"));
     };
-    fn names<G: Group>() -> impl Iterator<Item = &'static str> {
+    fn all_names<G: Group>() -> impl Iterator<Item = &'static str> {
         G::SETTINGS.iter().flat_map(|setting| setting.name.split('.'))
     }
-    let names = names::<Identity>().chain(names::<OnCrossing>()).chain(names::<PolicySettings>());
+    let names = all_names::<Identity>().chain(all_names::<OnCrossing>());
+    let names = names.chain(all_names::<PolicySettings>());
+    let names = names.chain(all_names::<HabitsSettings>());
     let others =
         ["burst", "rate", "unit", "total", "match", "recipients", "until", "reason", "domains"];
     let tables = TABLES.iter().copied();
@@ -77,11 +84,18 @@ fn dictionary() -> String {
     fn words<T: Word>() -> Vec<String> {
         T::words().into_iter().map(|word| format!("\"{word}\"")).collect()
     }
-    [words::<Field>(), words::<State>(), words::<Action>(), words::<Counting>()]
-        .into_iter()
-        .chain([words::<OnError>(), words::<Verdict>()])
-        .flatten()
-        .for_each(&mut add);
+    [
+        words::<OnHabits>(),
+        words::<Sensitivity>(),
+        words::<Field>(),
+        words::<State>(),
+        words::<Action>(),
+        words::<Counting>(),
+    ]
+    .into_iter()
+    .chain([words::<OnError>(), words::<Verdict>()])
+    .flatten()
+    .for_each(&mut add);
     Placeholder::words().into_iter().for_each(|word| add(format!("{{{word}}}")));
     Unit::ALL.iter().for_each(|unit| add(unit.word().to_owned()));
     for text in [

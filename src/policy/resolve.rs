@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::fold::domain;
-use super::limit::{Exemption, Limit, Package, PackageFrom, Per, Rule, Subject};
+use super::limit::{AppliedHabits, Exemption, Limit, Package, PackageFrom, Per, Rule, Subject};
 use super::model::{Amount, Buckets, Exempt, Limits, Match, Member, Policy};
-use super::word::Unit;
+use super::word::{OnHabits, Unit};
 use crate::engine::Algorithm;
 
 /// A limit and the rule it comes from.
@@ -35,6 +35,8 @@ pub struct Effective<'p> {
     pub customer_total: BTreeMap<Unit, Ruled<'p, Amount>>,
     /// The leaky buckets.
     pub buckets: Option<Ruled<'p, Buckets>>,
+    /// What the tables say of its habits, if they are on.
+    pub habits: Option<AppliedHabits<'p>>,
     /// The entry that exempts it, and its number.
     pub exempt: Option<(u32, &'p Exempt)>,
 }
@@ -145,10 +147,18 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let buckets = tables.iter().find_map(|(rule, limits)| {
         limits.buckets.as_deref().map(|what| Ruled { what, rule: *rule })
     });
+    let says = |(rule, limits): &(Rule<'p>, &Limits)| Some((*rule, limits.habits.habits?));
+    let habits = tables.iter().find_map(says).filter(|(_, on)| *on != OnHabits::Off);
+    let sensitivity = tables.iter().find_map(|(_, limits)| limits.habits.sensitivity);
+    let habits = habits.map(|(rule, on)| AppliedHabits {
+        on,
+        sensitivity: sensitivity.unwrap_or_default(),
+        rule,
+    });
     let exempt = (0..).zip(&policy.exempt).find(|(_, entry)| exempts(entry, subject, now));
     let package = existing.map(|(name, from)| Package { name, from });
     let customer = customer.map(|(name, _)| name);
-    Effective { package, customer, each, total, customer_total, buckets, exempt }
+    Effective { package, customer, each, total, customer_total, buckets, habits, exempt }
 }
 
 /// Whether `entry` exempts `subject` at `now`.

@@ -13,7 +13,7 @@ use super::network::Cidr;
 #[cfg(feature = "cli")]
 use super::source::kind::{self, Context, Kind, Shown};
 use super::value::{Grade, Location, Template, UnitText, When};
-use super::word::{Action, Counting, Field, OnError, State, Verdict};
+use super::word::{Action, Counting, Field, OnError, OnHabits, Sensitivity, State, Verdict};
 #[cfg(feature = "cli")]
 use crate::toml_file::reader::{Reader, Value};
 
@@ -190,6 +190,40 @@ settings! {
             kind::Grades;
         /// The longest delay of the verdict `delay`: clients give up after five minutes
         longest_delay: f64 = 30.0, kind::Period { most: Some(300.0) };
+    }
+}
+
+settings! {
+    /// What a table of a policy says of habits, apart from its limits.
+    pub struct HabitsSettings {
+        /// What becomes of the mail of an account that does not send like itself; without it,
+        /// `off`
+        habits: Option<OnHabits> = None, kind::OneOf("habits");
+        /// How early that is noticed; without it, `normal`
+        sensitivity: Option<Sensitivity> = None, kind::OneOf("sensitivity");
+    }
+}
+
+impl HabitsSettings {
+    /// What a less special table says, where this one says nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            habits: self.habits.or(other.habits),
+            sensitivity: self.sensitivity.or(other.sensitivity),
+        }
+    }
+
+    /// Whether it says nothing.
+    #[must_use]
+    pub fn says_nothing(&self) -> bool {
+        self.habits.is_none() && self.sensitivity.is_none()
+    }
+
+    /// Whether accounts are compared with their habits where this is said.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.habits.is_some_and(|habits| habits != OnHabits::Off)
     }
 }
 

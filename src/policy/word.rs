@@ -3,6 +3,7 @@
 pub use crate::calendar::Every;
 pub use crate::event::Unit;
 pub use crate::identity::Field;
+pub use crate::rate::habits::Sensitivity;
 pub use crate::toml_file::Word;
 
 macro_rules! words {
@@ -25,7 +26,7 @@ macro_rules! words {
 macro_rules! words_below {
     ($($name:ident)+) => {$(
         impl Word for $name {
-            const ALL: &'static [Self] = Self::ALL;
+            const ALL: &'static [Self] = &Self::ALL;
 
             fn word(self) -> &'static str {
                 Self::word(self)
@@ -34,7 +35,7 @@ macro_rules! words_below {
     )+};
 }
 
-words_below! { Every Field Unit }
+words_below! { Every Field Sensitivity Unit }
 
 words! {
     /// A condition without a value.
@@ -81,6 +82,20 @@ words! {
         FailOpen = "fail-open",
         /// Defers it.
         FailClosed = "fail-closed",
+    }
+}
+
+words! {
+    /// What becomes of the mail of an account that is suspected, the mildest first.
+    OnHabits {
+        /// Habits are neither learned nor compared.
+        Off = "off",
+        /// It is accepted, and logged.
+        Observe = "observe",
+        /// It is accepted and frozen.
+        Hold = "hold",
+        /// It is refused for now (4xx).
+        Defer = "defer",
     }
 }
 
@@ -159,6 +174,8 @@ mod tests {
         is_sound::<Action>();
         is_sound::<Counting>();
         is_sound::<OnError>();
+        is_sound::<OnHabits>();
+        is_sound::<Sensitivity>();
         is_sound::<Verdict>();
         is_sound::<Placeholder>();
         assert_eq!(Unit::of("Messages"), None);

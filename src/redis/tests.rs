@@ -8,7 +8,7 @@ use quickcheck::{Arbitrary, Gen};
 use super::*;
 use crate::engine::{Algorithm, Kind, RecordKey};
 use crate::rate::CalendarWindow;
-use crate::store::{Inspect, Memory, Override, Store, Target, conformance};
+use crate::store::{Inspect, Judged, Memory, Override, Sending, Store, Target, conformance};
 
 use kit::redis::RedisServer;
 use kit::until;
@@ -105,6 +105,18 @@ impl Store for SharedRates {
         let mut decisions = Vec::new();
         self.decide(&[*check], clock, &mut decisions)?;
         Ok(decisions[0])
+    }
+
+    fn habits_hash(&self, _: &[u8]) -> u64 {
+        panic!("habits are not shared")
+    }
+
+    fn learn(
+        &mut self,
+        _: &Sending<'_>,
+        _: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, RedisError> {
+        panic!("habits are not shared")
     }
 }
 

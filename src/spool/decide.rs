@@ -5,7 +5,7 @@ use std::fs::File;
 use crate::engine::{self, Authority, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
-use crate::store::{Candidates, EventDetails, Store};
+use crate::store::{Candidates, EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
 use crate::sys::lock::Kind;
 
@@ -81,6 +81,25 @@ impl Store for Spool {
         });
         self.keep_events(events);
         decided
+    }
+
+    #[inline]
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        self.database.hashing.habit(text)
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, SpoolError> {
+        let candidates = self.candidates(&sending.key);
+        self.update_habits(sending.key, |habits| {
+            let now = clock().seconds;
+            let overridden = candidates.and_then(|candidates| candidates.at(now));
+            let (judged, is_changed) = sending.judge(habits, now, overridden);
+            (judged, is_changed.then_some(judged.threshold))
+        })
     }
 
     #[inline]

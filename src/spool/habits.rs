@@ -7,23 +7,20 @@
 
 use std::net::IpAddr;
 
-use crate::engine::{AlgorithmKind, Change, FilterChange, Kind, RecordKey, State};
-use crate::identity::network::Cidr;
+use crate::engine::{Change, FilterChange, RecordKey, State};
 use crate::rate::habits::{Habits, Sensitivity, Update};
 use crate::rate::{Average, Timestamp};
-use crate::store::OwnedKey;
+pub use crate::store::habits_key;
+use crate::store::{OwnedKey, habits_network_hash};
 
 use super::apply::{Failure, NewFilter};
 use super::forget::HABITS_KEPT;
-use super::hashing::{Hashing, KeySlot, fold};
+use super::hashing::{KeySlot, fold};
 use super::iterate::LeftOut;
 use super::locked::Locked;
 use super::record::{Fill, Record};
 use super::shard::Body;
 use super::{Spool, SpoolError};
-
-/// What the name of such a record begins with, before the identity.
-const PREFIX: &[u8] = b"habits/";
 
 /// The offset of a slot's number, after the habits.
 const SEQUENCE: usize = Habits::BYTES;
@@ -67,20 +64,6 @@ struct Slot {
     sequence: u32,
 }
 
-/// Writes the name of the record of an account's habits into `name`; `identity` is as in the
-/// records of policies, such as `auth:alice@example.org`.
-pub fn habits_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
-    name.clear();
-    name.extend_from_slice(PREFIX);
-    name.extend_from_slice(identity);
-    RecordKey {
-        name,
-        identity_start: PREFIX.len(),
-        kind: Kind::Habits,
-        algorithm: AlgorithmKind::MovingAverage,
-    }
-}
-
 impl Spool {
     /// Updates the habits of an account by a message. `key` is that of [`habits_key`].
     ///
@@ -93,18 +76,33 @@ impl Spool {
         sensitivity: Sensitivity,
     ) -> Result<Update, SpoolError> {
         let SentMessage { at, client, recipients } = message;
+        let hashing = self.database.hashing.clone();
+        let hash = |text: &[u8]| hashing.habit(text);
+        let network = client.and_then(|client| habits_network_hash(client, hash));
+        self.update_habits(key, |habits| {
+            let recipients = recipients.into_iter().map(hash);
+            let update = habits.message(at, network, recipients, sensitivity);
+            (update, Some(update.threshold))
+        })
+    }
+
+    /// Runs `change` on the habits of an account, and writes them if it returns their alarm
+    /// threshold.
+    pub(super) fn update_habits<T>(
+        &mut self,
+        key: RecordKey<'_>,
+        change: impl FnOnce(&mut Habits) -> (T, Option<f64>),
+    ) -> Result<T, SpoolError> {
         self.locked(key, false, |locked| {
-            let hashing = &locked.database.hashing;
-            let recipients = recipients.into_iter().map(|one| hashing.habit(one));
-            let network = client.and_then(|client| hash_of_network(hashing, client));
-            let found = locked.slot();
-            let (mut habits, before) = match found {
+            let (mut habits, before) = match locked.slot() {
                 Some(Slot { habits, which, sequence }) => (habits, Some((which, sequence))),
                 None => (Habits::default(), None),
             };
-            let update = habits.message(at, network, recipients, sensitivity);
-            locked.write(&habits, before, update.threshold)?;
-            Ok(update)
+            let (result, threshold) = change(&mut habits);
+            if let Some(threshold) = threshold {
+                locked.write(&habits, before, threshold)?;
+            }
+            Ok(result)
         })
     }
 
@@ -122,12 +120,12 @@ impl Spool {
             let Some(Slot { mut habits, which, sequence }) = locked.slot() else {
                 return Ok(false);
             };
-            let hashing = &locked.database.hashing;
+            let hash = |bytes: &[u8]| locked.database.hashing.habit(bytes);
             let is_open = match answer {
                 AlarmAnswer::Accepted => habits.accept(),
                 AlarmAnswer::Stolen { recipients, clients } => habits.stolen(
-                    recipients.iter().map(|one| hashing.habit(one.as_bytes())),
-                    clients.iter().filter_map(|&client| hash_of_network(hashing, client)),
+                    recipients.iter().map(|one| hash(one.as_bytes())),
+                    clients.iter().filter_map(|&client| habits_network_hash(client, hash)),
                 ),
             };
             if is_open {
@@ -233,23 +231,6 @@ pub(super) fn fault(record: &Record, body: &Body, slot: KeySlot) -> Option<&'sta
     newest(filter.bits, slot).is_none().then_some("has no sound slot")
 }
 
-/// The network of a client, of which a thief has another one. A client on this machine is the web
-/// mail, wherever its user is.
-#[must_use]
-pub fn network(client: IpAddr) -> Option<Cidr> {
-    let bits = if client.is_ipv4() { 24 } else { 64 };
-    (!client.is_loopback()).then(|| Cidr::around(client, bits))
-}
-
-/// The hash of a client's network, if it has one.
-fn hash_of_network(hashing: &Hashing, client: IpAddr) -> Option<u64> {
-    let network = network(client)?;
-    Some(match network.address() {
-        IpAddr::V4(address) => hashing.habit(&address.octets()),
-        IpAddr::V6(address) => hashing.habit(&address.octets()),
-    })
-}
-
 /// The sound slot with the higher number.
 fn newest(slots: &[u8], of: KeySlot) -> Option<Slot> {
     let (first, second) = slots.split_first_chunk::<SLOT_BYTES>()?;
@@ -291,6 +272,7 @@ mod tests {
     use super::super::kill_tests::copy;
     use super::super::tests::open;
     use super::*;
+    use crate::store::habits_key;
     use crate::sys::failpoint;
     use crate::sys::simulated_disk::memory_folder;
 

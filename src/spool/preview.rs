@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
-use crate::store::{Memory, OwnedKey, Store};
+use crate::store::{Judged, Memory, OwnedKey, Sending, Store};
 
 use super::locked::check_length;
 use super::overrides::all_overridden;
@@ -75,5 +75,25 @@ impl Store for Preview<'_> {
         self.decide(&[*check], clock, &mut decisions)?;
         // One for each check.
         decisions.pop().ok_or_else(|| self.spool.unsettled(0))
+    }
+
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        self.spool.habits_hash(text)
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, SpoolError> {
+        let identity = sending.key.identity();
+        if self.memory.habits(identity).is_none()
+            && let Some(habits) = self.spool.habits(sending.key)?
+        {
+            self.memory.put_habits(identity, habits);
+        }
+        let (candidates, now) = (self.spool.candidates(&sending.key), clock());
+        let overridden = candidates.and_then(|candidates| candidates.at(now.seconds));
+        Ok(self.memory.learn_overridden(sending, overridden, now))
     }
 }

@@ -8,16 +8,17 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use siphasher::sip128::SipHasher24;
 
 use crate::engine::{
-    self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Pending, RecordKey,
-    Remembered, State,
+    self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Overridden, Pending,
+    RecordKey, Remembered, State,
 };
 use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
+use crate::rate::habits::Habits;
 use crate::rate::{self, Bucket, Timestamp};
 
 use super::{
-    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Store,
-    Unread,
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored, Sending,
+    Statistics, Store, Unread,
 };
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
@@ -26,6 +27,8 @@ use super::{
 pub struct Memory {
     hasher: FastHash,
     records: HashMap<Hashed<OwnedKey>, Record, BuildHasherDefault<Computed>>,
+    /// By the identity of their keys.
+    habits: HashMap<Box<[u8]>, Habits, FastHash>,
     filter_key: FilterKey,
     pending: Vec<Pending>,
     hashes: Vec<u64>,
@@ -179,6 +182,36 @@ impl Memory {
         self.replace(key.key(), Record { state, filter });
     }
 
+    /// The habits of an account, of this identity.
+    #[must_use]
+    pub fn habits(&self, identity: &[u8]) -> Option<&Habits> {
+        self.habits.get(identity)
+    }
+
+    /// Stores the habits of an account, of this identity, in place of those that it has.
+    pub fn put_habits(&mut self, identity: &[u8], habits: Habits) {
+        self.habits.insert(identity.into(), habits);
+    }
+
+    /// Updates habits as [`Store::learn`], with this override.
+    pub(crate) fn learn_overridden(
+        &mut self,
+        sending: &Sending<'_>,
+        overridden: Option<Overridden>,
+        now: Timestamp,
+    ) -> Judged {
+        let identity = sending.key.identity();
+        if let Some(habits) = self.habits.get_mut(identity) {
+            return sending.judge(habits, now.seconds, overridden).0;
+        }
+        let mut habits = Habits::default();
+        let (judged, is_changed) = sending.judge(&mut habits, now.seconds, overridden);
+        if is_changed {
+            self.put_habits(identity, habits);
+        }
+        judged
+    }
+
     /// Drops the records without which no decision at `now` or later would be another, where
     /// an event that is counted costs at least `least`: see [`rate::forgettable`].
     pub fn forget(&mut self, now: Timestamp, least: f64) {
@@ -300,6 +333,18 @@ impl Store for Memory {
             self.apply(&key, change);
         }
         Ok(one.decision())
+    }
+
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        SipHasher24::new_with_key(&self.filter_key.0).hash(text).h1
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, Infallible> {
+        Ok(self.learn_overridden(sending, None, clock()))
     }
 }
 

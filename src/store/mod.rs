@@ -8,6 +8,7 @@ mod byte_reader;
 #[cfg(test)]
 pub(crate) mod conformance;
 mod details;
+mod habits;
 mod inspect;
 mod memory;
 mod overrides;
@@ -17,6 +18,7 @@ use crate::rate::Timestamp;
 
 pub(crate) use byte_reader::ByteReader;
 pub use details::{DETAILS, DETAILS_MAX, DetailTexts, Enforcement, EventDetails};
+pub use habits::{Judged, Learn, Sending, habits_key, habits_network, habits_network_hash};
 pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics, Unread,
 };
@@ -60,6 +62,23 @@ pub trait Store {
         check: &Check<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, Self::Error>;
+
+    /// The hash of a recipient, folded, or of the bytes of a client's network, of which habits
+    /// have some bits.
+    fn habits_hash(&self, text: &[u8]) -> u64;
+
+    /// Updates the habits of an account by a message that it sends and that all policies
+    /// accept, and returns what they say of it. `clock` is read as by [`Store::decide`].
+    ///
+    /// Where limits are shared by several servers, habits are those of this one.
+    ///
+    /// # Errors
+    /// The store could not be used; nothing was learned.
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, Self::Error>;
 
     /// Whether the latest decisions have made crossings or refusals that
     /// [`Store::describe`] should describe.

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Output;
 
 use exirate::rate::habits::Sensitivity;
-use exirate::spool::habits::{SentMessage, habits_key};
+use exirate::spool::habits::SentMessage;
 use exirate::spool::{Options, Spool};
+use exirate::store::habits_key;
 use kit::habits::{Message, stream};
 use serde_json::Value;
 

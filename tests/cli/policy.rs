@@ -33,7 +33,8 @@ fn lint_reports_each_error_with_its_line_and_column() {
         stdout(&output),
         "wrong.toml:3:1: error: unknown key \"acton\" in [policy.out]; did you mean \"action\"? \
          Allowed: when, action, update, on_error, text, texts, key, verdicts, longest_delay, bucket, \
-         default, package, customer, domain, user, users, exempt\n\
+         default, package, customer, domain, user, users, exempt, habits, \
+         sensitivity\n\
          u.csv:2:1: error: the quote has no end\n"
     );
     assert_eq!(output.status.code(), Some(1));

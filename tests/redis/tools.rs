@@ -8,9 +8,10 @@ use exirate::engine::{Algorithm, Check, Overridden, RecordKey};
 use exirate::rate::Timestamp;
 use exirate::rate::habits::Sensitivity;
 use exirate::redis::{Secret, Servers, Settings};
-use exirate::spool::habits::{SentMessage, habits_key};
+use exirate::spool::habits::SentMessage;
 use exirate::spool::{EventDetails, Options, Spool};
 use exirate::store::Store as _;
+use exirate::store::habits_key;
 use tokio::runtime::Runtime;
 
 use crate::asker::{Asker, runtime, settings, tcp};

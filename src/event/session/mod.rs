@@ -6,6 +6,8 @@ mod occurrences;
 
 use std::sync::Arc;
 
+use crate::store::Judged;
+
 pub use decisions::DecisionCache;
 pub use occurrences::{AlreadyCounted, Occurrence, SessionFacts};
 
@@ -18,6 +20,8 @@ pub struct SessionMemory<O> {
     accepted: u32,
     /// What a step counts: kept to be filled again.
     occurrences: Vec<Occurrence>,
+    /// What the habits of the account said of the message, once it was learned.
+    pub(crate) judged: Option<Judged>,
 }
 
 /// What one policy has counted.
@@ -62,6 +66,7 @@ impl<O> Default for SessionMemory<O> {
             known: Vec::new(),
             accepted: 0,
             occurrences: Vec::new(),
+            judged: None,
         }
     }
 }
@@ -72,6 +77,7 @@ impl<O> SessionMemory<O> {
         self.cache.new_connection();
         self.known.clear();
         self.accepted = 0;
+        self.judged = None;
     }
 
     /// A message begins: forgets what belongs to the one before.
@@ -83,6 +89,7 @@ impl<O> SessionMemory<O> {
             known.to = To::Nobody;
         }
         self.accepted = 0;
+        self.judged = None;
     }
 
     /// A command begins.

@@ -55,6 +55,7 @@ impl Session {
             facts: facts.session,
             recipients: &recipients,
             is_one_of: None,
+            marked: false,
             only_looks,
             bypassed,
             on_error: OnErrors { of_call: attributes.on_error, of_front_end: OnError::FailOpen },

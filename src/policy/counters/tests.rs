@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 fn checked<'a>(policy: &'a str, window: &'a str, verdict: Verdict) -> Checked<'a> {
-    let rule = RuleName { unit: Unit::Recipients, bucket: false, window, per: Per::Key };
+    let rule = RuleName { unit: Some(Unit::Recipients), bucket: false, window, per: Per::Key };
     Checked { policy, rule, observed: false, verdict }
 }
 

@@ -12,7 +12,7 @@ use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::compile;
 use crate::rate::Average;
-use crate::store::{Entry, Inspect, Memory};
+use crate::store::{Entry, Inspect, Judged, Memory, Sending};
 
 const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
 
@@ -631,6 +631,18 @@ impl Store for Denying {
         let mut decisions = Vec::new();
         self.decide(std::slice::from_ref(check), clock, &mut decisions)?;
         Ok(decisions[0])
+    }
+
+    fn habits_hash(&self, text: &[u8]) -> u64 {
+        self.0.habits_hash(text)
+    }
+
+    fn learn(
+        &mut self,
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<Judged, Self::Error> {
+        self.0.learn(sending, clock)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::policy::source::compile;
 use crate::rate::Timestamp;
 use crate::store::Memory;
 
-fn bytes(policies: &str) -> Vec<u8> {
+pub(super) fn bytes(policies: &str) -> Vec<u8> {
     let none = |_: &Path| Err(String::new());
     let compiled = compile(Path::new("p"), &format!("version = 1\n{policies}"), &none);
     build(&compiled.policies.unwrap_or_else(|| panic!("{policies}: {:?}", compiled.diagnostics)))
@@ -97,6 +97,7 @@ impl Server<'_> {
                         false => Vec::new(),
                     },
                     is_one_of: None,
+                    marked: false,
                     only_looks: false,
                     bypassed: false,
                     on_error: OnErrors::default(),

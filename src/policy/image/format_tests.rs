@@ -76,7 +76,7 @@ fn codes_are_those_of_the_document() {
 #[test]
 fn an_image_is_as_documented() {
     let text = "version = 1\n[policy.p.default]\nmessages = \"100/1h\"\n[policy.p.user.alice]\n\
-                bytes = \"1k/1m\"\n[policy.p.customer.acme]\nusers = [\"alice\"]\n\
+                bytes = \"1k/1m\"\nhabits = \"hold\"\n[policy.p.customer.acme]\nusers = [\"alice\"]\n\
                 total.bytes = \"2k/1m\"\n[[policy.p.exempt]]\nmatch = \"bob\"\n\
                 until = 1970-01-01T00:01:40Z\n";
     let none = |_: &Path| Err(String::new());
@@ -84,7 +84,7 @@ fn an_image_is_as_documented() {
     let image = build_with(&policies, [7; 16]);
 
     assert_eq!(field(&image, 0, "header.magic"), b"EXIRATEP");
-    assert_eq!(number(&image, 0, "header.version"), 3);
+    assert_eq!(number(&image, 0, "header.version"), 4);
     assert_eq!(field(&image, 0, "header.key"), [7; 16]);
     assert_eq!(field(&image, 0, "header.length"), (image.len() as u64).to_le_bytes());
     let crc = |seed: u32, bytes: &[u8]| {
@@ -113,10 +113,11 @@ fn an_image_is_as_documented() {
     row(number(&image, 0, "header.identity"));
     row(number(&image, 0, "header.on_crossing"));
 
-    // The limits and tables of the policy follow its longest delay, 30 s.
+    // The limits and tables of the policy follow its longest delay, 30 s, and the flag of habits.
     let policy = row(word(directory, 9));
     let delay = 30f64.to_le_bytes();
-    let start = policy.windows(8).position(|bytes| bytes == delay).unwrap() + 8;
+    let start = policy.windows(8).position(|bytes| bytes == delay).unwrap() + 9;
+    assert_eq!(policy[start - 1], 1);
     let default = &policy[start + 4..start + 4 + word(policy, start) as usize];
     assert_eq!(field(default, 0, "amount.kind"), [0]);
     assert_eq!(field(default, 0, "amount.unit"), [0]);
@@ -149,6 +150,11 @@ fn an_image_is_as_documented() {
     assert_eq!((word(alice, 0), word(alice, 4)), (0, acme));
     assert_eq!(field(alice, 8, "amount.unit"), [5]);
     assert_eq!(field(alice, 14, "window.limit"), 1024f64.to_le_bytes());
+    let habits = 14 + 21 + number(alice, 14, "window.length") as usize;
+    assert_eq!(field(alice, habits, "amount.kind"), [3]);
+    assert_eq!(field(alice, habits, "amount.unit"), [0]);
+    assert_eq!(number(alice, habits, "amount.length"), 10);
+    assert_eq!(alice[habits + 6..], [&[1, 4, 0, 0, 0][..], b"hold", &[0]].concat());
     let bob = value(tables + 32, b"bob");
     assert_eq!(word(bob, 0) as usize, ITEM_BYTES);
     assert_eq!(field(bob, 4, "item.until"), 100i64.to_le_bytes());

@@ -72,12 +72,12 @@ fn an_image_that_cannot_be_used_does_not_replace_one_that_can() {
 
     // Another version.
     let mut other = image("other");
-    other[8] = 4;
+    other[8] = 5;
     let crc = super::layout::checksum(0, &other[..56]);
     other[56..60].copy_from_slice(&crc.to_le_bytes());
     install(spool.path(), &other).unwrap();
     let error = PolicyFile::open(spool.path()).image().unwrap_err().to_string();
-    assert!(error.contains("has format version 4, and this exirate reads version 3"), "{error}");
+    assert!(error.contains("has format version 5, and this exirate reads version 4"), "{error}");
     install(spool.path(), &image("newer")).unwrap();
     assert_eq!(name(running.refresh()), "newer");
 

@@ -7,7 +7,7 @@ use crate::policy::word::Unit;
 /// The magic of an image.
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
 /// The format version that this exirate reads and writes.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// The size of the header.
 pub(super) const HEADER_BYTES: usize = 72;
@@ -77,6 +77,8 @@ pub(super) const EACH: u8 = 0;
 pub(super) const TOTAL: u8 = 1;
 /// The kind of an amount: leaky buckets.
 pub(super) const BUCKETS: u8 = 2;
+/// The kind of an amount that is none: the settings of habits.
+pub(super) const HABITS: u8 = 3;
 
 /// How many units there are. A unit's code is less.
 pub(super) const UNITS: usize = Unit::ALL.len();

@@ -1,10 +1,11 @@
 //! The limits in the rows of tables, and which of them apply.
 
 use super::fields::{Fields, What};
-use super::layout::{BUCKETS, EACH, TOTAL, UNITS, window_of};
+use super::layout::{BUCKETS, EACH, HABITS, TOTAL, UNITS, window_of};
 use crate::calendar::Every;
 use crate::engine::Algorithm;
 use crate::policy::limit::{Limit, Per, Rule};
+use crate::policy::settings::{Group as _, HabitsSettings};
 use crate::policy::word::Unit;
 
 /// The windows or buckets of a unit, the table they are from, and the position of its row.
@@ -47,7 +48,7 @@ impl<'a> Chosen<'a> {
                 (TOTAL, Scope::Domain) => self.total.get_mut(usize::from(unit)),
                 (TOTAL, Scope::Customer) => self.customer.get_mut(usize::from(unit)),
                 (BUCKETS, Scope::Keys) => Some(&mut self.buckets),
-                (EACH | TOTAL | BUCKETS, _) => continue,
+                (EACH | TOTAL | BUCKETS | HABITS, _) => continue,
                 _ => None,
             };
             place.ok_or("a limit is of an unknown kind")?.get_or_insert((rule, content, row));
@@ -127,6 +128,19 @@ pub struct Applied<'a> {
     pub rule: Rule<'a>,
     /// Themselves; none: unlimited.
     pub limits: Vec<Limit<'a>>,
+}
+
+/// What the limits of a table say of habits.
+pub(super) fn habits(limits: &[u8]) -> Result<HabitsSettings, What> {
+    let mut fields = Fields(limits);
+    while !fields.is_empty() {
+        if let (HABITS, _, content) = amount(&mut fields)? {
+            let mut content = Fields(content);
+            let habits = HabitsSettings::read(&mut content)?;
+            return content.end().map(|()| habits);
+        }
+    }
+    Ok(HabitsSettings::default())
 }
 
 /// The windows or buckets of a unit: their kind, the unit's code, and themselves.

@@ -37,8 +37,9 @@ use limits::{Chosen, Scope};
 pub use write::{build, build_with};
 
 use super::fold::domain;
-use super::limit::{self, Exemption, Limit, PackageFrom, Subject, Tables};
-use super::settings::{Group as _, Identity, OnCrossing, PolicySettings};
+use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
+use super::settings::{Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings};
+use super::word::OnHabits;
 use crate::calendar::Zone;
 
 /// Compiled policies.
@@ -67,6 +68,8 @@ struct Decoded {
     /// The position of its row.
     at: u32,
     settings: PolicySettings,
+    /// Whether a table has habits on.
+    uses_habits: bool,
     default: Box<[u8]>,
     packages: Table,
     customers: Table,
@@ -197,10 +200,12 @@ fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
 
 fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
     let settings = PolicySettings::read(row)?;
+    let uses_habits = row.flag()?;
     let length = row.u32()?;
     Ok(Decoded {
         at,
         settings,
+        uses_habits,
         default: row.bytes(length)?.into(),
         packages: Stored::read(row)?,
         customers: Stored::read(row)?,
@@ -323,19 +328,64 @@ impl<'i> PolicyImage<'i> {
         applied.map_err(|fault| fault.of(&self.image.path))
     }
 
-    /// The limits of `subject`, by unit.
-    fn chosen<'a>(&'a self, subject: &Subject<'a>) -> Result<Chosen<'a>, Fault> {
-        let known = self.known(subject)?;
+    /// Whether accounts are compared with their habits by a table of the policy.
+    #[must_use]
+    #[inline]
+    pub fn uses_habits(&self) -> bool {
+        self.decoded.uses_habits
+    }
+
+    /// What the tables say of the habits of `subject`, and the table that says what becomes of
+    /// its mail; `None` if they are off.
+    ///
+    /// # Errors
+    /// The image is damaged.
+    pub fn habits<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+    ) -> Result<Option<AppliedHabits<'a>>, ImageError> {
+        self.find_habits(subject).map_err(|fault| fault.of(&self.image.path))
+    }
+
+    fn find_habits<'a>(
+        &'a self,
+        subject: &Subject<'a>,
+    ) -> Result<Option<AppliedHabits<'a>>, Fault> {
+        let (mut all, mut from) = (HabitsSettings::default(), limit::Rule::Default);
+        for (rule, (limits, row)) in self.tables(&self.known(subject)?, subject).of_keys() {
+            let said = limits::habits(limits).map_err(|what| fault_at(row, what))?;
+            if all.habits.is_none() {
+                from = rule;
+            }
+            all = all.or(said);
+        }
+        let on = all.habits.unwrap_or(OnHabits::Off);
+        let sensitivity = all.sensitivity.unwrap_or_default();
+        Ok((on != OnHabits::Off).then_some(AppliedHabits { on, sensitivity, rule: from }))
+    }
+
+    /// The tables that apply to `subject`: their limits, and the positions of their rows.
+    fn tables<'a>(
+        &'a self,
+        known: &Known<'a>,
+        subject: &Subject<'a>,
+    ) -> Tables<'a, (&'a [u8], u32)> {
         let named = |one: Named<'a>| (one.name, (one.limits, one.row));
         let Decoded { default, at, .. } = self.decoded;
-        let tables = Tables {
+        Tables {
             user: known.user.map(|user| (subject.identity, (user.limits, user.row))),
             domain: known.domain_name.zip(known.domain.map(|domain| (domain.limits, domain.row))),
             customer: known.customer.map(named),
             package: known.package.map(|(_, package)| named(package)),
             domain_package: known.domain_package.map(named),
             default: (&**default, *at),
-        };
+        }
+    }
+
+    /// The limits of `subject`, by unit.
+    fn chosen<'a>(&'a self, subject: &Subject<'a>) -> Result<Chosen<'a>, Fault> {
+        let known = self.known(subject)?;
+        let tables = self.tables(&known, subject);
         let mut chosen = Chosen::default();
         let mut add = |rule, (limits, row), scope| {
             chosen.add(rule, limits, scope, row).map_err(|what| fault_at(row, what))

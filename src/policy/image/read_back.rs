@@ -6,13 +6,14 @@ use super::container::{Container, entry, fault_at};
 use super::error::Fault;
 use super::exempt;
 use super::fields::{Fields, Stored as _, What};
-use super::layout::{BUCKETS, EACH, TOTAL, Table, unit_of};
+use super::layout::{BUCKETS, EACH, HABITS, TOTAL, Table, unit_of};
 use super::limits::{amount, numbers};
 use super::{Decoded, Image, ImageError, Named, PolicyImage};
 use crate::policy::model::{
-    Amount, Bucket, Buckets, Exempt, Limits, Location, Member, MemberKind, Members, Policies,
-    Policy, Window,
+    Amount, Bucket, Buckets, Exempt, HabitsSettings, Limits, Location, Member, MemberKind, Members,
+    Policies, Policy, Window,
 };
+use crate::policy::settings::Group as _;
 
 impl Image {
     /// Its bytes, as they were written; `None` if it is mapped.
@@ -207,6 +208,11 @@ fn limits(mut row: Fields<'_>) -> Result<Limits, What> {
     while !row.is_empty() {
         let (kind, unit, content) = amount(&mut row)?;
         let mut content = Fields(content);
+        if kind == HABITS {
+            limits.habits = HabitsSettings::read(&mut content)?;
+            content.end()?;
+            continue;
+        }
         let mut all = Vec::new();
         while !content.is_empty() {
             all.push(numbers(&mut content)?);

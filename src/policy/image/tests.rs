@@ -1,5 +1,7 @@
 //! The image returns what the plain evaluator does, and damage is never a wrong answer.
 
+use crate::policy::limit::AppliedHabits;
+use crate::policy::settings::HabitsSettings;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -93,6 +95,7 @@ fn limits(g: &mut Gen) -> Limits {
         each: amounts(g),
         buckets: maybe(g, buckets).map(Box::new),
         total: amounts(g),
+        habits: HabitsSettings { habits: maybe(g, word), sensitivity: maybe(g, word) },
     }
 }
 
@@ -274,6 +277,7 @@ struct Said<'a> {
     exemption: Option<Exemption<'a>>,
     package: Option<Package<'a>>,
     customer: Option<&'a str>,
+    habits: Option<AppliedHabits<'a>>,
 }
 
 fn evaluated<'a>(policy: &'a Policy, subject: &'a AnySubject) -> Said<'a> {
@@ -284,6 +288,7 @@ fn evaluated<'a>(policy: &'a Policy, subject: &'a AnySubject) -> Said<'a> {
         exemption: effective.exemption(),
         package: effective.package,
         customer: effective.customer,
+        habits: effective.habits,
     }
 }
 
@@ -308,7 +313,9 @@ fn an_image_says_what_the_plain_evaluator_does() {
                     exemption: compiled.exemption(&subject.get(), subject.now).unwrap(),
                     package: compiled.package(&subject.get()).unwrap(),
                     customer: compiled.customer(&subject.get()).unwrap(),
+                    habits: compiled.habits(&subject.get()).unwrap(),
                 };
+                assert!(compiled.uses_habits() || said.habits.is_none());
                 assert_eq!(said, evaluated(policy, subject), "{subject:?}");
                 let total = limits.iter().filter(|limit| limit.per == Per::Customer).copied();
                 if let Some(customer) = said.customer {
@@ -370,6 +377,9 @@ fn damage_is_an_error_or_changes_nothing() {
                 }
                 if let Ok(package) = compiled.package(&subject.get()) {
                     assert_eq!(package, said.package);
+                }
+                if let Ok(habits) = compiled.habits(&subject.get()) {
+                    assert_eq!(habits, said.habits);
                 }
             }
         }

@@ -3,7 +3,8 @@
 use toml::Spanned;
 use toml::de::DeString;
 
-use super::super::model::{Identity, MemberKind, Policy, PolicySettings};
+use super::super::model::{HabitsSettings, Identity, MemberKind, Policy, PolicySettings};
+use super::super::settings::Group as _;
 use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
 use super::tables::{self, Named};
@@ -40,7 +41,9 @@ pub(super) fn read(
     let mut policy = Policy { at, settings: common.clone(), ..Policy::default() };
     let place = format!("in [policy.{}]", name.get_ref());
     let context = Context { has_relays: !identity.relay.is_empty() };
-    settings::read(reader, table, &mut policy.settings, &place, TABLES, context);
+    let of_habits = HabitsSettings::SETTINGS.iter().map(|setting| setting.name);
+    let others: Vec<&str> = TABLES.iter().copied().chain(of_habits).collect();
+    settings::read(reader, table, &mut policy.settings, &place, &others, context);
     if !table.contains_key("verdicts") {
         policy.settings.verdicts.iter_mut().for_each(|grade| grade.at = at);
     }
@@ -78,6 +81,16 @@ pub(super) fn read(
             // A setting, or read below.
             _ => {}
         }
+    }
+    // What a policy says of habits is of its default.
+    for (key, value) in table {
+        let Some(setting) = tables::of_habits(key.get_ref()) else { continue };
+        let own = &mut policy.default.habits;
+        if !(setting.show)(own).is_empty() {
+            let text = format!("the policy has {} here and in its default", setting.name);
+            reader.error(key, text);
+        }
+        (setting.parse)(own, reader, value, context);
     }
     if let Some(value) = table.get("users") {
         users::read(reader, value, load, &mut named);

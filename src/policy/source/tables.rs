@@ -7,17 +7,27 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::super::fold::LONGEST;
-use super::super::model::{Amount, Bucket, Buckets, ByUnit, Limits, Member, MemberKind, Members};
+use super::super::model::{
+    Amount, Bucket, Buckets, ByUnit, HabitsSettings, Limits, Member, MemberKind, Members,
+};
+use super::super::settings::{Group as _, Setting};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
+use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
 use crate::toml_file::reader::{Reader, Value};
 
 type Key<'a> = Spanned<DeString<'a>>;
 
-/// The words of all units, and more.
+/// The words of all units and of the settings of habits, and more.
 fn allowed(more: &[&'static str]) -> Vec<&'static str> {
-    [&Unit::words(), more].concat()
+    let habits: Vec<_> = HabitsSettings::SETTINGS.iter().map(|setting| setting.name).collect();
+    [&Unit::words(), &habits, more].concat()
+}
+
+/// The setting of habits of this name.
+pub(super) fn of_habits(name: &str) -> Option<&'static Setting<HabitsSettings>> {
+    HabitsSettings::SETTINGS.iter().find(|setting| setting.name == name)
 }
 
 /// Reads `key = value` into `limits` if it is a limit.
@@ -36,6 +46,8 @@ fn limit(
         limits.buckets = buckets(reader, value).map(Box::new);
     } else if key == "total" {
         limits.total = total(reader, value, place);
+    } else if let Some(setting) = of_habits(key) {
+        (setting.parse)(&mut limits.habits, reader, value, Context::default());
     } else {
         return false;
     }
@@ -92,7 +104,7 @@ fn total(reader: &mut Reader<'_>, value: Value<'_>, place: &str) -> ByUnit {
                     total.insert(unit, amount);
                 }
             }
-            None => reader.unknown_key(key, &format!("in total {place}"), &allowed(&[])),
+            None => reader.unknown_key(key, &format!("in total {place}"), &Unit::words()),
         }
     }
     total

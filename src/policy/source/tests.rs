@@ -187,7 +187,7 @@ const WRONG: &[(&str, &str)] = &[
         "version = 1\n[policy.out.default]\nrecipients = [\"100/1h\", \"x/1d\", \"5\"]\nrecipient = \"1/1h\"\n",
         "dir/p.toml:3:25: \"x\" is not a limit; expected a number such as 100, 1.5k or 500M\n\
          dir/p.toml:3:33: \"5\" has no period; expected such as \"100/1h\" or \"500 daily\"\n\
-         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, bucket, total\n",
+         dir/p.toml:4:1: unknown key \"recipient\" in [policy.out.default]; did you mean \"recipients\"? Allowed: messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size, habits, sensitivity, bucket, total\n",
     ),
     (
         "version = 1\n[policy.out.package.gold]\nmessages = \"1/1h\"\n[policy.out.user.\"é@x.org\"]\npackage = \"glod\"\n[policy.out.user.\"É@X.org\"]\n",

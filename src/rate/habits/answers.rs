@@ -1,6 +1,6 @@
 //! What an account is shown as, and what becomes of an alarm that somebody answers.
 
-use super::{Added, DAY_SECONDS, Habits, Sensitivity, network_of, place_of};
+use super::{Added, Habits, SUSPECTED_FOR, Sensitivity, network_of, place_of};
 
 /// What somebody who knows says of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +38,13 @@ impl Habits {
     /// Whether an alarm was raised within a day before `now` that nobody has answered.
     #[must_use]
     pub fn is_suspected(&self, now: i64) -> bool {
-        self.unanswered().is_some_and(|alarm| now.saturating_sub(alarm) < DAY_SECONDS)
+        self.unanswered().is_some_and(|alarm| now.saturating_sub(alarm) < SUSPECTED_FOR)
     }
 
     /// Until when the account is suspected, if nobody answers.
     #[must_use]
     pub fn suspected_until(&self) -> Option<i64> {
-        self.unanswered().map(|alarm| alarm + DAY_SECONDS)
+        self.unanswered().map(|alarm| alarm + SUSPECTED_FOR)
     }
 
     /// When the last alarm was raised, if nobody has answered it.

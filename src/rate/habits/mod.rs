@@ -16,12 +16,14 @@
 mod answers;
 mod bytes;
 mod failures;
+mod marked;
 #[cfg(test)]
 mod tests;
 mod update;
 
 pub use answers::{Answer, Answers};
 use bytes::Field;
+pub use marked::marks;
 pub use update::{Added, Alarm, Rule, Sensitivity, Update};
 
 /// Known recipients: so many buckets, each of [`WAYS`] fingerprints of 8 bits.
@@ -93,6 +95,8 @@ const COUNT_HALVED: f64 = 255.0;
 const MANY_MOVES: f64 = 1.0 / 16.0;
 /// It begins here.
 const MANY_FIRST: f32 = 0.3;
+/// So many seconds after an alarm, the account is no longer suspected.
+pub const SUSPECTED_FOR: i64 = DAY_SECONDS;
 /// The first message comes so many seconds after an imagined one.
 const BEFORE_FIRST: i64 = 1_000_000_000;
 const DAY: f64 = 86_400.0;
@@ -165,8 +169,10 @@ layout! {
     networked: f32,
     /// Those of them with a new one.
     networked_new: f32,
-    /// When the last message was sent; this and all times are seconds since 1970.
+    /// When the last message was compared; this and all times are seconds since 1970.
     at: u32,
+    /// When the volume was last counted.
+    volume_at: u32,
     /// When a message last lowered the score.
     lowered_at: u32,
     /// When a message was last learned.
@@ -231,6 +237,7 @@ impl Default for Habits {
             networked: 0.0,
             networked_new: 0.0,
             at: 0,
+            volume_at: 0,
             lowered_at: 0,
             learned_at: 0,
             alarm_at: 0,
@@ -306,7 +313,7 @@ impl Habits {
         let gain = added.recipients + added.many + added.hour + added.network;
         let gain = if strangers > 0 { gain.max(0.0) } else { gain };
         let score = (faded + gain.min(MESSAGE_MAX)).max(0.0);
-        let is_over = self.count_volume(at, last, strangers);
+        let is_over = self.count_volume(at, strangers);
 
         if faded < 1.0 && self.unanswered().is_none_or(|alarm| at - alarm >= EVIDENCE_KEPT) {
             self.begin_evidence(at);
@@ -370,7 +377,7 @@ impl Habits {
     /// When the last message was sent, in seconds since 1970.
     #[must_use]
     pub fn at(&self) -> i64 {
-        self.at.into()
+        self.at.max(self.volume_at).into()
     }
 
     /// How many messages it has learned from, up to 65,535.
@@ -399,6 +406,7 @@ impl Habits {
             // would let the score grow and never fade.
             for time in [
                 &mut self.at,
+                &mut self.volume_at,
                 &mut self.lowered_at,
                 &mut self.learned_at,
                 &mut self.alarm_at,
@@ -480,9 +488,10 @@ impl Habits {
     }
 
     /// Counts the strangers of a message in the volume; whether that is too high.
-    fn count_volume(&mut self, at: i64, last: i64, strangers: u32) -> bool {
+    fn count_volume(&mut self, at: i64, strangers: u32) -> bool {
         // Of a new account, today is the first day.
-        let days = if self.messages == 0 { 0 } else { at / DAY_SECONDS - last / DAY_SECONDS };
+        let last = if self.volume_at == 0 { at } else { at.min(self.volume_at.into()) };
+        let days = at / DAY_SECONDS - last / DAY_SECONDS;
         let (mut record, mut peak) = (f64::from(self.record), f64::from(self.peak));
         if days > 0 {
             record *= 0.5_f64.powf(days.min(400) as f64 / RECORD_HALVED);
@@ -501,6 +510,7 @@ impl Habits {
         self.volume = volume as f32;
         self.record = record as f32;
         self.peak = peak.max(volume) as f32;
+        self.volume_at = second(at);
         strangers > 0 && volume > VOLUME_MIN.max(VOLUME_RECORDS * record)
     }
 
@@ -603,7 +613,7 @@ impl Habits {
                 .iter()
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
-            && i64::from(self.alarm_at) <= i64::from(self.at) + failures::LATEST
+            && i64::from(self.alarm_at) <= self.at() + failures::LATEST
             && usize::from(self.class) <= STRANGERS
             && self.answer <= 2
             && self.networked_before[0] <= NETWORKED_HALVED as u8

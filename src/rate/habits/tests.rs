@@ -249,6 +249,52 @@ fn a_clock_that_was_years_ahead_does_not_stop_the_time() {
     assert!(wrong.score(now) < wrong.score(wrong.at()) / 2.0);
 }
 
+#[test]
+fn headers_of_programs_and_lists_are_marks() {
+    for (name, value, marked) in [
+        ("auto-submitted", "auto-replied", true),
+        ("Auto-Submitted", " no ", false),
+        ("Auto-Submitted", "no (really)", false),
+        ("Auto-Submitted", "auto-generated; type=x", true),
+        ("Auto-Submitted", "", false),
+        ("Precedence", "Bulk\n", true),
+        ("precedence", "first-class", false),
+        ("LIST-ID", "<a.example.org>", true),
+        ("List-Unsubscribe", "<mailto:a@example.org>", false),
+        ("Subject", "bulk", false),
+    ] {
+        assert_eq!(marks(name.as_bytes(), value.as_bytes()), marked, "{name}: {value}");
+    }
+}
+
+#[test]
+fn marked_mail_is_for_the_second_rule_alone() {
+    let mut habits = Habits::default();
+    let start = 1_800_000_000;
+    for n in 0..100 {
+        send(&mut habits, start + n * 20_000, 1, &[n as u64 % 5]);
+    }
+    let (mut unmarked, now) = (habits.clone(), start + 100 * 20_000);
+    let mut sent = 0;
+    let alarm = loop {
+        let hashes = [mix(1000 + sent as u64)];
+        let update = habits.marked_message(now + sent, hashes, Sensitivity::High);
+        assert_eq!((update.score, update.strangers), (habits.score(now + sent), 1));
+        assert_eq!(Habits::from_bytes(&habits.to_bytes()).as_ref(), Some(&habits));
+        sent += 1;
+        if let Some(alarm) = update.alarm {
+            break alarm;
+        }
+    };
+    assert_eq!((alarm.rule, sent), (Rule::Volume, 81));
+    assert!(habits.is_suspected(now + sent) && habits.at() == now + sent - 1);
+    // Whoever sends marked mail is no better known by that.
+    let next = [1000, 1001];
+    let of = |habits: &mut Habits| send(habits, now + 5000, 1, &next).added;
+    assert_eq!(of(&mut habits), of(&mut unmarked));
+    assert_eq!(habits.messages(), unmarked.messages());
+}
+
 quickcheck! {
     fn any_bytes_give_finite_habits_or_none(at: usize, with: Vec<u8>, sent: Vec<u32>) -> TestResult {
         let mut habits = Habits::default();

@@ -1,7 +1,7 @@
 //! What a message does to the score of an account, and the alarm that it may raise.
 
 /// How early an alarm is raised: the score that it needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sensitivity {
     /// At 20 nats.
     Low,

@@ -324,6 +324,7 @@ fn known_rules(policies: &Policies) -> HashSet<(String, String)> {
             let buckets = limits.buckets.iter().flat_map(|buckets| &buckets.buckets);
             rules.extend(buckets.map(|one| RuleName::new(one.unit, true, &one.text, Per::Key)));
         }
+        rules.extend(policy.uses_habits().then_some(RuleName::HABITS));
         known.extend(rules.iter().map(|rule| (name.clone(), rule.to_string())));
     }
     known

@@ -16,10 +16,11 @@ use crate::cli::shared::database::{Common, exclusively, print_incidents, require
 use crate::cli::shared::key_text;
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};
-use crate::history::habits::{Finished, Senders, Sent, evidence};
+use crate::history::habits::{Finished, Senders, Sent};
 use crate::rate::habits::{Habits, Sensitivity, Update};
-use crate::spool::habits::{SentMessage, habits_key};
+use crate::spool::habits::SentMessage;
 use crate::spool::{Options, Spool, SpoolError};
+use crate::store::habits_key;
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -111,7 +112,7 @@ impl Store {
             }
             Self::Memory(all, hasher) => {
                 let habits = all.entry(sent.account.clone()).or_default();
-                let network = sent.client.and_then(crate::spool::habits::network);
+                let network = sent.client.and_then(crate::store::habits_network);
                 let network = network.map(|network| hasher.hash_one(network.address()));
                 let hashes = recipients.map(|one| hasher.hash_one(one));
                 Ok(habits.message(sent.at, network, hashes, sensitivity))
@@ -193,7 +194,7 @@ impl Learner {
             Some(last) => last.more += 1,
             None => {
                 met.alarm = Some(alarms.len());
-                let (key, evidence) = (key_text::key(sent.account.as_bytes()), evidence(&alarm));
+                let (key, evidence) = (key_text::key(sent.account.as_bytes()), alarm.to_string());
                 alarms.push(Named { key, at: sent.at, evidence, more: 0 });
             }
         }

@@ -6,7 +6,7 @@ mod out;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::fields::{Row, Stored as _};
-use super::layout::{BUCKETS, EACH, TOTAL, unit_code, window_code};
+use super::layout::{BUCKETS, EACH, HABITS, TOTAL, unit_code, window_code};
 use crate::policy::model::{Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
 use out::Writer;
@@ -88,6 +88,7 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
     };
     let (domains, users) = (members(&policy.domains), members(&policy.users));
     let mut row = settings(&policy.settings);
+    row.flag(policy.uses_habits());
     let mut default = Row::default();
     limits(&mut default, &policy.default);
     row.bytes(&default.0);
@@ -128,6 +129,11 @@ fn limits(row: &mut Row, limits: &Limits) {
         row.u8(BUCKETS);
         row.u8(0);
         row.bytes(&content.0);
+    }
+    if !limits.habits.says_nothing() {
+        row.u8(HABITS);
+        row.u8(0);
+        row.bytes(&settings(&limits.habits).0);
     }
 }
 

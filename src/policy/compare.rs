@@ -1,0 +1,144 @@
+//! Compares a message that all policies accept with the habits of its account, and has it learned.
+
+use std::borrow::Cow;
+
+use super::decide::applies;
+use super::habits::{Suspicion, account};
+use super::image::{ImageError, PolicyImage};
+use super::key;
+use super::limit::{AppliedHabits, Rule, Subject};
+use super::model::Identity;
+use super::outcome::Outcome;
+use super::word::{Action, Field, OnHabits, Sensitivity};
+use crate::event::Event;
+use crate::rate::Timestamp;
+use crate::store::{Judged, Learn, Sending, Store, habits_key, habits_network_hash};
+
+/// A policy by which messages are compared with habits.
+#[derive(Clone, Copy)]
+pub(super) struct Compared<'i> {
+    pub(super) policy: PolicyImage<'i>,
+    pub(super) on: OnHabits,
+    sensitivity: Sensitivity,
+}
+
+/// A message that is to be compared.
+pub(super) struct Message<'m> {
+    pub(super) event: Event<&'m str>,
+    pub(super) recipients: &'m dyn Fn() -> Vec<Cow<'m, str>>,
+    /// See [`Sending::marked`].
+    pub(super) marked: bool,
+    /// Nothing is learned.
+    pub(super) only_looks: bool,
+    /// Nothing may be refused now.
+    pub(super) bypassed: bool,
+}
+
+impl<'i> Compared<'i> {
+    /// The policy by which a message is compared with the habits of its account: the strictest
+    /// of `before` and `policy` that says so, with the highest sensitivity of all.
+    pub(super) fn with(
+        before: Option<Self>,
+        policy: PolicyImage<'i>,
+        identity: &Identity,
+        event: &Event<&str>,
+        now: impl Fn() -> i64,
+    ) -> Result<Option<Self>, ImageError> {
+        let settings = policy.settings();
+        if !applies(settings, identity, event) {
+            return Ok(before);
+        }
+        let Some(account) = account(identity, event) else { return Ok(before) };
+        let subject = Subject::of_sender(&account.identity, event);
+        let Some(AppliedHabits { on, sensitivity, .. }) = policy.habits(&subject)? else {
+            return Ok(before);
+        };
+        if policy.has_exemptions() && policy.exemption(&subject, now())?.is_some() {
+            return Ok(before);
+        }
+        let on = if settings.action == Action::Observe { OnHabits::Observe } else { on };
+        let own = Self { policy, on, sensitivity };
+        let strictest = before.filter(|before| before.on >= on).unwrap_or(own);
+        let sensitivity = before.map_or(sensitivity, |one| one.sensitivity.max(sensitivity));
+        Ok(Some(Self { sensitivity, ..strictest }))
+    }
+
+    /// Has `message` learned, unless that is done and `judged` is what came of it; the outcome,
+    /// where the account is suspected. `None` where there is nothing to compare. `visit` is called
+    /// with the account and what its habits say.
+    pub(super) fn judge<S: Store>(
+        &self,
+        identity: &Identity,
+        message: &Message<'_>,
+        judged: &mut Option<Judged>,
+        store: &mut S,
+        at: Timestamp,
+        visit: impl FnOnce(&str, &Judged),
+    ) -> Result<Option<Outcome>, String> {
+        let Some(account) = account(identity, &message.event) else { return Ok(None) };
+        let subject = Subject::of_sender(&account.identity, &message.event);
+        let judged = match judged {
+            Some(judged) => *judged,
+            None => {
+                let recipients = self.recipients(identity, message, &subject, store, at)?;
+                if recipients.is_empty() {
+                    return Ok(None);
+                }
+                let hash = |bytes: &[u8]| store.habits_hash(bytes);
+                let client = message.event.client.address();
+                let learn = match self.on {
+                    _ if message.only_looks => Learn::Never,
+                    OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
+                    _ => Learn::Always,
+                };
+                let mut name = Vec::new();
+                let sending = Sending {
+                    key: habits_key(account.text.as_bytes(), &mut name),
+                    network: client.and_then(|client| habits_network_hash(client, hash)),
+                    recipients: &recipients,
+                    sensitivity: self.sensitivity,
+                    marked: message.marked,
+                    learn,
+                };
+                let now = store.learn(&sending, || at).map_err(|error| error.to_string())?;
+                visit(&account.text, &now);
+                *judged.insert(now)
+            }
+        };
+        let settings = self.policy.settings();
+        let rule = || {
+            let applied = self.policy.habits(&subject).ok().flatten();
+            applied.map_or(Rule::Default.text(), |one| one.rule.text())
+        };
+        let suspicion = Suspicion::of(rule, &account.text, judged, at.seconds);
+        Ok(Some(match suspicion {
+            Some(one) => Outcome::of_habits(settings, self.on, Box::new(one)),
+            None => Outcome::default(),
+        }))
+    }
+
+    /// The hashes of the recipients that are not exempt.
+    fn recipients<S: Store>(
+        &self,
+        identity: &Identity,
+        message: &Message<'_>,
+        subject: &Subject<'_>,
+        store: &S,
+        at: Timestamp,
+    ) -> Result<Vec<u64>, String> {
+        let mut hashes = Vec::new();
+        for to in (message.recipients)() {
+            let event = Event { recipient: Some(&*to), ..message.event };
+            let Some(to) = key::value(identity, &event, Field::Recipient) else { continue };
+            if self.policy.exempts_recipients() {
+                let subject = Subject { recipient: Some(&to), ..*subject };
+                let exempt = self.policy.exemption(&subject, at.seconds);
+                if exempt.map_err(|error| error.to_string())?.is_some() {
+                    continue;
+                }
+            }
+            hashes.push(store.habits_hash(to.as_bytes()));
+        }
+        Ok(hashes)
+    }
+}

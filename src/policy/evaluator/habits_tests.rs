@@ -1,0 +1,225 @@
+//! Habits in policies: what is learned, and what becomes of the mail of a suspected account.
+
+use super::tests::bytes;
+use super::*;
+use crate::event::Origin;
+use crate::policy::word::Verdict;
+use crate::store::Memory;
+
+const START: i64 = 1_800_000_000;
+
+/// Policies with a store in memory, and the time.
+struct Server {
+    image: Image,
+    store: Memory,
+    now: i64,
+}
+
+#[derive(Default)]
+struct Seen {
+    judged: Vec<(String, Judged)>,
+}
+
+impl Observer for Seen {
+    fn judged(&mut self, key: &str, judged: &Judged) {
+        self.judged.push((key.to_owned(), *judged));
+    }
+}
+
+fn alice() -> Event<&'static str> {
+    Event {
+        auth: Some("Alice@Example.org"),
+        client: Origin::Client([192, 0, 2, 7].into()),
+        sender: Some("alice@example.org"),
+        ..Event::default()
+    }
+}
+
+impl Server {
+    fn new(policies: &str) -> Self {
+        let image = Image::from_bytes(bytes(policies)).unwrap();
+        Self { image, store: Memory::new(), now: START }
+    }
+
+    /// Sends a message in a session of its own; what was seen.
+    fn step(&mut self, step: Step<'_>, names: &[&str], to: &[&str]) -> (Evaluated, Seen) {
+        let mut seen = Seen::default();
+        let mut session = PolicySession::default();
+        let mut last = Evaluated::default();
+        self.now += 60;
+        let now = Timestamp { seconds: self.now, micros: 0 };
+        let recipients = || to.iter().map(|to| Cow::Borrowed(*to)).collect();
+        let facts = SessionFacts { recipients: to.len() as u32, ..SessionFacts::default() };
+        let step = Step { recipients: &recipients, facts, ..step };
+        for name in names {
+            let mut evaluator = Evaluator::of_image(&self.image);
+            let store = Ok(&mut self.store);
+            last = evaluator.evaluate(&mut session, name, &step, store, || now, &mut seen);
+            assert_eq!(last.failure, None);
+        }
+        (last, seen)
+    }
+
+    fn send(&mut self, event: Event<&str>, to: &[&str]) -> (Evaluated, Seen) {
+        self.step(Step::new(AclStage::Data, event), &["*"], to)
+    }
+
+    /// Messages to somebody known, then to strangers until one is not accepted; the strangers.
+    fn theft(&mut self) -> (u32, Evaluated) {
+        for _ in 0..60 {
+            let (evaluated, _) = self.send(alice(), &["bob@x.test"]);
+            assert_eq!(evaluated.outcome.verdict, Verdict::Accept);
+            self.now += 20_000;
+        }
+        for n in 1..100 {
+            let (evaluated, _) = self.send(alice(), &[&format!("s{n}@y.test")]);
+            if evaluated.outcome.verdict != Verdict::Accept {
+                return (n, evaluated);
+            }
+        }
+        panic!("no alarm");
+    }
+
+    fn messages(&self) -> Option<u16> {
+        self.store.habits(b"auth:alice@example.org").map(|habits| habits.messages())
+    }
+}
+
+#[test]
+fn an_account_is_suspected_after_strangers_and_not_for_ever() {
+    for (habits, action, verdict, learned) in [
+        ("observe", "enforce", Verdict::Log, 1),
+        ("hold", "enforce", Verdict::Hold, 1),
+        ("defer", "enforce", Verdict::Defer, 0),
+        ("defer", "observe", Verdict::Log, 1),
+    ] {
+        let policy = format!("[policy.out]\naction = \"{action}\"\nhabits = \"{habits}\"\n");
+        let mut server = Server::new(&policy);
+        let (strangers, Evaluated { policy, outcome, .. }) = server.theft();
+        assert!((5..30).contains(&strangers), "{strangers}");
+        assert_eq!((&*policy, outcome.verdict), ("out", verdict), "{habits}");
+        assert_eq!(outcome.text, "Held for now; please ask the administrator");
+        assert!(outcome.reason.is_none());
+        let suspicion = outcome.habits.as_ref().unwrap();
+        assert_eq!((&*suspicion.key, &*suspicion.rule), ("auth:alice@example.org", "default"));
+        assert_eq!(suspicion.judged.alarm.unwrap().strangers, strangers);
+        // The message that raises the alarm is learned.
+        let messages = server.messages().unwrap();
+        assert_eq!(u32::from(messages), 60 + strangers);
+        let (next, seen) = server.send(alice(), &["bob@x.test"]);
+        assert_eq!(next.outcome.verdict, verdict);
+        assert_eq!(seen.judged.len(), 1);
+        assert_eq!(server.messages().unwrap(), messages + learned);
+        let now = Timestamp { seconds: server.now, micros: 0 };
+        let info = |name: &str| {
+            let info = crate::policy::info::PolicyInfo::from(&next);
+            info.field(name.as_bytes(), now).unwrap().to_string()
+        };
+        let fields = ["unit", "key", "rule"].map(info);
+        assert_eq!(fields, ["habits", "auth:alice@example.org", "default"]);
+        let observed = if verdict == Verdict::Log { " (observed, else " } else { " by policy out" };
+        let explained = info("explain");
+        assert!(explained.starts_with(&format!("{}{observed}", verdict.word())), "{explained}");
+        let ends = "rule default: habits of auth:alice@example.org: an alarm was raised 1m ago";
+        assert!(explained.ends_with(ends), "{explained}");
+        server.now += 86_400;
+        let (later, _) = server.send(alice(), &["bob@x.test"]);
+        assert_eq!(later.outcome, Outcome::default());
+    }
+}
+
+#[test]
+fn a_message_is_learned_once_if_all_policies_accept_it() {
+    let policies = "[policy.a]\nhabits = \"hold\"\n[policy.b]\nhabits = \"observe\"\n\
+                    [policy.c]\ndefault.messages = \"2/1h\"\n";
+    let mut server = Server::new(policies);
+    server.send(alice(), &["bob@x.test", "carl@x.test"]);
+    assert_eq!(server.messages(), Some(1));
+    // Two calls in one ACL.
+    let (_, seen) = server.step(Step::new(AclStage::Data, alice()), &["a", "b"], &["bob@x.test"]);
+    assert_eq!((server.messages(), seen.judged.len()), (Some(2), 1));
+    server.send(alice(), &["bob@x.test"]);
+    let (refused, seen) = server.send(alice(), &["bob@x.test"]);
+    assert_eq!((refused.outcome.verdict, seen.judged.len()), (Verdict::Defer, 0));
+    assert_eq!(server.messages(), Some(3));
+}
+
+#[test]
+fn what_is_no_mail_of_an_account_is_not_learned() {
+    let mut server = Server::new("[policy.a]\nhabits = \"hold\"\nwhen = [\"!system\"]\n");
+    let none = Event { auth: None, ..alice() };
+    let program = Event { client: Origin::Program, ..none };
+    for (event, stage, key) in [
+        (alice(), AclStage::Data, Some("auth:alice@example.org")),
+        (alice(), AclStage::NotSmtp, Some("auth:alice@example.org")),
+        (alice(), AclStage::Mime, None),
+        (alice(), AclStage::Prdr, None),
+        (alice(), AclStage::Predata, None),
+        (Event { recipient: Some("b@x.test"), ..alice() }, AclStage::Rcpt, None),
+        (alice(), AclStage::Outside, None),
+        (Event { sender: Some(""), ..alice() }, AclStage::Data, None),
+        (Event { sender: None, ..alice() }, AclStage::Data, None),
+        (none, AclStage::Data, None),
+        (Event { local_account: Some("www"), ..none }, AclStage::Data, None),
+        (
+            Event { local_account: Some("www"), ..program },
+            AclStage::NotSmtp,
+            Some("local_account:www"),
+        ),
+        (Event { system: true, ..alice() }, AclStage::NotSmtp, None),
+    ] {
+        let (_, seen) = server.step(Step::new(stage, event), &["a"], &["b@x.test"]);
+        let keys: Vec<&str> = seen.judged.iter().map(|(key, _)| &**key).collect();
+        assert_eq!(keys, Vec::from_iter(key), "{stage:?} {event:?}");
+    }
+    let (_, seen) = server.step(Step::new(AclStage::Data, alice()), &["a"], &[]);
+    assert!(seen.judged.is_empty());
+    // Looking learns nothing.
+    let before = server.messages();
+    let step = Step { only_looks: true, ..Step::new(AclStage::Data, alice()) };
+    let (_, seen) = server.step(step, &["a"], &["b@x.test"]);
+    assert_eq!((server.messages(), seen.judged.len()), (before, 1));
+}
+
+#[test]
+fn tables_and_exemptions_say_whose_habits_are_compared() {
+    let policies = "[policy.a]\nhabits = \"hold\"\n[policy.a.package.news]\nhabits = \"off\"\n\
+                    [policy.a.user.carl]\nhabits = \"observe\"\n\
+                    [[policy.a.exempt]]\nmatch = \"dora\"\n\
+                    [[policy.a.exempt]]\nrecipients = \"abuse@x.test\"\n";
+    let mut server = Server::new(policies);
+    for (auth, package, to, learned) in [
+        ("bob", None, "b@x.test", true),
+        ("bob", Some("news"), "b@x.test", false),
+        ("carl", Some("news"), "b@x.test", true),
+        ("dora", None, "b@x.test", false),
+        ("bob", None, "Abuse@x.test", false),
+    ] {
+        let event = Event { auth: Some(auth), package, ..alice() };
+        let (_, seen) = server.send(event, &[to]);
+        assert_eq!(!seen.judged.is_empty(), learned, "{auth} {package:?} {to}");
+    }
+}
+
+#[test]
+fn nothing_is_refused_while_a_bypass_is_in_force() {
+    struct Lifts;
+    impl Observer for Lifts {
+        fn lifts(&mut self, _: &dyn fmt::Display) -> bool {
+            true
+        }
+    }
+    let mut server = Server::new("[policy.out]\nhabits = \"defer\"\n");
+    server.theft();
+    let messages = server.messages().unwrap();
+    let now = Timestamp { seconds: server.now + 1, micros: 0 };
+    let recipients = || vec![Cow::Borrowed("new@y.test")];
+    let step =
+        Step { recipients: &recipients, bypassed: true, ..Step::new(AclStage::Data, alice()) };
+    let mut evaluator = Evaluator::of_image(&server.image);
+    let (mut session, store) = (PolicySession::default(), Ok(&mut server.store));
+    let evaluated = evaluator.evaluate(&mut session, "*", &step, store, || now, &mut Lifts);
+    assert_eq!(evaluated.outcome.verdict, Verdict::Log);
+    // It is accepted, and so it is learned.
+    assert_eq!(server.messages().unwrap(), messages + 1);
+}

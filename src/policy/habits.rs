@@ -1,0 +1,113 @@
+//! The habits of accounts in policies: which account a message counts for, and what is made of it
+//! while the account is suspected.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::key::Key;
+use super::model::Identity;
+use super::word::{Field, OnHabits, Verdict};
+use crate::engine::Overridden;
+use crate::event::{AclStage, Event, Origin};
+use crate::store::Judged;
+use crate::text;
+
+/// What a habit is called where a limit has its unit.
+pub const HABITS: &str = "habits";
+
+/// The account that a message counts for, as in the keys of policies: the login that sends it, or
+/// the local account that hands it over. `None` for a bounce, and for the mail server's or root's
+/// own mail.
+#[must_use]
+pub fn account<'e>(identity: &Identity, event: &Event<&'e str>) -> Option<Key<'e>> {
+    if event.system || event.sender.is_none_or(str::is_empty) {
+        return None;
+    }
+    let field = match event.client {
+        _ if event.auth.is_some() => Field::Auth,
+        Origin::Program => Field::LocalAccount,
+        _ => return None,
+    };
+    Key::of(identity, &[field], event)
+}
+
+/// Whether a message is complete at this stage, and nothing but the mail server can refuse it
+/// afterwards: then it is learned.
+#[must_use]
+#[inline]
+pub fn is_learned_at(stage: AclStage) -> bool {
+    matches!(stage, AclStage::Data | AclStage::NotSmtp)
+}
+
+impl OnHabits {
+    /// What becomes of the mail of a suspected account.
+    #[must_use]
+    pub fn verdict(self) -> Verdict {
+        match self {
+            Self::Off => Verdict::Accept,
+            Self::Observe => Verdict::Log,
+            Self::Hold => Verdict::Hold,
+            Self::Defer => Verdict::Defer,
+        }
+    }
+}
+
+/// A message of an account that is suspected, or that an override denies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspicion {
+    /// The table that says what becomes of its mail: `user news@example.org`.
+    pub rule: Cow<'static, str>,
+    /// The account: `auth:alice@example.org`.
+    pub key: Box<str>,
+    /// What its habits say.
+    pub judged: Judged,
+    /// When the message was sent, in seconds since 1970.
+    pub at: i64,
+}
+
+impl Suspicion {
+    /// Nothing, where the account is not suspected, or an override allows its mail.
+    pub(super) fn of(
+        rule: impl FnOnce() -> Cow<'static, str>,
+        key: &str,
+        judged: Judged,
+        at: i64,
+    ) -> Option<Self> {
+        let is_denied = match judged.overridden {
+            Some(Overridden::Allow) => return None,
+            overridden => overridden == Some(Overridden::Deny),
+        };
+        (is_denied || judged.suspected_since.is_some()).then(|| Self {
+            rule: rule(),
+            key: key.into(),
+            judged,
+            at,
+        })
+    }
+
+    /// Whether an override denies the message.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        self.judged.overridden == Some(Overridden::Deny)
+    }
+}
+
+/// `habits of auth:alice@example.org: this message raises an alarm, …`
+impl fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, judged, at, .. } = self;
+        write!(f, "{HABITS} of {key}: ")?;
+        match (&judged.alarm, judged.suspected_since) {
+            _ if self.is_denied() => f.write_str("an override denies it"),
+            (Some(alarm), _) => write!(f, "this message raises an alarm: {alarm}"),
+            (None, Some(since)) => {
+                write!(
+                    f,
+                    "an alarm was raised {} ago",
+                    text::rough(at.saturating_sub(since) as f64)
+                )
+            }
+            (None, None) => f.write_str("nothing unusual"),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The habits of accounts, as stores keep them: see [`crate::rate::habits`].
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
+use crate::identity::network::Cidr;
+use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity};
+use crate::text::{counted, duration};
+
+/// What the name of a record of habits begins with, before the identity.
+const PREFIX: &[u8] = b"habits/";
+
+/// Writes the name of the record of an account's habits into `name`; `identity` is as in the
+/// records of policies, such as `auth:alice@example.org`.
+pub fn habits_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
+    name.clear();
+    name.extend_from_slice(PREFIX);
+    name.extend_from_slice(identity);
+    RecordKey {
+        name,
+        identity_start: PREFIX.len(),
+        kind: Kind::Habits,
+        algorithm: AlgorithmKind::MovingAverage,
+    }
+}
+
+/// The network of a client, of which a thief has another one. A client on this machine is the web
+/// mail, wherever its user is.
+#[must_use]
+pub fn habits_network(client: IpAddr) -> Option<Cidr> {
+    let client = client.to_canonical();
+    let bits = if client.is_ipv4() { 24 } else { 64 };
+    (!client.is_loopback()).then(|| Cidr::around(client, bits))
+}
+
+/// The hash of the network of a client, where it has one.
+pub fn habits_network_hash(client: IpAddr, hash: impl Fn(&[u8]) -> u64) -> Option<u64> {
+    habits_network(client).map(|network| match network.address() {
+        IpAddr::V4(address) => hash(&address.octets()),
+        IpAddr::V6(address) => hash(&address.octets()),
+    })
+}
+
+/// A message that an account sends, with hashes by
+/// [`Store::habits_hash`](super::Store::habits_hash).
+#[derive(Clone, Copy, Debug)]
+pub struct Sending<'a> {
+    /// The record of the account, by [`habits_key`].
+    pub key: RecordKey<'a>,
+    /// The client's network, by [`habits_network`], where it is known.
+    pub network: Option<u64>,
+    /// The recipients, folded.
+    pub recipients: &'a [u64],
+    /// How early an alarm is raised.
+    pub sensitivity: Sensitivity,
+    /// It says of itself that a program wrote it or a list sends it: see
+    /// [`Habits::marked_message`].
+    pub marked: bool,
+    /// Whether the habits are updated.
+    pub learn: Learn,
+}
+
+/// Whether habits are updated by a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learn {
+    /// They are.
+    Always,
+    /// Not while the account is suspected: the message will be sent again.
+    UnlessSuspected,
+    /// They are only looked at.
+    Never,
+}
+
+/// What the habits of an account say, after a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Judged {
+    /// When the alarm was raised for which the account is suspected, if it is.
+    pub suspected_since: Option<i64>,
+    /// The score, before an alarm sets it to 0.
+    pub score: f64,
+    /// The score at which an alarm is raised.
+    pub threshold: f64,
+    /// The alarm that this message has raised.
+    pub alarm: Option<Alarm>,
+    /// The override that decides instead.
+    pub overridden: Option<Overridden>,
+}
+
+impl Sending<'_> {
+    /// Updates `habits` by the message, which was sent `at` this second since 1970, and for
+    /// which there is this override. Also whether it was learned.
+    pub fn judge(
+        &self,
+        habits: &mut Habits,
+        at: i64,
+        overridden: Option<Overridden>,
+    ) -> (Judged, bool) {
+        let learns = match self.learn {
+            _ if overridden == Some(Overridden::Deny) => false,
+            Learn::Always => true,
+            Learn::UnlessSuspected => !habits.is_suspected(at),
+            Learn::Never => false,
+        };
+        let update = learns.then(|| {
+            let recipients = self.recipients.iter().copied();
+            match self.marked {
+                true => habits.marked_message(at, recipients, self.sensitivity),
+                false => habits.message(at, self.network, recipients, self.sensitivity),
+            }
+        });
+        let score = update.map_or_else(|| habits.score(at), |update| update.score);
+        let threshold =
+            update.map_or_else(|| habits.threshold(at, self.sensitivity), |one| one.threshold);
+        let judged = Judged {
+            suspected_since: habits.alarm_at().filter(|_| habits.is_suspected(at)),
+            score,
+            threshold,
+            alarm: update.and_then(|update| update.alarm),
+            overridden,
+        };
+        (judged, learns)
+    }
+}
+
+/// Its evidence, after `ACCOUNT may be stolen: `.
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { strangers, messages, seconds, networks, usual, volume, record, .. } = *self;
+        match self.rule {
+            Rule::Volume => write!(
+                f,
+                "messages to recipients that it has never written to came to {volume:.0} in \
+                 about a day, and to {record:.0} at most on earlier ones"
+            )?,
+            Rule::Score => {
+                let strangers = counted(strangers, "recipient", "recipients");
+                let messages = counted(messages, "message", "messages");
+                let time = duration(seconds as f64);
+                write!(f, "{strangers} that it has never written to, in {messages} within {time}")?;
+                if networks > 0 {
+                    let networks = counted(networks, "network", "networks");
+                    write!(f, ", from {networks} never seen")?;
+                }
+            }
+        }
+        write!(f, "; usual: {usual:.1} new ones a day")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_by_its_network() {
+        for (client, network) in [
+            ("192.0.2.7", Some("192.0.2.0/24")),
+            ("::ffff:192.0.2.7", Some("192.0.2.0/24")),
+            ("2001:db8::7:8", Some("2001:db8::/64")),
+            ("127.0.0.1", None),
+            ("::ffff:127.0.0.1", None),
+            ("::1", None),
+        ] {
+            let found = habits_network(client.parse().unwrap()).map(|found| found.to_string());
+            assert_eq!(found.as_deref(), network, "{client}");
+        }
+    }
+}
