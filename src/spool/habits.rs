@@ -272,7 +272,6 @@ mod tests {
     use super::super::kill_tests::copy;
     use super::super::tests::open;
     use super::*;
-    use crate::store::habits_key;
     use crate::sys::failpoint;
     use crate::sys::simulated_disk::memory_folder;
 
