@@ -14,11 +14,11 @@ pub(crate) mod time;
 pub(crate) use count::counted;
 #[cfg(feature = "cli")]
 pub(crate) use count::{counted_or_no, number, percent};
-pub(crate) use duration::rough;
 #[cfg(feature = "rates")]
 pub(crate) use duration::whole_period;
 #[cfg(feature = "cli")]
-pub(crate) use duration::{age, duration, kept, period, rough_age, short_wait, wait};
+pub(crate) use duration::{age, kept, period, rough_age, short_wait, wait};
+pub(crate) use duration::{duration, rough};
 #[cfg(feature = "cli")]
 pub(crate) use escape::{escape, hex, printable, shell};
 pub(crate) use size::byte_size;
