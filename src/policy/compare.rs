@@ -18,7 +18,7 @@ use crate::store::{Judged, Learn, Sending, Store, habits_key, habits_network_has
 #[derive(Clone, Copy)]
 pub(super) struct Compared<'i> {
     pub(super) policy: PolicyImage<'i>,
-    pub(super) on: OnHabits,
+    on: OnHabits,
     sensitivity: Sensitivity,
 }
 
@@ -56,11 +56,16 @@ impl<'i> Compared<'i> {
         if policy.has_exemptions() && policy.exemption(&subject, now())?.is_some() {
             return Ok(before);
         }
-        let on = if settings.action == Action::Observe { OnHabits::Observe } else { on };
         let own = Self { policy, on, sensitivity };
-        let strictest = before.filter(|before| before.on >= on).unwrap_or(own);
+        let strictest = before.filter(|before| before.done() >= own.done()).unwrap_or(own);
         let sensitivity = before.map_or(sensitivity, |one| one.sensitivity.max(sensitivity));
         Ok(Some(Self { sensitivity, ..strictest }))
+    }
+
+    /// What becomes of the mail of a suspected account.
+    fn done(&self) -> OnHabits {
+        let observes = self.policy.settings().action == Action::Observe;
+        if observes { OnHabits::Observe } else { self.on }
     }
 
     /// Has `message` learned, unless that is done and `judged` is what came of it; the outcome,
@@ -86,7 +91,7 @@ impl<'i> Compared<'i> {
                 }
                 let hash = |bytes: &[u8]| store.habits_hash(bytes);
                 let client = message.event.client.address();
-                let learn = match self.on {
+                let learn = match self.done() {
                     _ if message.only_looks => Learn::Never,
                     OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
                     _ => Learn::Always,

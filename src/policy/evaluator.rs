@@ -18,11 +18,11 @@ use std::sync::Arc;
 use super::compare::{Compared, Message};
 use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
-use super::habits::is_learned_at;
+use super::habits::{HABITS, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
-use super::word::{OnError, OnHabits, Unit, Verdict, Word as _};
+use super::word::{Action, OnError, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
@@ -362,7 +362,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Has the message learned, which all policies accept; what becomes of it by that.
     fn habits(&mut self) -> Option<Evaluated> {
         let compared = self.compared.take()?;
-        let Compared { policy, on, .. } = compared;
+        let Compared { policy, .. } = compared;
         let Self { image, step, session, store, counters, clock, observer, .. } = self;
         let (Ok(image), Ok(store)) = (image, store) else { return None };
         let message = Message {
@@ -387,7 +387,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             }
         };
         if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
-            let observed = on == OnHabits::Observe || step.bypassed;
+            let observed = policy.settings().action == Action::Observe || step.bypassed;
             counters.count(&Checked::of_habits(&name, observed, outcome.measured));
         }
         // As a rule, it is nothing to what limits have decided.
@@ -521,7 +521,10 @@ impl fmt::Display for Unknown<'_> {
 #[cold]
 pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &Event<&str>) {
     let reason = evaluated.and_then(|evaluated| evaluated.outcome.reason.as_ref());
-    let (rule, unit) = reason.map_or(("", ""), |one| (&one.rule, one.unit.word()));
+    let habits = evaluated.and_then(|evaluated| evaluated.outcome.habits.as_ref());
+    let of_habits = || habits.map(|one| (&*one.rule, HABITS));
+    let of_reason = reason.map(|one| (&*one.rule, one.unit.word()));
+    let (rule, unit) = of_reason.or_else(of_habits).unwrap_or_default();
     let client = event.client.address().map(|client| client.to_string()).unwrap_or_default();
     let bytes = |text: Option<&'_ str>| text.unwrap_or_default().as_bytes().to_owned();
     store.describe(&EventDetails {
@@ -535,6 +538,7 @@ pub fn describe(store: &mut impl Store, evaluated: Option<&Evaluated>, event: &E
         message_id: &bytes(event.message_id),
         protocol: &bytes(event.protocol),
         script: &bytes(event.script),
+        evidence: b"",
         enforcement: evaluated.map(|evaluated| evaluated.outcome.enforcement()).unwrap_or_default(),
     });
 }

@@ -238,7 +238,7 @@ impl Outcome {
     ) -> Self {
         let denied = suspicion.is_denied();
         let measured = if denied { strictest_of_all(settings) } else { on.verdict() };
-        let observed = settings.action == Action::Observe || !denied && on == OnHabits::Observe;
+        let observed = settings.action == Action::Observe;
         let verdict = if observed { Verdict::Log } else { measured };
         // It does not say what has been noticed, as a thief would read it.
         let text = if denied { DENIED } else { SUSPECTED };

@@ -94,12 +94,7 @@ impl Store for Spool {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, SpoolError> {
         let candidates = self.candidates(&sending.key);
-        self.update_habits(sending.key, |habits| {
-            let now = clock().seconds;
-            let overridden = candidates.and_then(|candidates| candidates.at(now));
-            let (judged, is_changed) = sending.judge(habits, now, overridden);
-            (judged, is_changed.then_some(judged.threshold))
-        })
+        self.judge_habits(sending, clock, |now| candidates.and_then(|all| all.at(now)))
     }
 
     #[inline]

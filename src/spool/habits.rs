@@ -7,13 +7,14 @@
 
 use std::net::IpAddr;
 
-use crate::engine::{Change, FilterChange, RecordKey, State};
+use crate::engine::{Change, FilterChange, Overridden, RecordKey, State};
 use crate::rate::habits::{Habits, Sensitivity, Update};
 use crate::rate::{Average, Timestamp};
 pub use crate::store::habits_key;
-use crate::store::{OwnedKey, habits_network_hash};
+use crate::store::{Judged, OwnedKey, Sending, habits_network_hash};
 
 use super::apply::{Failure, NewFilter};
+use super::events::{count_lost, journal_alarm};
 use super::forget::HABITS_KEPT;
 use super::hashing::{KeySlot, fold};
 use super::iterate::LeftOut;
@@ -79,31 +80,44 @@ impl Spool {
         let hashing = self.database.hashing.clone();
         let hash = |text: &[u8]| hashing.habit(text);
         let network = client.and_then(|client| habits_network_hash(client, hash));
-        self.update_habits(key, |habits| {
+        self.locked(key, false, |locked| {
+            let (mut habits, before) = locked.habits();
             let recipients = recipients.into_iter().map(hash);
             let update = habits.message(at, network, recipients, sensitivity);
-            (update, Some(update.threshold))
+            locked.write(&habits, before, update.threshold)?;
+            Ok(update)
         })
     }
 
-    /// Runs `change` on the habits of an account, and writes them if it returns their alarm
-    /// threshold.
-    pub(super) fn update_habits<T>(
+    /// Updates the habits of an account by a message, and journals the alarm that it may raise.
+    pub(super) fn judge_habits(
         &mut self,
-        key: RecordKey<'_>,
-        change: impl FnOnce(&mut Habits) -> (T, Option<f64>),
-    ) -> Result<T, SpoolError> {
-        self.locked(key, false, |locked| {
-            let (mut habits, before) = match locked.slot() {
-                Some(Slot { habits, which, sequence }) => (habits, Some((which, sequence))),
-                None => (Habits::default(), None),
-            };
-            let (result, threshold) = change(&mut habits);
-            if let Some(threshold) = threshold {
-                locked.write(&habits, before, threshold)?;
+        sending: &Sending<'_>,
+        clock: impl FnOnce() -> Timestamp,
+        overridden: impl FnOnce(i64) -> Option<Overridden>,
+    ) -> Result<Judged, SpoolError> {
+        let mut events = Vec::new();
+        let judged = self.locked(sending.key, false, |locked| {
+            let (mut habits, before) = locked.habits();
+            let now = clock();
+            let (judged, is_changed) =
+                sending.judge(&mut habits, now.seconds, overridden(now.seconds));
+            let told = judged.alarm.filter(|alarm| alarm.is_told && judged.overridden.is_none());
+            if let Some(alarm) = told {
+                let Locked { database, key_slot, key, lookup, .. } = &*locked;
+                let (scores, number) = ((judged.score, judged.threshold), habits.answers().alarms);
+                let place = (key, *key_slot, lookup);
+                if !journal_alarm(database, place, &alarm, scores, number, now, &mut events) {
+                    count_lost(locked.body);
+                }
             }
-            Ok(result)
-        })
+            if is_changed {
+                locked.write(&habits, before, judged.threshold)?;
+            }
+            Ok(judged)
+        });
+        self.keep_events(events);
+        judged
     }
 
     /// Answers the last alarm of an account. `key` is that of [`habits_key`]. Returns whether there
@@ -175,6 +189,14 @@ impl Spool {
 }
 
 impl Locked<'_> {
+    /// The habits, and where they are.
+    fn habits(&self) -> (Habits, Option<(usize, u32)>) {
+        match self.slot() {
+            Some(Slot { habits, which, sequence }) => (habits, Some((which, sequence))),
+            None => (Habits::default(), None),
+        }
+    }
+
     /// The slot that was written last.
     fn slot(&self) -> Option<Slot> {
         // Also where no state is sound: a slot has a check of its own.
@@ -266,12 +288,15 @@ fn check(slot: &[u8; SLOT_BYTES], of: KeySlot) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::path::Path;
 
     use kit::habits::{Message, stream};
 
     use super::super::kill_tests::copy;
     use super::super::tests::open;
     use super::*;
+    use crate::spool::{EventKind, EventReader, LoggedEvent};
+    use crate::store::{Learn, Store as _};
     use crate::sys::failpoint;
     use crate::sys::simulated_disk::memory_folder;
 
@@ -370,6 +395,111 @@ mod tests {
             }
             assert!(deaths >= if before == 0 { 8 } else { 2 }, "{before}: {deaths}");
         }
+    }
+
+    /// Sends a message as a policy has it learned; what its habits say.
+    fn send(spool: &mut Spool, at: i64, to: &str, sensitivity: Sensitivity) -> Judged {
+        let mut name = Vec::new();
+        let sending = Sending {
+            key: habits_key(IDENTITY, &mut name),
+            network: None,
+            recipients: &[spool.habits_hash(to.as_bytes())],
+            sensitivity,
+            marked: false,
+            learn: Learn::Always,
+        };
+        spool.learn(&sending, || Timestamp { seconds: at, micros: 7 }).unwrap()
+    }
+
+    fn alarms(spool: &mut Spool, now: i64) -> Vec<LoggedEvent> {
+        let mut reader = EventReader::new(EventKind::Crossings);
+        spool.read_events(&mut reader, Timestamp { seconds: now, micros: 0 }, true).unwrap()
+    }
+
+    /// Mail to somebody known, and to strangers until the next one raises an alarm; when that is,
+    /// and to whom.
+    fn theft(spool: &mut Spool, from: &Path) -> (i64, String) {
+        let mut at = 1_800_000_000;
+        for _ in 0..60 {
+            at += 20_000;
+            assert_eq!(send(spool, at, "bob@b.test", Sensitivity::Normal).alarm, None);
+        }
+        for n in 0..100 {
+            let (next, to) = (at + 60, format!("s{n}@b.test"));
+            let folder = memory_folder();
+            copy(from, folder.path());
+            if send(&mut open(folder.path()), next, &to, Sensitivity::Normal).alarm.is_some() {
+                return (next, to);
+            }
+            assert_eq!(send(spool, next, &to, Sensitivity::Normal).alarm, None);
+            at = next;
+        }
+        panic!("no alarm");
+    }
+
+    #[test]
+    fn an_alarm_is_journaled_once_whenever_the_process_is_killed() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let (at, to) = theft(&mut spool, folder.path());
+        let old = read(&mut spool);
+        drop(spool);
+        let mut deaths = 0;
+        for steps in 0.. {
+            let attempt = memory_folder();
+            copy(folder.path(), attempt.path());
+            let mut dying = open(attempt.path());
+            failpoint::allow_steps(Some(steps));
+            let died =
+                catch_unwind(AssertUnwindSafe(|| send(&mut dying, at, &to, Sensitivity::Normal)))
+                    .is_err();
+            failpoint::allow_steps(None);
+            drop(dying);
+            let mut spool = open(attempt.path());
+            // Lost is the message at most, and then the next one raises the alarm.
+            if read(&mut spool) == old {
+                assert!(died, "step {steps}");
+                assert!(send(&mut spool, at + 60, &to, Sensitivity::Normal).alarm.is_some());
+            }
+            let habits = read(&mut spool).unwrap();
+            assert!(habits.is_suspected(at + 60));
+            let found = alarms(&mut spool, at + 60);
+            assert_eq!(found.len(), 1, "step {steps}");
+            assert!(found[0].is_alarm() && found[0].number == 1);
+            assert_eq!(found[0].record_key(), habits_key(IDENTITY, &mut Vec::new()));
+            assert!(found[0].texts.evidence.ends_with(b" new ones a day"));
+            assert_eq!(spool.verify().unwrap().problems().count(), 0);
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+        assert!(deaths >= 3, "{deaths}");
+    }
+
+    #[test]
+    fn an_account_is_told_of_once_a_day() {
+        let folder = memory_folder();
+        let mut spool = open(folder.path());
+        let (mut at, _) = theft(&mut spool, folder.path());
+        // A few alarms a day.
+        let (mut raised, mut sent) = (0, 0);
+        for day in 1..=3 {
+            while raised < 2 * day && sent < 3000 {
+                (at, sent) = (at + 60, sent + 1);
+                let judged = send(&mut spool, at, &format!("t{sent}@b.test"), Sensitivity::High);
+                raised += usize::from(judged.alarm.is_some());
+            }
+            for _ in 0..60 {
+                at += 3000;
+                send(&mut spool, at, "bob@b.test", Sensitivity::High);
+            }
+        }
+        let found = alarms(&mut spool, at);
+        assert!((2..raised).contains(&found.len()), "{} of {raised}", found.len());
+        assert!(found.windows(2).all(|two| two[1].at.seconds - two[0].at.seconds > 86_400));
+        // The next one counts those between.
+        assert!(found[1].texts.evidence.ends_with(b" since the last alert"));
     }
 
     /// The offset of the slots of the only record in its shard.

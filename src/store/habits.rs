@@ -144,7 +144,12 @@ impl fmt::Display for Alarm {
                 }
             }
         }
-        write!(f, "; usual: {usual:.1} new ones a day")
+        write!(f, "; usual: {usual:.1} new ones a day")?;
+        if self.untold > 0 {
+            let alarms = counted(self.untold, "more alarm", "more alarms");
+            write!(f, "; {alarms} since the last alert")?;
+        }
+        Ok(())
     }
 }
 

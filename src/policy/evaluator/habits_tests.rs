@@ -117,9 +117,12 @@ fn an_account_is_suspected_after_strangers_and_not_for_ever() {
         };
         let fields = ["unit", "key", "rule"].map(info);
         assert_eq!(fields, ["habits", "auth:alice@example.org", "default"]);
-        let observed = if verdict == Verdict::Log { " (observed, else " } else { " by policy out" };
+        let observed = if action == "observe" { " (observed, else defer)" } else { "" };
         let explained = info("explain");
-        assert!(explained.starts_with(&format!("{}{observed}", verdict.word())), "{explained}");
+        assert!(
+            explained.starts_with(&format!("{}{observed} by policy out", verdict.word())),
+            "{explained}"
+        );
         let ends = "rule default: habits of auth:alice@example.org: an alarm was raised 1m ago";
         assert!(explained.ends_with(ends), "{explained}");
         server.now += 86_400;

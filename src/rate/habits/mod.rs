@@ -179,6 +179,10 @@ layout! {
     learned_at: u32,
     /// When the last alarm was raised.
     alarm_at: u32,
+    /// When an alarm was last told: at most one a day is.
+    told_at: u32,
+    /// Alarms since then, which were not.
+    untold: u16,
     /// The factor of the threshold at that alarm; 0 before the first.
     level: f32,
     /// Strangers of about a day: a message with `u` counts 1 + log2 u.
@@ -241,6 +245,8 @@ impl Default for Habits {
             lowered_at: 0,
             learned_at: 0,
             alarm_at: 0,
+            told_at: 0,
+            untold: 0,
             level: 0.0,
             volume: 0.0,
             record: 0.0,
@@ -371,6 +377,8 @@ impl Habits {
             usual: f64::from(self.pace) / PACE_DAYS,
             volume: self.volume.into(),
             record: self.record.into(),
+            is_told: false,
+            untold: 0,
         }
     }
 
@@ -410,6 +418,7 @@ impl Habits {
                 &mut self.lowered_at,
                 &mut self.learned_at,
                 &mut self.alarm_at,
+                &mut self.told_at,
                 &mut self.since,
             ] {
                 *time = second(i64::from(*time) - ahead);
@@ -559,6 +568,13 @@ impl Habits {
         }
         self.answer = 0;
         self.alarm_at = second(at);
+        alarm.is_told = self.told_at == 0 || at - i64::from(self.told_at) > SUSPECTED_FOR;
+        if alarm.is_told {
+            alarm.untold = self.untold.into();
+            (self.told_at, self.untold) = (second(at), 0);
+        } else {
+            self.untold = self.untold.saturating_add(1);
+        }
         self.level = factor.min(LEVEL_MAX) as f32;
         alarm
     }
@@ -613,7 +629,7 @@ impl Habits {
                 .iter()
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
-            && i64::from(self.alarm_at) <= self.at() + failures::LATEST
+            && i64::from(self.alarm_at.max(self.told_at)) <= self.at() + failures::LATEST
             && usize::from(self.class) <= STRANGERS
             && self.answer <= 2
             && self.networked_before[0] <= NETWORKED_HALVED as u8

@@ -112,4 +112,8 @@ pub struct Alarm {
     pub volume: f64,
     /// The most of earlier days.
     pub record: f64,
+    /// Whether somebody is to be told: not if that was done within a day before.
+    pub is_told: bool,
+    /// How many alarms were not told since the one before this.
+    pub untold: u32,
 }

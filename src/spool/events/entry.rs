@@ -133,6 +133,10 @@ pub(in crate::spool) struct PendingEvent {
     pub(in crate::spool) shard: u8,
 }
 
+/// Where among the texts the evidence of an alarm is.
+pub(in crate::spool) const EVIDENCE: usize = TEXTS - 1;
+const _: () = assert!(DETAILS_MAX[EVIDENCE - 1] == 256);
+
 /// The texts of an entry.
 pub(in crate::spool) fn texts(name: &[u8], details: &EventDetails<'_>) -> [Vec<u8>; TEXTS] {
     let mut texts: [Vec<u8>; TEXTS] = Default::default();

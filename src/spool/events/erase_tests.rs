@@ -105,8 +105,20 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
         for text in ["bob@example.org", "BOB@Example.ORG", "<Bob@example.org>"] {
             let folder = memory_folder();
             let mut spool = open(folder.path());
-            let sound =
-                ["1h/alice", "p", "r", "u", "l", "192.0.2.7", "s@a", "r@a", "id", "smtp", "/x"];
+            let sound = [
+                "1h/alice",
+                "p",
+                "r",
+                "u",
+                "l",
+                "192.0.2.7",
+                "s@a",
+                "r@a",
+                "id",
+                "smtp",
+                "/x",
+                "e",
+            ];
             let mut fields = sound.map(str::as_bytes);
             fields[field] = text.as_bytes();
             let [
@@ -121,6 +133,7 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
                 message_id,
                 protocol,
                 script,
+                evidence,
             ] = fields;
             let details = EventDetails {
                 policy,
@@ -133,6 +146,7 @@ fn an_event_of_theirs_goes_and_another_loses_the_text_that_is_theirs() {
                 message_id,
                 protocol,
                 script,
+                evidence,
                 ..by("")
             };
             over(&mut spool, "first", 1000, by("alice"));

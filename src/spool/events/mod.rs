@@ -20,6 +20,8 @@ mod retain_tests;
 mod tests;
 
 use crate::engine::{AlgorithmKind, Check, Kind, Pending, RecordKey, Update};
+use crate::rate::Timestamp;
+use crate::rate::habits::{Alarm, SUSPECTED_FOR};
 
 use super::database::Database;
 use super::format::LOST;
@@ -31,7 +33,7 @@ use crate::sys::lock;
 
 pub use crate::store::{Enforcement, EventDetails};
 pub use entry::{EVENT_WINDOWS_MAX, EventWindow};
-use entry::{Entry, PendingEvent, RecordId, What, texts};
+use entry::{EVIDENCE, Entry, PendingEvent, RecordId, What, texts};
 pub use erase::ErasedEvents;
 pub use limits::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
@@ -153,6 +155,48 @@ pub(super) fn journal<'a>(
     }
 }
 
+/// Writes an alarm of the habits of an account to the journal, as a crossing of their record, and
+/// adds it to `events`, to be described. The shard is locked; nothing has been written.
+#[cold]
+pub(super) fn journal_alarm(
+    database: &Database,
+    (key, slot, lookup): (&RecordKey<'_>, KeySlot, &Lookup),
+    alarm: &Alarm,
+    (score, threshold): (f64, f64),
+    number: u32,
+    at: Timestamp,
+    events: &mut Vec<PendingEvent>,
+) -> bool {
+    let current = lookup.record.and_then(|record| record.current);
+    let window = EventWindow {
+        limit: threshold,
+        period: SUSPECTED_FOR as f64,
+        after: score,
+        over: true,
+        ..EventWindow::default()
+    };
+    let evidence = alarm.to_string();
+    let details = EventDetails { evidence: evidence.as_bytes(), ..EventDetails::default() };
+    let entry = Entry {
+        what: What::Crossing,
+        record: record_id(key, slot),
+        number,
+        at,
+        sequence: current.map_or(0, |current| current.state.sequence),
+        update: 2,
+        identity_start: u16::try_from(key.identity_start).unwrap_or(0),
+        enforcement: Enforcement::Enforced,
+        windows: vec![window],
+        texts: texts(key.name, &details),
+    };
+    let written = database.append_event(CROSSINGS, &entry.encode(database.hashing.seed)).is_ok();
+    if written {
+        let entry = Entry { what: What::Details, windows: Vec::new(), ..entry };
+        events.push(PendingEvent { entry, shard: slot.shard });
+    }
+    written
+}
+
 /// Counts an event that could not be written.
 pub(super) fn count_lost(body: &mut Body) {
     let _ = body.count(LOST);
@@ -189,7 +233,9 @@ impl Spool {
             let log = if entry.what == What::Refusal { REFUSALS } else { CROSSINGS };
             // Of a crossing, the name is known.
             let name = if entry.what == What::Refusal { &name[..] } else { b"" };
-            entry.texts = texts(name, details);
+            let evidence = std::mem::take(&mut entry.texts[EVIDENCE]);
+            let evidence = if evidence.is_empty() { details.evidence } else { &evidence };
+            entry.texts = texts(name, &EventDetails { evidence, ..*details });
             entry.enforcement = details.enforcement;
             if self.database.append_event(log, &entry.encode(seed)).is_err() {
                 self.count_lost_in(shard);

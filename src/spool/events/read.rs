@@ -62,6 +62,7 @@ impl LoggedEvent {
             of: match entry.record.kind {
                 1 => Some(Kind::Spec),
                 2 => Some(Kind::Policy),
+                3 => Some(Kind::Habits),
                 _ => None,
             },
             number: if kind == EventKind::Crossings { entry.number } else { 0 },
@@ -133,6 +134,12 @@ impl LoggedEvent {
         };
         let event = Self { has_details: true, ..Self::of(entry, kind) };
         (size == bytes.len()).then_some(event)
+    }
+
+    /// Whether it is an alarm of the habits of an account, not a crossing of a limit.
+    #[must_use]
+    pub fn is_alarm(&self) -> bool {
+        self.of == Some(Kind::Habits)
     }
 
     /// The key of the record. One of an unknown kind is taken for that of a spec.

@@ -86,7 +86,7 @@ fn an_entry_is_read_as_it_was_written() {
         assert_eq!(Entry::decode(&bytes, 9), Ok((one, bytes.len())));
         assert!(bytes.len() <= ENTRY_BYTES_MAX);
     }
-    let [name, .., message_id, _protocol, _script] = texts(&long, &details);
+    let [name, .., message_id, _protocol, _script, _evidence] = texts(&long, &details);
     assert_eq!((name.len(), message_id.len()), (TEXTS_MAX[0], TEXTS_MAX[8]));
 }
 

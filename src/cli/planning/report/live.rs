@@ -66,7 +66,7 @@ pub(super) fn read(rates: &Rates) -> Result<Live, Failure> {
 /// The latest events of the last days, the newest first.
 fn latest(spool: &mut Spool, kind: EventKind, now: Timestamp) -> Result<Vec<LoggedEvent>, Failure> {
     let mut events = spool.read_events(&mut EventReader::new(kind), now, true)?;
-    events.retain(|event| event.at.seconds >= now.seconds - DAYS);
+    events.retain(|event| event.at.seconds >= now.seconds - DAYS && !event.is_alarm());
     events.reverse();
     events.truncate(EVENTS_MAX);
     Ok(events)

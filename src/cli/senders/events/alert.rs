@@ -74,6 +74,9 @@ impl<'a> Alert<'a> {
 
     /// What is said of the key.
     fn state(&self) -> &'static str {
+        if self.event.is_alarm() {
+            return "may be stolen";
+        }
         match self.event.enforcement {
             Enforcement::Enforced => "is over the limit",
             Enforcement::Observed => "is over the limit, which is only observed",
@@ -91,15 +94,11 @@ impl<'a> Alert<'a> {
     /// A line for people and logs.
     pub(super) fn line(&self) -> String {
         let (event, window) = (self.event, decisive(self.event));
-        let mut line = format!(
-            "{} {} {}: {:.1}/{} {}",
-            text::local(event.at),
-            self.known.who,
-            self.state(),
-            window.after,
-            text::number(window.limit),
-            in_period(event, &window),
-        );
+        let mut line = format!("{} {} {}", text::local(event.at), self.known.who, self.state());
+        if !event.is_alarm() {
+            let limit = text::number(window.limit);
+            line += &format!(": {:.1}/{limit} {}", window.after, in_period(event, &window));
+        }
         self.details().for_each(|(name, value)| line += &format!(" {name}={value}"));
         line += &format!(" id={}", self.head.id);
         if self.head.redelivered {
@@ -153,11 +152,10 @@ impl<'a> Alert<'a> {
     /// A mail message.
     pub(super) fn mail(&self, to: &str) -> String {
         let (host, commands) = (self.host, &self.known.commands);
-        let mut body = format!(
-            "{}\n\nWhy, and when mail passes again:\n  {}\nStop all of it for a day:\n  {}\n\
-             Let it send again now:\n  {}\n",
-            self.known.text, commands.explain, commands.deny, commands.unblock
-        );
+        let mut body = format!("{}\n\n", self.known.text);
+        for (what, command) in commands.each() {
+            body += &format!("{what}:\n  {command}\n");
+        }
         body += &format!("\nhost: {host}\ntime: {}\n", text::local(self.event.at));
         self.details().for_each(|(name, value)| body += &format!("{name}: {value}\n"));
         let subject = match self.head.test {

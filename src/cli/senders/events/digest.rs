@@ -52,11 +52,10 @@ impl<'a> Digest<'a> {
     pub(super) fn mail(&self, to: &str) -> String {
         let mut body = format!("{}\n", self.text);
         for alert in self.alerts.iter().take(SHOWN) {
-            let commands = &alert.known.commands;
-            body += &format!(
-                "\n{}\n  {}\n  {}\n  {}\n",
-                alert.known.text, commands.explain, commands.deny, commands.unblock
-            );
+            body += &format!("\n{}\n", alert.known.text);
+            for (_, command) in alert.known.commands.each() {
+                body += &format!("  {command}\n");
+            }
         }
         if let Some(more) = self.alerts.len().checked_sub(SHOWN).filter(|more| *more > 0) {
             let first = self.alerts.iter().map(|alert| alert.event.at).min().unwrap_or_default();

@@ -38,9 +38,20 @@ pub(super) struct Known {
 /// Commands that can be pasted.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Commands {
-    pub(super) explain: String,
-    pub(super) deny: String,
-    pub(super) unblock: String,
+    explain: String,
+    deny: String,
+    unblock: String,
+    /// Of an alarm of habits.
+    #[serde(flatten)]
+    answers: Option<Answers>,
+}
+
+/// Commands that answer an alarm of habits.
+#[derive(Clone, Debug, Serialize)]
+struct Answers {
+    accept: String,
+    stolen: String,
+    held: String,
 }
 
 /// Where more is known.
@@ -100,6 +111,10 @@ impl Known {
     ) -> String {
         let window = decisive(event);
         let texts = event.texts.map(|text| text::printable(text));
+        if event.is_alarm() {
+            let (who, evidence, at) = (&self.who, &texts.evidence, text::local(event.at));
+            return format!("{who} may be stolen: {evidence} ({host}, {at}).");
+        }
         let policy = match &*texts.policy {
             "" => String::new(),
             policy => format!(" of the policy {policy}"),
@@ -161,7 +176,38 @@ impl Commands {
         let end = if key.starts_with('-') { " --" } else { "" };
         let key = text::shell(&key);
         let command = |word: &str| format!("exirate {word}{option}{spool}{end} {key}");
-        Self { explain: command("explain"), deny: command("deny"), unblock: command("unblock") }
+        let answer = |word: &str| {
+            let key = text::shell(&key_text::key(bytes));
+            format!("exirate {word}{spool}{end} {key}")
+        };
+        let is_alarm = event.is_alarm();
+        Self {
+            explain: if is_alarm { answer("explain --habits") } else { command("explain") },
+            deny: command("deny"),
+            unblock: command("unblock"),
+            answers: is_alarm.then(|| Answers {
+                accept: answer("habits accept"),
+                stolen: answer("habits stolen"),
+                held: answer("held"),
+            }),
+        }
+    }
+
+    /// What each is for, as a line of a mail, and itself.
+    pub(super) fn each(&self) -> Vec<(&'static str, &str)> {
+        match &self.answers {
+            None => vec![
+                ("Why, and when mail passes again", &self.explain),
+                ("Stop all of it for a day", &self.deny),
+                ("Let it send again now", &self.unblock),
+            ],
+            Some(answers) => vec![
+                ("What each signal has added", &self.explain),
+                ("It was the owner: let it go on", &answers.accept),
+                ("It was a thief: stop it, and list to whom it wrote", &answers.stolen),
+                ("Its messages that policies hold", &answers.held),
+            ],
+        }
     }
 }
 

@@ -110,7 +110,8 @@ The two logs are files in the database's directory, of limited size (8 MiB for c
 and 16 MiB for refusals, unless set) and age (90 and 14 days): see `exirate config`. Older
 events are not shown. `exirate stats` shows how many events could not be written. Events
 that an override has denied are not logged. `exirate events deliver` sends crossings to a
-program, a URL or a mail address.
+program, a URL or a mail address. An alarm of an account's habits is listed as a crossing, at most one a
+day and account: RATE is its score, and what has led to it follows the key.
 
 Where limits are shared, the crossings are those of all servers, as far as `exirate events
 deliver` has sent them to the shared store, and SERVER is where they happened; --local shows
@@ -122,8 +123,8 @@ those of `exirate list`. `number` counts the crossings of the record (null: a re
 `enforcement` is enforced, observed or exempt.
 `limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
 `windows` lists all that were compared, with `rate_before`, and `algorithm` (average,
-bucket or calendar). `policy`, `rule`, `unit`, `login`, `client`, `sender`, `recipient`, `message_id`,
-`protocol` and `script` are null where there is none, and escaped where they are not UTF-8. What is
+bucket or calendar). `policy`, `rule`, `unit` (`habits`: an alarm), `login`, `client`, `sender`, `recipient`, `message_id`,
+`protocol`, `script` and `evidence` (of an alarm) are null where there is none, and escaped where they are not UTF-8. What is
 infinite is null. `server` is there for the crossings of all servers.",
         key = keys::HELP,
         manual = keys::MANUAL
@@ -229,6 +230,11 @@ const COLUMNS: [Column; 13] = [
     Column::words("KEY"),
 ];
 
+/// What follows the key of an account of which habits have raised an alarm.
+fn may_be_stolen(evidence: &str) -> String {
+    if evidence.is_empty() { String::new() } else { format!(" may be stolen: {evidence}") }
+}
+
 fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
     let window = decisive(event);
     let texts = event.texts.map(|text| text::printable(text));
@@ -249,6 +255,6 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         texts.sender,
         texts.recipient,
         texts.message_id,
-        key_text::shown(key(event)) + &mark(event),
+        key_text::shown(key(event)) + &mark(event) + &may_be_stolen(&texts.evidence),
     ]
 }

@@ -244,6 +244,8 @@ impl Explain {
             refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
             found.extend(refusals);
         }
+        // An alarm of habits is no limit.
+        found.retain(|(event, _)| !event.is_alarm());
         let folding = self.common.folding()?;
         found.retain(|(event, _)| match &self.id {
             Some(id) => event.texts.message_id == id.trim().as_bytes(),
