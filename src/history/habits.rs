@@ -1,10 +1,12 @@
 //! The mail of accounts in logs, as their habits see it: sender, time, client and recipients.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
+use crate::event::{Event, Origin};
 use crate::identity::Field;
 use crate::identity::fold::Folding;
 use crate::logs::files::Stamped;
@@ -12,6 +14,7 @@ use crate::logs::messages::{Item, ItemKind, JoinCounts, JoinSettings, Joiner};
 use crate::policy::habits;
 use crate::policy::model::Identity;
 use crate::text::time::zone;
+use crate::trace::Envelope;
 
 /// A message that an account sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +27,89 @@ pub struct Sent {
     pub client: Option<IpAddr>,
     /// The recipients, folded.
     pub recipients: Vec<String>,
+}
+
+impl Sent {
+    /// The message of an envelope in the trace store, if an account has sent it.
+    #[must_use]
+    pub fn of_envelope(identity: &Identity, envelope: &Envelope) -> Option<Self> {
+        let Envelope { time, sender, recipients, client, authenticated, .. } = envelope;
+        let login = Some(&**authenticated).filter(|login| !login.is_empty());
+        let sender = Some(&**sender);
+        // Exim calls the user of a program on this machine authenticated.
+        let event = match client {
+            Some(_) => Event { auth: login, sender, ..Event::default() },
+            None => {
+                Event { local_account: login, client: Origin::Program, sender, ..Event::default() }
+            }
+        };
+        let account = habits::account(identity, &event)?.text;
+        let recipients = folded(&identity.folding, recipients);
+        Some(Self { account, at: *time, client: *client, recipients })
+    }
+}
+
+/// Recipients as habits know them.
+fn folded(folding: &Folding, recipients: &[impl AsRef<str>]) -> Vec<String> {
+    let folded = recipients.iter().map(|recipient| {
+        let mut folded = String::new();
+        let _ = folding.field_into(Field::Recipient, recipient.as_ref(), &mut folded);
+        folded
+    });
+    folded.collect()
+}
+
+/// What accounts have sent since a time of each.
+#[derive(Debug, Default)]
+pub struct SentSince {
+    accounts: HashMap<String, SentMail>,
+}
+
+/// What an account has sent since a time.
+#[derive(Debug, Default, Serialize)]
+pub struct SentMail {
+    #[serde(skip)]
+    since: i64,
+    /// How many messages.
+    pub messages: u64,
+    /// How many of them to each recipient.
+    pub recipients: BTreeMap<String, u64>,
+    /// How many of them from each client.
+    pub clients: BTreeMap<IpAddr, u64>,
+}
+
+impl SentSince {
+    /// Of these accounts, each since a time in seconds since 1970.
+    #[must_use]
+    pub fn new(accounts: impl IntoIterator<Item = (String, i64)>) -> Self {
+        let mail = |since| SentMail { since, ..SentMail::default() };
+        Self { accounts: accounts.into_iter().map(|(key, since)| (key, mail(since))).collect() }
+    }
+
+    /// Counts a message, if it is of one of the accounts and no earlier than its time.
+    pub fn add(&mut self, sent: &Sent) {
+        let Some(mail) = self.accounts.get_mut(&sent.account) else { return };
+        if sent.at >= mail.since {
+            mail.messages += 1;
+            for recipient in &sent.recipients {
+                *mail.recipients.entry(recipient.clone()).or_default() += 1;
+            }
+            if let Some(client) = sent.client {
+                *mail.clients.entry(client).or_default() += 1;
+            }
+        }
+    }
+
+    /// The mail of an account.
+    pub fn of(&mut self, account: &str) -> SentMail {
+        self.accounts.remove(account).unwrap_or_default()
+    }
+
+    /// The earliest of the times, in seconds since 1970.
+    #[must_use]
+    pub fn from(&self) -> i64 {
+        self.accounts.values().map(|mail| mail.since).min().unwrap_or_default()
+    }
 }
 
 /// Reads the messages of accounts from the lines of logs.
@@ -121,14 +207,55 @@ impl Reader {
             self.without_recipients += 1;
             return None;
         }
-        let folding = &self.identity.folding;
-        let recipients = message.recipients.iter().map(|recipient| {
-            let mut folded = String::new();
-            let _ = folding.field_into(Field::Recipient, recipient, &mut folded);
-            folded
-        });
-        let recipients = recipients.collect();
+        let recipients = folded(&self.identity.folding, &message.recipients);
         let client = event.client.address();
         Some(Sent { account, at: item.at.seconds, client, recipients })
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_of_the_trace_store_are_mail_of_their_accounts() {
+        let identity = Identity::default();
+        let envelope = |client: Option<&str>, authenticated: &str, sender: &str| Envelope {
+            time: 7,
+            sender: sender.into(),
+            recipients: vec!["Bob@Example.NET".into()],
+            client: client.map(|client| client.parse().unwrap()),
+            authenticated: authenticated.into(),
+            ..Envelope::default()
+        };
+        let cases = [
+            (Some("192.0.2.7"), "Alice@example.org", "a@b.c", Some("auth:alice@example.org")),
+            (None, "www-data", "a@b.c", Some("local_account:www-data")),
+            (Some("192.0.2.7"), "", "a@b.c", None),
+            (Some("192.0.2.7"), "alice", "", None),
+        ];
+        for (client, authenticated, sender, account) in cases {
+            let sent = Sent::of_envelope(&identity, &envelope(client, authenticated, sender));
+            assert_eq!(sent.as_ref().map(|sent| &*sent.account), account);
+            if let Some(sent) = sent {
+                assert_eq!((sent.at, &*sent.recipients), (7, &["bob@example.net".to_owned()][..]));
+            }
+        }
+    }
+
+    #[test]
+    fn mail_is_counted_since_the_time_of_each_account() {
+        let mut since = SentSince::new([("auth:a".to_owned(), 10), ("auth:b".to_owned(), 20)]);
+        assert_eq!(since.from(), 10);
+        let client = Some("192.0.2.7".parse().unwrap());
+        for (account, at) in
+            [("auth:a", 9), ("auth:a", 10), ("auth:b", 15), ("auth:b", 25), ("c", 30)]
+        {
+            let recipients = vec![format!("{at}@x.test"), "all@x.test".into()];
+            since.add(&Sent { account: account.into(), at, client, recipients });
+        }
+        let (a, b) = (since.of("auth:a"), since.of("auth:b"));
+        assert_eq!((a.messages, b.messages), (1, 1));
+        assert!(a.recipients.keys().eq(["10@x.test", "all@x.test"]));
+        assert!(b.recipients.keys().eq(["25@x.test", "all@x.test"]) && b.clients.len() == 1);
     }
 }

@@ -28,3 +28,4 @@ mod split;
 pub mod stamp;
 mod submitted;
 pub mod unused;
+pub mod usual;

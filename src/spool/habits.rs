@@ -120,8 +120,8 @@ impl Spool {
         judged
     }
 
-    /// Answers the last alarm of an account. `key` is that of [`habits_key`]. Returns whether there
-    /// was one that nobody had answered; else nothing is changed.
+    /// Answers the last alarm of an account: see [`Habits::accept`] and [`Habits::stolen`]. `key` is
+    /// that of [`habits_key`]. Returns whether there was one that nobody had answered.
     ///
     /// # Errors
     /// The database could not be used; nothing was changed.
@@ -135,6 +135,7 @@ impl Spool {
                 return Ok(false);
             };
             let hash = |bytes: &[u8]| locked.database.hashing.habit(bytes);
+            let before = habits.clone();
             let is_open = match answer {
                 AlarmAnswer::Accepted => habits.accept(),
                 AlarmAnswer::Stolen { recipients, clients } => habits.stolen(
@@ -142,7 +143,7 @@ impl Spool {
                     clients.iter().filter_map(|&client| habits_network_hash(client, hash)),
                 ),
             };
-            if is_open {
+            if habits != before {
                 let threshold = habits.threshold(habits.at(), Sensitivity::default());
                 locked.write(&habits, Some((which, sequence)), threshold)?;
             }

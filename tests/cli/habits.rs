@@ -1,5 +1,6 @@
 //! `exirate habits`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
@@ -9,6 +10,7 @@ use exirate::rate::habits::Sensitivity;
 use exirate::spool::habits::SentMessage;
 use exirate::spool::{Options, Spool};
 use exirate::store::habits_key;
+use kit::FakeClock;
 use kit::habits::{Message, stream};
 use serde_json::Value;
 
@@ -295,4 +297,85 @@ fn times_without_a_zone_are_right_after_summer_time_has_ended() {
         let real: jiff::Timestamp = format!("2025-10-26T{real}Z").parse().unwrap();
         assert_eq!(one[0]["at"], real.as_second(), "{n}");
     }
+}
+
+/// Runs a command on the spool directory of `folder`, at this second.
+fn at(clock: &FakeClock, second: i64, folder: &Path, line: &[&str]) -> Output {
+    // The clock is read in that zone.
+    clock.freeze(
+        &jiff::Timestamp::from_second(second + ZONE.1).unwrap().strftime("%F %T").to_string(),
+    );
+    let mut command = exirate();
+    command.env("TZ", ZONE.0).envs(clock.environment()).args(line);
+    command.arg("--spool").arg(folder.join("spool")).output().unwrap()
+}
+
+#[test]
+fn a_suspected_account_is_answered_for() {
+    let folder = folder();
+    let folder = folder.path();
+    let clock = FakeClock::new();
+    let log = folder.join("mainlog");
+    let log = log.to_str().unwrap();
+    let theft: Vec<Message> = stream(1).into_iter().filter(|one| one.network >= THIEVES).collect();
+    // An hour after the first message of the thief; what comes later is dated ahead.
+    let now = theft[0].at + 3600;
+    let run = |line: &[&str]| at(&clock, now, folder, line);
+    let learned = json(&run(&["habits", "learn", log, "--json"]));
+    assert_eq!(learned["alarms"][0]["key"], "auth:alice@example.org");
+    let listed = || {
+        let all = json(&run(&["habits", "--json"]));
+        all.as_array().unwrap()[0].clone()
+    };
+    let first = listed();
+    assert_eq!(first["key"], "auth:alice@example.org");
+    assert!(first["suspected_until"].as_i64().unwrap() > now, "{first}");
+    assert_eq!((&first["alarms"], &first["answer"]), (&1.into(), &Value::Null));
+
+    let nobody = run(&["habits", "accept", "bob"]);
+    assert_eq!(nobody.status.code(), Some(1));
+    let message = stderr(&nobody);
+    assert!(message.contains("auth:bob is not suspected: it never had an alarm"), "{message}");
+    let nobody = run(&["habits", "stolen", "bob", "--logs", log]);
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(stderr(&nobody).contains("to deny it all the same: `exirate deny bob"), "{nobody:?}");
+    assert_eq!(json(&run(&["overrides", "--json"])), Value::Array(Vec::new()));
+
+    // Logs that cannot be read keep nobody from denying.
+    let lost = run(&["habits", "stolen", "alice@example.org", "--logs", "/nonexistent", "--json"]);
+    assert_eq!(lost.status.code(), Some(2), "{lost:?}");
+    assert!(stderr(&lost).contains("what was sent is not known: "), "{lost:?}");
+    let denied = json(&run(&["overrides", "--json"]));
+    assert_eq!(denied[0]["key"], "alice@example.org");
+    assert_eq!(
+        (&denied[0]["override"], &denied[0]["reason"]),
+        (&"deny".into(), &"password stolen".into())
+    );
+    assert_eq!(listed()["answer"], "stolen");
+
+    let stolen = run(&["habits", "stolen", "alice@example.org", "--logs", log, "--json"]);
+    assert_eq!(stolen.status.code(), Some(0), "{stolen:?}");
+    let stolen = json(&stolen)[0].clone();
+    assert_eq!(stolen["answered"], false);
+    let since = stolen["since"].as_i64().unwrap();
+    assert_eq!(since, first["since"].as_i64().unwrap());
+    let sent: Vec<Message> = stream(1).into_iter().filter(|one| one.at >= since).collect();
+    assert_eq!(stolen["messages"], sent.len());
+    let people: BTreeSet<String> =
+        sent.iter().flat_map(|one| one.recipients.iter().map(|n| format!("r{n}@y.test"))).collect();
+    let addresses = run(&["habits", "stolen", "alice@example.org", "--logs", log, "--addresses"]);
+    let addresses: BTreeSet<String> = stdout(&addresses).lines().map(str::to_owned).collect();
+    assert_eq!(addresses, people);
+    let listed: BTreeSet<String> =
+        stolen["recipients"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(listed, people);
+
+    let released = run(&["unblock", "alice@example.org"]);
+    assert_eq!(released.status.code(), Some(0), "{released:?}");
+    assert_eq!(json(&run(&["overrides", "--json"])), Value::Array(Vec::new()));
+    let audit = std::fs::read_to_string(folder.join("spool/exirate/audit.log")).unwrap();
+    let answers: Vec<&str> =
+        audit.lines().filter(|line| line.contains(" habits stolen ")).collect();
+    assert_eq!(answers.len(), 1, "{audit}");
+    assert!(answers[0].ends_with("key=auth:alice@example.org"), "{audit}");
 }

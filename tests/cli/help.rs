@@ -42,6 +42,9 @@ fn try_out(example: &str) {
     assert!(machine.run(setup).status.success());
     let apply = "exirate policy apply /etc/exirate/policy.toml";
     assert!(machine.run(apply).status.success());
+    // An alarm was raised, as exit code 1 says.
+    let learn = "exirate habits learn /var/log/exim4/month.log";
+    assert_eq!(machine.run(learn).status.code(), Some(1));
     let output = machine.run(&line);
     let said = stderr(&output);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");

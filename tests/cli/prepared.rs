@@ -93,14 +93,14 @@ const FROZEN: [(&str, &str); 3] = [
     ),
 ];
 
-/// The log of another month, at the end of which somebody has dave's password.
+/// The log of another month, at the end of which somebody has alice's password.
 fn month_log() -> String {
     let mut log = String::new();
     let mut line = |at: i64, n: i64, client: &str, to: &str| {
         let at = jiff::Timestamp::from_second(at).unwrap().strftime("%F %T");
         writeln!(
             log,
-            "{at} 1vM2a0-{n:011}-1aBc <= dave@example.org H=(pc) [{client}] P=esmtpsa A=plain:dave \
+            "{at} 1vM2a0-{n:011}-1aBc <= alice@example.org H=(pc) [{client}] P=esmtpsa A=plain:alice@example.org \
              S=2048 for {to}"
         )
         .unwrap();

@@ -186,20 +186,7 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let (replaced, stronger) = override_state::change(&mut *store, |list| {
-            list.retain(|one| one.is_active(now.seconds));
-            let same = list.iter().position(|one| one.has_target_of(&set));
-            let replaced = same.map(|at| list.remove(at));
-            list.push(set.clone());
-            (replaced, override_state::stronger(list, &set, now.seconds).cloned())
-        })?;
-        let (key, until) = (override_state::key(&set), override_state::until(&set));
-        let why = match &*self.reason {
-            "" => String::new(),
-            reason => format!(" reason={}", text::printable(reason.as_bytes())),
-        };
-        let word = overridden.word();
-        AuditLog::new().add(&mut *store, format_args!("{word} until={until} key={key}{why}"));
+        let (replaced, stronger) = put(&mut *store, &set)?;
         print_incidents(&mut *store);
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if self.common.json {
@@ -308,8 +295,31 @@ impl Setting {
     }
 }
 
+/// Puts an override in the place of an earlier one for the same KEY, and logs that. Returns the
+/// earlier one, and the one that decides instead of it.
+pub(super) fn put(
+    store: &mut dyn Inspect,
+    set: &Override,
+) -> Result<(Option<Override>, Option<Override>), Failure> {
+    let changed = override_state::change(store, |list| {
+        list.retain(|one| one.is_active(set.since));
+        let same = list.iter().position(|one| one.has_target_of(set));
+        let replaced = same.map(|at| list.remove(at));
+        list.push(set.clone());
+        (replaced, override_state::stronger(list, set, set.since).cloned())
+    })?;
+    let (word, key, until) =
+        (set.overridden.word(), override_state::key(set), override_state::until(set));
+    let why = match &*set.reason {
+        "" => String::new(),
+        reason => format!(" reason={}", text::printable(reason.as_bytes())),
+    };
+    AuditLog::new().add(store, format_args!("{word} until={until} key={key}{why}"));
+    Ok(changed)
+}
+
 /// The second that ends an override.
-fn until(text: &str) -> Result<i64, String> {
+pub(super) fn until(text: &str) -> Result<i64, String> {
     if text == "forever" {
         return Ok(FOREVER);
     }

@@ -23,6 +23,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("habits", include_str!("../../../docs/transcripts/habits.txt")),
     ("habits-accept", include_str!("../../../docs/transcripts/habits-accept.txt")),
     ("habits-learn", include_str!("../../../docs/transcripts/habits-learn.txt")),
+    ("habits-stolen", include_str!("../../../docs/transcripts/habits-stolen.txt")),
     ("held", include_str!("../../../docs/transcripts/held.txt")),
     ("held-delete", include_str!("../../../docs/transcripts/held-delete.txt")),
     ("held-release", include_str!("../../../docs/transcripts/held-release.txt")),

@@ -11,6 +11,17 @@ pub enum Answer {
     Stolen,
 }
 
+impl Answer {
+    /// How it is written.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Stolen => "stolen",
+        }
+    }
+}
+
 /// How many alarms there were, and how they were answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
@@ -114,20 +125,23 @@ impl Habits {
 
     /// The account was stolen: what the thief has made usual is so no more, as far as it is known.
     /// `recipients` and `networks` are hashes, as in [`Habits::message`], of those of the messages
-    /// since the evidence began. `false`, and nothing is changed, if there is no alarm that nobody
-    /// has answered.
+    /// since the evidence began. `false` if there is no alarm that nobody has answered: then nothing
+    /// is changed, unless the answer was the same and no other evidence has begun since, so that
+    /// these can still be forgotten.
     pub fn stolen(
         &mut self,
         recipients: impl IntoIterator<Item = u64>,
         networks: impl IntoIterator<Item = u64>,
     ) -> bool {
         let is_open = self.close(Answer::Stolen);
-        if is_open {
+        if is_open || self.answer() == Some(Answer::Stolen) && self.since <= self.alarm_at {
             for hash in recipients {
                 let (bucket, fingerprint) = place_of(hash);
                 forget(&mut self.known[bucket], fingerprint);
             }
             networks.into_iter().for_each(|hash| forget(&mut self.networks, network_of(hash)));
+        }
+        if is_open {
             (self.volume, self.peak, self.record) = (0.0, 0.0, self.record_before);
             self.counts = self.counts_before.map(|context| context.map(f64::from));
             [self.networked, self.networked_new] = self.networked_before.map(f32::from);

@@ -6,8 +6,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::list::word;
-use super::{Account, Found, find};
+use super::account::{Account, Found, find};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -87,7 +86,7 @@ impl Accept {
                 }
                 // Of a glob, those that need it are meant.
                 _ if is_loose => {}
-                _ => complain(unsuspected(account)),
+                _ => complain(account.unsuspected()),
             }
             done.push(Accepted { key, alarm_at, accepted });
         }
@@ -98,17 +97,5 @@ impl Accept {
         let all = done.iter().all(|one| one.accepted);
         let none = !done.iter().any(|one| one.accepted);
         Ok(Outcome::found_if(missing || none || !is_loose && !all))
-    }
-}
-
-/// Why an account has no alarm to answer.
-fn unsuspected(account: &Account) -> String {
-    let (key, habits) = (account.shown(), &account.habits);
-    match habits.alarm_at().zip(habits.answer()) {
-        Some((at, answer)) => {
-            let (at, answer) = (text::time::local_second(at), word(answer));
-            format!("{key} is not suspected: its last alarm, of {at}, was answered: {answer}")
-        }
-        None => format!("{key} is not suspected: it never had an alarm"),
     }
 }

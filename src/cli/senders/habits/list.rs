@@ -1,12 +1,16 @@
 //! `exirate habits`: the accounts nearest to an alarm, and how alarms were answered.
 
+use std::ffi::OsString;
 use std::io::Write as _;
 
 use anstyle::Style;
+use clap::Args;
 use serde::Serialize;
 
-use super::{Account, Found, HabitsCommand, find};
+use super::account::{Account, Found, find};
 use crate::cli::senders::list::OVER;
+use crate::cli::shared::complete;
+use crate::cli::shared::database::Common;
 use crate::cli::shared::key_state::second;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
@@ -64,8 +68,23 @@ const COLUMNS: [Column; 11] = [
     Column::words("KEY"),
 ];
 
-impl HabitsCommand {
-    pub(super) fn list(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+/// Which accounts are listed.
+#[derive(Debug, Args)]
+pub(super) struct List {
+    /// Show these accounts or globs; the default is all
+    #[arg(value_name = "KEY", add = complete::keys())]
+    keys: Vec<OsString>,
+
+    /// Show at most N accounts
+    #[arg(long, value_name = "N", default_value = "20")]
+    top: usize,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+impl List {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now().seconds;
         let mut spool = self.common.spool()?;
         let Found { accounts: mut all, missing, .. } =
@@ -113,14 +132,6 @@ fn sum(answers: Answers) -> String {
     format!("{}: {}", counted(alarms, "alarm", "alarms"), parts.join(", "))
 }
 
-/// The answer to the last alarm, as it is named in JSON and in the log.
-pub(super) fn word(answer: Answer) -> &'static str {
-    match answer {
-        Answer::Accepted => "accepted",
-        Answer::Stolen => "stolen",
-    }
-}
-
 fn json(account: &Account, now: i64) -> AccountJson {
     let habits = &account.habits;
     let evidence = habits.evidence(habits.at());
@@ -134,7 +145,7 @@ fn json(account: &Account, now: i64) -> AccountJson {
         alarm_at: habits.alarm_at(),
         since: habits.since(),
         suspected_until: habits.suspected_until().filter(|&until| until > now),
-        answer: habits.answer().map(word),
+        answer: habits.answer().map(Answer::word),
         alarms,
         accepted,
         stolen,

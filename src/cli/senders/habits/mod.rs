@@ -1,24 +1,17 @@
 //! `exirate habits`: which accounts send unlike themselves, what is said of them, and what their
 //! habits are learned from.
 
+mod account;
 mod answers;
 mod learn;
 mod list;
-
-use std::ffi::OsString;
+mod sent;
+mod stolen;
 
 use clap::{Args, Subcommand};
 
-use crate::cli::shared::complete;
-use crate::cli::shared::database::Common;
-use crate::cli::shared::key_text;
-use crate::cli::shared::keys::{Narrow, Selection};
-use crate::cli::shared::screen::{Screen, complain};
+use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
-use crate::identity::fold::Folding;
-use crate::rate::habits::Habits;
-use crate::spool::Spool;
-use crate::store::OwnedKey;
 
 /// Show which accounts send unlike themselves
 #[derive(Debug, Args)]
@@ -32,7 +25,7 @@ use crate::store::OwnedKey;
   It was alice herself:
     exirate habits accept alice@example.org
   Somebody has her password: deny the account, and list whom to warn:
-    exirate habits stolen alice@example.org
+    exirate habits stolen alice@example.org --logs /var/log/exim4
   Learn from the logs of the last weeks, and see who would have been named:
     exirate habits learn /var/log/exim4
 
@@ -67,21 +60,14 @@ pub(in crate::cli) struct HabitsCommand {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Show these accounts or globs; the default is all
-    #[arg(value_name = "KEY", add = complete::keys())]
-    keys: Vec<OsString>,
-
-    /// Show at most N accounts
-    #[arg(long, value_name = "N", default_value = "20")]
-    top: usize,
-
     #[command(flatten)]
-    common: Common,
+    list: list::List,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Accept(answers::Accept),
+    Stolen(stolen::Stolen),
     Learn(learn::Learn),
 }
 
@@ -89,45 +75,9 @@ impl HabitsCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
             Some(Command::Accept(accept)) => accept.run(screen),
+            Some(Command::Stolen(stolen)) => stolen.run(screen),
             Some(Command::Learn(learn)) => learn.run(screen),
-            None => self.list(screen),
+            None => self.list.run(screen),
         }
     }
-}
-
-/// An account with habits.
-struct Account {
-    key: OwnedKey,
-    habits: Habits,
-}
-
-impl Account {
-    /// Its key, as it is shown and can be pasted.
-    fn shown(&self) -> String {
-        key_text::key(self.key.key().identity())
-    }
-}
-
-/// The accounts that arguments mean, and whether one means none: why has been printed.
-struct Found {
-    accounts: Vec<Account>,
-    missing: bool,
-    /// Whether an argument may mean several.
-    is_loose: bool,
-}
-
-/// Finds the accounts that `keys` mean: all, where there are none.
-fn find(spool: &mut Spool, keys: &[OsString], folding: &Folding) -> Result<Found, Failure> {
-    let mut selection = Selection::new(keys, &Narrow::unselective(false), folding)?;
-    let (mut accounts, mut others) = (Vec::new(), Vec::new());
-    let left_out = spool.for_each_habits(|key, habits| {
-        match selection.contains(&key.key()) {
-            true => accounts.push(Account { key, habits }),
-            false => others.push(key),
-        };
-    })?;
-    left_out.shards.iter().for_each(complain);
-    let others = others.iter().map(OwnedKey::key);
-    let missing = selection.report_missing_among(others, "`exirate habits` shows all accounts");
-    Ok(Found { accounts, missing, is_loose: selection.is_loose() })
 }

@@ -1,0 +1,286 @@
+//! `exirate habits stolen`: an account is denied, and who has got mail of the thief.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::net::IpAddr;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::account::{Account, Found, find};
+use super::sent::Lookup;
+use crate::cli::senders::allow::{put, until};
+use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::complete;
+use crate::cli::shared::confirm;
+use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::key_text;
+use crate::cli::shared::keys::override_target;
+use crate::cli::shared::override_state;
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::times;
+use crate::cli::{Failure, Outcome};
+use crate::engine::Overridden;
+use crate::history::habits::{SentMail, SentSince};
+use crate::identity::fold::Folding;
+use crate::rate::habits::Answer;
+use crate::spool::Spool;
+use crate::spool::habits::AlarmAnswer;
+use crate::store::{FOREVER, Inspect, Override, names};
+use crate::text;
+use crate::text::counted_or_no;
+use crate::text::time::now;
+
+/// So many recipients and clients of an account are shown to people.
+const SHOWN: usize = 20;
+
+/// Say that an account was stolen: deny it, and list who has got mail of the thief
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Somebody has alice's password; the logs are in the usual place without --logs:
+    exirate habits stolen alice@example.org --logs /var/log/exim4
+  The people to warn, one address a line:
+    exirate habits stolen alice@example.org --logs /var/log/exim4 --addresses > warn.txt
+  What was sent is recorded in the trace store:
+    exirate habits stolen alice@example.org --trace
+
+The account is denied, as by `exirate deny`, and the answer is counted. Then it shows what was sent
+since the evidence began, and to whom: all mail of the account, also what the owner has sent
+meanwhile. Once the password is another: `exirate unblock KEY`.
+
+Exit status: 0 denied and listed; 1 a KEY matches no account, or has had no alarm that it could be
+about, or not confirmed; 2 an error, or what was sent could not be looked up: it is denied all the same.
+
+What the thief has made usual is usual no more: the recipients and networks of the listed mail are
+forgotten, which the owner's own are again once mail goes to them or comes from there; the counts
+and the record of strangers are those of before. Hours at which the thief sent stay. When the command
+is run again, it lists again, and forgets what it finds, as long as the account has sent nothing new.
+
+The recipients are read from the mail server's log and what rotation made of it, or from the logs
+that --logs names, or from the trace store, if messages are recorded there. Logs must name the
+recipients: see `exirate habits learn --help`. What the policies hold of the account is not sent:
+`exirate held KEY` shows it.
+
+For a glob, it asks first; without a terminal, --yes is needed. It is logged to audit.log in the
+database's directory, and to syslog (facility mail). Habits are of this server; where limits are
+shared, the denial holds on all servers.
+
+KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
+'*@example.org'.
+
+JSON: an array of objects with `key`, `answered` (false: it was before), `denied_until` (seconds since
+1970; null: forever, or it was denied before), `since` (the evidence began), `messages`, and
+`recipients` and `clients`, objects of how many messages each has got or sent; these four are null if
+what was sent could not be looked up.")]
+pub(super) struct Stolen {
+    /// Deny these accounts
+    #[arg(value_name = "KEY", required = true, add = complete::keys())]
+    keys: Vec<OsString>,
+
+    /// End the denial at this time, or `forever`
+    #[arg(long, value_name = "TIME", default_value = "forever", value_parser = until, add = times::Ahead)]
+    until: i64,
+
+    /// Say why, for the list of overrides and the log
+    #[arg(long, value_name = "TEXT", default_value = "password stolen")]
+    reason: String,
+
+    /// Print the recipients alone, one address a line
+    #[arg(long, conflicts_with = "json")]
+    addresses: bool,
+
+    #[command(flatten)]
+    lookup: Lookup,
+
+    /// Do not ask for confirmation of a glob
+    #[arg(long, short)]
+    yes: bool,
+
+    #[command(flatten)]
+    common: Rates,
+}
+
+/// What was done, in JSON.
+#[derive(Serialize)]
+struct Report {
+    key: String,
+    answered: bool,
+    denied_until: Option<i64>,
+    since: i64,
+    #[serde(flatten)]
+    sent: Option<SentMail>,
+}
+
+impl Stolen {
+    pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let folding = self.common.folding()?;
+        require_owner(&self.common.directory()?)?;
+        let mut spool = self.common.spool_to_change()?;
+        let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
+        let (stolen, others): (Vec<Account>, Vec<Account>) =
+            accounts.into_iter().partition(|one| {
+                one.habits.answer() != Some(Answer::Accepted) && one.habits.alarm_at().is_some()
+            });
+        if is_loose && !stolen.is_empty() {
+            let names: Vec<String> = stolen.iter().map(Account::shown).collect();
+            if !confirm::ask("deny the accounts of", &names, self.yes)? {
+                note("nothing was changed");
+                return Ok(Outcome::Found);
+            }
+        }
+        if !is_loose {
+            others.iter().for_each(|one| {
+                complain(one.unsuspected());
+                note(format_args!("to deny it all the same: {}", self.command("deny", one)));
+            });
+        }
+        // First what is urgent.
+        let mut store = self.common.open_to_change()?;
+        for one in stolen.iter().filter(|one| one.habits.answer().is_none()) {
+            self.deny(&mut *store, one, &folding, screen)?;
+        }
+        screen.flush()?;
+        let since = stolen.iter().map(|one| (identity(one), one.habits.since()));
+        let mut sent = SentSince::new(since);
+        let counted = self.lookup.count(&mut sent, &folding, &self.common);
+        let mut reports = Vec::new();
+        for one in &stolen {
+            let mail = counted.is_ok().then(|| sent.of(&identity(one)));
+            reports.push(self.answer(&mut spool, one, mail)?);
+        }
+        print_incidents(&mut spool);
+        if self.common.json {
+            screen.json(&reports)?;
+        } else if self.addresses {
+            let all = reports.iter().filter_map(|one| one.sent.as_ref());
+            let all: BTreeSet<&String> = all.flat_map(|sent| sent.recipients.keys()).collect();
+            all.into_iter().try_for_each(|one| writeln!(screen, "{one}"))?;
+        } else {
+            for (report, account) in reports.iter().zip(&stolen) {
+                self.print(screen, report, account)?;
+            }
+        }
+        screen.flush()?;
+        counted.map_err(|failure| match failure {
+            Failure::Said(why) => Failure::new(format!(
+                "what was sent is not known: {why}; --logs LOG or --trace looks it up elsewhere"
+            )),
+            failure => failure,
+        })?;
+        Ok(Outcome::found_if(missing || stolen.is_empty() || !is_loose && !others.is_empty()))
+    }
+
+    /// Denies an account, whichever limit its mail is held against.
+    fn deny(
+        &self,
+        store: &mut dyn Inspect,
+        account: &Account,
+        folding: &Folding,
+        screen: &mut Screen<'_>,
+    ) -> Result<(), Failure> {
+        let (target, argument) = override_target(OsStr::new(&name(account)), false, folding)?;
+        let set = Override {
+            overridden: Overridden::Deny,
+            target,
+            argument,
+            until: self.until,
+            since: now().seconds,
+            reason: self.reason.clone(),
+            who: audit_log::who(),
+        };
+        let (_, stronger) = put(store, &set)?;
+        print_incidents(store);
+        if self.is_for_people() {
+            writeln!(screen, "{}", override_state::sentence(&set))?;
+        }
+        if let Some(stronger) = stronger {
+            note(format_args!(
+                "no effect, as a stronger override applies to it: {}; to end that one: `{}`",
+                override_state::sentence(&stronger),
+                self.common.command_about("overrides --remove", &stronger)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Answers the alarm; the recipients and clients of `sent` are forgotten.
+    fn answer(
+        &self,
+        spool: &mut Spool,
+        account: &Account,
+        sent: Option<SentMail>,
+    ) -> Result<Report, Failure> {
+        let (recipients, clients): (Vec<String>, Vec<IpAddr>) = match &sent {
+            Some(sent) => {
+                (sent.recipients.keys().cloned().collect(), sent.clients.keys().copied().collect())
+            }
+            None => Default::default(),
+        };
+        let answer = AlarmAnswer::Stolen { recipients: &recipients, clients: &clients };
+        let answered = spool.answer_habits(account.key.key(), answer)?;
+        let key = account.shown();
+        if answered {
+            let alarm = account.habits.alarm_at().map_or_else(String::new, text::iso_second);
+            AuditLog::new().add(spool, format_args!("habits stolen alarm={alarm} key={key}"));
+        }
+        let denied_until = Some(self.until).filter(|&until| answered && until != FOREVER);
+        Ok(Report { key, answered, denied_until, since: account.habits.since(), sent })
+    }
+
+    fn is_for_people(&self) -> bool {
+        !self.common.json && !self.addresses
+    }
+
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        report: &Report,
+        account: &Account,
+    ) -> Result<(), Failure> {
+        let Report { key, since, sent, answered, .. } = report;
+        if !answered {
+            writeln!(screen, "{key}: the answer was given before")?;
+        }
+        if let Some(SentMail { messages, recipients, clients, .. }) = sent {
+            let messages = counted_or_no(*messages, "message", "messages");
+            let people = counted_or_no(recipients.len(), "recipient", "recipients");
+            let since = text::time::local_second(*since);
+            writeln!(screen, "sent since {since}: {messages} to {people}")?;
+            let mut from: Vec<_> = clients.iter().collect();
+            from.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then(a.cmp(b)));
+            for (client, count) in from.iter().take(SHOWN) {
+                writeln!(screen, "  from {client}: {count}")?;
+            }
+            for (recipient, _) in recipients.iter().take(SHOWN) {
+                let recipient = text::printable(recipient.as_bytes());
+                writeln!(screen, "  to {recipient}")?;
+            }
+            let more = recipients.len().saturating_sub(SHOWN);
+            if more > 0 {
+                let command = self.command("habits stolen --addresses", account);
+                writeln!(screen, "  and {more} more: {command} lists all")?;
+            }
+        }
+        writeln!(screen, "once the password is another: {}", self.command("unblock", account))?;
+        Ok(())
+    }
+
+    /// A command to paste, about the account.
+    fn command(&self, words: &str, account: &Account) -> String {
+        format!("`{}`", self.common.command(words, &name(account)))
+    }
+}
+
+/// The account, as the mail in logs has it.
+fn identity(account: &Account) -> String {
+    String::from_utf8_lossy(account.key.key().identity()).into_owned()
+}
+
+/// The name of the account, as one can be denied: all that is counted of it.
+fn name(account: &Account) -> String {
+    let key = account.key.key();
+    let name = names(&key).last();
+    name.map_or_else(String::new, |(name, _)| key_text::key(&name))
+}
