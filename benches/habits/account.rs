@@ -41,6 +41,12 @@ impl Account {
         self.known.extend(all);
     }
 
+    /// Counts a message that says of itself that a program wrote it.
+    pub(crate) fn learn_marked(&mut self, message: &Message) -> Update {
+        let recipients = message.recipients.iter().copied();
+        self.habits.marked_message(FIRST_DAY + message.at, recipients, self.sensitivity)
+    }
+
     /// Counts what fails until `at`; how many alarms that raises.
     pub(crate) fn fail_until(&mut self, at: i64) -> u32 {
         let mut alarms = 0;

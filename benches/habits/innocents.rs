@@ -49,7 +49,11 @@ fn alarmed(innocent: &Innocent, moment: &Moment<'_>, seed: usize, share: f64) ->
     let alarmed = all.iter().any(|message| {
         let failed = account.fail_until(message.at);
         sent += message.recipients.len();
-        account.learn(message, share).alarm.is_some() || failed > 0
+        let update = match innocent.is_marked {
+            true => account.learn_marked(message),
+            false => account.learn(message, share),
+        };
+        update.alarm.is_some() || failed > 0
     });
     alarmed.then_some(sent)
 }

@@ -375,6 +375,7 @@ mod tests {
             "verdicts = { \"100%\" = \"reject\" }",
             "verdicts = { \"90%\" = \"log\", \"100%\" = \"defer\" }",
             "longest_delay = \"5s\"",
+            "habits_failures = true",
             "bucket = { burst = 1, rate = 1 }",
             "default.bytes = \"1/1h\"",
             "default.total.bytes = \"1/1h\"",

@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::word::{Action, Field, OnHabits, Sensitivity};
 use crate::event::Event;
 use crate::rate::Timestamp;
-use crate::store::{Judged, Learn, Sending, Store, habits_key, habits_network_hash};
+use crate::store::{Judged, Learn, Sending, SendingStage, Store, habits_key, habits_network_hash};
 
 /// A policy by which messages are compared with habits.
 #[derive(Clone, Copy)]
@@ -26,8 +26,7 @@ pub(super) struct Compared<'i> {
 pub(super) struct Message<'m> {
     pub(super) event: Event<&'m str>,
     pub(super) recipients: &'m dyn Fn() -> Vec<Cow<'m, str>>,
-    /// See [`Sending::marked`].
-    pub(super) marked: bool,
+    pub(super) stage: SendingStage,
     /// Nothing is learned.
     pub(super) only_looks: bool,
     /// Nothing may be refused now.
@@ -102,7 +101,7 @@ impl<'i> Compared<'i> {
                     network: client.and_then(|client| habits_network_hash(client, hash)),
                     recipients: &recipients,
                     sensitivity: self.sensitivity,
-                    marked: message.marked,
+                    stage: message.stage,
                     learn,
                 };
                 let now = store.learn(&sending, || at).map_err(|error| error.to_string())?;
@@ -132,7 +131,11 @@ impl<'i> Compared<'i> {
         at: Timestamp,
     ) -> Result<Vec<u64>, String> {
         let mut hashes = Vec::new();
-        for to in (message.recipients)() {
+        let all = match message.stage {
+            SendingStage::Failed => Vec::from_iter(message.event.recipient.map(Cow::Borrowed)),
+            SendingStage::Sent | SendingStage::Marked => (message.recipients)(),
+        };
+        for to in all {
             let event = Event { recipient: Some(&*to), ..message.event };
             let Some(to) = key::value(identity, &event, Field::Recipient) else { continue };
             if self.policy.exempts_recipients() {

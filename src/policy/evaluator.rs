@@ -22,12 +22,13 @@ use super::habits::{HABITS, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
+use super::settings::PolicySettings;
 use super::word::{Action, OnError, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
 use crate::spool::Spool;
-use crate::store::{EventDetails, Judged, Store};
+use crate::store::{EventDetails, Judged, SendingStage, Store};
 
 /// What policies remember of one SMTP session.
 pub type PolicySession = SessionMemory<Outcome>;
@@ -346,7 +347,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     ) -> Result<(Arc<str>, Outcome), Fault> {
         let decided = self.limits(name, policy)?;
         let accepts = decided.1.verdict < Verdict::Defer;
-        if accepts && policy.uses_habits() && is_learned_at(self.step.stage) {
+        if policy.uses_habits()
+            && (accepts && is_learned_at(self.step.stage) || self.has_failed(policy.settings()))
+        {
             let Self { image, step, clock, compared, .. } = self;
             let image = image.map_err(Fault::unread)?;
             let now = || clock().seconds;
@@ -359,16 +362,27 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         Ok(decided)
     }
 
+    /// Whether the step is a failed recipient of which the habits are to know.
+    fn has_failed(&self, settings: &PolicySettings) -> bool {
+        let Step { stage, is_one_of, .. } = self.step;
+        *stage == AclStage::Delivery && is_one_of.is_some() && settings.habits_failures
+    }
+
     /// Has the message learned, which all policies accept; what becomes of it by that.
     fn habits(&mut self) -> Option<Evaluated> {
         let compared = self.compared.take()?;
         let Compared { policy, .. } = compared;
         let Self { image, step, session, store, counters, clock, observer, .. } = self;
         let (Ok(image), Ok(store)) = (image, store) else { return None };
+        let has_failed = step.stage == AclStage::Delivery;
         let message = Message {
             event: step.event,
             recipients: step.recipients,
-            marked: step.marked,
+            stage: match step.marked {
+                _ if has_failed => SendingStage::Failed,
+                true => SendingStage::Marked,
+                false => SendingStage::Sent,
+            },
             only_looks: step.only_looks,
             bypassed: step.bypassed,
         };

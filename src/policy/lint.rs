@@ -205,6 +205,12 @@ fn habits(name: &str, policy: &Policy, diagnostics: &mut Diagnostics) {
             );
             diagnostics.warning(policy.at, text);
         }
+        if policy.settings.habits_failures {
+            let text = format!(
+                "habits_failures of {name:?} has no effect: its habits are off; write habits = \"observe\""
+            );
+            diagnostics.warning(policy.at, text);
+        }
         return;
     }
     let requires = |state| policy.settings.requires(state);

@@ -297,7 +297,7 @@ mod tests {
     use super::super::tests::open;
     use super::*;
     use crate::spool::{EventKind, EventReader, LoggedEvent};
-    use crate::store::{Learn, Store as _};
+    use crate::store::{Learn, SendingStage, Store as _};
     use crate::sys::failpoint;
     use crate::sys::simulated_disk::memory_folder;
 
@@ -406,7 +406,7 @@ mod tests {
             network: None,
             recipients: &[spool.habits_hash(to.as_bytes())],
             sensitivity,
-            marked: false,
+            stage: SendingStage::Sent,
             learn: Learn::Always,
         };
         spool.learn(&sending, || Timestamp { seconds: at, micros: 7 }).unwrap()

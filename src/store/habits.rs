@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::network::Cidr;
-use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity};
+use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity, Update};
 use crate::text::{counted, duration};
 
 /// What the name of a record of habits begins with, before the identity.
@@ -42,7 +42,7 @@ pub fn habits_network_hash(client: IpAddr, hash: impl Fn(&[u8]) -> u64) -> Optio
     })
 }
 
-/// A message that an account sends, with hashes by
+/// A message that an account sends, or what became of it, with hashes by
 /// [`Store::habits_hash`](super::Store::habits_hash).
 #[derive(Clone, Copy, Debug)]
 pub struct Sending<'a> {
@@ -54,11 +54,22 @@ pub struct Sending<'a> {
     pub recipients: &'a [u64],
     /// How early an alarm is raised.
     pub sensitivity: Sensitivity,
-    /// It says of itself that a program wrote it or a list sends it: see
-    /// [`Habits::marked_message`].
-    pub marked: bool,
+    /// What is known of it.
+    pub stage: SendingStage,
     /// Whether the habits are updated.
     pub learn: Learn,
+}
+
+/// What is known of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendingStage {
+    /// It is sent now.
+    Sent,
+    /// It is, and says of itself that a program wrote it or a list sends it: see
+    /// [`Habits::marked_message`].
+    Marked,
+    /// It could not be delivered to the recipients: see [`Habits::failed`].
+    Failed,
 }
 
 /// Whether habits are updated by a message.
@@ -98,17 +109,28 @@ impl Sending<'_> {
     ) -> (Judged, bool) {
         let learns = match self.learn {
             _ if overridden == Some(Overridden::Deny) => false,
+            // Its messages are not known.
+            _ if self.stage == SendingStage::Failed && habits.messages() == 0 => false,
             Learn::Always => true,
             Learn::UnlessSuspected => !habits.is_suspected(at),
             Learn::Never => false,
         };
         let update = learns.then(|| {
             let recipients = self.recipients.iter().copied();
-            match self.marked {
-                true => habits.marked_message(at, recipients, self.sensitivity),
-                false => habits.message(at, self.network, recipients, self.sensitivity),
+            match self.stage {
+                SendingStage::Sent => {
+                    Some(habits.message(at, self.network, recipients, self.sensitivity))
+                }
+                SendingStage::Marked => {
+                    Some(habits.marked_message(at, recipients, self.sensitivity))
+                }
+                SendingStage::Failed => {
+                    let updates = recipients.map(|one| habits.failed(at, one, self.sensitivity));
+                    updates.reduce(|all, one| Update { alarm: all.alarm.or(one.alarm), ..one })
+                }
             }
         });
+        let update = update.flatten();
         let score = update.map_or_else(|| habits.score(at), |update| update.score);
         let threshold =
             update.map_or_else(|| habits.threshold(at, self.sensitivity), |one| one.threshold);
@@ -126,7 +148,9 @@ impl Sending<'_> {
 /// Its evidence, after `ACCOUNT may be stolen: `.
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { strangers, messages, seconds, networks, usual, volume, record, .. } = *self;
+        let Self {
+            strangers, messages, seconds, networks, failures, usual, volume, record, ..
+        } = *self;
         match self.rule {
             Rule::Volume => write!(
                 f,
@@ -137,7 +161,11 @@ impl fmt::Display for Alarm {
                 let strangers = counted(strangers, "recipient", "recipients");
                 let messages = counted(messages, "message", "messages");
                 let time = duration(seconds as f64);
-                write!(f, "{strangers} that it has never written to, in {messages} within {time}")?;
+                write!(f, "{strangers} that it has never written to")?;
+                if failures > 0 {
+                    write!(f, ", of which {failures} could not be delivered to")?;
+                }
+                write!(f, ", in {messages} within {time}")?;
                 if networks > 0 {
                     let networks = counted(networks, "network", "networks");
                     write!(f, ", from {networks} never seen")?;

@@ -205,6 +205,56 @@ fn tables_and_exemptions_say_whose_habits_are_compared() {
 }
 
 #[test]
+fn recipients_that_fail_are_evidence_where_a_policy_says_so() {
+    let (mut counted, mut limited) = (Vec::new(), Vec::new());
+    for (settings, is_counted) in [
+        ("habits_failures = true\n", true),
+        ("", false),
+        ("habits_failures = true\npackage.p.habits = \"off\"\n", false),
+        (
+            "habits_failures = true\nexempt = [{ match = \"@example.org\", recipients = \"@y.test\" }]\n",
+            false,
+        ),
+    ] {
+        let package = settings.contains("package").then_some("p");
+        let policy = format!(
+            "[policy.out]\nhabits = \"hold\"\n{settings}default.failed_recipients = \"0.5/1w\"\n"
+        );
+        let mut server = Server::new(&policy);
+        for n in 0..20 {
+            server.send(alice(), &["bob@x.test", &format!("c{}@x.test", n % 3)]);
+            server.now += 20_000;
+        }
+        let to = "Gone@y.test";
+        server.send(alice(), &[to, "other@z.test"]);
+        let score = |server: &Server| {
+            let habits = server.store.habits(b"auth:alice@example.org").unwrap();
+            (habits.score(habits.at()), habits.messages())
+        };
+        let before = score(&server);
+        let event = Event { recipient: Some(to), package, ..alice() };
+        let step = Step {
+            is_one_of: Some(Unit::UnknownRecipients),
+            ..Step::new(AclStage::Delivery, event)
+        };
+        let (evaluated, seen) = server.step(step, &["*"], &[]);
+        limited.push(evaluated.outcome.verdict);
+        let after = score(&server);
+        assert_eq!(after.1, before.1);
+        assert_eq!(seen.judged.len(), usize::from(is_counted), "{settings}");
+        counted.push((after.0 - before.0 > 2.0) == is_counted);
+        // Of an account that is not known, nothing is remembered.
+        let event = Event { auth: Some("new"), recipient: Some(to), ..alice() };
+        let step = Step { event, ..step };
+        server.step(step, &["*"], &[]);
+        assert!(server.store.habits(b"auth:new").is_none());
+    }
+    assert_eq!(counted, [true; 4]);
+    // The limit on failed recipients is over, which keeps no failure from being evidence.
+    assert!(limited.iter().take(2).all(|verdict| *verdict == Verdict::Defer), "{limited:?}");
+}
+
+#[test]
 fn nothing_is_refused_while_a_bypass_is_in_force() {
     struct Lifts;
     impl Observer for Lifts {

@@ -159,6 +159,7 @@ fn settings(g: &mut Gen) -> PolicySettings {
         texts: some(g, 3, |g| UnitText { unit: word(g), text: template(g) }),
         key: some(g, 3, word::<Field>),
         verdicts: some(g, 3, |g| Grade { from: number(g), verdict: word(g), at }),
+        habits_failures: bool::arbitrary(g),
         longest_delay: number(g),
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
 use kit::habits::{ACCOUNTS, mix, stream};
+use kit::innocents::INNOCENTS;
 use quickcheck::{TestResult, quickcheck};
 
 /// The score after each message of [`kit::habits::streams`], and `!` where there was an alarm,
@@ -293,6 +294,42 @@ fn marked_mail_is_for_the_second_rule_alone() {
     let of = |habits: &mut Habits| send(habits, now + 5000, 1, &next).added;
     assert_eq!(of(&mut habits), of(&mut unmarked));
     assert_eq!(habits.messages(), unmarked.messages());
+}
+
+#[test]
+fn innocents_are_named_as_the_documents_say() {
+    // Of the six accounts, after months of their owner's mail.
+    for (start, expected) in [
+        ("Christmas cards", 0..=0),
+        ("the same as one message", 0..=0),
+        ("an announcement", 0..=0),
+        ("a mail merge to 20 ", 2..=6),
+        ("a mail merge to 150", 6..=6),
+        ("a vacation reply", 0..=1),
+        ("a newsletter: ", 6..=6),
+        ("a newsletter in", 6..=6),
+        ("a ticket system", 0..=0),
+        ("a new employee", 0..=0),
+    ] {
+        let innocent = INNOCENTS.iter().find(|one| one.name.starts_with(start)).unwrap();
+        let named = (0..ACCOUNTS).filter(|&account| {
+            let own: Vec<_> =
+                stream(account).into_iter().take_while(|one| one.network < 900).collect();
+            let mut habits = Habits::default();
+            if !innocent.is_own_account {
+                own.iter()
+                    .for_each(|one| _ = send(&mut habits, one.at, one.network, &one.recipients));
+            }
+            let known: Vec<u64> = own.iter().flat_map(|one| one.recipients.clone()).collect();
+            let last = &own[own.len() - 1];
+            innocent
+                .messages(last.at + 60, last.network, &known, account as u64)
+                .iter()
+                .any(|one| send(&mut habits, one.at, one.network, &one.recipients).alarm.is_some())
+        });
+        let named = named.count();
+        assert!(expected.contains(&named), "{}: {named}", innocent.name);
+    }
 }
 
 quickcheck! {

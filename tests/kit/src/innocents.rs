@@ -10,11 +10,13 @@ pub struct Innocent {
     pub name: &'static str,
     /// The account does nothing else: it begins with this.
     pub is_own_account: bool,
+    /// The messages have a header that says that a program wrote them, or that a list sends them.
+    pub is_marked: bool,
     write: fn(&mut Writer<'_>),
 }
 
 /// All.
-pub const INNOCENTS: [Innocent; 11] = [
+pub const INNOCENTS: [Innocent; 14] = [
     added("Christmas cards: 60 to known people, 8 to others, one each minute", |writer| {
         let mut to = writer.known(60);
         to.extend(writer.strangers(8));
@@ -48,7 +50,9 @@ pub const INNOCENTS: [Innocent; 11] = [
         },
     ),
     added("a vacation reply: 14 days, 10 a day, half of them to others", vacation),
+    marked(added("the same with Auto-Submitted", vacation)),
     own("a newsletter: each week to the same 500, one a second, 8 weeks", newsletter),
+    marked(own("the same with List-Id", newsletter)),
     own("a newsletter in messages to 50 each", |writer| {
         let to = writer.strangers(500);
         for _ in 0..8 {
@@ -57,6 +61,7 @@ pub const INNOCENTS: [Innocent; 11] = [
         }
     }),
     own("a ticket system: each day 40 tickets of others, 3 mails each, 30 days", tickets),
+    marked(own("the same with Auto-Submitted", tickets)),
     own("a new employee: 60 days, each day 3 others and 12 mails to those known", |writer| {
         let mut known = writer.strangers(5);
         for _ in 0..60 {
@@ -75,11 +80,15 @@ pub const INNOCENTS: [Innocent; 11] = [
 ];
 
 const fn added(name: &'static str, write: fn(&mut Writer<'_>)) -> Innocent {
-    Innocent { name, is_own_account: false, write }
+    Innocent { name, is_own_account: false, is_marked: false, write }
 }
 
 const fn own(name: &'static str, write: fn(&mut Writer<'_>)) -> Innocent {
     Innocent { is_own_account: true, ..added(name, write) }
+}
+
+const fn marked(one: Innocent) -> Innocent {
+    Innocent { is_marked: true, ..one }
 }
 
 impl Innocent {
