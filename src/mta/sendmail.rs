@@ -9,6 +9,8 @@ pub(crate) struct Sendmail {
     /// The macros that a milter gets at MAIL.
     pub(crate) macros: Option<String>,
     pub(crate) daemons: Vec<Daemon>,
+    /// `O QueueDirectory`
+    pub(crate) queue_directory: String,
 }
 
 /// `O DaemonPortOptions=…`
@@ -49,6 +51,7 @@ impl Sendmail {
             match option_named(name.trim()) {
                 Some("InputMailFilters") => sendmail.used = names(value),
                 Some("Milter.macros.envfrom") => sendmail.macros = Some(value.to_owned()),
+                Some("QueueDirectory") => value.trim().clone_into(&mut sendmail.queue_directory),
                 Some("DaemonPortOptions") => sendmail.daemons.push(daemon_of(value)),
                 _ => {}
             }
@@ -60,8 +63,12 @@ impl Sendmail {
 /// The option that Sendmail takes a name for: in any case, and as far as it is written, if only
 /// one option begins so; those of milters are written out.
 fn option_named(name: &str) -> Option<&'static str> {
-    const OPTIONS: [(&str, usize); 3] =
-        [("InputMailFilters", 2), ("Milter.macros.envfrom", 21), ("DaemonPortOptions", 2)];
+    const OPTIONS: [(&str, usize); 4] = [
+        ("InputMailFilters", 2),
+        ("Milter.macros.envfrom", 21),
+        ("DaemonPortOptions", 2),
+        ("QueueDirectory", 6),
+    ];
     let is_it = |(option, least): &&(&str, usize)| {
         let start = option.get(..name.len());
         name.len() >= *least && start.is_some_and(|start| start.eq_ignore_ascii_case(name))

@@ -90,24 +90,26 @@ impl Suspicion {
     pub fn is_denied(&self) -> bool {
         self.judged.overridden == Some(Overridden::Deny)
     }
+
+    /// Why it is what it is: `this message raises an alarm, …`
+    #[must_use]
+    pub fn why(&self) -> String {
+        let Self { judged, at, .. } = self;
+        match (&judged.alarm, judged.suspected_since) {
+            _ if self.is_denied() => "an override denies it".to_owned(),
+            (Some(alarm), _) => format!("this message raises an alarm: {alarm}"),
+            (None, Some(since)) => {
+                let ago = text::rough(at.saturating_sub(since) as f64);
+                format!("an alarm was raised {ago} ago")
+            }
+            (None, None) => "nothing unusual".to_owned(),
+        }
+    }
 }
 
 /// `habits of auth:alice@example.org: this message raises an alarm, …`
 impl fmt::Display for Suspicion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, judged, at, .. } = self;
-        write!(f, "{HABITS} of {key}: ")?;
-        match (&judged.alarm, judged.suspected_since) {
-            _ if self.is_denied() => f.write_str("an override denies it"),
-            (Some(alarm), _) => write!(f, "this message raises an alarm: {alarm}"),
-            (None, Some(since)) => {
-                write!(
-                    f,
-                    "an alarm was raised {} ago",
-                    text::rough(at.saturating_sub(since) as f64)
-                )
-            }
-            (None, None) => f.write_str("nothing unusual"),
-        }
+        write!(f, "{HABITS} of {}: {}", self.key, self.why())
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Display for Field<'_> {
 }
 
 /// All fields of `policy_info`.
-pub const POLICY_FIELDS: &str = "verdict, text, policy, rule, window, unit, key, rate, limit, remaining, \
+pub const POLICY_FIELDS: &str = "verdict, text, why, policy, rule, window, unit, key, rate, limit, remaining, \
                       retry_after, delay, score, crossed, observed, exempt, measured, explain, error";
 
 /// What was made of a step, as front ends show it.
@@ -86,6 +86,7 @@ impl<'a> PolicyInfo<'a> {
             b"verdict" => Field::Checked(outcome.verdict.word().as_bytes()),
             b"measured" => Field::Checked(outcome.measured.word().as_bytes()),
             b"text" => text(&outcome.text),
+            b"why" => Field::Made(outcome.why()),
             b"policy" => text(policy),
             b"rule" => of_reason(|reason| &reason.rule),
             b"window" => of_reason(Reason::window),

@@ -229,6 +229,31 @@ impl Outcome {
         Self { verdict, measured, observed, exempt, crossed, delay, text, reason, habits: None }
     }
 
+    /// What decided: `9.0 messages, limit 5/1h`, or what the habits say; else the text for the
+    /// client.
+    #[cold]
+    #[must_use]
+    pub fn why(&self) -> String {
+        match (&self.habits, &self.reason) {
+            (Some(suspicion), _) => suspicion.why(),
+            (None, Some(reason)) => {
+                let (rate, unit) = (reason.decision.rate, reason.unit.word());
+                format!("{rate:.1} {unit}, limit {}", reason.window())
+            }
+            (None, None) => self.text.clone(),
+        }
+    }
+
+    /// Who was counted, and the table that the limit is from; `None` if neither a limit nor habits
+    /// decided.
+    #[must_use]
+    pub fn counted(&self) -> Option<(&str, &str)> {
+        match (&self.habits, &self.reason) {
+            (Some(suspicion), _) => Some((&suspicion.key, &suspicion.rule)),
+            (None, reason) => reason.as_ref().map(|reason| (reason.key(), &*reason.rule)),
+        }
+    }
+
     /// The outcome of a message of an account that is suspected, with which this is to be done.
     #[cold]
     pub(super) fn of_habits(

@@ -6,7 +6,6 @@
 //! a killed process leaves behind.
 
 mod apply;
-mod audit_log;
 mod copy;
 pub mod counter_file;
 #[cfg(test)]
@@ -27,6 +26,7 @@ mod format;
 mod format_tests;
 pub mod habits;
 mod hashing;
+mod held_note;
 #[cfg(test)]
 mod image_tests;
 mod index;
@@ -54,6 +54,7 @@ mod stop_tests;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod text_log;
 mod tidy;
 mod verify;
 #[cfg(test)]
@@ -78,6 +79,7 @@ pub use events::{
     EventDetails, EventKind, EventLimits, EventReader, EventWindow, LogLimits, LoggedEvent,
 };
 pub use eviction::capacity;
+pub use held_note::{HELD_BY, HeldNote};
 pub use iterate::{LeftOut, entry_bytes};
 pub use preview::Preview;
 pub use quarantine::Quarantined;

@@ -13,11 +13,11 @@ use crate::sys::clock;
 use crate::sys::files::{self, Access};
 use crate::sys::mapping::Mapping;
 
-use super::audit_log::LOG;
 use super::database::Database;
 use super::format::{DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD};
 use super::known_overrides::Word;
 use super::superblock::DATABASE;
+use super::text_log::AUDIT;
 use super::{Spool, SpoolError};
 
 /// The overrides.
@@ -354,7 +354,7 @@ impl Database {
         self.map_word();
         if let Some(kept) = quarantined {
             let path = self.path_of(OVERRIDES);
-            let log = self.path_of(LOG);
+            let log = self.path_of(AUDIT.name);
             self.report(format!(
                 "{} was damaged and has been quarantined as {}: the keys that it allowed or \
                  denied no longer are; {} lists the commands that had set it: run them again",

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use crate::sys::files;
 
-use super::audit_log::{LOG, LOG_BEFORE};
 use super::database::{Database, FILE_MODE, shard_name};
 use super::events::EVENT_FILES;
 use super::format::{
@@ -19,6 +18,7 @@ use super::overrides::OVERRIDES;
 use super::record::Record;
 use super::shard::Body;
 use super::superblock::DATABASE;
+use super::text_log::{AUDIT, HELD};
 use super::{Spool, SpoolError};
 
 /// The result of [`Spool::verify`].
@@ -183,7 +183,8 @@ impl From<(PathBuf, String)> for ShardReport {
 }
 
 /// The files that are neither shards nor lists of events.
-const OTHER_FILES: [&CStr; 4] = [DATABASE, OVERRIDES, LOG, LOG_BEFORE];
+const OTHER_FILES: [&CStr; 6] =
+    [DATABASE, OVERRIDES, AUDIT.name, AUDIT.before, HELD.name, HELD.before];
 
 /// The most problems that are reported for one shard.
 const PROBLEMS_MAX: usize = 100;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use exirate::spool::{HeldNote, Options, Spool};
+
 use crate::{exirate, json, run, stderr, stdout};
 
 const ALICE: &str = "alice@example.org";
@@ -51,6 +53,11 @@ fn fill(spool: &Path) {
         command.args(["--to", recipient, "--spool"]).arg(spool);
         let ran = kit::exim::run(command, message.as_bytes());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    }
+    let mut database = Spool::open(spool, Options::default()).unwrap();
+    for (id, key) in [("1A", "auth:alice@example.org"), ("1B", "auth:malice@example.org")] {
+        let (id, key) = (id.to_owned(), key.as_bytes().to_vec());
+        database.note_held(&HeldNote { id, key, ..HeldNote::default() }).unwrap();
     }
 }
 
@@ -113,7 +120,7 @@ fn a_person_is_removed_from_everything_and_nobody_else() {
     let expected = |erased: bool| {
         serde_json::json!({
             "rates": 3, "crossings": 2, "refusals": 2, "mentions": 2, "overrides": 2,
-            "audit_lines": 2, "messages": 2, "erased": erased, "left": [],
+            "audit_lines": 2, "held_notes": 1, "messages": 2, "erased": erased, "left": [],
         })
     };
     assert_eq!(found, expected(false));

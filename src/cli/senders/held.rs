@@ -263,7 +263,14 @@ impl Found {
 
 impl Place {
     fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
-        queue(self.server, self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)
+        let notes = || match self.common.spool_if_any() {
+            Ok(Some(mut spool)) => spool.held_notes().map_err(|error| error.to_string()),
+            Ok(None) => Ok(Vec::new()),
+            Err(Failure::Said(why)) => Err(why),
+            Err(Failure::Output(error)) => Err(error.to_string()),
+        };
+        queue(self.server, self.exim.as_deref(), self.config.as_deref(), notes)
+            .map_err(|why| Failure::new(printable(why.as_bytes())))
     }
 
     /// The held messages that `which` names, by their keys; all without one.

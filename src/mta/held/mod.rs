@@ -5,14 +5,19 @@
 //! of them has a mark that only exirate's own lines set.
 
 mod exim;
+mod postfix;
+mod sendmail;
 mod spool_file;
 
 use std::path::Path;
 
-pub(crate) use exim::EximQueue;
+use exim::EximQueue;
+use postfix::PostfixQueue;
+use sendmail::SendmailQueue;
 
 use super::Kind;
 use super::exim::find;
+use crate::spool::HeldNote;
 
 /// A message that a policy holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +79,8 @@ pub(crate) trait HoldQueue {
 }
 
 /// The queue of this machine's mail server: of `server`, where there may be several, and of this
-/// Exim with this configuration, if they are given.
+/// Exim with this configuration, if they are given. `notes` reads what `exirate serve mail` has
+/// noted.
 ///
 /// # Errors
 /// There is none, or it cannot be asked.
@@ -82,6 +88,7 @@ pub(crate) fn queue(
     server: Option<Kind>,
     exim: Option<&Path>,
     config: Option<&Path>,
+    notes: impl FnOnce() -> Result<Vec<HeldNote>, String>,
 ) -> Result<Box<dyn HoldQueue>, String> {
     let of_exim = |program: Option<&Path>| -> Result<Box<dyn HoldQueue>, String> {
         Ok(Box::new(EximQueue::new(find(program, config)?.0)?))
@@ -89,10 +96,9 @@ pub(crate) fn queue(
     if exim.is_some() || config.is_some() {
         return of_exim(exim);
     }
-    match Kind::of_this_machine(server)? {
-        (Kind::Exim, program) => of_exim(Some(&program)),
-        (kind @ (Kind::Postfix | Kind::Sendmail), _) => {
-            Err(format!("the queue of {} cannot be read yet", kind.name()))
-        }
-    }
+    Ok(match Kind::of_this_machine(server)? {
+        (Kind::Exim, program) => of_exim(Some(&program))?,
+        (Kind::Postfix, _) => Box::new(PostfixQueue::new(notes()?)),
+        (Kind::Sendmail, program) => Box::new(SendmailQueue::new(program, notes()?)?),
+    })
 }

@@ -26,7 +26,7 @@ use crate::policy::source::compile;
 use crate::policy::word::{Verdict, Word as _};
 use crate::serve::config::{Mail, check_mail};
 use crate::serve::log::Log;
-use crate::spool::{Options, Spool};
+use crate::spool::{HELD_BY, Options, Spool};
 use crate::sys::clock;
 
 /// What else these front ends decide alike: Exim's test has messages of one size, and rules that
@@ -284,7 +284,10 @@ impl Mta<'_> {
 fn action((code, text): (u8, String)) -> String {
     let text = match (code, text.split_at_checked(10)) {
         (b'c', _) => return "DUNNO".to_owned(),
-        (b'q', _) => return format!("HOLD {text}"),
+        (b'q', _) => {
+            let reason = text.strip_prefix(HELD_BY).unwrap();
+            return format!("HOLD {}", reason.split_once(": ").unwrap().1);
+        }
         (b'y', Some(("451 4.7.1 ", text))) => return format!("DEFER_IF_PERMIT 4.7.1 {text}"),
         (b'y', Some(("550 5.7.1 ", text))) => return format!("REJECT 5.7.1 {text}"),
         _ => text,

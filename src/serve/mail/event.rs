@@ -29,6 +29,21 @@ pub struct MailEvent {
     /// What else Exim says, if it is from Exim: then Exim counts accepted recipients, and its
     /// main log has the verdicts.
     pub exim: Option<EximCall>,
+    /// At the end of a message, that a step before has it held.
+    pub hold: Option<Hold>,
+}
+
+/// That a message is held, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The policy that holds it.
+    pub policy: Arc<str>,
+    /// Who was counted.
+    pub key: String,
+    /// The limit, and how it was reached; or another reason.
+    pub why: String,
+    /// What the client reads where the mail server cannot hold it.
+    pub text: String,
 }
 
 /// What Exim's ACLs say of a step, besides what it is.
@@ -77,6 +92,18 @@ impl MailVerdict {
         PolicyInfo { policy: &self.policy, outcome: &self.outcome, error }
     }
 
+    /// That the message is held, if it is.
+    #[must_use]
+    pub fn hold(&self) -> Option<Hold> {
+        let outcome = &self.outcome;
+        (outcome.verdict == Verdict::Hold).then(|| Hold {
+            policy: Arc::clone(&self.policy),
+            key: outcome.counted().map_or_else(String::new, |(key, _)| key.to_owned()),
+            why: outcome.why(),
+            text: outcome.text.clone(),
+        })
+    }
+
     /// How long to wait before the reply, which is to be sent within `most`, if the decision
     /// took so long.
     #[must_use]
@@ -112,26 +139,18 @@ pub(super) struct LogLine<'a> {
 
 impl fmt::Display for LogLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let MailVerdict { policy, outcome: Outcome { verdict, text, reason, .. }, .. } =
-            self.verdict;
-        write!(f, "policy {policy}: {} ", verdict.word())?;
+        let MailVerdict { policy, outcome, .. } = self.verdict;
+        write!(f, "policy {policy}: {} ", outcome.verdict.word())?;
         match self.client.address() {
             Some(client) => write!(f, "[{client}]: ")?,
             None if self.local.is() => write!(f, "local: ")?,
             // Postfix could not find out.
             None => write!(f, "unknown: ")?,
         }
-        match reason {
-            None => f.write_str(text),
-            Some(reason) => write!(
-                f,
-                "{:.1} {}, limit {}, key {} ({})",
-                reason.decision.rate,
-                reason.unit.word(),
-                reason.window(),
-                reason.key(),
-                reason.rule
-            ),
+        f.write_str(&outcome.why())?;
+        match outcome.counted() {
+            Some((key, rule)) => write!(f, ", key {key} ({rule})"),
+            None => Ok(()),
         }
     }
 }

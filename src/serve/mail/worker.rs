@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::event::{MailEvent, MailVerdict};
+use super::event::{Hold, MailEvent, MailVerdict};
 use super::exim::request::EximCheck;
 use crate::bypass::Watch;
 use crate::cluster::ClusterStore;
@@ -17,7 +17,7 @@ use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step, d
 use crate::policy::word::{OnError, Verdict};
 use crate::serve::log::Level;
 use crate::spec::{SpecArguments, SpecCache};
-use crate::spool::Options;
+use crate::spool::{HeldNote, Options};
 use crate::store::Store as _;
 use crate::sys::clock;
 
@@ -122,7 +122,39 @@ impl Worker {
         if accepts && call.is_none() {
             session.accept_recipient();
         }
-        MailVerdict::from(evaluated)
+        let verdict = MailVerdict::from(evaluated);
+        self.note_held(event, &verdict);
+        verdict
+    }
+
+    /// Notes that Postfix or Sendmail is told to hold a message, before it is: Exim's ACL marks it
+    /// in its own queue.
+    fn note_held(&mut self, event: &MailEvent, verdict: &MailVerdict) {
+        let is_end = matches!(event.stage, AclStage::Data | AclStage::NotSmtp);
+        let is_accepted = verdict.outcome.verdict < Verdict::Defer;
+        if event.exim.is_some() || !is_end || !is_accepted {
+            return;
+        }
+        let Some(Hold { policy, key, why, .. }) = event.hold.clone().or_else(|| verdict.hold())
+        else {
+            return;
+        };
+        let note = HeldNote {
+            at: clock::now().0,
+            id: event.event.message_id.clone().unwrap_or_default(),
+            policy: policy.to_string(),
+            key: key.into_bytes(),
+            why,
+        };
+        let noted = match &mut self.store {
+            Some(store) => store.spool_mut().note_held(&note).map_err(|error| error.to_string()),
+            None => Err("the database is not open".to_owned()),
+        };
+        if let Err(error) = noted {
+            let (subject, level) = ("notes of held messages", Level::Warning);
+            let text = format!("`exirate held` will not show message {}: {error}", note.id);
+            self.notes.push(Note { subject, level, text });
+        }
     }
 
     /// Checks a spec at a step, as `ratelimit` of the library for Exim does: the decision, or

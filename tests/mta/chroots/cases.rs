@@ -1,6 +1,8 @@
 //! What must hold with each mail server and each protocol. The cases run one after another
 //! on one server; each has a user of its own.
 
+use serde_json::Value;
+
 use super::server::{FrontEnd, Server};
 use kit::machine::{INSIDE, OUTSIDE};
 use kit::until;
@@ -196,23 +198,68 @@ fn connections_of_a_user_count_together(server: &Server) {
 }
 
 fn a_held_message_waits(server: &Server) {
-    let mut hanna = server.machine.login("hanna");
-    for text in ["goes out", "goes out as well", "is held back"] {
+    let machine = &server.machine;
+    let mut hanna = machine.login("hanna");
+    for text in ["goes out", "goes out as well", "is held one", "is held two", "is held three"] {
         let text = format!("Subject: hold\r\n\r\n{text}\r\n");
         let reply = hanna.message("hanna@hold.test", &["bob@mail.test"], &text);
         assert!(reply.is_ok(), "{reply:?}");
     }
     assert!(hanna.quit().unwrap().is_ok());
-    until("the others are delivered", || {
-        server.machine.read("/var/mail/bob").contains("goes out as well")
-    });
-    let held = match server.front_end {
-        FrontEnd::Sendmail => "mailq -qQ",
-        _ => "postqueue -j | grep '\"queue_name\": \"hold\"'",
+    let bob = || machine.read("/var/mail/bob");
+    until("the others are delivered", || bob().contains("goes out as well"));
+    let queue = hold_another(server);
+    let sender = |sender: &str| machine.run(queue).matches(sender).count();
+    assert_eq!((sender("hanna@hold.test"), sender("admin@mail.test")), (3, 1));
+    assert!(!bob().contains("is held"));
+
+    let held = || -> Value {
+        let output = server.exirate("held --json");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
     };
-    let queue = server.machine.run(held);
-    assert_eq!(queue.matches("hanna@hold.test").count(), 1, "{queue}");
-    assert!(!server.machine.read("/var/mail/bob").contains("is held back"));
+    let all = held();
+    let all = all.as_array().unwrap();
+    assert_eq!(all.len(), 3, "{all:?}");
+    for one in all {
+        assert_eq!(one["key"], "auth:hanna@mail.test");
+        assert_eq!((&one["policy"], &one["recipients"]), (&"held".into(), &1.into()));
+        assert_eq!(one["sender"], "hanna@hold.test");
+        assert!(one["why"].as_str().unwrap().ends_with(".0 messages, limit 2/1h"), "{one}");
+    }
+    let id = |n: usize| all[n]["id"].as_str().unwrap();
+    let shown = server.exirate(&format!("held show {}", id(0)));
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("to:     bob@mail.test\n"), "{shown}");
+    assert!(shown.contains("  Subject: hold\n"), "{shown}");
+    let released = server.exirate(&format!("held release {}", id(0)));
+    assert_eq!(released.status.code(), Some(0), "{released:?}");
+    until("it is delivered", || bob().contains("is held"));
+    assert_eq!(bob().matches("is held").count(), 1);
+    let deleted = server.exirate("held delete hanna@mail.test --yes");
+    assert_eq!(deleted.status.code(), Some(0), "{deleted:?}");
+    assert_eq!(held(), Value::Array(Vec::new()));
+    assert_eq!((sender("hanna@hold.test"), sender("admin@mail.test")), (0, 1));
+    assert_eq!(bob().matches("is held").count(), 1);
+}
+
+/// Has the administrator hold a message; the command that lists all that is held.
+fn hold_another(server: &Server) -> &'static str {
+    let machine = &server.machine;
+    if server.front_end == FrontEnd::Sendmail {
+        machine.run(
+            "printf 'Subject: mine\\n\\nx\\n' | sendmail -Am -odq -f admin@mail.test bob@mail.test
+            sendmail -Am -qSadmin@mail.test -Qmine",
+        );
+        return "grep -h ^S /var/spool/mqueue/hf* || true";
+    }
+    machine.run(
+        "echo '/^Subject: mine/ HOLD' >/etc/postfix/mine
+        postconf -e 'header_checks = regexp:/etc/postfix/mine'
+        postfix reload
+        printf 'Subject: mine\\n\\nx\\n' | sendmail -f admin@mail.test bob@mail.test",
+    );
+    until("it is held", || machine.run("postqueue -j").contains("admin@mail.test"));
+    "postqueue -j | grep '\"queue_name\": \"hold\"' || true"
 }
 
 fn a_message_may_be_refused_for_good(server: &Server) {

@@ -15,6 +15,7 @@ pub(super) struct TracesOfPerson {
     pub(super) mentions: u64,
     pub(super) overrides: u64,
     pub(super) audit_lines: u64,
+    pub(super) held_notes: u64,
     pub(super) messages: u64,
     pub(super) erased: bool,
     /// What could not be searched, or is not removed.
@@ -31,6 +32,7 @@ impl TracesOfPerson {
             (self.mentions, "name in an event of others", "names in events of others"),
             (self.overrides, "override", "overrides"),
             (self.audit_lines, "line of the audit log", "lines of the audit log"),
+            (self.held_notes, "note of a held message", "notes of held messages"),
             (self.messages, "recorded message", "recorded messages"),
         ];
         let all = all.into_iter().filter(|(count, ..)| *count > 0);

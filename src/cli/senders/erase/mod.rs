@@ -48,7 +48,7 @@ alice+news@example.org. It is removed from
   rates      records whose name contains it are deleted, and its habits
   events     crossings and refusals of it are removed; of those of others, only its name
   overrides  `allow` and `deny` for it alone are removed, and those whose reason names it
-  audit log  it is overwritten by `*`
+  logs       in audit.log and held.log, it is overwritten by `*`
   messages   in the trace store's envelopes, [erased] takes its place
 
 Where limits are shared, it is also removed from what all servers share: its records and
@@ -63,7 +63,7 @@ remove are Exim's logs, backups, exports, and the policy file, which `erase` rep
 recording go on meanwhile; what they add is found by a second run. The command itself is logged without PERSON.
 
 JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
-`overrides`, `audit_lines` and `messages` named PERSON, whether they were `erased`, and `left`,
+`overrides`, `audit_lines`, `held_notes` and `messages` named PERSON, whether they were `erased`, and `left`,
 an array of what could not be searched or removed.")]
 pub(in crate::cli) struct Erase {
     /// The address or login to remove
@@ -145,6 +145,7 @@ fn look(person: &Person, both: &mut Both) -> Result<TracesOfPerson, Failure> {
         let overrides = spool.overrides()?;
         found.overrides = overrides.iter().filter(|one| concerns(person, one)).count() as u64;
         found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), false)?;
+        found.held_notes = spool.find_in_held_notes(&|line| person.places(line), false)?;
     }
     if let Some(traces) = &both.traces {
         let named = traces.count_named(&|text| person.is_in(text.as_bytes()))?;
@@ -201,6 +202,7 @@ fn erase_rates(
     found.refusals = events.refusals;
     found.mentions = events.recipients + events.damaged;
     found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), true)?;
+    found.held_notes = spool.find_in_held_notes(&|line| person.places(line), true)?;
     Ok(())
 }
 

@@ -28,7 +28,7 @@ fn part(name: &str) -> Part {
     let unfinished = |stem: &str| {
         shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
     };
-    let is_log = |name: &str| matches!(name, "audit.log" | "crossings" | "refusals");
+    let is_log = |name: &str| matches!(name, "audit.log" | "held.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
     if whole(name) || policy(name) || other(name) || is_cursor(name) || is_log(name) || is_old_log {
         Part::Ours
@@ -171,6 +171,7 @@ mod tests {
             ("00.shard", Part::Ours),
             ("ff.shard", Part::Ours),
             ("audit.log", Part::Ours),
+            ("held.log.1", Part::Ours),
             ("overrides", Part::Ours),
             ("crossings", Part::Ours),
             ("refusals.1", Part::Ours),

@@ -214,7 +214,7 @@ impl EximRequest {
             session: given(&self.session),
             message: given(&self.message),
             number: given(&self.number),
-            event: MailEvent { stage, event, facts, recipients, exim: Some(call) },
+            event: MailEvent { stage, event, facts, recipients, exim: Some(call), hold: None },
             check: check.transpose()?,
         })
     }

@@ -118,7 +118,14 @@ mod tests {
             session: b"1.2".to_vec(),
             message: message.into(),
             number: number.into(),
-            event: MailEvent { stage, event, facts, recipients: Vec::new(), exim: None },
+            event: MailEvent {
+                stage,
+                event,
+                facts,
+                recipients: Vec::new(),
+                exim: None,
+                hold: None,
+            },
             check: None,
         }
     }

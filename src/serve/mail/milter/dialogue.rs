@@ -16,7 +16,8 @@ use super::room::{Room, Share};
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, Origin};
 use crate::policy::word::Verdict;
-use crate::serve::mail::event::{MailEvent, MailVerdict};
+use crate::serve::mail::event::{Hold, MailEvent, MailVerdict};
+use crate::spool::HELD_BY;
 use crate::trace::Envelope;
 
 /// How much of the recipients of a message is kept without room of all connections.
@@ -132,7 +133,7 @@ struct Client {
     /// Not by SMTP.
     submission: bool,
     /// All of its messages are held for this reason.
-    hold: Option<String>,
+    hold: Option<Hold>,
 }
 
 /// A message, from MAIL on.
@@ -149,7 +150,7 @@ struct Message {
     pending: Option<String>,
     accepted: u32,
     rejected: u32,
-    hold: Option<String>,
+    hold: Option<Hold>,
     content: Content,
     /// Recipients are not all kept.
     partial: bool,
@@ -217,7 +218,7 @@ impl Dialogue {
             Verdict::Defer => Some(Reply::Defer(text.clone())),
             _ => None,
         };
-        let hold = Some(text).filter(|_| verdict.outcome.verdict == Verdict::Hold);
+        let hold = verdict.hold();
         match (stage, refusal) {
             (AclStage::Data | AclStage::NotSmtp, Some(refusal)) => {
                 self.end_message();
@@ -405,7 +406,7 @@ impl Dialogue {
     }
 
     /// The message was accepted.
-    fn accept(&mut self, hold: Option<String>) -> (Reply, Option<Accepted>) {
+    fn accept(&mut self, hold: Option<Hold>) -> (Reply, Option<Accepted>) {
         let queue_id = self.macros.queue_id.take();
         let login = self.macros.login.take();
         let message = self.message.take();
@@ -414,11 +415,11 @@ impl Dialogue {
         let hold = self.client.hold.clone().or(message.hold).or(hold);
         let reply = match hold {
             None => Reply::Continue,
-            Some(reason) if self.agreed.is_some_and(|agreed| agreed.can_hold()) => {
-                Reply::Hold(reason)
+            Some(hold) if self.agreed.is_some_and(|agreed| agreed.can_hold()) => {
+                Reply::Hold(format!("{HELD_BY}{}: {}", hold.policy, hold.text))
             }
             // To let it pass would be less than the policy wants.
-            Some(reason) => return (Reply::Defer(reason), None),
+            Some(hold) => return (Reply::Defer(hold.text), None),
         };
         let accepted = message.content.kept().map(|content| Accepted {
             envelope: Envelope {
@@ -442,6 +443,7 @@ impl Dialogue {
         let Macros { interface, has_used_auth, .. } = self.macros;
         let mut event = Event { client: *origin, helo: helo.clone(), ..Event::default() };
         let (mut facts, mut recipients) = (SessionFacts::default(), Vec::new());
+        let mut hold = None;
         if let Some(message) = &self.message {
             event.auth = self.macros.login.clone();
             event.sender = Some(message.sender.clone());
@@ -453,6 +455,7 @@ impl Dialogue {
             if matches!(stage, AclStage::Data | AclStage::NotSmtp) {
                 recipients.clone_from(&message.recipients);
                 facts.message_size = message.content.size();
+                hold = self.client.hold.clone().or_else(|| message.hold.clone());
             }
         }
         // Their own bounces reach no filter.
@@ -460,7 +463,7 @@ impl Dialogue {
         let circumstances =
             Circumstances { has_used_auth, server: &server, ..Circumstances::default() };
         let event = event.complete(&circumstances);
-        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients, exim: None }))
+        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients, exim: None, hold }))
     }
 
     fn end_message(&mut self) {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::reply::{DUNNO, action, reply};
 use super::request::{PolicyRequest, Request, RequestFault, RequestParser};
 use super::sessions::{Current, Known, OWN_MAX, Sessions};
+use crate::event::AclStage;
 use crate::policy::word::Verdict;
 use crate::serve::config::Mail;
 use crate::serve::log::{Level, Log};
@@ -100,7 +101,7 @@ impl PolicyService {
         current: &RefCell<Current>,
         stop: &mut watch::Receiver<bool>,
     ) -> Rc<str> {
-        let Some(event) = request.event() else { return DUNNO.into() };
+        let Some(mut event) = request.event() else { return DUNNO.into() };
         let asked = Instant::now();
         let (stage, instance) = (event.stage, request.instance.as_str());
         let question = self.sessions.question(stage, event.event.recipient.as_deref());
@@ -114,12 +115,16 @@ impl PolicyService {
         } else if let Some(action) = known.action(question) {
             return action;
         }
+        if stage == AclStage::Data {
+            event.hold.clone_from(&known.hold);
+        }
         let session = std::mem::take(&mut known.session);
         let (session, verdict) = self.decider.decide(session, event).await;
         known.session = session;
         let header = self.prepend.get() && !known.has_header;
         let action: Rc<str> = action(&verdict, stage, header).into();
         known.has_header |= action.starts_with("PREPEND");
+        known.hold = known.hold.take().or_else(|| verdict.hold());
         if verdict.unavailable.is_none() {
             let dunno = verdict.outcome.verdict <= Verdict::Delay;
             let kept = if dunno { Rc::from(DUNNO) } else { Rc::clone(&action) };

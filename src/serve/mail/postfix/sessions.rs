@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::event::AclStage;
 use crate::policy::evaluator::PolicySession;
+use crate::serve::mail::event::Hold;
 use crate::serve::mail::recent::Recent;
 
 /// The longest instance.
@@ -37,6 +38,8 @@ pub(super) struct Known {
     actions_bytes: usize,
     /// A header was added.
     pub(super) has_header: bool,
+    /// A step has the message held.
+    pub(super) hold: Option<Hold>,
 }
 
 impl Known {
@@ -45,7 +48,7 @@ impl Known {
         self.session.new_message();
         self.actions = HashMap::new();
         self.actions_bytes = 0;
-        self.has_header = false;
+        (self.has_header, self.hold) = (false, None);
     }
 
     /// The action in the reply when Postfix asked the same before.

@@ -205,10 +205,10 @@ fn a_long_message_is_recorded_in_part() {
 #[test]
 fn a_message_is_held_if_anything_says_so() {
     let mut talk = Talk::begun(WANTS);
-    assert_eq!(talk.message(&["a@x", "held@x", "b@x"]).1, "q 100%, c");
+    assert_eq!(talk.message(&["a@x", "held@x", "b@x"]).1, "q exirate: policy : 100%, c");
     assert_eq!(talk.message(&["a@x"]).1, "c");
     talk.verdict = V::Hold;
-    assert_eq!(talk.message(&["a@x"]).1, "q 100%, c");
+    assert_eq!(talk.message(&["a@x"]).1, "q exirate: policy : 100%, c");
     assert_eq!(talk.accepted.len(), 3);
     // A refusal is stricter.
     talk.verdict = V::Reject;
@@ -233,7 +233,7 @@ fn other_stages_are_decided_if_they_are_wanted() {
     assert_eq!(talk.say(packet::MAIL, b"<ann@example.org>\0"), "c");
     assert_eq!(talk.say(packet::RCPT, b"<a@x>\0"), "c");
     // All messages of the connection are held.
-    assert_eq!(talk.say(packet::END, b""), "q 100%, c");
+    assert_eq!(talk.say(packet::END, b""), "q exirate: policy : 100%, c");
     use AclStage as S;
     assert_eq!(talk.stages(), [S::Connect, S::Helo, S::Mail, S::Rcpt, S::Data]);
     assert_eq!(talk.events[1].event.helo, None);

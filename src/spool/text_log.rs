@@ -1,4 +1,5 @@
-//! The log of changes made by administrators, in the database's directory.
+//! Logs of lines in the database's directory: what administrators have changed, and which messages
+//! mail servers hold.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -8,14 +9,23 @@ use std::ops::Range;
 use crate::sys::files::{self, Access};
 
 use super::database::Database;
+use super::held_note::HeldNote;
 use super::{Spool, SpoolError};
 
-/// The log.
-pub(super) const LOG: &CStr = c"audit.log";
-/// The previous one.
-pub(super) const LOG_BEFORE: &CStr = c"audit.log.1";
-/// Its largest size in bytes.
-const LOG_BYTES: u64 = 1 << 20;
+/// A log: its name, that of the previous one, and its largest size in bytes.
+#[derive(Debug)]
+pub(super) struct TextLog {
+    pub(super) name: &'static CStr,
+    pub(super) before: &'static CStr,
+    bytes: u64,
+}
+
+/// What administrators have changed.
+pub(super) const AUDIT: TextLog =
+    TextLog { name: c"audit.log", before: c"audit.log.1", bytes: 1 << 20 };
+/// The messages that Postfix and Sendmail were told to hold.
+pub(super) const HELD: TextLog =
+    TextLog { name: c"held.log", before: c"held.log.1", bytes: 16 << 20 };
 
 impl Spool {
     /// Appends a line to `audit.log` in the database's directory, in one write, so that
@@ -25,15 +35,40 @@ impl Spool {
     /// # Errors
     /// It could not be written; nothing else depends on it.
     pub fn log_change(&mut self, line: &str) -> Result<(), SpoolError> {
-        let mut file = self.with_files(|database| open_log(database))?;
-        let line = format!("{line}\n");
-        file.write_all(line.as_bytes())
-            .map_err(SpoolError::io("write", &self.database.path_of(LOG)))
+        self.append(&AUDIT, line.as_bytes())
     }
-}
 
-impl Spool {
-    /// Calls `find` with each line of the log and of the previous one, and counts those in
+    /// Notes in `held.log`, in the same way, that a mail server is told to hold a message.
+    ///
+    /// # Errors
+    /// It could not be written.
+    pub fn note_held(&mut self, note: &HeldNote) -> Result<(), SpoolError> {
+        self.append(&HELD, &note.line())
+    }
+
+    /// The notes of held messages, the oldest first.
+    ///
+    /// # Errors
+    /// A log could not be read.
+    pub fn held_notes(&mut self) -> Result<Vec<HeldNote>, SpoolError> {
+        self.with_files(|database| {
+            let _guard = database.lock_directory()?;
+            let mut notes = Vec::new();
+            for name in [HELD.before, HELD.name] {
+                let Some((_, bytes)) = read(database, Access::Read, name)? else { continue };
+                notes.extend(bytes.split(|byte| *byte == b'\n').filter_map(HeldNote::parse));
+            }
+            Ok(notes)
+        })
+    }
+
+    fn append(&mut self, log: &TextLog, line: &[u8]) -> Result<(), SpoolError> {
+        let mut file = self.with_files(|database| open_log(database, log))?;
+        let line = [line, b"\n"].concat();
+        file.write_all(&line).map_err(SpoolError::io("write", &self.database.path_of(log.name)))
+    }
+
+    /// Calls `find` with each line of the audit log and of the previous one, and counts those in
     /// which it finds something. With `overwrite`, the bytes that it finds are replaced by
     /// `*`, so that lines keep their places while other processes append.
     ///
@@ -41,6 +76,27 @@ impl Spool {
     /// A log could not be read or written.
     pub fn find_in_audit_log(
         &mut self,
+        find: &dyn Fn(&[u8]) -> Vec<Range<usize>>,
+        overwrite: bool,
+    ) -> Result<u64, SpoolError> {
+        self.find_in(&AUDIT, find, overwrite)
+    }
+
+    /// The same with the notes of held messages.
+    ///
+    /// # Errors
+    /// A log could not be read or written.
+    pub fn find_in_held_notes(
+        &mut self,
+        find: &dyn Fn(&[u8]) -> Vec<Range<usize>>,
+        overwrite: bool,
+    ) -> Result<u64, SpoolError> {
+        self.find_in(&HELD, find, overwrite)
+    }
+
+    fn find_in(
+        &mut self,
+        log: &TextLog,
         find: &dyn Fn(&[u8]) -> Vec<Range<usize>>,
         overwrite: bool,
     ) -> Result<u64, SpoolError> {
@@ -52,12 +108,8 @@ impl Spool {
             let _guard = database.lock_directory()?;
             let access = if overwrite { Access::Write } else { Access::Read };
             let mut lines = 0;
-            for name in [LOG_BEFORE, LOG] {
-                let Some((file, facts)) = database.open_for(access, name)? else { continue };
-                let path = database.path_of(name);
-                let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(usize::MAX)];
-                let read = files::read_at(&file, 0, &mut bytes);
-                bytes.truncate(read.map_err(SpoolError::io("read", &path))?);
+            for name in [log.before, log.name] {
+                let Some((file, bytes)) = read(database, access, name)? else { continue };
                 let mut start = 0;
                 for line in bytes.split_inclusive(|b| *b == b'\n') {
                     let found = find(line);
@@ -65,7 +117,7 @@ impl Spool {
                     for place in found.into_iter().filter(|_| overwrite) {
                         let stars = vec![b'*'; place.len()];
                         files::write_at(&file, (start + place.start) as u64, &stars)
-                            .map_err(SpoolError::io("write", &path))?;
+                            .map_err(SpoolError::io("write", &database.path_of(name)))?;
                     }
                     start += line.len();
                 }
@@ -75,28 +127,41 @@ impl Spool {
     }
 }
 
+/// A log and its bytes; `None` if it does not exist.
+fn read(
+    database: &Database,
+    access: Access,
+    name: &CStr,
+) -> Result<Option<(File, Vec<u8>)>, SpoolError> {
+    let Some((file, facts)) = database.open_for(access, name)? else { return Ok(None) };
+    let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(usize::MAX)];
+    let read = files::read_at(&file, 0, &mut bytes);
+    bytes.truncate(read.map_err(SpoolError::io("read", &database.path_of(name)))?);
+    Ok(Some((file, bytes)))
+}
+
 /// Opens the log, after renaming it if it is full.
-fn open_log(database: &Database) -> Result<File, SpoolError> {
+fn open_log(database: &Database, log: &TextLog) -> Result<File, SpoolError> {
     database.require_writable()?;
-    if let Some(file) = log_with_room(database)? {
+    if let Some(file) = log_with_room(database, log)? {
         return Ok(file);
     }
     let _guard = database.lock_directory()?;
     // Another process may have been faster.
-    if let Some(file) = log_with_room(database)? {
+    if let Some(file) = log_with_room(database, log)? {
         return Ok(file);
     }
-    let path = database.path_of(LOG);
-    if files::info_at(database.dir.directory(), LOG).is_ok() {
-        files::rename_at(database.dir.directory(), LOG, LOG_BEFORE)
+    let path = database.path_of(log.name);
+    if files::info_at(database.dir.directory(), log.name).is_ok() {
+        files::rename_at(database.dir.directory(), log.name, log.before)
             .map_err(SpoolError::io("rename", &path))?;
     }
-    database.create_file(LOG)
+    database.create_file(log.name)
 }
 
-fn log_with_room(database: &Database) -> Result<Option<File>, SpoolError> {
-    let log = database.open_for(Access::Append, LOG)?;
-    Ok(log.filter(|(_, facts)| facts.size < LOG_BYTES).map(|(file, _)| file))
+fn log_with_room(database: &Database, log: &TextLog) -> Result<Option<File>, SpoolError> {
+    let file = database.open_for(Access::Append, log.name)?;
+    Ok(file.filter(|(_, facts)| facts.size < log.bytes).map(|(file, _)| file))
 }
 
 #[cfg(test)]
@@ -117,7 +182,7 @@ mod tests {
         spool.log_change("two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
-        spool.log_change(&"x".repeat(LOG_BYTES as usize)).unwrap();
+        spool.log_change(&"x".repeat(AUDIT.bytes as usize)).unwrap();
         spool.log_change("three").unwrap();
         spool.log_change("four").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "three\nfour\n");
@@ -145,7 +210,7 @@ mod tests {
     fn what_is_found_in_both_logs_is_overwritten_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
-        spool.log_change(&format!("one secret{}", "x".repeat(LOG_BYTES as usize))).unwrap();
+        spool.log_change(&format!("one secret{}", "x".repeat(AUDIT.bytes as usize))).unwrap();
         spool.log_change("two secret, secret").unwrap();
         spool.log_change("three").unwrap();
         let find = |line: &[u8]| {

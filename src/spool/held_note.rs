@@ -1,0 +1,85 @@
+//! A note that a mail server was told to hold a message: Postfix keeps no reason for that, and
+//! Sendmail a short one.
+
+/// How the reason begins for which Sendmail quarantines a message that a policy holds.
+pub const HELD_BY: &str = "exirate: policy ";
+/// Bytes in which a field ends, and `%`, which stands before the number of one.
+const SPECIAL: [u8; 4] = *b"\t\n\r%";
+
+/// A line of `held.log`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldNote {
+    /// When the message was complete, in seconds since 1970.
+    pub at: i64,
+    /// Its name in the queue.
+    pub id: String,
+    /// The policy that holds it.
+    pub policy: String,
+    /// Who was counted, as in `auth:alice@example.org`.
+    pub key: Vec<u8>,
+    /// Why it is held.
+    pub why: String,
+}
+
+impl HeldNote {
+    /// Its fields with tabs between them. In each, special bytes are written as `%09`.
+    pub(super) fn line(&self) -> Vec<u8> {
+        let Self { at, id, policy, key, why } = self;
+        let mut line = at.to_string().into_bytes();
+        for field in [id.as_bytes(), policy.as_bytes(), key, why.as_bytes()] {
+            line.push(b'\t');
+            for byte in field {
+                match SPECIAL.contains(byte) {
+                    true => line.extend_from_slice(format!("%{byte:02x}").as_bytes()),
+                    false => line.push(*byte),
+                }
+            }
+        }
+        line
+    }
+
+    /// The note in a line; `None` if it is none.
+    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b'\t').map(field);
+        let mut text = || Some(String::from_utf8_lossy(&fields.next()??).into_owned());
+        let (at, id, policy) = (text()?.parse().ok()?, text()?, text()?);
+        let key = fields.next()??;
+        let why = String::from_utf8_lossy(&fields.next()??).into_owned();
+        fields.next().is_none().then_some(Self { at, id, policy, key, why })
+    }
+}
+
+/// The bytes of a field.
+fn field(written: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = written.split(|byte| *byte == b'%');
+    let mut bytes = parts.next()?.to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+        bytes.extend_from_slice(rest);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let note = HeldNote {
+            at: -1,
+            id: "4XYZ".to_owned(),
+            policy: "out".to_owned(),
+            key: b"auth:a\tb\n%\xff@example.org".to_vec(),
+            why: "9.0 messages, limit 5/1h".to_owned(),
+        };
+        let line = note.line();
+        assert!(!line.contains(&b'\n'));
+        assert_eq!(HeldNote::parse(&line), Some(note));
+        assert_eq!(HeldNote::parse(&HeldNote::default().line()), Some(HeldNote::default()));
+        for line in ["", "1", "1\t2\t3\t4", "x\t2\t3\t4\t5", "1\t2\t3\t4\t5\t6", "1\t2\t3\t%4\t5"] {
+            assert_eq!(HeldNote::parse(line.as_bytes()), None, "{line}");
+        }
+    }
+}
