@@ -51,8 +51,8 @@ pub struct Step<'a> {
     /// A unit of which this step is one, for reasons other than a policy.
     pub is_one_of: Option<Unit>,
     /// The message says of itself that a program wrote it or a list sends it: see
-    /// [`marks`](crate::rate::habits::marks).
-    pub marked: bool,
+    /// [`marks`](crate::rate::habits::marks). Called when it is learned.
+    pub marked: &'a dyn Fn() -> bool,
     /// Nothing is counted.
     pub only_looks: bool,
     /// Nothing may be refused now: counters count all as observed.
@@ -71,7 +71,7 @@ impl<'a> Step<'a> {
             facts: SessionFacts::default(),
             recipients: &Vec::new,
             is_one_of: None,
-            marked: false,
+            marked: &|| false,
             only_looks: false,
             bypassed: false,
             on_error: OnErrors::default(),
@@ -378,9 +378,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         let message = Message {
             event: step.event,
             recipients: step.recipients,
-            stage: match step.marked {
-                _ if has_failed => SendingStage::Failed,
-                true => SendingStage::Marked,
+            stage: match has_failed {
+                true => SendingStage::Failed,
+                false if (step.marked)() => SendingStage::Marked,
                 false => SendingStage::Sent,
             },
             only_looks: step.only_looks,

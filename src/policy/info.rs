@@ -126,6 +126,7 @@ fn of_habits<'a>(suspicion: &'a Suspicion, name: &[u8]) -> Option<Field<'a>> {
         b"rule" => Field::Unchecked(suspicion.rule.as_bytes()),
         b"unit" => Field::Checked(HABITS.as_bytes()),
         b"key" => Field::Unchecked(suspicion.key.as_bytes()),
+        b"window" => Field::Made(format!("{:.0}", judged.threshold)),
         b"rate" => Field::Rate(judged.score),
         b"limit" => Field::Size(judged.threshold),
         b"remaining" => Field::Checked(b"unlimited"),

@@ -14,6 +14,7 @@ mod end_to_end;
 mod events;
 mod explain;
 mod failed;
+mod habits;
 mod held;
 mod identities;
 mod logs;

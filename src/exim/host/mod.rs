@@ -7,6 +7,7 @@ pub(super) mod bypass;
 pub(super) mod context;
 pub(super) mod directory;
 pub(super) mod exports;
+pub(super) mod headers;
 pub(super) mod program;
 pub(super) mod recipients;
 pub(super) mod table;

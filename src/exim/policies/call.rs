@@ -55,7 +55,7 @@ impl Session {
             facts: facts.session,
             recipients: &recipients,
             is_one_of: None,
-            marked: false,
+            marked: &|| more.is_marked(),
             only_looks,
             bypassed,
             on_error: OnErrors { of_call: attributes.on_error, of_front_end: OnError::FailOpen },

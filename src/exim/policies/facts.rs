@@ -4,10 +4,12 @@
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, HandedOver, Origin, is_of_dialogue};
 use crate::exim::host::exports::Host;
+use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::Recipients;
 use crate::exim::host::variables::{Number, Source, Text, Variables};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
+use crate::rate::habits::marks;
 use std::borrow::Cow;
 
 /// Exim's variables that only policies read.
@@ -20,6 +22,7 @@ pub(in crate::exim) struct PolicyVariables {
     sender_helo_name: Text,
     sender_ident: Text,
     pub(in crate::exim) recipients: Recipients,
+    headers: Headers,
 }
 
 impl PolicyVariables {
@@ -36,7 +39,18 @@ impl PolicyVariables {
             sender_helo_name: source.text(c"sender_helo_name", c"$sender_helo_name"),
             sender_ident: source.text(c"sender_ident", c"$sender_ident"),
             recipients: Recipients::find(source),
+            headers: Headers::find(source),
         }
+    }
+
+    /// Whether a header of the message says that a program wrote it, or that a list sends it.
+    pub(in crate::exim) fn is_marked(&self) -> bool {
+        self.headers.each().any(|header| {
+            let end = header.iter().position(|&byte| byte == b':');
+            end.and_then(|end| header.split_at_checked(end)).is_some_and(|(name, value)| {
+                marks(name.trim_ascii_end(), value.get(1..).unwrap_or_default())
+            })
+        })
     }
 }
 

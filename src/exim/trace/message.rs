@@ -5,9 +5,9 @@
 //! are; those of this ACL are added and removed when it ends.
 
 use super::data_file::{self, DataFileError};
-use crate::exim::host::abi::{HEADER_OLD, HeaderLine};
 use crate::exim::host::directory::{self, NoDirectory};
 use crate::exim::host::exports::Host;
+use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::{NoRecipients, Recipients};
 use crate::exim::host::variables::{Flag, Source, Text, Variables};
 use crate::spec::AclStage;
@@ -15,14 +15,10 @@ use crate::sys::clock;
 use crate::trace::Envelope;
 use std::fmt;
 use std::net::IpAddr;
-use std::ptr::NonNull;
 
 /// How many bytes of a message are read. Exim's default `message_size_limit` is less,
 /// 50M.
 pub(in crate::exim) const BYTES_MAX: usize = 64 << 20;
-
-/// More headers than fit `header_maxsize`: a list with more of them has no end.
-const HEADERS_MAX: usize = 1 << 20;
 
 /// A message and its envelope.
 #[derive(Debug)]
@@ -77,7 +73,7 @@ impl fmt::Display for NoMessage {
 
 /// Exim's variables of a message.
 pub(in crate::exim) struct Message {
-    headers: Option<NonNull<*const HeaderLine>>,
+    headers: Headers,
     recipients: Recipients,
     authenticated_id: Text,
     queue_name: Text,
@@ -88,7 +84,7 @@ impl Message {
     /// Finds them in the running program.
     pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
         Self {
-            headers: source.symbol(c"header_list"),
+            headers: Headers::find(source),
             recipients: Recipients::find(source),
             authenticated_id: source.text(c"authenticated_id", c"$authenticated_id"),
             queue_name: source.text(c"queue_name", c"$queue_name"),
@@ -158,25 +154,14 @@ impl Message {
 
     /// The current headers, each with its newline.
     fn headers(&self) -> Result<Vec<u8>, NoMessage> {
-        let list = self.headers.ok_or(NoMessage::Unknown("header_list"))?;
+        if !self.headers.are_known() {
+            return Err(NoMessage::Unknown("header_list"));
+        }
         let mut text = Vec::new();
-        // SAFETY: the address is that of Exim's `header_line *` by that name:
-        // a list of lines in Exim's memory that ends in NULL, and that does
-        // not change before we return.
-        let mut next = unsafe { list.read() };
-        for _ in 0..HEADERS_MAX {
-            // SAFETY: as above.
-            let Some(line) = (unsafe { next.as_ref() }) else { break };
-            next = line.next;
-            let length = usize::try_from(line.length).unwrap_or(0);
-            // The first is a placeholder until the Received: header is made.
-            if line.kind == HEADER_OLD || line.text.is_null() || text.len() + length > BYTES_MAX {
-                continue;
+        for header in self.headers.each() {
+            if text.len() + header.len() <= BYTES_MAX {
+                text.extend_from_slice(header);
             }
-            // SAFETY: the text has `length` bytes.
-            text.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(line.text.cast::<u8>(), length)
-            });
         }
         Ok(text)
     }

@@ -97,7 +97,7 @@ impl Server<'_> {
                         false => Vec::new(),
                     },
                     is_one_of: None,
-                    marked: false,
+                    marked: &|| false,
                     only_looks: false,
                     bypassed: false,
                     on_error: OnErrors::default(),

@@ -93,7 +93,7 @@ impl Counter {
             facts: SessionFacts::default(),
             recipients: &Vec::new,
             is_one_of: Some(unit),
-            marked: false,
+            marked: &|| false,
             only_looks,
             bypassed,
             on_error: OnErrors::default(),

@@ -1,0 +1,114 @@
+//! Habits in a real Exim: what is known of an account, a theft, and what becomes of its mail.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use exirate::rate::habits::{Habits, Sensitivity};
+use exirate::spool::habits::SentMessage;
+use exirate::spool::{EventKind, EventReader, Options, Spool};
+use exirate::store::habits_key;
+use kit::{Client, PrivateExim, Setup};
+
+use crate::acl_files::login;
+use crate::policy::{apply, shipped_acl_before};
+
+const ALICE: &[u8] = b"auth:alice";
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+/// An Exim with the shipped ACLs in which alice has written to one address for weeks.
+fn exim(habits: &str) -> PrivateExim {
+    let mut exim = shipped_acl_before(Setup::new(), "  accept\n");
+    apply(&exim, &format!("[policy.out]\nhabits = \"{habits}\"\n"));
+    let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    let mut name = Vec::new();
+    for n in (1..=60).rev() {
+        let recipients = [&b"known@private.test"[..]];
+        let message = SentMessage { at: now() - n * 20_000, client: None, recipients };
+        let key = habits_key(ALICE, &mut name);
+        spool.learn_habits(key, message, Sensitivity::Normal).unwrap();
+    }
+    exim.start();
+    exim
+}
+
+fn habits(exim: &PrivateExim) -> Habits {
+    let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    spool.habits(habits_key(ALICE, &mut Vec::new())).unwrap().unwrap()
+}
+
+/// A session of this account.
+fn session(exim: &PrivateExim, auth: &str) -> Client {
+    let mut client = exim.session();
+    login(&mut client, auth);
+    client
+}
+
+/// Sends a message; the code of the reply to its end.
+fn send(client: &mut Client, to: &[&str], headers: &str) -> u16 {
+    client.message("a@client.test", to, &format!("{headers}Subject: x\n\ntext\n")).code
+}
+
+fn frozen(exim: &PrivateExim) -> usize {
+    exim.run(&["-bp"], b"").stdout.matches("*** frozen ***").count()
+}
+
+#[test]
+fn a_stolen_account_is_held_and_nobody_else() {
+    let exim = exim("hold");
+    let mut alice = session(&exim, "alice");
+    assert_eq!(send(&mut alice, &["known@private.test"], ""), 250);
+    // The recipients that were accepted count, each once.
+    assert_eq!(habits(&exim).messages(), 61);
+    let (mut strangers, mut sent) = (0, 0);
+    while frozen(&exim) == 0 {
+        let to = [0, 1].map(|n| format!("s{}@private.test", strangers + n));
+        assert_eq!(send(&mut alice, &to.each_ref().map(|to| &**to), ""), 250);
+        (strangers, sent) = (strangers + 2, sent + 1);
+        assert!(strangers < 60, "{}", exim.log("main"));
+    }
+    assert!(strangers > 4, "{strangers}");
+    // All is held from then on, whomever it is for, and learned.
+    assert_eq!(send(&mut alice, &["known@private.test"], ""), 250);
+    assert_eq!((frozen(&exim), habits(&exim).messages()), (2, 62 + sent));
+    assert_eq!(send(&mut session(&exim, "bob"), &["known@private.test"], ""), 250);
+    assert_eq!(frozen(&exim), 2);
+    let log = exim.log("main");
+    let line = "policy out: hold [127.0.0.1]: ";
+    assert_eq!(log.matches(line).count(), 2, "{log}");
+    assert!(log.contains(" habits, limit 16, key auth:alice (default)"), "{log}");
+    let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    let mut reader = EventReader::new(EventKind::Crossings);
+    let time = exirate::rate::Timestamp { seconds: now(), micros: 0 };
+    let events = spool.read_events(&mut reader, time, true).unwrap();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert!(event.is_alarm() && event.has_details);
+    let texts = event.texts.map(|text| std::str::from_utf8(text).unwrap());
+    assert_eq!((texts.policy, texts.unit, texts.login), ("out", "habits", "alice"));
+    let begin = format!("{strangers} recipients that it has never written to, in {sent} messages");
+    assert!(texts.evidence.starts_with(&begin), "{}", texts.evidence);
+    assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn a_stolen_account_is_deferred_and_what_says_it_is_a_list_is_not_compared() {
+    let exim = exim("defer");
+    let mut alice = session(&exim, "alice");
+    for n in 0..10 {
+        let headers = ["List-Id: <a.test>\n", "auto-submitted: auto-replied\n"][n % 2];
+        assert_eq!(send(&mut alice, &[&format!("l{n}@private.test")], headers), 250);
+    }
+    assert_eq!(habits(&exim).messages(), 60);
+    let mut sent = 0;
+    while send(&mut alice, &[&format!("s{sent}@private.test")], "Auto-Submitted: no\n") == 250 {
+        sent += 1;
+        assert!(sent < 60, "{}", exim.log("main"));
+    }
+    // The message that raises the alarm is learned, and those that are refused then are not.
+    let learned = habits(&exim).messages();
+    assert_eq!(learned, 61 + sent);
+    assert_eq!(send(&mut alice, &["known@private.test"], ""), 451);
+    assert_eq!(habits(&exim).messages(), learned);
+    assert_eq!(exim.log("panic"), "");
+}
