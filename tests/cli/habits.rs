@@ -341,6 +341,32 @@ fn a_suspected_account_is_answered_for() {
     assert!(stderr(&nobody).contains("to deny it all the same: `exirate deny bob"), "{nobody:?}");
     assert_eq!(json(&run(&["overrides", "--json"])), Value::Array(Vec::new()));
 
+    // What the score consists of, and what the policies make of it.
+    let explained = || json(&run(&["explain", "alice@example.org", "--habits", "--json"]));
+    let one = explained();
+    assert_eq!((&one["key"], &one["policy"]), (&"auth:alice@example.org".into(), &Value::Null));
+    let added = one["added"].as_object().unwrap();
+    let sum: f64 = added.values().map(|nats| nats.as_f64().unwrap()).sum();
+    assert!(added["recipients"].as_f64().unwrap() > 5.0 && sum > 15.0, "{one}");
+    assert!(one["messages_to_alarm"].as_u64().unwrap() > 1);
+    let explain =
+        |options: &[&str]| stdout(&run(&[&["explain", "alice@example.org"], options].concat()));
+    assert!(!explain(&[]).contains("suspected"));
+    let file = folder.join("policy.toml");
+    let policy = "version = 1\n[policy.outbound.default]\nrecipients = [\"100/1h\"]\nhabits = \"hold\"\n\
+                  sensitivity = \"high\"\n";
+    std::fs::write(&file, policy).unwrap();
+    let applied = run(&["policy", "apply", file.to_str().unwrap()]);
+    assert_eq!(applied.status.code(), Some(0), "{applied:?}");
+    let policy = explained()["policy"].clone();
+    let said = ["name", "table", "habits", "sensitivity"].map(|name| policy[name].clone());
+    assert_eq!(said, ["outbound", "default", "hold", "high"]);
+    for text in [explain(&[]), explain(&["--now"])] {
+        assert!(text.contains("habits: suspected, so mail is held until "), "{text}");
+    }
+    let text = explain(&["--habits"]);
+    assert!(text.starts_with("auth:alice@example.org is suspected until "), "{text}");
+
     // Logs that cannot be read keep nobody from denying.
     let lost = run(&["habits", "stolen", "alice@example.org", "--logs", "/nonexistent", "--json"]);
     assert_eq!(lost.status.code(), Some(2), "{lost:?}");

@@ -7,8 +7,10 @@ use crate::identity::Field;
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, TOTALS, domain, escaped};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
-use crate::policy::limit::{self, Limit, Per, Subject};
+use crate::policy::limit::{self, AppliedHabits, Limit, Per, Subject};
 use crate::policy::model::PolicySettings;
+use crate::policy::word::{Action, OnHabits};
+use crate::rate::habits::Sensitivity;
 use crate::spool::LoggedEvent;
 use crate::store::{DetailTexts, OwnedKey};
 
@@ -39,6 +41,19 @@ pub struct Exempt {
     pub until: Option<i64>,
     /// Why.
     pub reason: Option<String>,
+}
+
+/// What the policies in use say of the habits of an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidOfHabits {
+    /// The policy by which its mail is compared.
+    pub policy: String,
+    /// The table that says so.
+    pub table: String,
+    /// What becomes of its mail while it is suspected.
+    pub on: OnHabits,
+    /// How early an alarm is raised.
+    pub sensitivity: Sensitivity,
 }
 
 /// The parts of the name of a policy's record: `POLICY/UNIT/WINDOW/identity`.
@@ -133,6 +148,42 @@ pub fn find<'i>(
     said.exempt =
         exempt.map(|entry| Exempt { until: entry.until, reason: entry.reason.map(str::to_owned) });
     Ok(Some(said))
+}
+
+/// What the policies say at `now`, in seconds since 1970, of the habits of the account with this
+/// identity: the strictest counts, with the highest sensitivity; `None` if they are off. What a
+/// policy is restricted to, and a package that only a front end knows, do not count.
+///
+/// # Errors
+/// The image is damaged.
+pub fn of_habits(
+    image: &Image,
+    identity: &str,
+    now: i64,
+) -> Result<Option<SaidOfHabits>, ImageError> {
+    let fields = fields(identity);
+    let Some((_, who)) = fields.first() else { return Ok(None) };
+    let subject = Subject { identity: who, package: None, client: None, recipient: None };
+    let mut found: Option<SaidOfHabits> = None;
+    for (name, policy) in image.each() {
+        let policy = policy?;
+        let Some(AppliedHabits { on, sensitivity, rule }) = policy.habits(&subject)? else {
+            continue;
+        };
+        if policy.exemption(&subject, now)?.is_some() {
+            continue;
+        }
+        let observes = policy.settings().action == Action::Observe;
+        let on = if observes { OnHabits::Observe } else { on };
+        let sensitivity =
+            found.as_ref().map_or(sensitivity, |one| one.sensitivity.max(sensitivity));
+        let is_stricter = found.as_ref().is_none_or(|before| before.on < on);
+        let (name, table) = (name.to_owned(), rule.to_string());
+        let own = SaidOfHabits { policy: name, table, on, sensitivity };
+        let strictest = found.filter(|_| !is_stricter).unwrap_or(own);
+        found = Some(SaidOfHabits { sensitivity, ..strictest });
+    }
+    Ok(found)
 }
 
 /// The records of the totals by which the policy `name` counts what `who` sends as well, whether

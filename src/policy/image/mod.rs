@@ -178,7 +178,7 @@ impl Image {
     }
 
     /// All policies, by name; each may be damaged.
-    pub(super) fn each(&self) -> impl Iterator<Item = (&str, Result<PolicyImage<'_>, ImageError>)> {
+    pub fn each(&self) -> impl Iterator<Item = (&str, Result<PolicyImage<'_>, ImageError>)> {
         self.policies.iter().map(|entry| (&*entry.name, self.read(entry)))
     }
 

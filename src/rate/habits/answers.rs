@@ -1,6 +1,9 @@
 //! What an account is shown as, and what becomes of an alarm that somebody answers.
 
-use super::{Added, Habits, SUSPECTED_FOR, Sensitivity, network_of, place_of};
+use super::{
+    Added, DAY, Habits, SUSPECTED_FOR, Sensitivity, VOLUME_MIN, VOLUME_RECORDS, left_of,
+    network_of, place_of,
+};
 
 /// What somebody who knows says of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +100,24 @@ impl Habits {
     #[must_use]
     pub fn added_since(&self) -> Added {
         Added::of_hundredths(self.episode_added)
+    }
+
+    /// Strangers of about a day at `now`; a message with `u` of them counts 1 + log2 u.
+    #[must_use]
+    pub fn volume(&self, now: i64) -> f64 {
+        left_of(self.volume, now.saturating_sub(self.volume_at.into()).max(0), DAY)
+    }
+
+    /// The most of them on earlier days.
+    #[must_use]
+    pub fn record(&self) -> f64 {
+        self.record.into()
+    }
+
+    /// The volume beyond which a message to strangers raises an alarm.
+    #[must_use]
+    pub fn volume_limit(&self) -> f64 {
+        VOLUME_MIN.max(VOLUME_RECORDS * self.record())
     }
 
     /// How many messages in a row, each to one stranger, would raise an alarm from `now` on; `None`

@@ -2,6 +2,7 @@
 
 mod crossing;
 mod event;
+mod habits;
 mod now;
 mod remedies;
 
@@ -14,8 +15,10 @@ use serde::Serialize;
 
 pub(in crate::cli) use self::event::limit_text;
 use self::event::{EventExplanation, WasRefused};
+use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
+use super::habits::account::{Account, Found, InUse, find};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::sentence;
@@ -65,6 +68,10 @@ pub(in crate::cli) struct Explain {
     #[arg(long, conflicts_with = "now")]
     crossing: bool,
 
+    /// Explain the habits of an account: its score, what added to it, and what would raise an alarm
+    #[arg(long, conflicts_with_all = ["id", "at", "since", "now", "crossing", "mode", "period"])]
+    habits: bool,
+
     /// Explain only the last N
     #[arg(long, value_name = "N", default_value_t = LIMIT)]
     limit: usize,
@@ -90,6 +97,8 @@ fn help() -> String {
     exirate explain alice@example.org --now
   What did she send before that: a newsletter, or phishing?
     exirate explain alice@example.org --crossing
+  Is it she who sends, or somebody with her password?
+    exirate explain alice@example.org --habits
 
 {key} What is known is read from the logs of `exirate events`:
 of mail that was accepted and crossed no limit, only the rates of now are known.
@@ -127,6 +136,13 @@ store of this server, if messages are recorded: how many, from which clients, to
 recipients, and how alike they are.
 The latest crossing of KEY is taken, or the one that is the nearest to --at.
 
+With --habits, the habits of the account on this server say how far its mail is unlike itself
+(`exirate habits`): its score and the threshold; the evidence, and what each signal has added since
+it began and with the last message, in nats; the second rule, messages to new recipients of about a day
+(one with N of them counts 1 + log2 N); how many messages in a row to new recipients would raise an
+alarm; and what the policies in use make of it. Where a signal adds more than the most of one message,
+or what it added was forgotten since, the signals come to more than the score.
+
 JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
 `windows` are its limits: `window`, `algorithm` (average, bucket or calendar), `limit`,
 `count` (what the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
@@ -137,7 +153,10 @@ the key and of its totals: the fields of `exirate list` and `rule` (the table of
 `least_limit`, `override` (as in `exirate overrides`), `exempt` (null, or its reason) and
 `refused_by` (the keys of the totals that refuse the event as well). With
 --crossing: `event`, `sender`, `judgement` and `crossing`, with the figures, or null where
-no messages are recorded.",
+no messages are recorded. With --habits: as in `exirate habits --json`, and `added` and `last_added`
+(`recipients`, `many`, `hour`, `network`, `failures`), `volume`, `volume_record`, `volume_limit`,
+`messages_to_alarm` (null: more than 1000), `policy` (`name`, `table`, `habits`, `sensitivity`; null:
+off or exempt) and `text`.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
@@ -154,6 +173,60 @@ struct Json<'a> {
 
 impl Explain {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.habits {
+            return self.explain_habits(screen);
+        }
+        let outcome = self.explain(screen)?;
+        if self.id.is_none() && !self.common.json && !self.crossing {
+            self.name_suspected(screen)?;
+        }
+        Ok(outcome)
+    }
+
+    /// What the habits of accounts say.
+    fn explain_habits(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let Found { mut accounts, missing, .. } =
+            find(&mut self.common.spool()?, &self.keys, &self.common.folding()?)?;
+        accounts.sort_by_key(Account::shown);
+        let (in_use, now) = (InUse::of(&self.common.directory()?), now().seconds);
+        for (n, account) in accounts.iter().enumerate() {
+            let explained = HabitsExplanation::of(account, &in_use, &self.common, now);
+            match self.common.json {
+                true => screen.json(&explained)?,
+                false if n > 0 => writeln!(screen)?,
+                false => {}
+            }
+            if !self.common.json {
+                explained.print(screen)?;
+            }
+        }
+        Ok(Outcome::found_if(missing))
+    }
+
+    /// Names what habits refuse now, which no rate shows.
+    fn name_suspected(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        let in_use = InUse::of(&self.common.directory()?);
+        let Some(mut spool) = self.common.spool_if_any()?.filter(|_| in_use.has_any()) else {
+            return Ok(());
+        };
+        let narrow = Narrow::unselective(self.narrow.is_exact());
+        let mut selection = Selection::new(&self.keys, &narrow, &self.common.folding()?)?;
+        let (mut accounts, now) = (Vec::new(), now().seconds);
+        spool.for_each_habits(|key, habits| {
+            if habits.is_suspected(now) && selection.contains(&key.key()) {
+                accounts.push(Account { key, habits });
+            }
+        })?;
+        accounts.sort_by_key(Account::shown);
+        for account in &accounts {
+            if let Some(line) = habits::sentence(account, &in_use, &self.common, now) {
+                writeln!(screen, "{line}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn explain(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         if self.now {
             let mut searched = self.search(&mut selection)?;

@@ -1,26 +1,29 @@
 //! The accounts that arguments mean.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::complain;
+use crate::history::explain::rule::{self, SaidOfHabits};
 use crate::identity::fold::Folding;
-use crate::rate::habits::Habits;
+use crate::policy::image::{Image, PolicyFile};
+use crate::rate::habits::{Habits, Sensitivity};
 use crate::spool::Spool;
 use crate::store::OwnedKey;
 use crate::text;
 
 /// An account with habits.
-pub(super) struct Account {
-    pub(super) key: OwnedKey,
-    pub(super) habits: Habits,
+pub(in crate::cli::senders) struct Account {
+    pub(in crate::cli::senders) key: OwnedKey,
+    pub(in crate::cli::senders) habits: Habits,
 }
 
 impl Account {
     /// Its key, as it is shown and can be pasted.
-    pub(super) fn shown(&self) -> String {
+    pub(in crate::cli::senders) fn shown(&self) -> String {
         key_text::key(self.key.key().identity())
     }
 
@@ -37,16 +40,52 @@ impl Account {
     }
 }
 
+/// What the policies in use say of the habits of accounts.
+pub(in crate::cli::senders) struct InUse {
+    file: PolicyFile,
+}
+
+impl InUse {
+    /// Of this spool directory.
+    pub(in crate::cli::senders) fn of(spool: &Path) -> Self {
+        Self { file: PolicyFile::open(spool) }
+    }
+
+    /// Whether any has habits on.
+    pub(in crate::cli::senders) fn has_any(&self) -> bool {
+        let of =
+            |image: &Image| image.each().any(|(_, one)| one.is_ok_and(|one| one.uses_habits()));
+        self.file.image().is_ok_and(of)
+    }
+
+    /// What they say of an account; `None` if its habits are off.
+    pub(in crate::cli::senders) fn said(
+        &self,
+        account: &Account,
+        now: i64,
+    ) -> Option<SaidOfHabits> {
+        let key = account.key.key();
+        let identity = std::str::from_utf8(key.identity()).ok()?;
+        // Damage is said by what reads all of them.
+        rule::of_habits(self.file.image().ok()?, identity, now).ok()?
+    }
+
+    /// How early an alarm of an account is raised; where habits are off, as by default.
+    pub(super) fn sensitivity(&self, account: &Account, now: i64) -> Sensitivity {
+        self.said(account, now).map(|said| said.sensitivity).unwrap_or_default()
+    }
+}
+
 /// The accounts that arguments mean, and whether one means none: why has been printed.
-pub(super) struct Found {
-    pub(super) accounts: Vec<Account>,
-    pub(super) missing: bool,
+pub(in crate::cli::senders) struct Found {
+    pub(in crate::cli::senders) accounts: Vec<Account>,
+    pub(in crate::cli::senders) missing: bool,
     /// Whether an argument may mean several.
     pub(super) is_loose: bool,
 }
 
 /// Finds the accounts that `keys` mean: all, where there are none.
-pub(super) fn find(
+pub(in crate::cli::senders) fn find(
     spool: &mut Spool,
     keys: &[OsString],
     folding: &Folding,

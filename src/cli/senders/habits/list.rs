@@ -7,7 +7,7 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Account, Found, find};
+use super::account::{Account, Found, InUse, find};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::Common;
@@ -15,14 +15,14 @@ use crate::cli::shared::key_state::second;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::rate::habits::{Alarm, Answer, Answers, Habits, Sensitivity};
+use crate::rate::habits::{Alarm, Answer, Answers, Habits};
 use crate::text;
 use crate::text::counted;
 use crate::text::time::now;
 
 /// An account, in JSON.
 #[derive(Serialize)]
-struct AccountJson {
+pub(in crate::cli::senders) struct AccountJson {
     key: String,
     score: f64,
     threshold: f64,
@@ -37,6 +37,31 @@ struct AccountJson {
     stolen: u32,
     usual: f64,
     evidence: EvidenceJson,
+}
+
+impl AccountJson {
+    /// Of an account, of which an alarm is raised at this threshold.
+    pub(in crate::cli::senders) fn of(account: &Account, threshold: f64, now: i64) -> Self {
+        let habits = &account.habits;
+        let evidence = habits.evidence(habits.at());
+        let Answers { alarms, accepted, stolen } = habits.answers();
+        Self {
+            key: account.shown(),
+            score: habits.score(now),
+            threshold,
+            at: habits.at(),
+            messages: habits.messages(),
+            alarm_at: habits.alarm_at(),
+            since: habits.since(),
+            suspected_until: habits.suspected_until().filter(|&until| until > now),
+            answer: habits.answer().map(Answer::word),
+            alarms,
+            accepted,
+            stolen,
+            usual: evidence.usual,
+            evidence: EvidenceJson::of(&evidence),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -87,27 +112,37 @@ impl List {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now().seconds;
         let mut spool = self.common.spool()?;
-        let Found { accounts: mut all, missing, .. } =
+        let Found { accounts: all, missing, .. } =
             find(&mut spool, &self.keys, &self.common.folding()?)?;
-        let threshold = |habits: &Habits| habits.threshold(now, Sensitivity::default());
-        let share = |one: &Account| one.habits.score(now) / threshold(&one.habits);
-        all.sort_by(|a, b| {
-            let suspected = |one: &Account| !one.habits.is_suspected(now);
-            let order = suspected(a).cmp(&suspected(b)).then(share(b).total_cmp(&share(a)));
-            order.then_with(|| a.shown().cmp(&b.shown()))
-        });
-        let is_suspected = all.first().is_some_and(|first| first.habits.is_suspected(now));
         let answers = all.iter().map(|one| one.habits.answers());
         let answers = answers.fold(Answers::default(), Answers::plus);
+        let in_use = InUse::of(&self.common.directory()?);
+        let mut all: Vec<(Account, f64)> = all
+            .into_iter()
+            .map(|one| {
+                let threshold = one.habits.threshold(now, in_use.sensitivity(&one, now));
+                (one, threshold)
+            })
+            .collect();
+        all.sort_by(|(a, of_a), (b, of_b)| {
+            let calm = |one: &Account| !one.habits.is_suspected(now);
+            let share = |one: &Account, of: &f64| one.habits.score(now) / of;
+            let order = calm(a).cmp(&calm(b)).then(share(b, of_b).total_cmp(&share(a, of_a)));
+            order.then_with(|| a.shown().cmp(&b.shown()))
+        });
+        let is_suspected = all.first().is_some_and(|(first, _)| first.habits.is_suspected(now));
         all.truncate(self.top);
         if self.common.json {
-            screen.json(&all.iter().map(|one| json(one, now)).collect::<Vec<_>>())?;
+            screen.json(
+                &all.iter().map(|(one, of)| AccountJson::of(one, *of, now)).collect::<Vec<_>>(),
+            )?;
         } else if all.is_empty() && !missing {
             writeln!(screen, "no account is known: `exirate habits learn LOG` learns from logs")?;
         } else if !all.is_empty() {
             let rows = |suspected: bool| {
-                let alike = all.iter().filter(move |one| one.habits.is_suspected(now) == suspected);
-                alike.map(|one| cells(one, now))
+                let alike =
+                    all.iter().filter(move |one| one.0.habits.is_suspected(now) == suspected);
+                alike.map(|(one, of)| cells(one, *of, now))
             };
             let layout = Layout::of(screen, COLUMNS, rows(true).chain(rows(false)));
             layout.head(screen)?;
@@ -132,29 +167,7 @@ fn sum(answers: Answers) -> String {
     format!("{}: {}", counted(alarms, "alarm", "alarms"), parts.join(", "))
 }
 
-fn json(account: &Account, now: i64) -> AccountJson {
-    let habits = &account.habits;
-    let evidence = habits.evidence(habits.at());
-    let Answers { alarms, accepted, stolen } = habits.answers();
-    AccountJson {
-        key: account.shown(),
-        score: habits.score(now),
-        threshold: habits.threshold(now, Sensitivity::default()),
-        at: habits.at(),
-        messages: habits.messages(),
-        alarm_at: habits.alarm_at(),
-        since: habits.since(),
-        suspected_until: habits.suspected_until().filter(|&until| until > now),
-        answer: habits.answer().map(Answer::word),
-        alarms,
-        accepted,
-        stolen,
-        usual: evidence.usual,
-        evidence: EvidenceJson::of(&evidence),
-    }
-}
-
-fn cells(account: &Account, now: i64) -> [String; 11] {
+fn cells(account: &Account, threshold: f64, now: i64) -> [String; 11] {
     let habits = &account.habits;
     let ago = |then: i64| text::rough_age(second(then), second(now));
     let evidence = habits.evidence(habits.at());
@@ -164,7 +177,7 @@ fn cells(account: &Account, now: i64) -> [String; 11] {
     let shown = |text: String| if has_evidence { text } else { String::new() };
     [
         format!("{score:.1}"),
-        format!("{:.0}", habits.threshold(now, Sensitivity::default())),
+        format!("{threshold:.0}"),
         shown(evidence.strangers.to_string()),
         shown(evidence.messages.to_string()),
         shown(text::duration(evidence.seconds as f64)),

@@ -1,10 +1,10 @@
 //! `exirate habits`: which accounts send unlike themselves, what is said of them, and what their
 //! habits are learned from.
 
-mod account;
+pub(super) mod account;
 mod answers;
 mod learn;
-mod list;
+pub(super) mod list;
 mod sent;
 mod stolen;
 
@@ -39,8 +39,8 @@ come first. STATE is until when one is suspected, or how its last alarm was answ
 line counts all alarms of these accounts and their answers.
 
 SCORE is a log-likelihood ratio, in nats: how much more likely a thief is than the owner, from the
-last messages. At OF an alarm is raised: 16, and more if there was an alarm before. It is forgotten
-with a time constant of a week. STRANGERS, MESSAGES, WITHIN and NETWORKS are the evidence since the
+last messages. At OF an alarm is raised: 16, or as the sensitivity in the policies in use says, and
+more if there was an alarm before. It is forgotten with a time constant of a week. STRANGERS, MESSAGES, WITHIN and NETWORKS are the evidence since the
 score was nearly 0, of a suspected account since what led to the alarm began: recipients never
 written to, the messages, the time from the first to the last of them, and networks never seen.
 USUAL is how many new recipients the account has a day, ALARM how long ago the last alarm was.

@@ -1,0 +1,235 @@
+//! `exirate explain --habits`: what an account's habits say of it, and what would raise an alarm.
+
+use std::io::Write as _;
+
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::cli::senders::habits::account::{Account, InUse};
+use crate::cli::senders::habits::list::AccountJson;
+use crate::cli::shared::key_text;
+use crate::cli::shared::rates::Rates;
+use crate::cli::shared::screen::Screen;
+use crate::history::explain::rule::SaidOfHabits;
+use crate::policy::word::{OnHabits, Word as _};
+use crate::rate::habits::{Added, Answer};
+use crate::store::names;
+use crate::text;
+
+/// So many messages in a row are tried out.
+const MESSAGES_MAX: u32 = 1000;
+
+/// What signals have added, in JSON.
+#[derive(Serialize)]
+struct AddedJson {
+    recipients: f64,
+    many: f64,
+    hour: f64,
+    network: f64,
+    failures: f64,
+}
+
+impl AddedJson {
+    fn of(added: Added) -> Self {
+        let Added { recipients, many, hour, network, failures } = added;
+        Self { recipients, many, hour, network, failures }
+    }
+}
+
+/// What the policies say of an account, in JSON.
+#[derive(Serialize)]
+struct PolicyJson {
+    name: String,
+    table: String,
+    habits: &'static str,
+    sensitivity: &'static str,
+}
+
+/// What the habits of an account say of it, in JSON.
+#[derive(Serialize)]
+pub(super) struct HabitsExplanation {
+    #[serde(flatten)]
+    account: AccountJson,
+    added: AddedJson,
+    last_added: AddedJson,
+    volume: f64,
+    volume_record: f64,
+    volume_limit: f64,
+    messages_to_alarm: Option<u32>,
+    policy: Option<PolicyJson>,
+    text: String,
+}
+
+impl HabitsExplanation {
+    pub(super) fn of(account: &Account, in_use: &InUse, common: &Rates, now: i64) -> Self {
+        let habits = &account.habits;
+        let said = in_use.said(account, now);
+        let sensitivity = said.as_ref().map(|said| said.sensitivity).unwrap_or_default();
+        let threshold = habits.threshold(now, sensitivity);
+        let next = habits.messages_to_alarm(now, sensitivity, MESSAGES_MAX);
+        let text = Lines { account, threshold, next, said: said.as_ref(), common, now }.text();
+        Self {
+            account: AccountJson::of(account, threshold, now),
+            added: AddedJson::of(habits.added_since()),
+            last_added: AddedJson::of(habits.last_added()),
+            volume: habits.volume(now),
+            volume_record: habits.record(),
+            volume_limit: habits.volume_limit(),
+            messages_to_alarm: next,
+            policy: said.map(|said| PolicyJson {
+                name: said.policy,
+                table: said.table,
+                habits: said.on.word(),
+                sensitivity: said.sensitivity.word(),
+            }),
+            text,
+        }
+    }
+
+    pub(super) fn print(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        writeln!(screen, "{}", self.text)?;
+        Ok(())
+    }
+}
+
+/// What is written of an account.
+struct Lines<'a> {
+    account: &'a Account,
+    threshold: f64,
+    next: Option<u32>,
+    said: Option<&'a SaidOfHabits>,
+    common: &'a Rates,
+    now: i64,
+}
+
+impl Lines<'_> {
+    fn text(&self) -> String {
+        let Self { account, threshold, next, said, now, .. } = *self;
+        let habits = &account.habits;
+        let mut lines = vec![self.title()];
+        let mut line = |name: &str, text: String| lines.push(format!("  {name:<10}{text}"));
+        let score = habits.score(now);
+        line("score", format!("{score:.1} of {threshold:.1}, at which an alarm is raised"));
+        if score >= 1.0 || habits.suspected_until().is_some() {
+            line("evidence", habits.evidence(habits.at()).to_string());
+            let since = text::time::local_second(habits.since());
+            line("added", format!("since {since}: {}", signals(habits.added_since())));
+        }
+        line("last one", signals(habits.last_added()));
+        line(
+            "volume",
+            format!(
+                "{:.1} of about a day, at most {:.1} on earlier ones: an alarm is raised beyond {:.0}",
+                habits.volume(now),
+                habits.record(),
+                habits.volume_limit()
+            ),
+        );
+        line(
+            "next",
+            match next {
+                Some(1) => "a message to one new recipient raises an alarm".to_owned(),
+                Some(next) => {
+                    format!("{next} messages in a row, each to a new recipient, raise an alarm")
+                }
+                None => format!("not even {MESSAGES_MAX} new recipients in a row raise an alarm"),
+            },
+        );
+        line(
+            "policy",
+            match said {
+                Some(SaidOfHabits { policy, table, on, sensitivity }) => format!(
+                    "{policy} ({table}): {}; sensitivity {}",
+                    becomes(*on),
+                    sensitivity.word()
+                ),
+                None => "habits are off, or the account is exempt: nothing is done".to_owned(),
+            },
+        );
+        if habits.suspected_until().is_some() {
+            let name = names(&account.key.key()).last();
+            let name = name.map_or_else(String::new, |(name, _)| key_text::key(&name));
+            for (answer, meaning) in [
+                ("accept", "it was the owner, and is usual from now on"),
+                ("stolen", "the account is denied, and who has got mail is listed"),
+            ] {
+                let command = self.common.command(&format!("habits {answer}"), &name);
+                line("answer", format!("`{command}`: {meaning}"));
+            }
+        }
+        lines.join("\n")
+    }
+
+    fn title(&self) -> String {
+        let Self { account, now, .. } = *self;
+        let (key, habits) = (account.shown(), &account.habits);
+        match (habits.suspected_until(), habits.answer(), habits.alarm_at()) {
+            (Some(until), ..) if until > now => format!(
+                "{key} is suspected until {} (for {}), unless somebody answers",
+                text::time::local_second(until),
+                text::rough((until - now) as f64)
+            ),
+            (Some(_), _, Some(at)) => format!(
+                "{key} is not suspected any more: nobody has answered the alarm of {}",
+                text::time::local_second(at)
+            ),
+            (None, Some(answer), Some(at)) => {
+                let at = text::time::local_second(at);
+                let said = match answer {
+                    Answer::Accepted => "was the owner",
+                    Answer::Stolen => "was a thief",
+                };
+                format!("{key} is not suspected: the alarm of {at} {said}")
+            }
+            _ => format!("{key} is not suspected: it never had an alarm"),
+        }
+    }
+}
+
+/// What becomes of the mail of a suspected account.
+fn becomes(on: OnHabits) -> &'static str {
+    match on {
+        OnHabits::Off => "nothing",
+        OnHabits::Observe => "observed only",
+        OnHabits::Hold => "mail is held while it is suspected",
+        OnHabits::Defer => "mail is deferred while it is suspected",
+    }
+}
+
+/// `recipients +1.2, many +0.3`
+fn signals(added: Added) -> String {
+    let Added { recipients, many, hour, network, failures } = added;
+    let all = [
+        (recipients, "recipients"),
+        (many, "more than usual in a message"),
+        (hour, "hours"),
+        (network, "networks"),
+        (failures, "failed recipients"),
+    ];
+    let said = all.iter().filter(|(nats, _)| nats.abs() >= 0.05);
+    let said: Vec<String> = said.map(|(nats, name)| format!("{name} {nats:+.1}")).collect();
+    if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
+}
+
+/// `now, auth:alice is suspected …`, if that is so and its mail is held or deferred.
+pub(super) fn sentence(
+    account: &Account,
+    in_use: &InUse,
+    common: &Rates,
+    now: i64,
+) -> Option<String> {
+    let habits = &account.habits;
+    let until = habits.suspected_until().filter(|&until| until > now)?;
+    let said = in_use.said(account, now)?;
+    let verdict = match said.on {
+        OnHabits::Hold => "held",
+        OnHabits::Defer => "deferred",
+        OnHabits::Off | OnHabits::Observe => return None,
+    };
+    let key = account.shown();
+    Some(format!(
+        "now, {key}, habits: suspected, so mail is {verdict} until {}; see `{}`",
+        text::time::local_second(until),
+        common.command("explain --habits", &key)
+    ))
+}
