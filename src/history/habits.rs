@@ -25,7 +25,7 @@ pub struct Sent {
     pub at: i64,
     /// From where, where that is known.
     pub client: Option<IpAddr>,
-    /// The recipients, folded.
+    /// The recipients, folded, each once.
     pub recipients: Vec<String>,
 }
 
@@ -56,7 +56,10 @@ fn folded(folding: &Folding, recipients: &[impl AsRef<str>]) -> Vec<String> {
         let _ = folding.field_into(Field::Recipient, recipient.as_ref(), &mut folded);
         folded
     });
-    folded.collect()
+    let mut folded: Vec<String> = folded.collect();
+    folded.sort_unstable();
+    folded.dedup();
+    folded
 }
 
 /// What accounts have sent since a time of each.

@@ -85,13 +85,13 @@ impl<'i> Compared<'i> {
             Some(judged) => *judged,
             None => {
                 let recipients = self.recipients(identity, message, &subject, store, at)?;
-                if recipients.is_empty() {
+                if recipients.as_ref().is_some_and(Vec::is_empty) {
                     return Ok(None);
                 }
                 let hash = |bytes: &[u8]| store.habits_hash(bytes);
                 let client = message.event.client.address();
                 let learn = match self.done() {
-                    _ if message.only_looks => Learn::Never,
+                    _ if message.only_looks || recipients.is_none() => Learn::Never,
                     OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
                     _ => Learn::Always,
                 };
@@ -99,7 +99,7 @@ impl<'i> Compared<'i> {
                 let sending = Sending {
                     key: habits_key(account.text.as_bytes(), &mut name),
                     network: client.and_then(|client| habits_network_hash(client, hash)),
-                    recipients: &recipients,
+                    recipients: recipients.as_deref().unwrap_or_default(),
                     sensitivity: self.sensitivity,
                     stage: message.stage,
                     learn,
@@ -121,7 +121,8 @@ impl<'i> Compared<'i> {
         }))
     }
 
-    /// The hashes of the recipients that are not exempt.
+    /// The hashes of the recipients that are not exempt, each once: who names each twice sends to
+    /// no more people, and to nobody that the account knows. `None` where they are not known.
     fn recipients<S: Store>(
         &self,
         identity: &Identity,
@@ -129,12 +130,13 @@ impl<'i> Compared<'i> {
         subject: &Subject<'_>,
         store: &S,
         at: Timestamp,
-    ) -> Result<Vec<u64>, String> {
+    ) -> Result<Option<Vec<u64>>, String> {
         let mut hashes = Vec::new();
         let all = match message.stage {
             SendingStage::Failed => Vec::from_iter(message.event.recipient.map(Cow::Borrowed)),
             SendingStage::Sent | SendingStage::Marked => (message.recipients)(),
         };
+        let are_known = !all.is_empty();
         for to in all {
             let event = Event { recipient: Some(&*to), ..message.event };
             let Some(to) = key::value(identity, &event, Field::Recipient) else { continue };
@@ -147,6 +149,8 @@ impl<'i> Compared<'i> {
             }
             hashes.push(store.habits_hash(to.as_bytes()));
         }
-        Ok(hashes)
+        hashes.sort_unstable();
+        hashes.dedup();
+        Ok(are_known.then_some(hashes))
     }
 }

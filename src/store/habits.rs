@@ -50,7 +50,7 @@ pub struct Sending<'a> {
     pub key: RecordKey<'a>,
     /// The client's network, by [`habits_network`], where it is known.
     pub network: Option<u64>,
-    /// The recipients, folded.
+    /// The recipients, folded, each once.
     pub recipients: &'a [u64],
     /// How early an alarm is raised.
     pub sensitivity: Sensitivity,
@@ -131,6 +131,11 @@ impl Sending<'_> {
             }
         });
         let update = update.flatten();
+        if let Some(alarm) = update.and_then(|update| update.alarm)
+            && overridden == Some(Overridden::Allow)
+        {
+            habits.allow(&alarm);
+        }
         let score = update.map_or_else(|| habits.score(at), |update| update.score);
         let threshold =
             update.map_or_else(|| habits.threshold(at, self.sensitivity), |one| one.threshold);
@@ -184,6 +189,28 @@ impl fmt::Display for Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alarm_while_an_override_allows_is_no_suspicion() {
+        for (overridden, suspected) in [(None, true), (Some(Overridden::Allow), false)] {
+            let (mut habits, mut name) = (Habits::default(), Vec::new());
+            let alarm = (0..10).find_map(|n| {
+                let strangers: Vec<u64> = (0..10_000).map(|one| one << 30).collect();
+                let recipients = &strangers[n * 1000..][..1000];
+                let sending = Sending {
+                    key: habits_key(b"auth:alice", &mut name),
+                    network: None,
+                    recipients,
+                    sensitivity: Sensitivity::High,
+                    stage: SendingStage::Sent,
+                    learn: Learn::Always,
+                };
+                let at = 1_800_000_000 + n as i64;
+                sending.judge(&mut habits, at, overridden).0.alarm.map(|_| at)
+            });
+            assert_eq!(habits.is_suspected(alarm.unwrap()), suspected);
+        }
+    }
 
     #[test]
     fn a_client_is_known_by_its_network() {

@@ -66,13 +66,20 @@ impl Server {
 
     /// Messages to somebody known, then to strangers until one is not accepted; the strangers.
     fn theft(&mut self) -> (u32, Evaluated) {
+        self.theft_by(|stranger| vec![stranger])
+    }
+
+    /// The same, where a message to a stranger names these recipients.
+    fn theft_by(&mut self, to: impl Fn(String) -> Vec<String>) -> (u32, Evaluated) {
         for _ in 0..60 {
             let (evaluated, _) = self.send(alice(), &["bob@x.test"]);
             assert_eq!(evaluated.outcome.verdict, Verdict::Accept);
             self.now += 20_000;
         }
         for n in 1..100 {
-            let (evaluated, _) = self.send(alice(), &[&format!("s{n}@y.test")]);
+            let to = to(format!("s{n}@y.test"));
+            let to: Vec<&str> = to.iter().map(String::as_str).collect();
+            let (evaluated, _) = self.send(alice(), &to);
             if evaluated.outcome.verdict != Verdict::Accept {
                 return (n, evaluated);
             }
@@ -106,6 +113,8 @@ fn an_account_is_suspected_after_strangers_and_not_for_ever() {
         // The message that raises the alarm is learned.
         let messages = server.messages().unwrap();
         assert_eq!(u32::from(messages), 60 + strangers);
+        // Also where the recipients are not known.
+        assert_eq!(server.send(alice(), &[]).0.outcome.verdict, verdict);
         let (next, seen) = server.send(alice(), &["bob@x.test"]);
         assert_eq!(next.outcome.verdict, verdict);
         assert_eq!(seen.judged.len(), 1);
@@ -123,12 +132,21 @@ fn an_account_is_suspected_after_strangers_and_not_for_ever() {
             explained.starts_with(&format!("{}{observed} by policy out", verdict.word())),
             "{explained}"
         );
-        let ends = "rule default: habits of auth:alice@example.org: an alarm was raised 1m ago";
+        let ends = "rule default: habits of auth:alice@example.org: an alarm was raised 2m ago";
         assert!(explained.ends_with(ends), "{explained}");
         server.now += 86_400;
         let (later, _) = server.send(alice(), &["bob@x.test"]);
         assert_eq!(later.outcome, Outcome::default());
     }
+}
+
+#[test]
+fn a_stranger_who_is_named_twice_is_one() {
+    let of = |to: fn(String) -> Vec<String>| {
+        Server::new("[policy.out]\nhabits = \"hold\"\n").theft_by(to).0
+    };
+    let once = of(|stranger| vec![stranger]);
+    assert_eq!(of(|stranger| vec![stranger.to_uppercase(), stranger.clone(), stranger]), once);
 }
 
 #[test]
@@ -175,8 +193,10 @@ fn what_is_no_mail_of_an_account_is_not_learned() {
         let keys: Vec<&str> = seen.judged.iter().map(|(key, _)| &**key).collect();
         assert_eq!(keys, Vec::from_iter(key), "{stage:?} {event:?}");
     }
-    let (_, seen) = server.step(Step::new(AclStage::Data, alice()), &["a"], &[]);
-    assert!(seen.judged.is_empty());
+    // Nor one of which the recipients are not known.
+    let before = server.messages();
+    server.step(Step::new(AclStage::Data, alice()), &["a"], &[]);
+    assert_eq!(server.messages(), before);
     // Looking learns nothing.
     let before = server.messages();
     let step = Step { only_looks: true, ..Step::new(AclStage::Data, alice()) };

@@ -52,7 +52,9 @@ impl Habits {
     /// Whether an alarm was raised within a day before `now` that nobody has answered.
     #[must_use]
     pub fn is_suspected(&self, now: i64) -> bool {
-        self.unanswered().is_some_and(|alarm| now.saturating_sub(alarm) < SUSPECTED_FOR)
+        // One that is more than a day ahead is of a clock that was wrong.
+        let near = -SUSPECTED_FOR..SUSPECTED_FOR;
+        self.unanswered().is_some_and(|alarm| near.contains(&now.saturating_sub(alarm)))
     }
 
     /// Until when the account is suspected, if nobody answers.
@@ -140,8 +142,22 @@ impl Habits {
         let is_open = self.close(Answer::Accepted);
         if is_open {
             self.record = self.record.max(self.peak).max(self.volume);
+            // Recipients of these messages may still fail.
+            self.begin_evidence(self.at.into());
         }
         is_open
+    }
+
+    /// An override allows the message that has raised this alarm: it was the owner, and nobody is
+    /// told.
+    pub fn allow(&mut self, alarm: &super::Alarm) {
+        self.accept();
+        if alarm.is_told {
+            self.told_at = 0;
+            self.untold = u16::try_from(alarm.untold).unwrap_or(u16::MAX);
+        } else {
+            self.untold = self.untold.saturating_sub(1);
+        }
     }
 
     /// The account was stolen: what the thief has made usual is so no more, as far as it is known.

@@ -14,7 +14,7 @@ impl Habits {
         recipients: impl IntoIterator<Item = u64>,
         sensitivity: Sensitivity,
     ) -> Update {
-        let at = at.clamp(0, u32::MAX.into());
+        let at = self.set_back(at);
         let is_stranger = |hash: &u64| {
             let (bucket, fingerprint) = place_of(*hash);
             !self.known[bucket].contains(&fingerprint)

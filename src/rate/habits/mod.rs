@@ -402,16 +402,22 @@ impl Habits {
 
     /// The time that counts for a message: never before the last one.
     fn begin(&mut self, at: i64) -> i64 {
-        let at = at.clamp(0, u32::MAX.into());
+        let at = self.set_back(at);
         if self.messages == 0 {
             self.lowered_at = second(at - 3600);
             self.learned_at = second(at - 600);
             return at;
         }
-        let ahead = i64::from(self.at) - at;
+        at.max(self.at.into())
+    }
+
+    /// A time as one that can be stored. If all that is known is more than a day ahead of it, the
+    /// clock was wrong for a while, and its times are set back: if they stood still until it is
+    /// right again, the score would grow and never fade.
+    fn set_back(&mut self, at: i64) -> i64 {
+        let at = at.clamp(0, u32::MAX.into());
+        let ahead = self.at() - at;
         if ahead > DAY_SECONDS {
-            // The clock was wrong for a while: times that stood still until it is right again
-            // would let the score grow and never fade.
             for time in [
                 &mut self.at,
                 &mut self.volume_at,
@@ -424,7 +430,7 @@ impl Habits {
                 *time = second(i64::from(*time) - ahead);
             }
         }
-        at.max(self.at.into())
+        at
     }
 
     /// Whether the recipient is known; it is afterwards.

@@ -363,3 +363,57 @@ quickcheck! {
         TestResult::passed()
     }
 }
+
+#[test]
+fn marked_mail_does_not_stop_the_time_either() {
+    let mut habits = Habits::default();
+    let start = 1_800_000_000;
+    let mut send = |at: i64| {
+        let strangers = (0..1000).map(|n| mix(at as u64 + n));
+        let alarm = habits.marked_message(at, strangers, Sensitivity::Normal).alarm.is_some();
+        let suspected = habits.is_suspected(at);
+        habits = Habits::from_bytes(&habits.to_bytes()).unwrap();
+        (alarm, suspected)
+    };
+    let ahead = (0..8).map(|n| send(start + 20 * 86_400 + n * 60)).filter(|(alarm, _)| *alarm);
+    assert_eq!(ahead.count(), 1);
+    assert_eq!(send(start), (false, true));
+    assert_eq!(send(start + 86_400), (false, false));
+}
+
+/// An account with an alarm, after messages to strangers.
+fn alarmed(at: i64) -> (Habits, Alarm) {
+    let mut habits = Habits::default();
+    for n in 0..60 {
+        send(&mut habits, at - 2_000_000 + n * 20_000, 1, &[n as u64 % 3]);
+    }
+    let alarm = (0..50).find_map(|n| send(&mut habits, at + n, 1, &[1000 + n as u64]).alarm);
+    (habits, alarm.unwrap())
+}
+
+#[test]
+fn what_was_accepted_is_no_evidence_when_it_fails() {
+    let at = 1_800_000_000;
+    let (mut habits, _) = alarmed(at);
+    for n in 100..160 {
+        send(&mut habits, at + n, 1, &[2000 + n as u64]);
+    }
+    assert!(habits.accept());
+    for n in 100..160 {
+        let update = habits.failed(at + 1000, mix(2000 + n), Sensitivity::Normal);
+        assert_eq!((update.alarm, update.added), (None, Added::default()));
+    }
+}
+
+#[test]
+fn an_alarm_that_an_override_allows_is_the_owners_and_told_to_nobody() {
+    let at = 1_800_000_000;
+    let (mut habits, alarm) = alarmed(at);
+    assert!(alarm.is_told);
+    habits.allow(&alarm);
+    assert!(!habits.is_suspected(at + 60));
+    assert_eq!(habits.answers(), Answers { alarms: 1, accepted: 1, stolen: 0 });
+    // The next one is told.
+    let next = (60..200).find_map(|n| send(&mut habits, at + n, 1, &[5000 + n as u64]).alarm);
+    assert!(next.is_some_and(|alarm| alarm.is_told && alarm.untold == 0));
+}
