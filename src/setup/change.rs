@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SetupError;
 use super::files;
-use super::policy_file::with_action;
+use super::policy_file::is_unchanged;
 use super::service::Service;
 use super::steps::Steps;
 use crate::policy::image;
@@ -104,8 +104,8 @@ impl Change {
             },
             Self::Policies { file, text, spool } => {
                 if let Some(text) = text
-                    && !is_text(file, text)?
-                    && !is_text(file, &with_action(text, "enforce").unwrap_or_default())?
+                    && files::read(file)?
+                        .is_some_and(|now| !is_unchanged(&String::from_utf8_lossy(&now), text))
                 {
                     return Ok(stays(file, "it was changed since, and its policies are in use"));
                 }

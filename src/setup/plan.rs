@@ -113,6 +113,14 @@ impl Plan {
         Ok(())
     }
 
+    /// The text of the policy file that it would write, if it writes one.
+    pub(crate) fn policy_text(&mut self) -> Option<&mut String> {
+        self.prepare.iter_mut().find_map(|change| match change {
+            Change::Policies { text, .. } => text.as_mut(),
+            _ => None,
+        })
+    }
+
     /// The insertions in a file, in the order in which they stand in it.
     pub(super) fn insertions(&self, path: &Path) -> Vec<(usize, &str)> {
         let mut found: Vec<(usize, &str)> = self

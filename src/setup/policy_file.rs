@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::identity::network::Cidr;
 use crate::policy::needs::FrontEnd;
-use crate::policy::word::Unit;
+use crate::policy::word::{OnHabits, Unit, Word as _};
 use crate::sys::users;
 
 /// The shipped file, whose text is filled in.
@@ -183,6 +183,42 @@ pub(crate) fn with_action(text: &str, action: &str) -> Option<String> {
     None
 }
 
+/// The table that says of habits what `exirate setup --habits` changes.
+pub(crate) const HABITS_TABLE: &str = "[policy.outbound.default]";
+
+/// The file with the line `habits = …` of [`HABITS_TABLE`] changed, which is a comment where they
+/// are off; `None` if it has no such line.
+pub(crate) fn with_habits(text: &str, on: OnHabits) -> Option<String> {
+    let (mut start, mut is_there) = (0, false);
+    for line in text.split_inclusive('\n') {
+        let trimmed = line.trim_start();
+        if trimmed.starts_with('[') {
+            is_there = trimmed.trim_end() == HABITS_TABLE;
+        }
+        let content = trimmed.strip_prefix('#').unwrap_or(trimmed).trim_start();
+        let value = content.strip_prefix("habits").map(str::trim_start);
+        if is_there && value.is_some_and(|rest| rest.starts_with('=')) {
+            let new = match on {
+                OnHabits::Off => "# habits = \"observe\"\n".to_owned(),
+                on => format!("habits = \"{}\"\n", on.word()),
+            };
+            let (before, after) = (text.get(..start)?, text.get(start + line.len()..)?);
+            return Some(format!("{before}{new}{after}"));
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// Whether `text` is `ours`, but for the lines that setup changes when it is asked to.
+pub(crate) fn is_unchanged(text: &str, ours: &str) -> bool {
+    let plain = |text: &str| {
+        let text = with_habits(text, OnHabits::Off).unwrap_or_else(|| text.to_owned());
+        with_action(&text, "observe").unwrap_or(text)
+    };
+    plain(text) == plain(ours)
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -234,7 +270,14 @@ mod tests {
             assert_eq!(policies.identity.relay.len(), facts.relays.len());
             assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
             assert!(!text.contains("example.org"), "{text}");
+            assert!(policies.policies.values().all(|one| !one.uses_habits()));
+            let on = with_habits(&text, OnHabits::Hold).unwrap();
+            let compiled = compile(Path::new("policy.toml"), &on, &|_| Err(String::new()));
+            let outbound = compiled.policies.unwrap().policies["outbound"].uses_habits();
+            assert!(outbound && is_unchanged(&on, &text), "{on}");
+            assert_eq!(with_habits(&on, OnHabits::Off).as_ref(), Some(&text));
             let enforced = with_action(&text, "enforce").unwrap();
+            assert!(is_unchanged(&enforced, &text) && !is_unchanged(&(on + "#\n"), &text));
             assert_eq!(enforced.len(), text.len());
             assert_eq!(with_action(&enforced, "observe").as_ref(), Some(&text));
         }

@@ -72,6 +72,15 @@ pub(in crate::cli) fn plainly(
     Ok(yes || confirmed(&named(things), &format!("{question}?"))?)
 }
 
+/// Asks whether to do what `question` says, which nobody has asked for; without a terminal it is
+/// not done.
+///
+/// # Errors
+/// The terminal cannot be used.
+pub(in crate::cli) fn offer(lines: &[String], question: &str) -> io::Result<bool> {
+    Ok(is_terminal() && confirmed(lines, &format!("{question}?"))?)
+}
+
 /// Asks whether to go on although something will be lost. With `yes`, it does not
 /// ask.
 ///

@@ -1,6 +1,7 @@
 //! `exirate setup`: has the mail server ask exirate.
 
 mod action;
+mod habits;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -13,6 +14,8 @@ use crate::cli::shared::screen::{Screen, note};
 use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
 use crate::mta::Kind;
+use crate::policy::source::FILE;
+use crate::policy::word::OnHabits;
 use crate::setup::find::{Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
@@ -27,6 +30,8 @@ use crate::text::printable;
     exirate setup
   After some days: who would have been refused? Then refuse:
     exirate setup --enforce
+  Notice stolen accounts by mail that is unlike their own, and refuse nothing for it:
+    exirate setup --habits observe
   Remove exactly what it has added:
     exirate setup --undo
 
@@ -41,6 +46,10 @@ What it does: it writes a policy file for this server, adds the lines in every A
 restrictions before what accepts mail, starts a daemon where one is needed, and has the mail
 server read its configuration again, which the mail server has checked before. Then it tries in
 an SMTP session whether mail comes to the lines. docs/setup.md has all changes.
+
+Where it writes the policy file, it asks whether to notice stolen accounts by their habits
+(docs/habits.md); with --yes it does not. It says what is remembered of people. --habits says it for
+scripts, and changes the line `habits = ` of [policy.outbound.default] in a file that is there.
 
 For a configuration of your own it prints the lines and where they go; --check tells
 whether mail comes to them.")]
@@ -64,6 +73,10 @@ pub(in crate::cli) struct SetupCommand {
     /// Refuse nothing from now on: only measure and report
     #[arg(long)]
     observe: bool,
+
+    /// Notice stolen accounts by their habits: off, observe, hold or defer their mail
+    #[arg(long, value_name = "WHAT", value_parser = habits::parse, conflicts_with_all = ["undo", "check", "enforce", "observe"])]
+    habits: Option<OnHabits>,
 
     /// Do not ask
     #[arg(long, short)]
@@ -104,6 +117,9 @@ impl SetupCommand {
             () if self.enforce => self.set_action(screen, &*server, "enforce"),
             () if self.observe => self.set_action(screen, &*server, "observe"),
             () if self.check => Self::check(screen, &*server),
+            () if let Some(on) = self.habits.filter(|_| Path::new(FILE).exists()) => {
+                self.set_habits(screen, &*server, on)
+            }
             () => self.set_up(screen, &*server),
         }
     }
@@ -129,6 +145,7 @@ impl SetupCommand {
             writeln!(screen, "everything is there already: nothing changes")?;
             return Ok(Outcome::Fine);
         }
+        let habits = self.choose_habits(screen, &mut plan)?;
         show(screen, &plan)?;
         if self.dry_run {
             return by_hand(screen, &plan);
@@ -148,6 +165,9 @@ impl SetupCommand {
                 screen,
                 "done: mail is counted, and nothing is refused until `exirate setup --enforce`"
             )?;
+        }
+        if habits != OnHabits::Off {
+            habits::advise(screen)?;
         }
         if let Some(why) = uncounted(server.spool()) {
             note(why);
