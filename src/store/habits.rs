@@ -195,7 +195,8 @@ mod tests {
         for (overridden, suspected) in [(None, true), (Some(Overridden::Allow), false)] {
             let (mut habits, mut name) = (Habits::default(), Vec::new());
             let alarm = (0..10).find_map(|n| {
-                let strangers: Vec<u64> = (0..10_000).map(|one| one << 30).collect();
+                let strangers: Vec<u64> =
+                    (0..10_000).map(|one: u64| one.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
                 let recipients = &strangers[n * 1000..][..1000];
                 let sending = Sending {
                     key: habits_key(b"auth:alice", &mut name),
