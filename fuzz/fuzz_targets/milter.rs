@@ -83,6 +83,7 @@ fuzz_target!(|input: Input<'_>| {
         connect: has(3),
         helo: has(4),
         mail: has(5),
+        marks: has(6),
     };
     let mut talk = Talk {
         dialogue: Dialogue::new(wants, limits),

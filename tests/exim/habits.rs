@@ -77,7 +77,9 @@ fn a_stolen_account_is_held_and_nobody_else() {
     let log = exim.log("main");
     let line = "policy out: hold [127.0.0.1]: ";
     assert_eq!(log.matches(line).count(), 2, "{log}");
-    assert!(log.contains(" habits, limit 16, key auth:alice (default)"), "{log}");
+    assert!(log.contains("hold [127.0.0.1]: this message raises an alarm: "), "{log}");
+    assert!(log.contains(": an alarm was raised "), "{log}");
+    assert!(log.contains(", key auth:alice (default)"), "{log}");
     let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
     let mut reader = EventReader::new(EventKind::Crossings);
     let time = exirate::rate::Timestamp { seconds: now(), micros: 0 };

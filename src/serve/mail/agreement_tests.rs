@@ -61,6 +61,11 @@ default.messages = "3.5/2h"
 default.unique_recipients = "4.5/2h"
 [[policy.j.exempt]]
 recipients = "u1@private.test"
+[policy.l]
+when = "authenticated"
+default.habits = "observe"
+[[policy.l.exempt]]
+recipients = "u2@private.test"
 "#;
 
 const CLIENTS: [&str; 4] = ["192.0.2.1", "2001:db8::7", "127.0.0.1", "198.51.100.9"];
@@ -347,6 +352,18 @@ fn rates(store: &mut Spool) -> BTreeMap<String, f64> {
     rates
 }
 
+/// How many messages of each account were learned, and the strangers among their recipients.
+fn habits(store: &mut Spool) -> BTreeMap<String, (u16, u32)> {
+    let mut all = BTreeMap::new();
+    let left_out = store.for_each_habits(|key, habits| {
+        let name = String::from_utf8_lossy(key.key().identity()).into_owned();
+        let strangers = habits.evidence(habits.at()).strangers;
+        all.insert(name, (habits.messages(), strangers));
+    });
+    assert!(left_out.unwrap().shards.is_empty());
+    all
+}
+
 /// Sends all mail through all front ends.
 async fn agree(mails: &Mails, run: u64, seen: &mut BTreeSet<&'static str>) {
     let [exim, postfix, sendmail] = [(); 3].map(|()| tempfile::tempdir().unwrap());
@@ -426,8 +443,11 @@ async fn agree(mails: &Mails, run: u64, seen: &mut BTreeSet<&'static str>) {
     policy_decider.stop().await;
     milter_decider.stop().await;
     let expected = rates(&mut exim_store);
+    let learned = habits(&mut exim_store);
     for directory in [&postfix, &sendmail] {
-        let found = rates(&mut Spool::open(directory.path(), Options::default()).unwrap());
+        let mut store = Spool::open(directory.path(), Options::default()).unwrap();
+        assert_eq!(habits(&mut store), learned);
+        let found = rates(&mut store);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (name, rate) in &expected {
             let found = found[name];

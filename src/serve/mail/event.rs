@@ -29,6 +29,9 @@ pub struct MailEvent {
     /// What else Exim says, if it is from Exim: then Exim counts accepted recipients, and its
     /// main log has the verdicts.
     pub exim: Option<EximCall>,
+    /// Headers of the message show that a program wrote it or a list sends it: see
+    /// [`marks`](crate::rate::habits::marks).
+    pub marked: bool,
     /// At the end of a message, that a step before has it held.
     pub hold: Option<Hold>,
 }

@@ -46,7 +46,15 @@ fn rcpt(auth: &str) -> MailEvent {
         ..Event::default()
     };
     let (facts, recipients) = (SessionFacts::default(), Vec::new());
-    MailEvent { stage: AclStage::Rcpt, event, facts, recipients, exim: None, hold: None }
+    MailEvent {
+        stage: AclStage::Rcpt,
+        event,
+        facts,
+        recipients,
+        exim: None,
+        marked: false,
+        hold: None,
+    }
 }
 
 async fn decide(decider: &Decider, event: MailEvent) -> MailVerdict {

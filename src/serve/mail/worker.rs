@@ -99,7 +99,7 @@ impl Worker {
             facts: event.facts,
             recipients: &|| event.recipients.iter().map(|to| Cow::Borrowed(&**to)).collect(),
             is_one_of: None,
-            marked: &|| false,
+            marked: &|| event.marked,
             only_looks: call.is_some_and(|call| call.only_looks),
             bypassed,
             on_error: OnErrors {

@@ -11,6 +11,7 @@ use crate::event::{AclStage, Circumstances, Context, Event, HandedOver, Origin};
 use crate::event::{Signs, is_of_dialogue};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
+use crate::rate::habits::marks;
 use crate::serve::mail::event::{EximCall, MailEvent};
 
 /// The longest line, without its end: the list of recipients.
@@ -53,6 +54,8 @@ attributes! {
     address, server, protocol, helo, ident, authenticated, login,
     // What it is about, in base64.
     sender, local_part, domain, list,
+    // Headers that may mark the message, in base64.
+    auto_submitted, precedence, list_id,
     id, size, recipients, number, failed, auth_failed,
     // User ids: of who handed the message over, of who started Exim, of Exim.
     originator, caller, exim,
@@ -214,7 +217,15 @@ impl EximRequest {
             session: given(&self.session),
             message: given(&self.message),
             number: given(&self.number),
-            event: MailEvent { stage, event, facts, recipients, exim: Some(call), hold: None },
+            event: MailEvent {
+                stage,
+                event,
+                facts,
+                recipients,
+                exim: Some(call),
+                marked: self.is_marked()?,
+                hold: None,
+            },
             check: check.transpose()?,
         })
     }
@@ -269,6 +280,22 @@ impl EximRequest {
             in_router: stage == S::Outside,
         };
         Ok(event.clone().complete(&circumstances))
+    }
+
+    /// Whether a header shows that a program wrote the message, or that a list sends it.
+    fn is_marked(&self) -> Result<bool, EximFault> {
+        let headers = [
+            ("Auto-Submitted", &self.auto_submitted),
+            ("Precedence", &self.precedence),
+            ("List-Id", &self.list_id),
+        ];
+        for (name, value) in headers {
+            let value = decoded(name, value)?.filter(|value| !value.is_empty());
+            if value.is_some_and(|value| marks(name.as_bytes(), &value)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether this is a test (`exim -bh`, `-bt`): any local user can start one, in the name of

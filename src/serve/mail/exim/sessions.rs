@@ -124,6 +124,7 @@ mod tests {
                 facts,
                 recipients: Vec::new(),
                 exim: None,
+                marked: false,
                 hold: None,
             },
             check: None,

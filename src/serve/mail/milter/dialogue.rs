@@ -9,6 +9,7 @@ use std::fmt;
 
 use super::content::{Content, Kept};
 use super::macros::{Macros, address, text};
+use super::marks::Marks;
 use super::negotiate::{Agreed, NoAgreement, Wants, step};
 use super::packet::{self, PacketFault, Piece};
 use super::reply::Reply;
@@ -152,6 +153,7 @@ struct Message {
     rejected: u32,
     hold: Option<Hold>,
     content: Content,
+    marks: Marks,
     /// Recipients are not all kept.
     partial: bool,
 }
@@ -335,6 +337,7 @@ impl Dialogue {
             rejected: 0,
             hold: None,
             content: Content::new(keep),
+            marks: Marks::default(),
             partial: false,
         });
         self.begun.message = true;
@@ -370,9 +373,14 @@ impl Dialogue {
     /// Data of a header, of the body, or of the end of the message.
     fn part(&mut self, agreed: Agreed, command: u8, data: &[u8], last: bool) -> Step {
         let mut is_full = true;
-        if let Some(Message { content, .. }) = &mut self.message {
+        if let Some(Message { content, marks, .. }) = &mut self.message {
             match command {
-                packet::HEADER => content.header(data, last, agreed.has(step::HDR_LEADSPC)),
+                packet::HEADER => {
+                    content.header(data, last, agreed.has(step::HDR_LEADSPC));
+                    if self.wants.marks {
+                        marks.header(data, last);
+                    }
+                }
                 _ if !data.is_empty() => content.body(data),
                 _ => {}
             }
@@ -443,7 +451,7 @@ impl Dialogue {
         let Macros { interface, has_used_auth, .. } = self.macros;
         let mut event = Event { client: *origin, helo: helo.clone(), ..Event::default() };
         let (mut facts, mut recipients) = (SessionFacts::default(), Vec::new());
-        let mut hold = None;
+        let (mut marked, mut hold) = (false, None);
         if let Some(message) = &self.message {
             event.auth = self.macros.login.clone();
             event.sender = Some(message.sender.clone());
@@ -455,6 +463,7 @@ impl Dialogue {
             if matches!(stage, AclStage::Data | AclStage::NotSmtp) {
                 recipients.clone_from(&message.recipients);
                 facts.message_size = message.content.size();
+                marked = message.marks.found;
                 hold = self.client.hold.clone().or_else(|| message.hold.clone());
             }
         }
@@ -463,7 +472,15 @@ impl Dialogue {
         let circumstances =
             Circumstances { has_used_auth, server: &server, ..Circumstances::default() };
         let event = event.complete(&circumstances);
-        Step::Decide(Box::new(MailEvent { stage, event, facts, recipients, exim: None, hold }))
+        Step::Decide(Box::new(MailEvent {
+            stage,
+            event,
+            facts,
+            recipients,
+            exim: None,
+            marked,
+            hold,
+        }))
     }
 
     fn end_message(&mut self) {

@@ -31,6 +31,7 @@ pub mod connection;
 pub mod content;
 pub mod dialogue;
 mod macros;
+pub mod marks;
 mod needs;
 pub mod negotiate;
 pub mod packet;

@@ -18,6 +18,8 @@ pub(super) struct Needs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Units {
     bytes: bool,
+    /// Of mail, for habits.
+    marks: bool,
     rejected_recipients: bool,
 }
 
@@ -29,8 +31,8 @@ impl Needs {
 
     /// What a connection needs that begins now, besides what the configuration says.
     pub(super) fn of(&mut self, policies: Option<&[String]>, configured: Wants) -> Wants {
-        let Units { bytes, rejected_recipients } = self.units(policies);
-        Wants { bytes, rejected_recipients, ..configured }
+        let Units { bytes, marks, rejected_recipients } = self.units(policies);
+        Wants { bytes, marks, rejected_recipients, ..configured }
     }
 
     /// Forgets what is known: other policies are used.
@@ -46,7 +48,7 @@ impl Needs {
         let found = self.file.refresh().ok().and_then(|image| units_of(image, policies).ok());
         self.known = found;
         // Until it can be known, nothing is left out.
-        found.unwrap_or(Units { bytes: true, rejected_recipients: true })
+        found.unwrap_or(Units { bytes: true, marks: true, rejected_recipients: true })
     }
 }
 
@@ -57,7 +59,8 @@ fn units_of(image: &Image, policies: Option<&[String]>) -> Result<Units, ImageEr
         all.iter().filter(|(name, _)| used(name)).map(|(_, policy)| policy).collect();
     let limits = |unit| used.iter().any(|policy| policy.limits(unit));
     let bytes = Unit::ALL.iter().any(|unit| unit.is_of_bytes() && limits(*unit));
-    Ok(Units { bytes, rejected_recipients: limits(Unit::RejectedRecipients) })
+    let marks = used.iter().any(|policy| policy.uses_habits());
+    Ok(Units { bytes, marks, rejected_recipients: limits(Unit::RejectedRecipients) })
 }
 
 #[cfg(test)]
@@ -77,17 +80,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path();
         let mut needs = Needs::new(spool);
-        let all = Units { bytes: true, rejected_recipients: true };
+        let all = Units { bytes: true, marks: true, rejected_recipients: true };
         assert_eq!(needs.units(None), all);
         apply(spool, "[policy.a]\ndefault.recipients = \"100 / 1h\"\n");
-        let none = Units { bytes: false, rejected_recipients: false };
+        let none = Units { bytes: false, marks: false, rejected_recipients: false };
         assert_eq!(needs.units(None), none);
         assert_eq!(needs.units(None), none);
         let text = "[policy.a]\ndefault.recipients = \"100 / 1h\"\n\
                     [policy.b]\npackage.x.bytes = \"1G / 1d\"\n\
                     [policy.c]\ndomain.\"example.org\".rejected_recipients = \"5 / 1h\"\n";
         apply(spool, text);
-        assert_eq!(needs.units(None), all);
+        assert_eq!(needs.units(None), Units { marks: false, ..all });
         needs.forget();
         let some = ["a".to_owned(), "b".to_owned()];
         assert_eq!(needs.units(Some(&some)), Units { bytes: true, ..none });
@@ -95,5 +98,7 @@ mod tests {
         assert_eq!(needs.units(Some(&some[..1])), none);
         let wants = Wants { record: true, mail: true, ..Wants::default() };
         assert_eq!(needs.of(Some(&some[..1]), wants), wants);
+        apply(spool, "[policy.a]\nwhen = \"authenticated\"\npackage.x.habits = \"observe\"\n");
+        assert_eq!(needs.units(None), Units { marks: true, ..none });
     }
 }

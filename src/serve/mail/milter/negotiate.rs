@@ -64,6 +64,8 @@ pub struct Wants {
     pub record: bool,
     /// The sizes of messages are counted.
     pub bytes: bool,
+    /// Headers that show that a program wrote a message or a list sends it.
+    pub marks: bool,
     /// Recipients that the mail server has refused.
     pub rejected_recipients: bool,
     /// A verdict at CONNECT.
@@ -163,7 +165,7 @@ impl Wants {
         steps |= unless(self.connect, step::NR_CONN);
         steps |= unless(self.helo, step::NR_HELO) | unless(self.mail, step::NR_MAIL);
         let content = self.record || self.bytes;
-        steps |= unless(content, step::NOHDRS | step::NOBODY);
+        steps |= unless(content, step::NOBODY) | unless(content || self.marks, step::NOHDRS);
         steps |= unless(!content, step::HDR_LEADSPC);
         steps | unless(!self.rejected_recipients, step::RCPT_REJ)
     }
@@ -193,6 +195,7 @@ mod tests {
         let all = Wants {
             record: true,
             bytes: true,
+            marks: true,
             rejected_recipients: true,
             connect: true,
             helo: true,
@@ -203,6 +206,9 @@ mod tests {
             assert!(!agreed.has(step), "{step:x}");
         }
         assert!(agreed.has(RCPT_REJ | HDR_LEADSPC | NR_BODY | NR_HDR | NOEOH));
+        let wants = Wants { marks: true, ..wants };
+        let agreed = Agreed::to(&offer(6, 0x1ff, ALL), wants).unwrap();
+        assert!(agreed.has(NOBODY) && !agreed.has(NOHDRS));
     }
 
     #[test]

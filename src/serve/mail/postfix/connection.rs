@@ -115,8 +115,14 @@ impl PolicyService {
         } else if let Some(action) = known.action(question) {
             return action;
         }
+        let recipient = event.event.recipient.clone().filter(|_| stage == AclStage::Rcpt);
         if stage == AclStage::Data {
             event.hold.clone_from(&known.hold);
+            if event.recipients.is_empty() {
+                event.recipients = std::mem::take(&mut known.recipients);
+                let listed = u32::try_from(event.recipients.len()).unwrap_or(u32::MAX);
+                event.facts.recipients = event.facts.recipients.max(listed);
+            }
         }
         let session = std::mem::take(&mut known.session);
         let (session, verdict) = self.decider.decide(session, event).await;
@@ -124,6 +130,9 @@ impl PolicyService {
         let header = self.prepend.get() && !known.has_header;
         let action: Rc<str> = action(&verdict, stage, header).into();
         known.has_header |= action.starts_with("PREPEND");
+        if verdict.outcome.verdict < Verdict::Defer {
+            known.accept(recipient);
+        }
         known.hold = known.hold.take().or_else(|| verdict.hold());
         if verdict.unavailable.is_none() {
             let dunno = verdict.outcome.verdict <= Verdict::Delay;

@@ -128,7 +128,7 @@ impl PolicyRequest {
             ..SessionFacts::default()
         };
         let event = event.complete(&circumstances);
-        Some(MailEvent { stage, event, facts, recipients, exim: None, hold: None })
+        Some(MailEvent { stage, event, facts, recipients, exim: None, marked: false, hold: None })
     }
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Known {
     actions_bytes: usize,
     /// A header was added.
     pub(super) has_header: bool,
+    /// Those that were accepted: Postfix names none of several at the end of a message.
+    pub(super) recipients: Vec<String>,
     /// A step has the message held.
     pub(super) hold: Option<Hold>,
 }
@@ -49,6 +51,7 @@ impl Known {
         self.actions = HashMap::new();
         self.actions_bytes = 0;
         (self.has_header, self.hold) = (false, None);
+        self.recipients = Vec::new();
     }
 
     /// The action in the reply when Postfix asked the same before.
@@ -64,9 +67,18 @@ impl Known {
         }
     }
 
+    /// Remembers an accepted recipient.
+    pub(super) fn accept(&mut self, recipient: Option<String>) {
+        if self.recipients.len() < ACTIONS_MAX {
+            self.recipients.extend(recipient);
+        }
+    }
+
     /// How much memory it takes, about.
     pub(super) fn bytes(&self) -> usize {
-        self.session.bytes(|outcome| outcome.text.len()) + self.actions_bytes
+        let recipients = self.recipients.iter().map(|one| size_of::<String>() + one.len());
+        let outcomes = self.session.bytes(|outcome| outcome.text.len());
+        outcomes + self.actions_bytes + recipients.sum::<usize>()
     }
 }
 

@@ -172,3 +172,19 @@ fn recipients_may_contain_what_is_between_them() {
     assert_eq!(addresses(b"a@b.test, "), ["a@b.test"]);
     assert_eq!(addresses(b"\"\\"), ["\"\\"]);
 }
+
+#[test]
+fn headers_mark_a_message() {
+    for (name, value, marked) in [
+        ("list_id", &b"<x.example>"[..], true),
+        ("auto_submitted", b"no", false),
+        ("auto_submitted", b" auto-replied\n", true),
+        ("precedence", b"list", true),
+        ("precedence", b"first-class", false),
+        ("list_id", b"", false),
+    ] {
+        let mut request = rcpt(b"x");
+        request.set(name.as_bytes(), &base64(value)).unwrap();
+        assert_eq!(request.step().unwrap().event.marked, marked, "{name}");
+    }
+}

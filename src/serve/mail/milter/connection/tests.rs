@@ -147,6 +147,7 @@ impl Client {
 const RECORD: Wants = Wants {
     record: true,
     bytes: false,
+    marks: false,
     rejected_recipients: false,
     connect: false,
     helo: false,

@@ -8,6 +8,7 @@ const OFFER: [u32; 3] = [6, 0x1ff, 0x1f_ffff];
 const WANTS: Wants = Wants {
     record: true,
     bytes: false,
+    marks: false,
     rejected_recipients: true,
     connect: false,
     helo: false,
@@ -89,6 +90,12 @@ impl Talk {
             }
         }
         Ok(shown(&replies))
+    }
+
+    fn message_end(&mut self) -> String {
+        self.say(packet::HEADER, b"Subject\0 hello\0");
+        self.say(packet::BODY, b"a line\r\n");
+        self.say(packet::END, b"")
     }
 
     fn stages(&self) -> Vec<AclStage> {
@@ -219,6 +226,19 @@ fn a_message_is_held_if_anything_says_so() {
     talk.say(packet::CONNECT, b"host\x004\x01\x02192.0.2.7\0");
     assert_eq!(talk.message(&["held@x"]).1, "y 451 4.7.1 100%%");
     assert!(talk.accepted.is_empty());
+}
+
+#[test]
+fn a_message_is_marked_by_its_own_headers() {
+    let mut talk = Talk::begun(Wants { marks: true, ..WANTS });
+    for (header, marked) in [(&b"List-Id\0 <x>\0"[..], true), (b"Subject\0List-Id\0", false)] {
+        talk.say(packet::MAIL, b"<ann@example.org>\0");
+        talk.say(packet::RCPT, b"<a@x>\0");
+        talk.say(packet::HEADER, header);
+        assert_eq!(talk.message_end(), "c");
+        assert_eq!(talk.events.last().unwrap().marked, marked);
+        assert_eq!(talk.events.last().unwrap().recipients, ["a@x"]);
+    }
 }
 
 #[test]
@@ -531,6 +551,7 @@ quickcheck! {
             connect: has(3),
             helo: has(4),
             mail: has(5),
+            marks: has(6),
         });
         talk.say(packet::NEGOTIATE, ALL[0].1);
         let mut within = false;
