@@ -33,4 +33,5 @@ mod simulated;
 mod socket;
 mod stages;
 mod taint;
+mod theft;
 mod two_libraries;

@@ -19,6 +19,7 @@ pub mod library;
 pub mod machine;
 pub mod mail;
 pub mod mounts;
+pub mod office;
 pub mod process;
 pub mod program;
 pub mod random;

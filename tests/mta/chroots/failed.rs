@@ -167,7 +167,7 @@ fn a_list_of_which_a_fifth_does_not_exist_is_over_at_its_number_and_no_sooner() 
 }
 
 /// Writes what programs there log to a file, as a syslog does.
-fn syslog(machine: &Machine) {
+pub(super) fn syslog(machine: &Machine) {
     let socket = UnixDatagram::bind(machine.path("/dev/log")).unwrap();
     machine.run("chmod 666 /dev/log");
     let path = machine.path("/var/log/mail.log");

@@ -6,3 +6,4 @@ mod faults;
 mod postfix;
 mod sendmail;
 mod server;
+mod theft;

@@ -1,0 +1,117 @@
+//! A month of an office's mail is learned from the log; the last of it, with a theft, goes through
+//! Exim: what is held, until somebody says whose it was.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use exirate::rate::habits::{Habits, Sensitivity};
+use kit::exim::Ran;
+use kit::office::{self, OfficeMail};
+use kit::{PrivateExim, Setup};
+use serde_json::Value;
+
+use crate::acl_files::login;
+use crate::policy::{apply, with_the_shipped_acl};
+
+const POLICY: &str = "[policy.office]\nwhen = \"authenticated\"\nhabits = \"hold\"\n";
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Which of the last messages raises the alarm, by the arithmetic, which is held to the reference
+/// elsewhere. A client on this machine has no network.
+fn expected(month: &[OfficeMail], last: &[OfficeMail], now: i64) -> usize {
+    let mut habits = Habits::default();
+    let mut learn = |mail: &OfficeMail, at, network| {
+        let to = mail.recipients.iter().map(|to| hash(to));
+        habits.message(at, network, to, Sensitivity::Normal).alarm.is_some()
+    };
+    for mail in month.iter().filter(|mail| mail.account == "alice") {
+        assert!(!learn(mail, mail.at, Some(hash(mail.client))), "{mail:?}");
+    }
+    let theft =
+        |(_, mail): &(usize, &OfficeMail)| mail.account == "alice" && learn(mail, now, None);
+    last.iter().enumerate().find(theft).expect("an alarm").0
+}
+
+/// Sends a message; whether it is accepted.
+fn send(exim: &PrivateExim, account: &str, to: &[String]) -> bool {
+    let mut client = exim.session();
+    login(&mut client, format!("{account}@mail.test"));
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    client.message(&format!("{account}@mail.test"), &to, "Subject: x\n\nx\n").code == 250
+}
+
+fn exirate(exim: &PrivateExim, arguments: &[&str]) -> Ran {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_exirate"));
+    command.args(arguments).arg("--spool").arg(exim.spool());
+    if arguments[0] == "held" {
+        command.arg("--config").arg(exim.config());
+    }
+    kit::exim::run(command, b"")
+}
+
+fn fine(exim: &PrivateExim, arguments: &[&str]) {
+    let ran = exirate(exim, arguments);
+    assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
+}
+
+fn held(exim: &PrivateExim) -> Vec<Value> {
+    let ran = exirate(exim, &["held", "--json"]);
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"))
+}
+
+#[test]
+fn a_theft_is_held_until_somebody_says_whose_it_was() {
+    let mut exim = with_the_shipped_acl(Setup::new().main("log_selector = +received_recipients"));
+    apply(&exim, POLICY);
+    exim.start();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
+    let (month, last) = (office::month(now), office::last());
+    let log = exim.folder().join("month.log");
+    std::fs::write(&log, office::exim_log(&month)).unwrap();
+    let ran = exirate(&exim, &["habits", "learn", log.to_str().unwrap(), "--json"]);
+    let learned: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(learned["messages"], month.len(), "{learned}");
+    for mail in &last {
+        assert!(send(&exim, mail.account, &mail.recipients), "{mail:?}");
+    }
+    let alarm = expected(&month, &last, now);
+    let theft = |mails: &[OfficeMail]| mails.iter().filter(|mail| mail.account == "alice").count();
+    let waiting = theft(&last[alarm..]);
+    let all = held(&exim);
+    assert_eq!(all.len(), waiting, "after {}: {all:?}", theft(&last[..alarm]));
+    let is_alices = |one: &Value| one["key"] == "auth:alice@mail.test" && one["policy"] == "office";
+    assert!(all.iter().all(is_alices), "{all:?}");
+    let is_delivered = |to: &str| exim.log("main").contains(&format!("=> :blackhole: <{to}>"));
+
+    fine(&exim, &["habits", "accept", "alice@mail.test"]);
+    assert!(send(&exim, "alice", &[office::partner()]));
+    assert_eq!(held(&exim).len(), waiting);
+    let first = &last[alarm].recipients[0];
+    assert!(!is_delivered(first));
+    fine(&exim, &["held", "release", "alice@mail.test", "--yes"]);
+    exim.wait_for_log(&format!("=> :blackhole: <{first}>"), 1);
+    assert_eq!(held(&exim), Vec::<Value>::new());
+
+    let mut more = 1000;
+    while held(&exim).is_empty() {
+        assert!(more < 1100 && send(&exim, "alice", &[office::stranger(more)]));
+        more += 1;
+    }
+    let main_log = exim.folder().join("log/mainlog");
+    let logs = main_log.to_str().unwrap();
+    let ran =
+        exirate(&exim, &["habits", "stolen", "alice@mail.test", "--logs", logs, "--addresses"]);
+    let warned = format!("{}\n", office::stranger(more - 1));
+    assert!(ran.code == 0 && ran.stdout.contains(&warned), "{ran:?}");
+    assert!(!send(&exim, "alice", &[office::partner()]));
+    assert!(send(&exim, "emil", &[office::partner()]));
+    fine(&exim, &["held", "delete", "alice@mail.test", "--yes"]);
+    assert_eq!(held(&exim), Vec::<Value>::new());
+    assert!(!is_delivered(&office::stranger(more - 1)));
+    assert_eq!(exim.log("panic"), "");
+}
