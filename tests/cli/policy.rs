@@ -32,7 +32,7 @@ fn lint_reports_each_error_with_its_line_and_column() {
     assert_eq!(
         stdout(&output),
         "wrong.toml:3:1: error: unknown key \"acton\" in [policy.out]; did you mean \"action\"? \
-         Allowed: when, action, update, on_error, text, texts, key, verdicts, longest_delay, bucket, \
+         Allowed: when, action, update, on_error, text, texts, key, verdicts, habits_failures, longest_delay, bucket, \
          default, package, customer, domain, user, users, exempt, habits, \
          sensitivity\n\
          u.csv:2:1: error: the quote has no end\n"

@@ -111,8 +111,8 @@ fn apply_puts_a_file_in_use() {
         [
             "identity: 6 settings added",
             "on.crossing: 5 settings added",
-            "policy.bounces: 8 settings added",
-            "policy.outbound: 16 settings added",
+            "policy.bounces: 9 settings added",
+            "policy.outbound: 17 settings added",
             "spool/exirate/policy.image: 2 policies, 1 user,#: in use",
         ]
     );
@@ -131,9 +131,9 @@ fn apply_puts_a_file_in_use() {
     machine.write("p.toml", &other);
     let output = machine.run(&["apply", "--dry-run", "p.toml"]);
     let changes = [
-        "policy.bounces: 8 settings removed",
+        "policy.bounces: 9 settings removed",
         "policy.outbound: 1 setting changed",
-        "policy.returned: 8 settings added",
+        "policy.returned: 9 settings added",
     ];
     assert_eq!(lines(&output)[..3], changes);
     assert!(lines(&output)[3].ends_with(": would be in use"));
