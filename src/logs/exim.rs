@@ -384,7 +384,7 @@ fn pid(rest: &str) -> (Option<u32>, &str) {
 
 /// Whether it is the id of a message: of 6, 6 and 2 letters and digits, or from 4.97 on of
 /// 6, 11 and 4.
-pub(super) fn is_id(text: &str) -> bool {
+pub(crate) fn is_id(text: &str) -> bool {
     let bytes = text.as_bytes();
     let dashes = match bytes.len() {
         16 => [6, 13],

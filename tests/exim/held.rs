@@ -56,6 +56,12 @@ fn what_policies_hold_is_shown_released_and_deleted() {
     let of_alice = ids(&exim, &["alice"]);
     assert_eq!(of_alice.len(), 3, "{all:?}\n{}", exim.log("main"));
     assert_eq!(ids(&exim, &["auth:a*"]), of_alice);
+    // What only Exim's user can put there is no option of its program.
+    let input = exim.spool().join("input");
+    for end in ["H", "D"] {
+        let copied = input.join(format!("-be-{end}"));
+        std::fs::copy(input.join(format!("{}-{end}", of_alice[0])), copied).unwrap();
+    }
     // What an administrator's line has frozen is left to the administrator.
     assert_eq!(exim.run(&["-bp"], b"").stdout.matches("*** frozen ***").count(), 4);
     assert_eq!(ids(&exim, &[]), of_alice, "{}", exim.run(&["-bp"], b"").stdout);

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use super::spool_file::SpoolFile;
 use super::{Details, Held, HeldMessage, HoldQueue};
+use crate::logs::exim::is_id;
 use crate::mta::exim::Exim;
 use crate::sys::files::{self, Access};
 
@@ -98,7 +99,11 @@ impl HoldQueue for EximQueue {
             let names = names.map_err(|e| format!("cannot read {}: {e}", self.spool.display()))?;
             for name in names {
                 let Some(id) = name.to_bytes().strip_suffix(b"-H") else { continue };
-                let id = String::from_utf8_lossy(id).into_owned();
+                // Of several messages, Exim refuses all where the name of one is none.
+                let Some(id) = std::str::from_utf8(id).ok().filter(|id| is_id(id)) else {
+                    continue;
+                };
+                let id = id.to_owned();
                 match read(&directory, &name) {
                     Ok(bytes) => held.messages.extend(message(id, &bytes, &directory)),
                     // It was delivered meanwhile.

@@ -156,7 +156,9 @@ impl Stolen {
         } else if self.addresses {
             let all = reports.iter().filter_map(|one| one.sent.as_ref());
             let all: BTreeSet<&String> = all.flat_map(|sent| sent.recipients.keys()).collect();
-            all.into_iter().try_for_each(|one| writeln!(screen, "{one}"))?;
+            // The thief has chosen them.
+            let mut all = all.into_iter().map(|one| text::printable(one.as_bytes()));
+            all.try_for_each(|one| writeln!(screen, "{one}"))?;
         } else {
             for (report, account) in reports.iter().zip(&stolen) {
                 self.print(screen, report, account)?;
