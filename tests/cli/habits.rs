@@ -364,6 +364,11 @@ fn a_suspected_account_is_answered_for() {
     for text in [explain(&[]), explain(&["--now"])] {
         assert!(text.contains("habits: suspected, so mail is held until "), "{text}");
     }
+    let status = json(&run(&["status", "--json"]));
+    let suspected = (&status["suspected"], &status["suspected_first"][0]);
+    assert_eq!(suspected, (&1.into(), &"auth:alice@example.org".into()));
+    let doctor = stdout(&run(&["doctor"]));
+    assert!(doctor.contains("habits are known of 2 accounts"), "{doctor}");
     let text = explain(&["--habits"]);
     assert!(text.starts_with("auth:alice@example.org is suspected until "), "{text}");
 

@@ -60,7 +60,7 @@ const LEARNED_EACH: f64 = 30.0;
 /// Nothing is learned while the score is above this part of its threshold.
 const LEARNED_BELOW: f64 = 0.5;
 /// So many messages until an account counts as known: to a new one, everybody is a stranger.
-const YOUNG: u16 = 20;
+pub const YOUNG: u16 = 20;
 /// The share of messages to strangers that are the owner's, of a new account.
 const YOUNG_SHARE: f64 = 0.85;
 /// That share is halved after so many messages.

@@ -22,6 +22,7 @@ mod filesystem;
 mod finding;
 mod follower;
 mod glance;
+mod habits;
 mod installation;
 mod library;
 mod lookups;

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
+use super::habits;
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
 use crate::mta::exim::{Ending, Rules};
@@ -107,6 +108,9 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
         Ok(Err(error)) => return cannot_read(&error, &apply(), findings),
         Err(error) => return cannot_read(error, &apply(), findings),
     };
+    if policies.policies.values().any(Policy::uses_habits) {
+        habits::look(spool, findings);
+    }
     let count = counted_or_no(policies.policies.len(), "policy", "policies");
     let mut lints = None;
     let mut written = None;

@@ -1,5 +1,6 @@
 //! What the rate database holds, as `exirate status` shows it.
 
+use std::cmp::Reverse;
 use std::path::Path;
 
 use serde::Serialize;
@@ -32,6 +33,10 @@ pub(super) struct Keys {
     pub(super) last: Option<Timestamp>,
     pub(super) blocked: u64,
     pub(super) blocked_first: Vec<Blocked>,
+    /// Accounts that their habits suspect.
+    pub(super) suspected: usize,
+    /// Those whose alarms are the latest.
+    pub(super) suspected_first: Vec<String>,
     pub(super) allowed: usize,
     pub(super) denied: usize,
     pub(super) overrides: Vec<OverrideShown>,
@@ -136,6 +141,15 @@ impl Keys {
             damaged: left_out.damaged,
             unreadable: left_out.shards.len(),
         });
+        let mut suspected = Vec::new();
+        database.for_each_habits(|key, habits| {
+            if habits.is_suspected(now.seconds) {
+                suspected.push((Reverse(habits.alarm_at()), key_text::key(key.key().identity())));
+            }
+        })?;
+        suspected.sort();
+        found.suspected = suspected.len();
+        found.suspected_first = suspected.into_iter().take(SHOWN).map(|(_, key)| key).collect();
         found.overrides(&mut database, now)?;
         found.crossings(&mut database, spool, on_crossing, today)?;
         Ok(found)
@@ -147,7 +161,7 @@ impl Keys {
         let count = |what| all.iter().filter(|one| one.overridden == what).count();
         (self.allowed, self.denied) = (count(Overridden::Allow), count(Overridden::Deny));
         // The latest first.
-        all.sort_by_key(|one| std::cmp::Reverse(one.since));
+        all.sort_by_key(|one| Reverse(one.since));
         let shown = all.iter().take(SHOWN).map(|one| OverrideShown {
             overridden: one.overridden.word(),
             key: one.argument.clone(),

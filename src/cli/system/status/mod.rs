@@ -35,7 +35,7 @@ Mail is limited where the configuration of the mail server comes to a line of ex
 `exirate serve mail`, the policies that it evaluates are in use and enforced, and no `exirate
 bypass` lasts. Then follow what decides; the policies and their file, and whether that differs from
 what was applied; how many keys there are, how many were counted today, and when the last event
-was; who is blocked now, and since when; who is allowed, denied or exempt; the last crossings,
+was; who is blocked now, and since when; which accounts `exirate habits` suspects; who is allowed, denied or exempt; the last crossings,
 and whether their alerts were sent; what the follower of the mail log does; the servers that share
 limits; the databases. The last line is
 what `exirate doctor` finds, which verifies each record as well.
@@ -48,7 +48,8 @@ has there) and `policies` (null: all). `policies` has `name`, `action` and wheth
 when they were applied, `policy_file` and `policy_file_state` (same, differs, errors, absent,
 unreadable or large: not compared). `keys`, `keys_today`, `decisions_since_utc_midnight` (each spec and each policy at each
 stage is one), `last_event`, `blocked` and
-`blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`, `why`), `allowed`,
+`blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`, `why`), `suspected` and
+`suspected_first` (accounts with habits unlike their own), `allowed`,
 `denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the last
 ones, with `waiting_for`, the receivers that have not got it), `receivers` (`name`, `waiting`,
 `failing`), `bypass_until`, `follower` (null, or

@@ -157,6 +157,17 @@ fn of_keys(rows: &mut Rows, keys: &Keys) {
     if keys.blocked > keys.blocked_first.len() as u64 {
         rows.add("blocked", "more: `exirate list --over`".to_owned());
     }
+    if keys.suspected > 0 {
+        let first = keys.suspected_first.join(", ");
+        let more = if keys.suspected > keys.suspected_first.len() { ", …" } else { "" };
+        rows.add(
+            "habits",
+            format!(
+                "{} suspected: {first}{more}; see `exirate habits`",
+                counted(keys.suspected, "account is", "accounts are")
+            ),
+        );
+    }
     let (allowed, denied) = (keys.allowed, keys.denied);
     if allowed + denied > 0 {
         rows.add("overrides", format!("{allowed} allowed, {denied} denied"));
