@@ -25,6 +25,11 @@ const ZONE: (&str, i64) = ("UTC-3", 3 * 3600);
 /// The mail of alice, whose account is stolen, and of bob, as Exim logs it; without the messages of
 /// bob's thief. Every other line has its time in UTC and says so, others are of [`ZONE`].
 fn log() -> String {
+    log_of(2)
+}
+
+/// The same, where each n-th line has its time in UTC.
+fn log_of(each: usize) -> String {
     let mail =
         |login: &'static str, account| stream(account).into_iter().map(move |one| (login, one));
     let bob = mail("bob", 2).filter(|(_, one)| one.network < THIEVES);
@@ -32,7 +37,7 @@ fn log() -> String {
     all.sort_by_key(|(_, one)| one.at);
     let mut log = String::new();
     for (n, (login, Message { at, network, recipients })) in all.into_iter().enumerate() {
-        let (ahead, zone) = if n % 2 == 0 { (0, " +0000") } else { (ZONE.1, "") };
+        let (ahead, zone) = if n % each == 0 { (0, " +0000") } else { (ZONE.1, "") };
         let at = jiff::Timestamp::from_second(at + ahead).unwrap().strftime("%F %T");
         let (high, low) = (network / 256, network % 256);
         write!(
@@ -409,4 +414,53 @@ fn a_suspected_account_is_answered_for() {
         audit.lines().filter(|line| line.contains(" habits stolen ")).collect();
     assert_eq!(answers.len(), 1, "{audit}");
     assert!(answers[0].ends_with("key=auth:alice@example.org"), "{audit}");
+}
+
+#[test]
+fn simulations_name_whom_the_habits_of_policies_would_have_named() {
+    let folder = folder();
+    let log = folder.path().join("mainlog");
+    let all = log_of(1);
+    let in_order: Vec<&str> = all.lines().filter(|line| line.contains(" +0000 ")).collect();
+    std::fs::write(&log, in_order.join("\n") + "\n").unwrap();
+    let named = json(&learn(folder.path(), &["--dry-run", "--json"]));
+    let first = &named["alarms"][0];
+    let at = first["at"].as_i64().unwrap();
+    for (habits, are_named) in [
+        ("habits = \"observe\"", true),
+        ("habits = \"hold\"\nuser.\"alice@example.org\".habits = \"off\"", false),
+        ("default.messages = \"9999/1h\"", false),
+    ] {
+        let policy = folder.path().join("p.toml");
+        std::fs::write(&policy, format!("version = 1\n[policy.out]\n{habits}\n")).unwrap();
+        let (policy, log) = (policy.to_str().unwrap(), log.to_str().unwrap());
+        let run = |options: &[&str]| {
+            let mut command = exirate();
+            command.args(options).args(["--policy", policy, log]).output().unwrap()
+        };
+        let simulated = json(&run(&["simulate", "--json"]));
+        let reported = json(&run(&["report", "--json", "--output", "-"]));
+        let text = stdout(&run(&["simulate"]));
+        if !are_named {
+            assert_eq!(simulated["named"], Value::Array(Vec::new()));
+            assert_eq!(reported["policy"]["named"], Value::Array(Vec::new()));
+            assert_eq!(
+                text.contains("Named by habits: no account"),
+                habits.contains("hold"),
+                "{text}"
+            );
+            continue;
+        }
+        let one = &simulated["named"][0];
+        assert_eq!((&one["key"], &one["evidence"]), (&first["key"], &first["evidence"]));
+        let time: jiff::Timestamp = one["at"].as_str().unwrap().parse().unwrap();
+        assert_eq!(time.as_second(), at);
+        assert!(one["strangers"].as_u64().is_some_and(|count| (5..20).contains(&count)), "{one}");
+        let one = &reported["policy"]["named"][0];
+        assert_eq!((&one["key"], &one["at"]), (&first["key"], &at.into()));
+        let evidence =
+            format!("auth:alice@example.org may be stolen: {}", one["evidence"].as_str().unwrap());
+        assert!(text.contains("\nNamed by habits: 1 account of the senders of "), "{text}");
+        assert!(text.contains(&evidence), "{text}");
+    }
 }

@@ -149,11 +149,30 @@ pub struct Policy {
     pub shares: Vec<(usize, usize, u64)>,
     /// Single refusals, of each limit the first ones.
     pub refusals: Vec<Refusal>,
+    /// How many messages were compared with the habits of their accounts.
+    pub compared: u64,
+    /// The accounts that these would have named, in the order of time.
+    pub named: Vec<Named>,
 }
 
 /// A single refusal: the number of the limit, when, the rate, from when on one more would
 /// have passed (`None`: never), the recipient, and the number of the identity, if it is known.
 pub type Refusal = (usize, i64, f64, Option<i64>, String, Option<usize>);
+
+/// An account that its habits would have named.
+#[derive(Debug, Default, Serialize)]
+pub struct Named {
+    /// Its key.
+    pub key: String,
+    /// When, the first time.
+    pub at: i64,
+    /// After how many recipients that it had never written to.
+    pub strangers: u32,
+    /// The evidence.
+    pub evidence: String,
+    /// How many alarms there were in all.
+    pub alarms: u64,
+}
 
 /// A limit, and the key that it refused.
 #[derive(Debug, Default, Serialize)]

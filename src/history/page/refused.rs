@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 
 use super::who::{Id, Who};
-use super::{Policy, RefusingLimit};
+use super::{Named, Policy, RefusingLimit};
 use crate::history::simulate::{
     Attempt, Decided, Part, Refusals, Settings, SimulateError, Simulation,
 };
@@ -214,6 +214,19 @@ impl<'i> Evaluation<'i> {
             refused: self.refused.totals.events() + self.refused.totals.observed(),
             ..Policy::default()
         };
+        let named = self.simulation.named();
+        policy.compared = named.compared;
+        policy.named = named
+            .all()
+            .iter()
+            .map(|one| Named {
+                key: one.key.to_string(),
+                at: one.at.seconds,
+                strangers: one.alarm.strangers,
+                evidence: one.alarm.to_string(),
+                alarms: one.alarms,
+            })
+            .collect();
         self.refused.fill(&mut policy, names, end);
         Ok(policy)
     }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::attempt::{Attempt, InLog, Part};
 use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
+use super::named::NamedAccounts;
 use super::retry::{Added, Retry, Schedule, Waiting};
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Event};
@@ -54,6 +55,7 @@ pub struct Simulation<'i> {
     sessions: FastMap<u64, Box<Session>>,
     waiting: Waiting,
     totals: Totals,
+    named: NamedAccounts,
     messages: u64,
     /// How many sessions have begun.
     began: u64,
@@ -105,6 +107,7 @@ impl<'i> Simulation<'i> {
             sessions: FastMap::default(),
             waiting: Waiting::default(),
             totals: Totals::default(),
+            named: NamedAccounts::default(),
             messages: 0,
             began: 0,
             clock: Timestamp { seconds: i64::MIN, micros: 0 },
@@ -115,6 +118,12 @@ impl<'i> Simulation<'i> {
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// The accounts that their habits would have named so far.
+    #[must_use]
+    pub fn named(&self) -> &NamedAccounts {
+        &self.named
     }
 
     /// Decides an attempt of the log, after the retries that are due before it, and calls
@@ -430,6 +439,10 @@ impl<'i> Simulation<'i> {
         let now = self.now(attempt.at);
         let decided = self.replay.step(&mut session.policies, &step, now, &mut self.store);
         let decisions = decided.map_err(|error| SimulateError::Decide(error.to_string()))?;
+        self.named.compared += u64::from(decisions.compared && !is_delivery);
+        if let Some((key, alarm)) = &decisions.alarm {
+            self.named.add(key, attempt.at, *alarm);
+        }
         // Nobody is refused there.
         if !is_delivery {
             visit(&Decided {

@@ -39,6 +39,7 @@ mod attempt;
 mod convert;
 mod decided;
 mod engine;
+mod named;
 mod refusals;
 mod retry;
 #[cfg(test)]
@@ -48,5 +49,6 @@ pub use attempt::{Attempt, InLog, Part};
 pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
 pub use engine::{Settings, Simulation};
+pub use named::{NamedAccount, NamedAccounts};
 pub use refusals::{LimitKey, Refusals, Refused};
 pub use retry::{Retries, Schedule};

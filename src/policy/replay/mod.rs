@@ -27,7 +27,8 @@ use crate::event::session::AlreadyCounted;
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, HandedOver, Local, Origin};
 use crate::rate::Timestamp;
-use crate::store::Store;
+use crate::rate::habits::Alarm;
+use crate::store::{Judged, Store};
 use crate::toml_file::diagnostic::similar;
 
 /// The least that a policy counts: a message, a recipient, a byte. What would count nothing
@@ -66,6 +67,10 @@ pub struct Decisions {
     pub crossed: bool,
     /// How many of its recipients were refused.
     pub refused_recipients: u32,
+    /// Whether a message was compared with the habits of its account.
+    pub compared: bool,
+    /// The alarm that this has raised, and the key of the account.
+    pub alarm: Option<(Box<str>, Alarm)>,
     /// Each record that was used: of the step in which it was over first, else of the
     /// last.
     pub windows: Vec<Window>,
@@ -245,6 +250,13 @@ struct Collected<'a> {
 impl Observer for Collected<'_> {
     fn decided(&mut self, decided: &Decided<'_>) {
         self.decisions.add(decided, self.spare);
+    }
+
+    fn judged(&mut self, key: &str, judged: &Judged) {
+        self.decisions.compared = true;
+        if let Some(alarm) = judged.alarm {
+            self.decisions.alarm = Some((key.into(), alarm));
+        }
     }
 
     fn evaluated(&mut self, evaluated: &Evaluated) {

@@ -47,6 +47,9 @@ memory: no database is read or changed. Logs are found and read as by exirate me
 lines must be in the order of time. log_selector = +all +millisec shows the most: sessions,
 and recipients. docs/simulate.md says what each selector shows, and what no log shows.
 
+Where a policy has habits, the accounts that these would have named are listed: when, and after
+how many recipients. Habits start empty with the log, too.
+
 Each row is a limit and a key. REFUSED counts the attempts that it refused: recipients,
 messages at DATA, logins. TIMES is how often the key went over the limit, OVER for how long
 in all, PEAK its highest rate. Times are in the log's zone; in UTC if the log has zones.
@@ -162,7 +165,8 @@ impl Simulate {
             notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
         notes.extend(notes::omitted(refusals.omitted()));
         notes.iter().for_each(note);
-        let summary = Summary::of(&self.policy, simulation.totals(), refusals, &self.retry, notes);
+        let (totals, named) = (simulation.totals(), simulation.named());
+        let summary = Summary::of(&self.policy, totals, named, refusals, &self.retry, notes);
         let outcome = Outcome::found_if(summary.is_refused());
         if self.json {
             summary.json(screen, self.top)?

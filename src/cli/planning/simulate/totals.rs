@@ -9,7 +9,7 @@ use super::settings::Retry;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::history::simulate::{Refusals, Refused, Totals};
+use crate::history::simulate::{NamedAccount, NamedAccounts, Refusals, Refused, Totals};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 use crate::text::{counted_or_no, utc};
@@ -23,6 +23,7 @@ pub(super) struct Summary<'a> {
     refused: u64,
     observed: u64,
     refusals: Vec<Refused>,
+    named: &'a NamedAccounts,
     retry: &'a Retry,
     notes: Vec<String>,
 }
@@ -31,6 +32,7 @@ impl<'a> Summary<'a> {
     pub(super) fn of(
         policy: &'a Path,
         totals: &'a Totals,
+        named: &'a NamedAccounts,
         refusals: Refusals,
         retry: &'a Retry,
         notes: Vec<String>,
@@ -38,7 +40,7 @@ impl<'a> Summary<'a> {
         let (refused, observed) = (refusals.events(), refusals.observed());
         let end = totals.span.map_or_else(Timestamp::default, |(_, last)| last);
         let refusals = refusals.sorted(end);
-        Self { policy, totals, refused, observed, refusals, retry, notes }
+        Self { policy, totals, refused, observed, refusals, named, retry, notes }
     }
 
     /// Whether anything would have been refused.
@@ -77,6 +79,7 @@ impl<'a> Summary<'a> {
                 attempts(self.observed)
             )?;
         }
+        self.print_named(screen, top)?;
         writeln!(
             screen,
             "The log shows: {}, {}, {}; {} refused by limits then",
@@ -105,6 +108,33 @@ impl<'a> Summary<'a> {
              not try again",
             self.retry.describe()
         )?;
+        Ok(())
+    }
+
+    /// Who would have been named by habits, where policies have any.
+    fn print_named(&self, screen: &mut Screen<'_>, top: Option<usize>) -> Result<(), Failure> {
+        let all = self.named.all();
+        if self.named.compared == 0 && all.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            screen,
+            "Named by habits: {} of the senders of {}",
+            counted_or_no(all.len() as u64 + self.named.omitted, "account", "accounts"),
+            counted_or_no(self.named.compared, "message", "messages")
+        )?;
+        let shown = top.unwrap_or(usize::MAX).min(all.len());
+        for NamedAccount { key, at, alarm, alarms } in all.iter().take(shown) {
+            let more = match alarms {
+                1 => String::new(),
+                _ => format!("; {} later", counted_or_no(alarms - 1, "alarm", "alarms")),
+            };
+            let key = printable(key.as_bytes());
+            writeln!(screen, "{}  {key} may be stolen: {alarm}{more}", utc(*at))?;
+        }
+        if shown < all.len() {
+            writeln!(screen, "{} more accounts (--top)", all.len() - shown)?;
+        }
         Ok(())
     }
 
@@ -180,6 +210,7 @@ impl<'a> Summary<'a> {
                 waiting: retries.waiting,
             },
             limits: self.first(top).iter().map(JsonLimit::of).collect(),
+            named: self.named.all().iter().map(JsonNamed::of).collect(),
             notes: &self.notes,
         })
     }
@@ -214,6 +245,7 @@ struct Json<'a> {
     limited_in_log: u64,
     retries: JsonRetries<'a>,
     limits: Vec<JsonLimit<'a>>,
+    named: Vec<JsonNamed<'a>>,
     notes: &'a [String],
 }
 
@@ -237,6 +269,30 @@ struct JsonRetries<'a> {
     given_up: u64,
     forgotten: u64,
     waiting: u64,
+}
+
+/// An account that habits would have named, as JSON has it.
+#[derive(Serialize)]
+struct JsonNamed<'a> {
+    key: &'a str,
+    at: String,
+    strangers: u32,
+    messages: u32,
+    evidence: String,
+    alarms: u64,
+}
+
+impl<'a> JsonNamed<'a> {
+    fn of(one: &'a NamedAccount) -> Self {
+        Self {
+            key: &one.key,
+            at: iso_exact(one.at),
+            strangers: one.alarm.strangers,
+            messages: one.alarm.messages,
+            evidence: one.alarm.to_string(),
+            alarms: one.alarms,
+        }
+    }
 }
 
 /// A limit and a key, as JSON has it.

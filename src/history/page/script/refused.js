@@ -33,6 +33,7 @@ function showPolicy() {
     element("li", [element("b", whole(policy.refused)), "of them refused"]),
     element("li", [element("b", share(policy.refused, policy.decided)), "of the attempts"]),
   ], { class: "facts" }));
+  showNamed(made);
   if (!policy.limits.length) {
     made.append(element("p", "No limit would have refused anything."));
     return;
@@ -52,5 +53,26 @@ function showPolicy() {
   made.append(grid(columns, policy.limits.length, {
     sorted: 1, label: "Search", search: (i) => policy.limits[i].key + " " + policy.limits[i].policy,
     caption: "A row for each limit and each key that is counted: how many attempts it refused, how often the rate went over the limit, and for how long it was over, all times together.",
+  }));
+}
+
+// The accounts that their habits would have named.
+function showNamed(made) {
+  const rows = policy.named;
+  if (!policy.compared && !rows.length) return;
+  made.append(element("h3", "Named by their habits"));
+  if (!rows.length) {
+    made.append(element("p", `No account, of the senders of ${whole(policy.compared)} messages.`));
+    return;
+  }
+  made.append(grid([
+    { title: "When", value: (i) => rows[i].at, cell: (i) => moment(rows[i].at) },
+    { title: "Account", value: (i) => rows[i].key, node: (i) => name(rows[i].key) },
+    { title: "Recipients", number: true, value: (i) => rows[i].strangers, text: (i) => whole(rows[i].strangers) },
+    { title: "Alarms", number: true, value: (i) => rows[i].alarms, text: (i) => whole(rows[i].alarms) },
+    { title: "Evidence", value: (i) => rows[i].evidence, node: (i) => visible(rows[i].evidence) },
+  ], rows.length, {
+    sorted: 0, label: "Search", search: (i) => rows[i].key,
+    caption: "When the account was named first, after how many recipients that it had never written to, and how many alarms there were in all.",
   }));
 }
