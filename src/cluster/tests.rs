@@ -589,4 +589,5 @@ impl Store for Timed {
 #[test]
 fn a_server_that_shares_its_limits_conforms() {
     conformance::all(Timed::fresh);
+    conformance::habits(Timed::fresh);
 }

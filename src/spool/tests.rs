@@ -31,7 +31,8 @@ fn conforms() {
         folders.borrow_mut().push(folder);
         spool
     };
-    conformance::all(fresh);
+    conformance::all(&fresh);
+    conformance::habits(&fresh);
     conformance::inspection(fresh);
 }
 

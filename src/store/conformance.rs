@@ -9,8 +9,10 @@ use super::{Memory, Store};
 
 mod bucket;
 mod calendar;
+mod habits;
 mod inspection;
 
+pub(crate) use habits::habits;
 pub(crate) use inspection::inspection;
 
 /// Runs all tests; `fresh` creates an empty store.
