@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::PathBuf;
 
+use super::message::{Details, Held, HeldMessage, HoldQueue};
 use super::spool_file::SpoolFile;
-use super::{Details, Held, HeldMessage, HoldQueue};
 use crate::logs::exim::is_id;
 use crate::mta::exim::Exim;
 use crate::sys::files::{self, Access};

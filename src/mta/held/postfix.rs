@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::{Details, Held, HeldMessage, HoldQueue};
+use super::message::{Details, Held, HeldMessage, HoldQueue};
 use crate::mta::command::{self, Output, is_program};
 use crate::spool::HeldNote;
 use crate::sys::clock;

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Details, Held, HeldMessage, HoldQueue};
+use super::message::{Details, Held, HeldMessage, HoldQueue};
 use crate::mta::command;
 use crate::mta::sendmail::Sendmail;
 use crate::spool::{HELD_BY, HeldNote};

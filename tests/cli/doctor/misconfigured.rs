@@ -415,6 +415,37 @@ fn policies_that_are_evaluated_and_limit_nothing_are_problems() {
 }
 
 #[test]
+fn what_exim_does_with_held_messages_is_named() {
+    let hold = "[policy.p]\nhabits = \"hold\"\n";
+    for (lines, policy, level, words) in [
+        ("auto_thaw = 1h", hold, "warning", "auto_thaw = 1h: it delivers"),
+        ("timeout_frozen_after = 7d", hold, "note", "timeout_frozen_after = 1w: what a policy"),
+        (
+            "auto_thaw = 2h",
+            "[policy.p]\nverdicts = { \"100%\" = \"hold\" }\ndefault.messages = \"9/1h\"\n",
+            "warning",
+            "auto_thaw = 2h",
+        ),
+        ("auto_thaw = 1h", "[policy.p]\nhabits = \"observe\"\n", "", "auto_thaw"),
+        ("", hold, "", "auto_thaw"),
+    ] {
+        let exim = with_macros(lines, LIMIT);
+        let file = exim.folder().join("policy.toml");
+        std::fs::write(&file, format!("version = 1\n{policy}")).unwrap();
+        let mut apply = exirate();
+        apply.args(["policy", "apply", "--spool"]).arg(exim.spool()).arg(&file);
+        assert!(apply.output().unwrap().status.success());
+        let found = Diagnosis::of(&exim);
+        if level.is_empty() {
+            let texts = [found.texts("warning"), found.texts("note")].concat();
+            assert!(!texts.iter().any(|text| text.contains(words)), "{texts:?}");
+        } else {
+            found.finding(level, &[words]);
+        }
+    }
+}
+
+#[test]
 fn a_daemon_that_may_have_an_older_configuration_is_named() {
     let mut exim = super::exim();
     exim.start();

@@ -4,7 +4,7 @@
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
-//! in use, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
+//! in use, [`held`] what becomes of what they hold, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
 //! servers, [`servers`] those servers, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
@@ -23,6 +23,7 @@ mod finding;
 mod follower;
 mod glance;
 mod habits;
+mod held;
 mod installation;
 mod library;
 mod lookups;
@@ -206,6 +207,7 @@ impl Doctor {
             let callers = rules.as_ref().map(Caller::of_exim);
             let stores = Stores { spool, who, callers, record: libraries.record, depth };
             self.stores(stores, check, &mut findings);
+            held::look(&installation.exim, spool, &mut findings);
         }
         findings.about("The machine");
         let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
