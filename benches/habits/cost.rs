@@ -1,8 +1,15 @@
 //! What a message costs, and what an account takes.
 
 use std::hint::black_box;
+use std::path::Path;
 use std::time::Instant;
 
+use exirate::event::session::SessionFacts;
+use exirate::event::{AclStage, Event, Origin};
+use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
+use exirate::policy::image::{Image, build};
+use exirate::policy::source::compile;
+use exirate::rate::Timestamp;
 use exirate::rate::habits::{Habits, Sensitivity};
 use exirate::spool::habits::SentMessage;
 use exirate::spool::{Options, Spool};
@@ -81,8 +88,92 @@ pub(crate) fn run(accounts: usize) {
         ]));
     }
     print(&rows);
+    through_a_policy();
     fill(accounts);
 }
+
+/// Prints what habits add to the evaluation of a policy when a message is complete.
+fn through_a_policy() {
+    head(&format!(
+        "A message through a policy, at DATA: medians of {ROUNDS} rounds, in nanoseconds"
+    ));
+    let mut rows =
+        vec![row(["recipients", "without habits", "with habits", "difference", "at most"])];
+    let images = ["off", "observe"].map(|habits| {
+        let text = format!(
+            "version = 1\n[policy.out]\nhabits = \"{habits}\"\ndefault.bytes = \"900G/1h\"\n"
+        );
+        let none = |_: &Path| Err(String::new());
+        let policies = compile(Path::new("policy.toml"), &text, &none).policies.unwrap();
+        Image::from_bytes(build(&policies)).unwrap()
+    });
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    for (recipients, most) in GOALS {
+        let mut random = Random::new(1);
+        let mut someone =
+            || if random.chance(10) { random.bits() } else { random.below(100) as u64 };
+        let texts: Vec<String> =
+            (0..ROUND).map(|_| format!("r{}@example.net", someone())).collect();
+        let mut times = [Vec::new(), Vec::new()];
+        let mut stores =
+            folders.each_ref().map(|one| Spool::open(one.path(), Options::default()).unwrap());
+        let mut evaluators = images.each_ref().map(Evaluator::of_image);
+        for round in 0..ROUNDS {
+            for (which, times) in times.iter_mut().enumerate() {
+                let mut session = PolicySession::default();
+                times.push(nanoseconds(|n| {
+                    let to = |place: usize| &*texts[(n * recipients + place) % ROUND];
+                    let all = || (0..recipients).map(|place| to(place).into()).collect();
+                    let step = Step {
+                        facts: SessionFacts {
+                            recipients: recipients as u32,
+                            message_size: 1000,
+                            ..SessionFacts::default()
+                        },
+                        recipients: &all,
+                        ..Step::new(
+                            AclStage::Data,
+                            Event {
+                                auth: Some("alice@example.org"),
+                                client: Origin::Client([192, 0, 2, 7].into()),
+                                sender: Some("alice@example.org"),
+                                ..Event::default()
+                            },
+                        )
+                    };
+                    session.new_message();
+                    let at = START + 60 * (round * ROUND + n) as i64;
+                    let clock = || Timestamp { seconds: at, micros: 0 };
+                    let store = Ok(&mut stores[which]);
+                    let evaluator = &mut evaluators[which];
+                    black_box(evaluator.evaluate(
+                        &mut session,
+                        "out",
+                        &step,
+                        store,
+                        clock,
+                        &mut Quiet,
+                    ));
+                }));
+            }
+        }
+        let [without, with] = times.map(middle_of);
+        let missed = if with - without > most { ", missed" } else { "" };
+        rows.push(row([
+            &recipients.to_string(),
+            &format!("{without:.0}"),
+            &format!("{with:.0}"),
+            &format!("{:.0}", with - without),
+            &format!("{most}{missed}"),
+        ]));
+    }
+    print(&rows);
+}
+
+/// Sees nothing.
+struct Quiet;
+
+impl Observer for Quiet {}
 
 /// The time of one of a round.
 fn nanoseconds(mut one: impl FnMut(usize)) -> f64 {

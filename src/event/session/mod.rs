@@ -20,8 +20,17 @@ pub struct SessionMemory<O> {
     accepted: u32,
     /// What a step counts: kept to be filled again.
     occurrences: Vec<Occurrence>,
-    /// What the habits of the account said of the message, once it was learned.
+    pub(crate) habits: HabitsMemory,
+}
+
+/// What is remembered of the comparison of a message with the habits of its account.
+#[derive(Default)]
+pub(crate) struct HabitsMemory {
+    /// What they said of the message, once it was learned.
     pub(crate) judged: Option<Judged>,
+    /// The hashes of its recipients, and the name of the record: kept to be filled again.
+    pub(crate) recipients: Vec<u64>,
+    pub(crate) name: Vec<u8>,
 }
 
 /// What one policy has counted.
@@ -66,7 +75,7 @@ impl<O> Default for SessionMemory<O> {
             known: Vec::new(),
             accepted: 0,
             occurrences: Vec::new(),
-            judged: None,
+            habits: HabitsMemory::default(),
         }
     }
 }
@@ -77,7 +86,7 @@ impl<O> SessionMemory<O> {
         self.cache.new_connection();
         self.known.clear();
         self.accepted = 0;
-        self.judged = None;
+        self.habits.judged = None;
     }
 
     /// A message begins: forgets what belongs to the one before.
@@ -89,7 +98,7 @@ impl<O> SessionMemory<O> {
             known.to = To::Nobody;
         }
         self.accepted = 0;
-        self.judged = None;
+        self.habits.judged = None;
     }
 
     /// A command begins.
@@ -136,7 +145,8 @@ impl<O> SessionMemory<O> {
             let text = known.each_recipient.as_ref().map_or(0, &text);
             size_of::<ByPolicy<O>>() + known.policy.len() + text
         });
-        size_of::<Self>() + self.cache.bytes() + known.sum::<usize>()
+        let habits = self.habits.recipients.capacity() * 8 + self.habits.name.capacity();
+        size_of::<Self>() + habits + self.cache.bytes() + known.sum::<usize>()
     }
 
     /// What the evaluator uses for the policy of this name.
