@@ -11,6 +11,7 @@ use super::model::Identity;
 use super::outcome::Outcome;
 use super::word::{Action, Field, OnHabits, Sensitivity};
 use crate::event::Event;
+use crate::event::session::HabitsMemory;
 use crate::rate::Timestamp;
 use crate::store::{Judged, Learn, Sending, SendingStage, Store, habits_key, habits_network_hash};
 
@@ -74,32 +75,33 @@ impl<'i> Compared<'i> {
         &self,
         identity: &Identity,
         message: &Message<'_>,
-        judged: &mut Option<Judged>,
+        memory: &mut HabitsMemory,
         store: &mut S,
         at: Timestamp,
         visit: impl FnOnce(&str, &Judged),
     ) -> Result<Option<Outcome>, String> {
         let Some(account) = account(identity, &message.event) else { return Ok(None) };
         let subject = Subject::of_sender(&account.identity, &message.event);
+        let HabitsMemory { judged, recipients, name } = memory;
         let judged = match judged {
             Some(judged) => *judged,
             None => {
-                let recipients = self.recipients(identity, message, &subject, store, at)?;
-                if recipients.as_ref().is_some_and(Vec::is_empty) {
+                let are_known =
+                    self.recipients(identity, message, &subject, store, at, recipients)?;
+                if are_known && recipients.is_empty() {
                     return Ok(None);
                 }
                 let hash = |bytes: &[u8]| store.habits_hash(bytes);
                 let client = message.event.client.address();
                 let learn = match self.done() {
-                    _ if message.only_looks || recipients.is_none() => Learn::Never,
+                    _ if message.only_looks || !are_known => Learn::Never,
                     OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
                     _ => Learn::Always,
                 };
-                let mut name = Vec::new();
                 let sending = Sending {
-                    key: habits_key(account.text.as_bytes(), &mut name),
+                    key: habits_key(account.text.as_bytes(), name),
                     network: client.and_then(|client| habits_network_hash(client, hash)),
-                    recipients: recipients.as_deref().unwrap_or_default(),
+                    recipients,
                     sensitivity: self.sensitivity,
                     stage: message.stage,
                     learn,
@@ -121,8 +123,9 @@ impl<'i> Compared<'i> {
         }))
     }
 
-    /// The hashes of the recipients that are not exempt, each once: who names each twice sends to
-    /// no more people, and to nobody that the account knows. `None` where they are not known.
+    /// Fills `hashes` with those of the recipients that are not exempt, each once: who names each
+    /// twice sends to no more people, and to nobody that the account knows. Returns whether they
+    /// are known.
     fn recipients<S: Store>(
         &self,
         identity: &Identity,
@@ -130,8 +133,9 @@ impl<'i> Compared<'i> {
         subject: &Subject<'_>,
         store: &S,
         at: Timestamp,
-    ) -> Result<Option<Vec<u64>>, String> {
-        let mut hashes = Vec::new();
+        hashes: &mut Vec<u64>,
+    ) -> Result<bool, String> {
+        hashes.clear();
         let all = match message.stage {
             SendingStage::Failed => Vec::from_iter(message.event.recipient.map(Cow::Borrowed)),
             SendingStage::Sent | SendingStage::Marked => (message.recipients)(),
@@ -151,6 +155,6 @@ impl<'i> Compared<'i> {
         }
         hashes.sort_unstable();
         hashes.dedup();
-        Ok(are_known.then_some(hashes))
+        Ok(are_known)
     }
 }

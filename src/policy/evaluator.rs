@@ -389,7 +389,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         let identity = image.identity().map_err(|error| error.to_string());
         let outcome = identity.and_then(|identity| {
             let visit = |key: &str, judged: &Judged| observer.judged(key, judged);
-            compared.judge(identity, &message, &mut session.judged, *store, clock(), visit)
+            compared.judge(identity, &message, &mut session.habits, *store, clock(), visit)
         });
         let name = Arc::clone(policy.name());
         let outcome = match outcome {
