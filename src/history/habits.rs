@@ -27,6 +27,8 @@ pub struct Sent {
     pub client: Option<IpAddr>,
     /// The recipients, folded, each once.
     pub recipients: Vec<String>,
+    /// Whether it has no sender: then it is not learned.
+    pub is_bounce: bool,
 }
 
 impl Sent {
@@ -45,7 +47,8 @@ impl Sent {
         };
         let account = habits::account(identity, &event)?.text;
         let recipients = folded(&identity.folding, recipients);
-        Some(Self { account, at: *time, client: *client, recipients })
+        let is_bounce = habits::is_bounce(&event);
+        Some(Self { account, at: *time, client: *client, recipients, is_bounce })
     }
 }
 
@@ -212,7 +215,8 @@ impl Reader {
         }
         let recipients = folded(&self.identity.folding, &message.recipients);
         let client = event.client.address();
-        Some(Sent { account, at: item.at.seconds, client, recipients })
+        let is_bounce = habits::is_bounce(&event);
+        Some(Sent { account, at: item.at.seconds, client, recipients, is_bounce })
     }
 }
 #[cfg(test)]
@@ -234,13 +238,15 @@ mod tests {
             (Some("192.0.2.7"), "Alice@example.org", "a@b.c", Some("auth:alice@example.org")),
             (None, "www-data", "a@b.c", Some("local_account:www-data")),
             (Some("192.0.2.7"), "", "a@b.c", None),
-            (Some("192.0.2.7"), "alice", "", None),
+            (Some("192.0.2.7"), "alice", "", Some("auth:alice")),
+            (None, "www-data", "", None),
         ];
         for (client, authenticated, sender, account) in cases {
             let sent = Sent::of_envelope(&identity, &envelope(client, authenticated, sender));
             assert_eq!(sent.as_ref().map(|sent| &*sent.account), account);
             if let Some(sent) = sent {
                 assert_eq!((sent.at, &*sent.recipients), (7, &["bob@example.net".to_owned()][..]));
+                assert_eq!(sent.is_bounce, sender.is_empty());
             }
         }
     }
@@ -254,7 +260,8 @@ mod tests {
             [("auth:a", 9), ("auth:a", 10), ("auth:b", 15), ("auth:b", 25), ("c", 30)]
         {
             let recipients = vec![format!("{at}@x.test"), "all@x.test".into()];
-            since.add(&Sent { account: account.into(), at, client, recipients });
+            let account = account.into();
+            since.add(&Sent { account, at, client, recipients, is_bounce: false });
         }
         let (a, b) = (since.of("auth:a"), since.of("auth:b"));
         assert_eq!((a.messages, b.messages), (1, 1));

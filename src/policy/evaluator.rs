@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::compare::{Compared, Message};
 use super::counters::{Checked, Counters};
 use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
-use super::habits::{HABITS, is_learned_at};
+use super::habits::{HABITS, is_bounce, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
@@ -380,7 +380,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             recipients: step.recipients,
             stage: match has_failed {
                 true => SendingStage::Failed,
-                false if (step.marked)() => SendingStage::Marked,
+                false if is_bounce(&step.event) || (step.marked)() => SendingStage::Marked,
                 false => SendingStage::Sent,
             },
             only_looks: step.only_looks,

@@ -16,19 +16,24 @@ use crate::text;
 pub const HABITS: &str = "habits";
 
 /// The account that a message counts for, as in the keys of policies: the login that sends it, or
-/// the local account that hands it over. `None` for a bounce, and for the mail server's or root's
-/// own mail.
+/// the local account that hands it over. `None` for a bounce of a local account, and for the mail
+/// server's or root's own mail.
 #[must_use]
 pub fn account<'e>(identity: &Identity, event: &Event<&'e str>) -> Option<Key<'e>> {
-    if event.system || event.sender.is_none_or(str::is_empty) {
-        return None;
-    }
     let field = match event.client {
+        _ if event.system => return None,
         _ if event.auth.is_some() => Field::Auth,
-        Origin::Program => Field::LocalAccount,
+        Origin::Program if !is_bounce(event) => Field::LocalAccount,
         _ => return None,
     };
     Key::of(identity, &[field], event)
+}
+
+/// Whether the message has no sender. A login writes its own receipts so; but what a thief sends so
+/// must count.
+#[must_use]
+pub fn is_bounce(event: &Event<&str>) -> bool {
+    event.sender.is_none_or(str::is_empty)
 }
 
 /// Whether a message is complete at this stage, and nothing but the mail server can refuse it

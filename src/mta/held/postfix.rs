@@ -76,6 +76,8 @@ fn queued() -> Result<(Vec<Queued>, Vec<String>), String> {
     let (mut all, mut unread) = (Vec::new(), Vec::new());
     for line in output.stdout.lines() {
         match serde_json::from_str(line) {
+            // What postsuper takes for all messages is none.
+            Ok(Queued { queue_id, .. }) if queue_id == "ALL" => {}
             Ok(one) => all.push(one),
             Err(error) => unread.push(format!("a line of postqueue -j: {error}")),
         }

@@ -178,14 +178,19 @@ fn what_is_no_mail_of_an_account_is_not_learned() {
         (alice(), AclStage::Predata, None),
         (Event { recipient: Some("b@x.test"), ..alice() }, AclStage::Rcpt, None),
         (alice(), AclStage::Outside, None),
-        (Event { sender: Some(""), ..alice() }, AclStage::Data, None),
-        (Event { sender: None, ..alice() }, AclStage::Data, None),
+        // Else a thief would send all without a sender.
+        (Event { sender: Some(""), ..alice() }, AclStage::Data, Some("auth:alice@example.org")),
         (none, AclStage::Data, None),
         (Event { local_account: Some("www"), ..none }, AclStage::Data, None),
         (
             Event { local_account: Some("www"), ..program },
             AclStage::NotSmtp,
             Some("local_account:www"),
+        ),
+        (
+            Event { local_account: Some("www"), sender: Some(""), ..program },
+            AclStage::NotSmtp,
+            None,
         ),
         (Event { system: true, ..alice() }, AclStage::NotSmtp, None),
     ] {
@@ -295,4 +300,23 @@ fn nothing_is_refused_while_a_bypass_is_in_force() {
     assert_eq!(evaluated.outcome.verdict, Verdict::Log);
     // It is accepted, and so it is learned.
     assert_eq!(server.messages().unwrap(), messages + 1);
+}
+
+#[test]
+fn mail_of_a_login_without_a_sender_is_for_the_second_rule() {
+    let mut server = Server::new("[policy.out]\nhabits = \"hold\"\n");
+    let receipt = Event { sender: Some(""), ..alice() };
+    let until_held = |server: &mut Server| {
+        (1..200).find(|n| {
+            let to = format!("s{n}@y.test");
+            server.send(receipt, &[&to]).0.outcome.verdict == Verdict::Hold
+        })
+    };
+    for n in 0..30 {
+        server.send(alice(), &[&format!("known{n}@x.test")]);
+        server.now += 20_000;
+    }
+    let before = server.messages();
+    assert!(until_held(&mut server).is_some_and(|sent| sent > 60));
+    assert_eq!(server.messages(), before, "it is not learned");
 }

@@ -142,6 +142,8 @@ impl Habits {
         let is_open = self.close(Answer::Accepted);
         if is_open {
             self.record = self.record.max(self.peak).max(self.volume);
+            // The next alarm is another, and somebody waits for it.
+            self.told_at = 0;
             // Recipients of these messages may still fail.
             self.begin_evidence(self.at.into());
         }

@@ -118,6 +118,10 @@ fn an_accepted_alarm_is_over_and_raises_the_record() {
 
     assert!(habits.accept());
     assert!(!habits.is_suspected(at) && habits.suspected_until().is_none());
+    // Whoever has answered is told of the next one, on the same day too.
+    let mut told = habits.clone();
+    let next = (60..600).find_map(|n| send(&mut told, at + n, 9, &[9000 + n as u64]).alarm);
+    assert!(next.is_some_and(|alarm| alarm.is_told));
     assert_eq!((habits.score(at), habits.answer()), (0.0, Some(Answer::Accepted)));
     assert!(habits.record >= to.len() as f32 - 1.0 && before.record < 5.0);
     // It is answered once.

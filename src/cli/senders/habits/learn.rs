@@ -162,6 +162,7 @@ struct Learner {
 impl Learner {
     fn add(&mut self, sent: &Sent) {
         if self.failure.is_none()
+            && !sent.is_bounce
             && let Err(error) = self.learn(sent)
         {
             self.failure = Some(error);
