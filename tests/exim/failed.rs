@@ -7,6 +7,9 @@ use std::process::{Command, Stdio};
 
 use crate::acl_files::login;
 use crate::policy::{OVER, apply, rates};
+use exirate::rate::habits::Sensitivity;
+use exirate::spool::habits::{SentMessage, habits_key};
+use exirate::spool::{Options, Spool};
 use kit::{Client, PrivateExim, Process, Setup, until};
 use rustix::process::Signal;
 
@@ -167,6 +170,43 @@ fn a_list_of_which_a_fifth_does_not_exist_is_over_at_its_number_and_no_sooner() 
     assert!(!accepts(&exim, "alice"));
     assert!(accepts(&exim, "bob"));
     drop(silence);
+}
+
+/// The score of alice's habits.
+fn score(exim: &PrivateExim) -> f64 {
+    let mut name = Vec::new();
+    let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    let habits = spool.habits(habits_key(b"auth:alice", &mut name)).unwrap().unwrap();
+    habits.score(habits.at())
+}
+
+#[test]
+fn recipients_that_do_not_exist_are_evidence_of_a_stolen_account() {
+    let (sink, (_silence, port)) = (sink(), silent());
+    let exim = exim(sink, port);
+    let habits = "key = \"auth\"\nhabits = \"observe\"\nhabits_failures = true\n";
+    apply(&exim, &POLICY.replacen("key = \"auth\"\n", habits, 1));
+    // What she did in the last months; then three messages to strangers.
+    let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    let now = jiff::Timestamp::now().as_second();
+    let known = (0..60).map(|n| (now - 6_000_000 + n * 90_000, "friend@x.test".to_owned()));
+    let strangers = (0..3).map(|n| (now - 30 + n, format!("gone{n}@x.test")));
+    let mut name = Vec::new();
+    for (at, to) in known.chain(strangers) {
+        let message = SentMessage { at, client: None, recipients: [to.as_bytes()] };
+        let key = habits_key(b"auth:alice", &mut name);
+        let update = spool.learn_habits(key, message, Sensitivity::Normal).unwrap();
+        assert_eq!(update.alarm, None);
+    }
+    drop(spool);
+    let before = score(&exim);
+    let _follower = follower(&exim);
+    let to = ["gone0@x.test", "gone1@x.test", "friend@x.test", "ok@x.test"];
+    send(&exim, "alice", &to.map(str::to_owned));
+    run_queue(&exim);
+    counted(&exim, 1);
+    let more = score(&exim) - before;
+    assert!((4.2..4.4).contains(&more), "{more}: {}", exim.log("main"));
 }
 
 fn compress(from: &Path, to: &Path) {
