@@ -24,31 +24,26 @@ const REMEMBERED: [&str; 2] = [
      has all of it.",
 ];
 
-/// What to do with the mail of suspected accounts.
-pub(super) fn parse(text: &str) -> Result<OnHabits, String> {
-    OnHabits::of(text).ok_or_else(|| "expected off, observe, hold or defer".to_owned())
-}
-
-/// Says how habits are learned before the first day.
-pub(super) fn advise(screen: &mut Screen<'_>) -> Result<(), Failure> {
-    let learn = match usual::log() {
-        // The main logs of its directory are all Exim's.
-        Some(log) if log.file_name().is_some_and(|name| name == "mainlog") => {
-            log.parent().unwrap_or(&log).display().to_string()
-        }
-        Some(log) => log.display().to_string(),
-        None => "--journal".to_owned(),
-    };
-    let learn = if learn == "--journal" { learn } else { text::shell(&learn) };
-    writeln!(
-        screen,
-        "habits are known once some weeks of mail were seen: `exirate habits learn {learn}` learns \
-         them from the logs that are there"
-    )?;
-    Ok(())
-}
-
 impl SetupCommand {
+    /// Says how habits are learned before the first day.
+    pub(super) fn advise_habits(screen: &mut Screen<'_>) -> Result<(), Failure> {
+        let learn = match usual::log() {
+            // The main logs of its directory are all Exim's.
+            Some(log) if log.file_name().is_some_and(|name| name == "mainlog") => {
+                log.parent().unwrap_or(&log).display().to_string()
+            }
+            Some(log) => log.display().to_string(),
+            None => "--journal".to_owned(),
+        };
+        let learn = if learn == "--journal" { learn } else { text::shell(&learn) };
+        writeln!(
+            screen,
+            "habits are known once some weeks of mail were seen: `exirate habits learn {learn}` learns \
+             them from the logs that are there"
+        )?;
+        Ok(())
+    }
+
     /// Has the policy file that the plan writes say what is to be done about habits: what was asked
     /// for, else what somebody answers, else nothing.
     pub(super) fn choose_habits(
@@ -111,7 +106,7 @@ impl SetupCommand {
         log(server.spool(), &format!("setup --habits {}", on.word()));
         writeln!(screen, "{HABITS_TABLE} of {FILE} says so, and is in use: habits {}", on.word())?;
         if on != OnHabits::Off {
-            advise(screen)?;
+            Self::advise_habits(screen)?;
         }
         Ok(Outcome::Fine)
     }

@@ -15,7 +15,7 @@ use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
 use crate::mta::Kind;
 use crate::policy::source::FILE;
-use crate::policy::word::OnHabits;
+use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
@@ -75,7 +75,7 @@ pub(in crate::cli) struct SetupCommand {
     observe: bool,
 
     /// Notice stolen accounts by their habits: off, observe, hold or defer their mail
-    #[arg(long, value_name = "WHAT", value_parser = habits::parse, conflicts_with_all = ["undo", "check", "enforce", "observe"])]
+    #[arg(long, value_name = "WHAT", value_parser = on_habits, conflicts_with_all = ["undo", "check", "enforce", "observe"])]
     habits: Option<OnHabits>,
 
     /// Do not ask
@@ -167,7 +167,7 @@ impl SetupCommand {
             )?;
         }
         if habits != OnHabits::Off {
-            habits::advise(screen)?;
+            Self::advise_habits(screen)?;
         }
         if let Some(why) = uncounted(server.spool()) {
             note(why);
@@ -220,6 +220,11 @@ impl SetupCommand {
         writeln!(screen, "the above is missing: `exirate setup` adds what it can")?;
         Ok(Outcome::Found)
     }
+}
+
+/// What to do with the mail of suspected accounts.
+fn on_habits(text: &str) -> Result<OnHabits, String> {
+    OnHabits::of(text).ok_or_else(|| "expected off, observe, hold or defer".to_owned())
 }
 
 /// Prints what would change.
