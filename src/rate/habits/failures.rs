@@ -5,16 +5,12 @@
 //! one of fifty. Both are assumptions, as no public set of mail says what became of it. What does
 //! not fail counts for nobody: a list that was cleaned says nothing of who uses it.
 
-use super::{
-    Added, Habits, PROTECTED, SCORE_FORGOTTEN, Sensitivity, THIEF_SHARE, Update, place_of,
-};
+use super::{Added, FAILED_LATEST, Habits, PROTECTED, Sensitivity, THIEF_SHARE, Update, place_of};
 
 /// The share of a thief's recipients that fail.
 const THIEF_FAILED: f64 = 0.2;
 /// The share of an owner's strangers that do.
 const OWNER_FAILED: f64 = 0.02;
-/// A failure that comes so much later than the last message, in seconds, counts as of then.
-pub(super) const LATEST: i64 = SCORE_FORGOTTEN as i64;
 
 impl Habits {
     /// Updates the habits by a recipient of an earlier message, to whom it could not be delivered
@@ -24,7 +20,7 @@ impl Habits {
     /// failures count than there were messages. One whom the account has written to before is no
     /// stranger, and counts for nobody.
     pub fn failed(&mut self, at: i64, recipient: u64, sensitivity: Sensitivity) -> Update {
-        let at = at.clamp(self.at.into(), i64::from(self.at) + LATEST);
+        let at = at.clamp(self.at.into(), i64::from(self.at) + FAILED_LATEST);
         let (bucket, fingerprint) = place_of(recipient);
         let is_known = self.known[bucket][..PROTECTED].contains(&fingerprint);
         let counts = !is_known && u16::from(self.episode_failures) < self.episode_messages;

@@ -97,6 +97,8 @@ const MANY_MOVES: f64 = 1.0 / 16.0;
 const MANY_FIRST: f32 = 0.3;
 /// So many seconds after an alarm, the account is no longer suspected.
 pub const SUSPECTED_FOR: i64 = DAY_SECONDS;
+/// A failure that comes so much later than the last message, in seconds, counts as of then.
+const FAILED_LATEST: i64 = SCORE_FORGOTTEN as i64;
 /// The first message comes so many seconds after an imagined one.
 const BEFORE_FIRST: i64 = 1_000_000_000;
 const DAY: f64 = 86_400.0;
@@ -635,7 +637,7 @@ impl Habits {
                 .iter()
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
-            && i64::from(self.alarm_at.max(self.told_at)) <= self.at() + failures::LATEST
+            && i64::from(self.alarm_at.max(self.told_at)) <= self.at() + FAILED_LATEST
             && usize::from(self.class) <= STRANGERS
             && self.answer <= 2
             && self.networked_before[0] <= NETWORKED_HALVED as u8
