@@ -95,6 +95,8 @@ const COUNT_HALVED: f64 = 255.0;
 const MANY_MOVES: f64 = 1.0 / 16.0;
 /// It begins here.
 const MANY_FIRST: f32 = 0.3;
+/// A failure that comes so much later than the last message, in seconds, counts as of then.
+const FAILED_LATEST: i64 = SCORE_FORGOTTEN as i64;
 /// So many seconds after an alarm, the account is no longer suspected.
 pub const SUSPECTED_FOR: i64 = DAY_SECONDS;
 /// A failure that comes so much later than the last message, in seconds, counts as of then.
