@@ -6,9 +6,10 @@ use std::collections::{BinaryHeap, HashSet};
 use exirate::rate::habits::{Habits, Sensitivity, Update};
 use kit::habits::{Message, mix};
 
-use super::FIRST_DAY;
 use super::python::Random;
 
+/// Where the data's first day begins. It is a number of whole days, so that nothing depends on it.
+const FIRST_DAY: i64 = 20_000 * 86_400;
 /// A failure comes so many seconds after the message, at most.
 const LATEST: usize = 30;
 

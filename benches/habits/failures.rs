@@ -5,7 +5,7 @@ use exirate::rate::habits::Sensitivity;
 use kit::table::{print, row};
 
 use super::attacks::SHAPES;
-use super::{Mail, alarms, caught, moments, summary};
+use super::mail::{Mail, alarms, caught, moments, summary};
 
 /// The share of the strangers of the owner of this account that fail.
 type Share = fn(u64) -> f64;

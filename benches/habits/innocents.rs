@@ -5,7 +5,7 @@ use kit::habits::Message;
 use kit::innocents::{INNOCENTS, Innocent};
 use kit::table::{print, row};
 
-use super::{Mail, Moment, moments};
+use super::mail::{Mail, Moment, moments};
 
 /// The share of the others that fail, in the last column.
 const FAIL: f64 = 0.05;

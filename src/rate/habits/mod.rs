@@ -99,8 +99,6 @@ const MANY_FIRST: f32 = 0.3;
 const FAILED_LATEST: i64 = SCORE_FORGOTTEN as i64;
 /// So many seconds after an alarm, the account is no longer suspected.
 pub const SUSPECTED_FOR: i64 = DAY_SECONDS;
-/// A failure that comes so much later than the last message, in seconds, counts as of then.
-const FAILED_LATEST: i64 = SCORE_FORGOTTEN as i64;
 /// The first message comes so many seconds after an imagined one.
 const BEFORE_FIRST: i64 = 1_000_000_000;
 const DAY: f64 = 86_400.0;
