@@ -376,6 +376,11 @@ fn a_suspected_account_is_answered_for() {
     assert!(doctor.contains("habits are known of 2 accounts"), "{doctor}");
     let text = explain(&["--habits"]);
     assert!(text.starts_with("auth:alice@example.org is suspected until "), "{text}");
+    // That her rates start from nothing does not help her.
+    let unblocked = run(&["unblock", "alice@example.org"]);
+    assert_eq!(unblocked.status.code(), Some(1));
+    let left = stderr(&unblocked);
+    assert!(left.contains("still suspected") && left.contains("`exirate habits accept"), "{left}");
 
     // Logs that cannot be read keep nobody from denying.
     let lost = run(&["habits", "stolen", "alice@example.org", "--logs", "/nonexistent", "--json"]);

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
 
+use super::habits::account::{InUse, suspected};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -79,7 +81,7 @@ fn help() -> String {
 several keys may match, it asks first; without a terminal, --yes is needed.
 
 Exit status: 0 unblocked; 1 a KEY has no record and no denial, or nothing was unblocked, or
-a key is still denied; 2 an error.
+a key is still denied or suspected; 2 an error.
 
 {manual}
 
@@ -88,6 +90,7 @@ check of the key starts from nothing, with the limit in Exim's configuration. Th
 that `exirate deny` has set for KEY is removed as well; a glob removes its own override, and
 those of the keys that it matches. With --mode, --period, --over or --keep-denials, only
 records are deleted. A denial by another glob stays in force: a message names it.
+An account that is suspected for its habits stays so: a message names the command that ends it.
 `exirate allow` is stronger for a single key. A total that refuses KEY is a key of its own,
 such as customer:acme: a note names it. Exim may run meanwhile; its running processes
 apply this at their next check.
@@ -203,6 +206,7 @@ impl Unblock {
         }
         let left = self.report_left(&mut *store, &targets, &denied)?;
         self.report_totals(&mut *store, &folding, &keys, &in_force)?;
+        let left = denials && self.report_suspected(&directory)? || left;
         if unread > 0 {
             return Err(Failure::new(format!(
                 "{} not be read: their keys were not reset",
@@ -298,6 +302,21 @@ impl Unblock {
             }
         }
         Ok(denied)
+    }
+
+    /// Names the accounts that are suspected all the same. Returns whether there is one.
+    fn report_suspected(&self, directory: &Path) -> Result<bool, Failure> {
+        let (in_use, now) = (InUse::of(directory), now().seconds);
+        let accounts = suspected(&self.common, &in_use, &self.keys, &self.narrow, now)?;
+        for account in &accounts {
+            let key = account.shown();
+            let accept = self.common.command_here("habits accept", &key);
+            complain(format_args!(
+                "{key} is still suspected, as its mail is unlike its habits; if it was the owner, \
+                 `{accept}` ends that"
+            ));
+        }
+        Ok(!accounts.is_empty())
     }
 
     /// Names the totals that still refuse what the keys send.

@@ -83,6 +83,11 @@ impl Rates {
         self.command_with(words, key, "")
     }
 
+    /// As [`Rates::command`], for a command that is always about this server.
+    pub(in crate::cli) fn command_here(&self, words: &str, key: &str) -> String {
+        Self { local: false, ..self.clone() }.command(words, key)
+    }
+
     fn command_with(&self, words: &str, key: &str, options: &str) -> String {
         let mut options = options.to_owned();
         if self.local {

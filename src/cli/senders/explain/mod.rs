@@ -18,7 +18,7 @@ use self::event::{EventExplanation, WasRefused};
 use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
-use super::habits::account::{Account, Found, InUse, find};
+use super::habits::account::{Account, Found, InUse, find, suspected};
 use crate::cli::shared::in_force::InForce;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::override_state::sentence;
@@ -206,19 +206,8 @@ impl Explain {
     /// Names what habits refuse now, which no rate shows.
     fn name_suspected(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let in_use = InUse::of(&self.common.directory()?);
-        let Some(mut spool) = self.common.spool_if_any()?.filter(|_| in_use.has_any()) else {
-            return Ok(());
-        };
-        let narrow = Narrow::unselective(self.narrow.is_exact());
-        let mut selection = Selection::new(&self.keys, &narrow, &self.common.folding()?)?;
-        let (mut accounts, now) = (Vec::new(), now().seconds);
-        spool.for_each_habits(|key, habits| {
-            if habits.is_suspected(now) && selection.contains(&key.key()) {
-                accounts.push(Account { key, habits });
-            }
-        })?;
-        accounts.sort_by_key(Account::shown);
-        for account in &accounts {
+        let now = now().seconds;
+        for account in &suspected(&self.common, &in_use, &self.keys, &self.narrow, now)? {
             if let Some(line) = habits::sentence(account, &in_use, &self.common, now) {
                 writeln!(screen, "{line}")?;
             }

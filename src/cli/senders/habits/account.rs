@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::cli::Failure;
+use crate::cli::shared::database::Common;
 use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::complain;
@@ -102,4 +103,27 @@ pub(in crate::cli::senders) fn find(
     let others = others.iter().map(OwnedKey::key);
     let missing = selection.report_missing_among(others, "`exirate habits` shows all accounts");
     Ok(Found { accounts, missing, is_loose: selection.is_loose() })
+}
+
+/// The accounts that `keys` mean and that are suspected at `now`, where a policy in use has habits on.
+pub(in crate::cli::senders) fn suspected(
+    common: &Common,
+    in_use: &InUse,
+    keys: &[OsString],
+    narrow: &Narrow,
+    now: i64,
+) -> Result<Vec<Account>, Failure> {
+    let mut accounts = Vec::new();
+    let Some(mut spool) = common.spool_if_any()?.filter(|_| in_use.has_any()) else {
+        return Ok(accounts);
+    };
+    let narrow = Narrow::unselective(narrow.is_exact());
+    let mut selection = Selection::new(keys, &narrow, &common.folding()?)?;
+    spool.for_each_habits(|key, habits| {
+        if habits.is_suspected(now) && selection.contains(&key.key()) {
+            accounts.push(Account { key, habits });
+        }
+    })?;
+    accounts.sort_by_key(Account::shown);
+    Ok(accounts)
 }
