@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use crate::acl_files::login;
+use exirate::policy::limit::Subject;
+use exirate::policy::word::{OnHabits, Sensitivity};
 use exirate::policy::{image, source::compile};
 use kit::{Client, PrivateExim, Setup};
 
@@ -79,7 +81,7 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 13] = [
+    let sessions: [(&str, Example); 14] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
@@ -90,6 +92,7 @@ fn each_example_of_the_documentation_in_a_session() {
         ("[policy.outbound.customer.acme]", customers),
         ("users = \"users.csv\"", users),
         ("\"300%\" = \"reject\"", verdicts),
+        ("habits = \"hold\"", habits),
         ("[on.crossing]", crossing),
         ("default.recipients = \"3/1h\"", tried),
         ("abuse@example.org", exemptions),
@@ -281,6 +284,25 @@ fn checked(exim: &PrivateExim) -> Option<String> {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     json["verdict"].as_str().map(str::to_owned)
+}
+
+/// What becomes of a suspected account is in `habits.rs`; here, of whom that is said.
+fn habits(exim: &PrivateExim, example: &str) {
+    apply(exim, example, &[("500/1h", "3/1h")]);
+    let mut client = session(exim, "192.0.2.7", Some("alice"), "a@x.test");
+    assert_eq!(accepted(&mut client, 9, |_| "r@x.test".to_owned()).0, 3);
+    let file = image::PolicyFile::open(&exim.spool());
+    let policy = file.image().unwrap().policy("outbound").unwrap().unwrap();
+    for (identity, package, expected) in [
+        ("alice@example.org", None, Some(Sensitivity::Normal)),
+        ("ceo@example.org", None, Some(Sensitivity::High)),
+        ("tickets@example.org", None, None),
+        ("alice@example.org", Some("newsletter"), None),
+    ] {
+        let subject = Subject { identity, package, ..Subject::default() };
+        let found = policy.habits(&subject).unwrap().map(|one| (one.on, one.sensitivity));
+        assert_eq!(found, expected.map(|how| (OnHabits::Hold, how)), "{identity}");
+    }
 }
 
 fn crossing(exim: &PrivateExim, example: &str) {
