@@ -9,7 +9,7 @@ use crate::acl_files::login;
 use crate::policy::{apply, shipped_acl_before};
 
 const POLICY: &str = "[policy.out]\nverdicts = { \"100%\" = \"hold\" }\nupdate = \"strict\"\n\
-    [policy.out.default]\nmessages = \"2/1w\"\n";
+    [policy.out.default]\nmessages = \"2.5/1w\"\n";
 
 /// One in which another message is frozen by a line of the administrator's own.
 fn exim() -> PrivateExim {
@@ -70,7 +70,7 @@ fn what_policies_hold_is_shown_released_and_deleted() {
     for text in [
         "by policy out",
         "key:    auth:alice",
-        "why:    3.0 messages, limit 2/1w",
+        "why:    3.0 messages, limit 2.5/1w",
         "sender: <a2@client.test>",
         "to:     x@private.test\nto:     y@private.test",
         "  Subject: x\n",
