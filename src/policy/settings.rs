@@ -188,7 +188,7 @@ settings! {
         verdicts: Vec<Grade> =
             vec![Grade { from: 1.0, verdict: Verdict::Defer, at: Location::START }],
             kind::Grades;
-        /// Recipients to whom it could not be delivered are evidence for `habits` as well; they are
+        /// Recipients who could not be reached are evidence for `habits` as well; they are
         /// known where `exirate serve` follows the log
         habits_failures: bool = false, kind::Flag;
         /// The longest delay of the verdict `delay`: clients give up after five minutes

@@ -27,8 +27,7 @@ pub fn habits_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
 
 /// The network of a client, of which a thief has another one. A client on this machine is the web
 /// mail, wherever its user is.
-#[must_use]
-pub fn habits_network(client: IpAddr) -> Option<Cidr> {
+fn habits_network(client: IpAddr) -> Option<Cidr> {
     let client = client.to_canonical();
     let bits = if client.is_ipv4() { 24 } else { 64 };
     (!client.is_loopback()).then(|| Cidr::around(client, bits))
@@ -48,7 +47,7 @@ pub fn habits_network_hash(client: IpAddr, hash: impl Fn(&[u8]) -> u64) -> Optio
 pub struct Sending<'a> {
     /// The record of the account, by [`habits_key`].
     pub key: RecordKey<'a>,
-    /// The client's network, by [`habits_network`], where it is known.
+    /// The client's network, by [`habits_network_hash`], where it is known.
     pub network: Option<u64>,
     /// The recipients, folded, each once.
     pub recipients: &'a [u64],

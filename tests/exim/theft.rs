@@ -1,7 +1,6 @@
 //! A month of an office's mail is learned from the log; the last of it, with a theft, goes through
 //! Exim: what is held, until somebody says whose it was.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use exirate::rate::habits::{Habits, Sensitivity};
@@ -15,26 +14,13 @@ use crate::policy::{apply, with_the_shipped_acl};
 
 const POLICY: &str = "[policy.office]\nwhen = \"authenticated\"\nhabits = \"hold\"\n";
 
-fn hash(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Which of the last messages raises the alarm, by the arithmetic, which is held to the reference
 /// elsewhere. A client on this machine has no network.
-fn expected(month: &[OfficeMail], last: &[OfficeMail], now: i64) -> usize {
+fn expected(now: i64) -> usize {
     let mut habits = Habits::default();
-    let mut learn = |mail: &OfficeMail, at, network| {
-        let to = mail.recipients.iter().map(|to| hash(to));
-        habits.message(at, network, to, Sensitivity::Normal).alarm.is_some()
-    };
-    for mail in month.iter().filter(|mail| mail.account == "alice") {
-        assert!(!learn(mail, mail.at, Some(hash(mail.client))), "{mail:?}");
-    }
-    let theft =
-        |(_, mail): &(usize, &OfficeMail)| mail.account == "alice" && learn(mail, now, None);
-    last.iter().enumerate().find(theft).expect("an alarm").0
+    office::alarm(now, false, |at, network, to| {
+        habits.message(at, network, to.iter().copied(), Sensitivity::Normal).alarm.is_some()
+    })
 }
 
 /// Sends a message; whether it is accepted.
@@ -79,7 +65,7 @@ fn a_theft_is_held_until_somebody_says_whose_it_was() {
     for mail in &last {
         assert!(send(&exim, mail.account, &mail.recipients), "{mail:?}");
     }
-    let alarm = expected(&month, &last, now);
+    let alarm = expected(now);
     let theft = |mails: &[OfficeMail]| mails.iter().filter(|mail| mail.account == "alice").count();
     let waiting = theft(&last[alarm..]);
     let all = held(&exim);

@@ -1,9 +1,8 @@
 //! `exirate habits learn`: learns the habits of accounts from logs.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::ffi::CStr;
-use std::hash::BuildHasher as _;
 use std::io::Write as _;
 use std::time::Duration;
 
@@ -17,10 +16,13 @@ use crate::cli::shared::key_text;
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};
 use crate::history::habits::{Finished, Senders, Sent};
-use crate::rate::habits::{Habits, Sensitivity, Update};
+use crate::rate::Timestamp;
+use crate::rate::habits::{Alarm, Sensitivity};
 use crate::spool::habits::SentMessage;
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::habits_key;
+use crate::store::{
+    Learn as Learning, Memory, Sending, SendingStage, Store as _, habits_key, habits_network_hash,
+};
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -84,8 +86,7 @@ const LOCK: &CStr = c"habits.lock";
 /// Where habits are learned.
 enum Store {
     Spool(Box<Spool>),
-    /// By account; the hashes are under a key of this process.
-    Memory(HashMap<String, Habits>, RandomState),
+    Memory(Box<Memory>),
 }
 
 impl Store {
@@ -97,25 +98,34 @@ impl Store {
                 let known = spool.habits(habits_key(account.as_bytes(), &mut name))?;
                 Ok(known.map(|habits| habits.at()))
             }
-            Self::Memory(..) => Ok(None),
+            Self::Memory(_) => Ok(None),
         }
     }
 
-    fn learn(&mut self, sent: &Sent, sensitivity: Sensitivity) -> Result<Update, SpoolError> {
+    /// Learns a message; the alarm that it raises.
+    fn learn(
+        &mut self,
+        sent: &Sent,
+        sensitivity: Sensitivity,
+    ) -> Result<Option<Alarm>, SpoolError> {
+        let mut name = Vec::new();
+        let key = habits_key(sent.account.as_bytes(), &mut name);
         let recipients = sent.recipients.iter().map(String::as_bytes);
         match self {
             Self::Spool(spool) => {
-                let mut name = Vec::new();
-                let key = habits_key(sent.account.as_bytes(), &mut name);
                 let message = SentMessage { at: sent.at, client: sent.client, recipients };
-                spool.learn_habits(key, message, sensitivity)
+                Ok(spool.learn_habits(key, message, sensitivity)?.alarm)
             }
-            Self::Memory(all, hasher) => {
-                let habits = all.entry(sent.account.clone()).or_default();
-                let network = sent.client.and_then(crate::store::habits_network);
-                let network = network.map(|network| hasher.hash_one(network.address()));
-                let hashes = recipients.map(|one| hasher.hash_one(one));
-                Ok(habits.message(sent.at, network, hashes, sensitivity))
+            Self::Memory(memory) => {
+                let hash = |text: &[u8]| memory.habits_hash(text);
+                let network = sent.client.and_then(|client| habits_network_hash(client, hash));
+                let recipients: Vec<u64> = recipients.map(hash).collect();
+                let (stage, learn) = (SendingStage::Sent, Learning::Always);
+                let sending =
+                    Sending { key, network, recipients: &recipients, sensitivity, stage, learn };
+                let at = Timestamp { seconds: sent.at, micros: 0 };
+                let Ok(judged) = memory.learn(&sending, || at);
+                Ok(judged.alarm)
             }
         }
     }
@@ -186,9 +196,9 @@ impl Learner {
             self.learned.known += 1;
             return Ok(());
         }
-        let update = self.store.learn(sent, self.sensitivity)?;
+        let alarm = self.store.learn(sent, self.sensitivity)?;
         self.learned.messages += 1;
-        let Some(alarm) = update.alarm else { return Ok(()) };
+        let Some(alarm) = alarm else { return Ok(()) };
         let alarms = &mut self.learned.alarms;
         let last = met.alarm.and_then(|place| alarms.get_mut(place));
         match last.filter(|last| sent.at / DAY == last.at / DAY) {
@@ -206,7 +216,7 @@ impl Learner {
 impl Learn {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.dry_run {
-            return self.learn(Store::Memory(HashMap::new(), RandomState::new()), screen);
+            return self.learn(Store::Memory(Box::default()), screen);
         }
         let directory = self.common.directory()?;
         require_owner(&directory)?;
