@@ -1,9 +1,12 @@
 //! A month of an office's mail is learned from the log; the last of it, with a theft, goes through
 //! Exim: what is held, until somebody says whose it was.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use exirate::rate::habits::{Habits, Sensitivity};
+use exirate::spool::{Options, Spool};
+use exirate::store::{Store as _, habits_network_hash};
 use kit::exim::Ran;
 use kit::office::{self, OfficeMail};
 use kit::{PrivateExim, Setup};
@@ -15,12 +18,21 @@ use crate::policy::{apply, with_the_shipped_acl};
 const POLICY: &str = "[policy.office]\nwhen = \"authenticated\"\nhabits = \"hold\"\n";
 
 /// Which of the last messages raises the alarm, by the arithmetic, which is held to the reference
-/// elsewhere. A client on this machine has no network.
-fn expected(now: i64) -> usize {
+/// elsewhere, with the hashes of this database. A client on this machine has no network.
+fn expected(spool: &Path, end: i64, sent: &[i64]) -> usize {
+    let spool = Spool::open(spool, Options::default()).unwrap();
     let mut habits = Habits::default();
-    office::alarm(now, false, |at, network, to| {
-        habits.message(at, network, to.iter().copied(), Sensitivity::Normal).alarm.is_some()
+    office::alarm(end, sent, |mail, at, is_last| {
+        let hash = |text: &[u8]| spool.habits_hash(text);
+        let client = (!is_last).then(|| mail.client.parse().unwrap());
+        let network = client.and_then(|client| habits_network_hash(client, hash));
+        let to = mail.recipients.iter().map(|to| hash(to.as_bytes()));
+        habits.message(at, network, to, Sensitivity::Normal).alarm.is_some()
     })
+}
+
+fn clock() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed()
 }
 
 /// Sends a message; whether it is accepted.
@@ -55,17 +67,19 @@ fn a_theft_is_held_until_somebody_says_whose_it_was() {
     let mut exim = with_the_shipped_acl(Setup::new().main("log_selector = +received_recipients"));
     apply(&exim, POLICY);
     exim.start();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
+    let now = clock();
     let (month, last) = (office::month(now), office::last());
     let log = exim.folder().join("month.log");
     std::fs::write(&log, office::exim_log(&month)).unwrap();
     let ran = exirate(&exim, &["habits", "learn", log.to_str().unwrap(), "--json"]);
     let learned: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(learned["messages"], month.len(), "{learned}");
+    let mut sent = Vec::new();
     for mail in &last {
         assert!(send(&exim, mail.account, &mail.recipients), "{mail:?}");
+        sent.push(clock());
     }
-    let alarm = expected(now);
+    let alarm = expected(&exim.spool(), now, &sent);
     let theft = |mails: &[OfficeMail]| mails.iter().filter(|mail| mail.account == "alice").count();
     let waiting = theft(&last[alarm..]);
     let all = held(&exim);

@@ -1,9 +1,12 @@
 //! A month of an office's mail is learned from the log; the last of it, with a theft, goes through
 //! the mail server: what is held, until somebody says whose it was.
 
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use exirate::rate::habits::{Habits, Sensitivity};
+use exirate::spool::{Options, Spool};
+use exirate::store::{Store as _, habits_network_hash};
 use kit::office::{self, OfficeMail};
 use kit::{sink, until};
 use serde_json::Value;
@@ -20,11 +23,15 @@ fn now() -> i64 {
 }
 
 /// Which of the last messages raises the alarm, by the arithmetic, which is held to the reference
-/// elsewhere.
-fn expected(now: i64) -> usize {
+/// elsewhere, with the hashes of this database.
+fn expected(spool: &Path, end: i64, sent: &[i64]) -> usize {
+    let spool = Spool::open(spool, Options::default()).unwrap();
     let mut habits = Habits::default();
-    office::alarm(now, true, |at, network, to| {
-        habits.message(at, network, to.iter().copied(), Sensitivity::Normal).alarm.is_some()
+    office::alarm(end, sent, |mail, at, _| {
+        let hash = |text: &[u8]| spool.habits_hash(text);
+        let network = habits_network_hash(mail.client.parse().unwrap(), hash);
+        let to = mail.recipients.iter().map(|to| hash(to.as_bytes()));
+        habits.message(at, network, to, Sensitivity::Normal).alarm.is_some()
     })
 }
 
@@ -65,10 +72,12 @@ fn a_theft_is_held_until_somebody_says_whose_it_was(
     let learned = server.exirate("habits learn /var/log/month.log --json");
     let learned: Value = serde_json::from_slice(&learned.stdout).unwrap();
     assert_eq!(learned["messages"], month.len(), "{learned}");
+    let mut sent = Vec::new();
     for mail in &last {
         assert!(send(server, mail.account, &mail.recipients), "{mail:?}");
+        sent.push(self::now());
     }
-    let alarm = expected(now);
+    let alarm = expected(&machine.path("/var/lib/exirate"), now, &sent);
     let theft = |mails: &[OfficeMail]| mails.iter().filter(|mail| mail.account == "alice").count();
     let waiting = theft(&last[alarm..]);
     let all = held(server);
