@@ -6,6 +6,7 @@
 //! - `setup`: has the mail server of this machine ask exirate, and takes that back
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
 //! - `serve`: the daemon: the agent between the libraries and Redis
+//! - `standing`: how keys stand: their rates, and what decides their next event
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
@@ -68,6 +69,8 @@ mod setup;
 pub mod shadow;
 pub mod spec;
 pub mod spool;
+#[cfg(feature = "cli")]
+mod standing;
 pub mod store;
 pub mod sys;
 mod text;

@@ -12,8 +12,6 @@ use serde::Serialize;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::Common;
-use crate::cli::shared::key_state::second;
-use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
@@ -21,6 +19,8 @@ use crate::cli::{Failure, Outcome};
 use crate::mta::Kind;
 use crate::mta::held::{Details, HeldMessage, HoldQueue, queue};
 use crate::spool::habits::habits_key;
+use crate::standing::key_state::second;
+use crate::standing::key_text;
 use crate::text::time::now;
 use crate::text::{self, counted_or_no, printable};
 

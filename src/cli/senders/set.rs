@@ -11,9 +11,7 @@ use super::unblock;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::{self, print_incidents};
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::{KeyState, KeyStateJson};
-use crate::cli::shared::key_text;
+use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
@@ -22,6 +20,9 @@ use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::{KeyState, KeyStateJson};
+use crate::standing::key_text;
 use crate::store::{Edit, Edited, Inspect, OwnedKey};
 use crate::text;
 use crate::text::time::now;
@@ -139,7 +140,7 @@ impl Set {
             return Ok(Outcome::Found);
         };
         self.log(&mut *store, &edited);
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         self.print(screen, edited, &in_force)?;
         Ok(Outcome::Fine)
     }

@@ -12,17 +12,19 @@ use super::list::OVER;
 use super::unblock;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
-use crate::cli::shared::in_force::{By, InForce};
-use crate::cli::shared::key_state::{self, KeyState, KeyStateJson, later, passes, second};
-use crate::cli::shared::key_text;
+use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::override_state::OverrideJson;
+use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::totals::{self, Totals};
 use crate::cli::{Failure, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
+use crate::standing::in_force::{By, InForce};
+use crate::standing::key_state::{self, KeyState, KeyStateJson, later, passes, second};
+use crate::standing::key_text;
+use crate::standing::override_state::OverrideJson;
+use crate::standing::totals::{self, Totals};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
@@ -115,11 +117,16 @@ impl Show {
         let folding = self.common.folding()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, mut unread) = selection.keys(&mut *store)?;
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         if !self.common.json {
             let arguments = (&*self.keys, &self.narrow);
-            let of =
-                totals::of_missing(&mut *store, &in_force, &mut selection, arguments, &folding)?;
+            let of = missing_totals::of_missing(
+                &mut *store,
+                &in_force,
+                &mut selection,
+                arguments,
+                &folding,
+            )?;
             keys.extend(of);
         }
         if !self.common.json

@@ -13,17 +13,18 @@ use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{parts, print_incidents, require_owner};
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::{KeyState, KeyStateJson};
-use crate::cli::shared::key_text;
+use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::override_state::{self, OverrideJson};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::totals::Totals;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::{KeyState, KeyStateJson};
+use crate::standing::key_text;
+use crate::standing::override_state::{self, OverrideJson};
+use crate::standing::totals::Totals;
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::time::now;
@@ -156,7 +157,7 @@ impl Unblock {
         }
         let missing = selection.report_missing(&mut *store)?;
         if self.over {
-            let in_force = InForce::or_note(&mut *store, &directory);
+            let in_force = in_force::or_note(&mut *store, &directory);
             keys = over(&mut *store, keys, &in_force)?;
         }
         let nothing = keys.is_empty() && denied.is_empty();
@@ -175,7 +176,7 @@ impl Unblock {
         }
         self.report_removed(&mut *store, &denied, screen)?;
         // As the records stand without the denials.
-        let in_force = InForce::or_note(&mut *store, &directory);
+        let in_force = in_force::or_note(&mut *store, &directory);
         let mut done = Done::default();
         let result = self.delete(&mut *store, &keys, &in_force, screen, &mut done);
         if !self.dry_run && keys.len() > LOGGED && done.count > 0 {

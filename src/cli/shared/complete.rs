@@ -12,10 +12,10 @@ use std::path::PathBuf;
 
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
-use super::key_text::{self, MODES};
 use super::spool_dir;
 use crate::engine::RecordKey;
 use crate::spool::{Options, Spool};
+use crate::standing::key_text::{self, MODES};
 use crate::store::Inspect;
 
 /// The environment variable that asks for completions, and names the shell.

@@ -11,8 +11,8 @@
 use jiff::civil;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-use super::key_state::entry;
 use crate::rate::{Average, Timestamp};
+use crate::standing::key_state::entry;
 use crate::store::Entry;
 use crate::text::time;
 

@@ -13,9 +13,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::key_state;
 use crate::engine::{AlgorithmKind, Kind};
 use crate::rate::{Average, Timestamp, bloom};
+use crate::standing::key_state;
 use crate::store::{Entry, FilterEntry};
 
 /// The version of the format that is written; older ones can be read.

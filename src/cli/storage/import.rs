@@ -11,8 +11,7 @@ use serde::Serialize;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::export_format::{self, Header};
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::in_force;
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, Tally, complain};
@@ -21,6 +20,8 @@ use crate::cli::{Failure, Outcome};
 use crate::engine::Kind;
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::KeyState;
 use crate::store::{Entry, Inspect, InspectError, Restored};
 use crate::text;
 
@@ -129,7 +130,7 @@ impl Import {
             opened
         };
         let mut counts = Counts::default();
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         let done = import(&mut *store, &form, &mut lines, &in_force, &mut counts);
         print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.

@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::shared::key_state::second;
 use crate::csv;
+use crate::standing::key_state::second;
 use crate::text;
 use crate::trace::Envelope;
 

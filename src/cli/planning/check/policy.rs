@@ -10,7 +10,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use super::event_options::EventOptions;
 use crate::cli::planning::policy::{DecisionsJson, sound};
 use crate::cli::shared::database::Common;
-use crate::cli::shared::override_state::sentence;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
@@ -21,6 +20,7 @@ use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, W
 use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::spool::{Options, Preview, Spool, SpoolError};
+use crate::standing::override_state::sentence;
 use crate::store::{Memory, Override, deciding};
 use crate::text::time::now;
 use crate::text::{self, printable};

@@ -3,14 +3,15 @@
 use crate::cli::Failure;
 use crate::cli::senders::events::{decisive, in_period, key};
 use crate::cli::shared::database::open_traces;
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::in_force;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{complain, note};
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::page::{Live, LiveCrossing, LiveKey, LiveRefusal, LiveTrace};
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::KeyState;
 use crate::text;
 use crate::trace::{Access, TraceStore};
 
@@ -27,7 +28,7 @@ const DAYS: i64 = 30 * 86_400;
 /// The state of the database, which must exist.
 pub(super) fn read(rates: &Rates) -> Result<Live, Failure> {
     let mut store = rates.open()?;
-    let in_force = InForce::or_note(&mut *store, &rates.directory()?);
+    let in_force = in_force::or_note(&mut *store, &rates.directory()?);
     let now = in_force.now;
     let mut live = Live { at: text::local(now), ..Live::default() };
     let (mut over, mut close) = (Vec::new(), Vec::new());

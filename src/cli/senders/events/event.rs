@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use crate::cli::shared::{key_text, keys};
+use crate::cli::shared::keys;
 use crate::engine::AlgorithmKind;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, EventWindow, LoggedEvent};
+use crate::standing::key_text;
 use crate::store::DetailTexts;
 use crate::text;
 

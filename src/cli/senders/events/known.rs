@@ -7,13 +7,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::event::{decisive, in_period, key};
-use crate::cli::shared::key_text;
 use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::explain::rule;
 use crate::identity::Field;
 use crate::identity::fold::CUSTOMER;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
+use crate::standing::key_text;
 use crate::text::{self, counted};
 use crate::trace::TraceStore;
 

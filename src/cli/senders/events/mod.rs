@@ -24,7 +24,6 @@ pub(in crate::cli) use self::event::{EventJson, decisive, in_period, key, mark, 
 pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(in crate::cli) use self::source::{Event, Source};
 use crate::cli::shared::complete;
-use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
@@ -32,6 +31,7 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
+use crate::standing::key_text;
 use crate::text;
 
 /// How often --follow looks for new events.

@@ -9,11 +9,11 @@ use crate::cli::Failure;
 use crate::cli::senders::events::{EventJson, decisive, key};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::database::open_traces;
-use crate::cli::shared::key_text;
 use crate::cli::shared::screen::{Screen, note};
 use crate::history::explain::crossing::{Crossing, Sender, Tally, span};
 use crate::rate::Timestamp;
 use crate::spool::LoggedEvent;
+use crate::standing::key_text;
 use crate::text;
 use crate::trace::Access;
 

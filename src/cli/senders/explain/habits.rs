@@ -7,12 +7,12 @@ use serde::Serialize;
 use crate::cli::Failure;
 use crate::cli::senders::habits::account::{Account, InUse};
 use crate::cli::senders::habits::list::AccountJson;
-use crate::cli::shared::key_text;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::history::explain::rule::SaidOfHabits;
 use crate::policy::word::{OnHabits, Word as _};
 use crate::rate::habits::{Added, Answer};
+use crate::standing::key_text;
 use crate::store::names;
 use crate::text;
 

@@ -19,17 +19,19 @@ use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
 use super::habits::account::{Account, Found, InUse, find, suspected};
-use crate::cli::shared::in_force::InForce;
+use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
-use crate::cli::shared::override_state::sentence;
+use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
-use crate::cli::shared::totals;
-use crate::cli::shared::{complete, database, key_text};
+use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
 use crate::history::explain::rule;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
+use crate::standing::in_force::InForce;
+use crate::standing::key_text;
+use crate::standing::override_state::sentence;
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::counted_or_no;
@@ -247,7 +249,7 @@ impl Explain {
             return Ok(Outcome::found_if(!known));
         }
         let mut store = self.common.open()?;
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
         let unread = store.for_each(&mut |entry| {
@@ -378,10 +380,11 @@ impl Explain {
     fn search(&self, selection: &mut Selection) -> Result<Searched, Failure> {
         let mut store = self.common.open()?;
         let (mut keys, unread) = selection.keys(&mut *store)?;
-        let in_force = InForce::or_note(&mut *store, &self.common.directory()?);
+        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         let folding = self.common.folding()?;
         let arguments = (&*self.keys, &self.narrow);
-        let of = totals::of_missing(&mut *store, &in_force, selection, arguments, &folding)?;
+        let of =
+            missing_totals::of_missing(&mut *store, &in_force, selection, arguments, &folding)?;
         keys.extend(of);
         Ok(Searched { store, keys, unread, in_force })
     }

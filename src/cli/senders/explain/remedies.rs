@@ -1,11 +1,11 @@
 //! What lets an event pass that is refused: commands, each of which works where it is shown.
 
-use crate::cli::shared::in_force::{By, NextEvent};
-use crate::cli::shared::key_state::KeyState;
-use crate::cli::shared::key_text;
 use crate::cli::shared::rates::Rates;
 use crate::engine::{AlgorithmKind, Kind};
 use crate::policy::explain::Measured;
+use crate::standing::in_force::{By, NextEvent};
+use crate::standing::key_state::KeyState;
+use crate::standing::key_text;
 use crate::store::{Override, Target};
 
 /// What would have let a past event pass, one a line: `limits` are all that it was compared

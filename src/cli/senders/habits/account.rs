@@ -5,7 +5,6 @@ use std::path::Path;
 
 use crate::cli::Failure;
 use crate::cli::shared::database::Common;
-use crate::cli::shared::key_text;
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::complain;
 use crate::history::explain::rule::{self, SaidOfHabits};
@@ -13,6 +12,7 @@ use crate::identity::fold::Folding;
 use crate::policy::image::{Image, PolicyFile};
 use crate::rate::habits::{Habits, Sensitivity};
 use crate::spool::Spool;
+use crate::standing::key_text;
 use crate::store::OwnedKey;
 use crate::text;
 

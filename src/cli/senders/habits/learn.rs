@@ -12,7 +12,6 @@ use serde::Serialize;
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
-use crate::cli::shared::key_text;
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};
 use crate::history::habits::{Finished, Senders, Sent};
@@ -20,6 +19,7 @@ use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, Sensitivity};
 use crate::spool::habits::SentMessage;
 use crate::spool::{Options, Spool, SpoolError};
+use crate::standing::key_text;
 use crate::store::{
     Learn as Learning, Memory, Sending, SendingStage, Store as _, habits_key, habits_network_hash,
 };

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use crate::cli::Failure;
 use crate::cli::senders::list::{First, Listed, Sort};
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::KeyState;
 use crate::cli::shared::keys::Selection;
 use crate::cli::shared::rates::Rates;
 use crate::rate::Timestamp;
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::KeyState;
 use crate::text;
 
 /// The keys at one moment.

@@ -1,7 +1,6 @@
 //! Which records a command is about: its `KEY` arguments and the options that
 //! select among their records.
 
-mod pattern;
 mod similar;
 
 use std::ffi::{OsStr, OsString};
@@ -10,15 +9,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 
 use super::complete;
-use super::key_text::{self, MODES};
 use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
 use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
 use crate::spec::StoredKey;
+use crate::standing::key_text::{self, MODES};
+use crate::standing::pattern::{self, Pattern, Syntax};
 use crate::store::{Inspect, OwnedKey, Target};
 use crate::text;
-use pattern::{Pattern, Syntax};
 use similar::Similar;
 
 /// What `KEY` is, in each command's help.
@@ -129,10 +128,7 @@ pub(in crate::cli) fn override_target(
     exact: bool,
     folding: &Folding,
 ) -> Result<(Target, String), Failure> {
-    let syntax = Syntax { exact, folding: folding.clone() };
-    let bytes = argument.as_bytes();
-    let pattern = Pattern::parse(bytes, syntax).and_then(|pattern| pattern.override_target());
-    pattern.map_err(Failure::new)
+    pattern::override_target(argument.as_bytes(), exact, folding).map_err(Failure::new)
 }
 
 /// The mode in stored keys for mode `text`.

@@ -9,8 +9,7 @@ use serde::Serialize;
 use crate::bypass::Bypass;
 use crate::cli::Failure;
 use crate::cli::shared::database::{self, Both, bar};
-use crate::cli::shared::in_force::InForce;
-use crate::cli::shared::key_state::KeyState;
+use crate::cli::shared::in_force;
 use crate::cli::shared::rates;
 use crate::cli::shared::screen::note;
 use crate::cli::shared::servers::{self, JsonServer};
@@ -19,6 +18,7 @@ use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
+use crate::standing::key_state::KeyState;
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
 use crate::text;
@@ -198,7 +198,7 @@ impl SharedKeys {
     fn of(settings: &ClusterSettings, spool: &Path) -> Option<Self> {
         let count = || {
             let mut rates = rates::connect(settings, Box::new(Memory::new()))?;
-            let in_force = InForce::or_note(&mut *rates, spool);
+            let in_force = in_force::or_note(&mut *rates, spool);
             let mut counts = Self::default();
             database::visit(&mut *rates, |entry| {
                 counts.keys += 1;
@@ -219,7 +219,7 @@ impl SharedKeys {
 
 impl Rates {
     fn of(spool: &mut Spool, directory: &Path) -> Result<Self, Failure> {
-        let in_force = InForce::or_note(spool, directory);
+        let in_force = in_force::or_note(spool, directory);
         let mut kinds: BTreeMap<(String, String), Kind> = BTreeMap::new();
         let (mut keys, mut over) = (0, 0);
         let damaged_before = spool.damaged();

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use super::finding::Findings;
 use super::{MAIL_USER, units};
-use crate::cli::shared::key_state::second;
 use crate::policy::model::Policies;
 use crate::policy::needs;
 use crate::policy::word::Action;
 use crate::serve::config::read_follow;
 use crate::serve::follow::state::State;
+use crate::standing::key_state::second;
 use crate::sys::users::name_of;
 use crate::text::time::now;
 use crate::text::{counted, counted_or_no, rough_age};

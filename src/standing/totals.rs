@@ -1,30 +1,26 @@
 //! The totals of a domain or a customer, which count what a key sends as well.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 
 use super::in_force::InForce;
 use super::key_state::KeyState;
 use super::key_text;
-use super::keys::{Narrow, Selection};
-use super::screen::note;
 use crate::engine::RecordKey;
 use crate::history::explain::rule;
 use crate::identity::Field;
-use crate::identity::fold::{Folding, TOTALS, split_field};
+use crate::identity::fold::{TOTALS, split_field};
 use crate::store::{Inspect, InspectError, OwnedKey, Target};
-use crate::text;
 
 /// The totals of some records, and how they stand.
 #[derive(Debug, Default)]
-pub(in crate::cli) struct Totals(BTreeMap<OwnedKey, KeyState>);
+pub(crate) struct Totals(BTreeMap<OwnedKey, KeyState>);
 
 impl Totals {
     /// Those that count what one of these records counts.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub(in crate::cli) fn of<'r>(
+    pub(crate) fn of<'r>(
         store: &mut dyn Inspect,
         in_force: &InForce,
         records: impl Iterator<Item = RecordKey<'r>>,
@@ -36,7 +32,7 @@ impl Totals {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub(in crate::cli) fn refusing(
+    pub(crate) fn refusing(
         store: &mut dyn Inspect,
         in_force: &InForce,
         target: &Target,
@@ -57,23 +53,23 @@ impl Totals {
     }
 
     /// Those with these.
-    pub(in crate::cli) fn and(mut self, others: Self) -> Self {
+    pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
     /// The keys of their records.
-    pub(in crate::cli) fn keys(&self) -> impl Iterator<Item = &OwnedKey> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &OwnedKey> {
         self.0.keys()
     }
 
     /// All of them.
-    pub(in crate::cli) fn records(&self) -> impl Iterator<Item = &KeyState> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &KeyState> {
         self.0.values()
     }
 
     /// Those that count what this record counts.
-    pub(in crate::cli) fn of_record<'t>(
+    pub(crate) fn of_record<'t>(
         &'t self,
         in_force: &InForce,
         record: &KeyState,
@@ -83,12 +79,12 @@ impl Totals {
     }
 
     /// The keys of the totals that refuse now, such as `customer:acme`.
-    pub(in crate::cli) fn names_refusing(&self, in_force: &InForce) -> Vec<String> {
+    pub(crate) fn names_refusing(&self, in_force: &InForce) -> Vec<String> {
         names_refusing(in_force, self.records())
     }
 
     /// The keys of the totals that refuse now what this record counts.
-    pub(in crate::cli) fn refuse(&self, in_force: &InForce, record: &KeyState) -> Vec<String> {
+    pub(crate) fn refuse(&self, in_force: &InForce, record: &KeyState) -> Vec<String> {
         names_refusing(in_force, self.of_record(in_force, record).into_iter())
     }
 }
@@ -103,18 +99,14 @@ fn names_refusing<'a>(
 }
 
 /// `the total of customer:acme`
-pub(in crate::cli) fn called(names: &[String]) -> String {
+pub(crate) fn called(names: &[String]) -> String {
     let word = if let [_] = names { "total" } else { "totals" };
     format!("the {word} of {}", names.join(" and "))
 }
 
 /// The keys, such as `customer:acme`, of the totals that hold for what `target` names, and that no
 /// override lifts.
-pub(in crate::cli) fn holding(
-    in_force: &InForce,
-    target: &Target,
-    records: &[OwnedKey],
-) -> Vec<String> {
+pub(crate) fn holding(in_force: &InForce, target: &Target, records: &[OwnedKey]) -> Vec<String> {
     let of_records = records.iter().flat_map(|record| of_record(in_force, &record.key()));
     let mut all = of_target(in_force, target);
     all.extend(of_records);
@@ -122,37 +114,6 @@ pub(in crate::cli) fn holding(
     let names: BTreeSet<String> =
         names.map(|total| key_text::key(total.key().identity())).collect();
     names.into_iter().collect()
-}
-
-/// The records of the totals that refuse what those arguments name that have no record of their
-/// own, which are then not missing; a note says so.
-///
-/// # Errors
-/// The database cannot be read.
-pub(in crate::cli) fn of_missing(
-    store: &mut dyn Inspect,
-    in_force: &InForce,
-    selection: &mut Selection,
-    (arguments, narrow): (&[OsString], &Narrow),
-    folding: &Folding,
-) -> Result<Vec<OwnedKey>, InspectError> {
-    let mut found = Vec::new();
-    for (n, argument) in arguments.iter().enumerate() {
-        if narrow.is_selective() || !selection.is_missing(n) {
-            continue;
-        }
-        let Ok(target) = narrow.override_target(argument, folding) else { continue };
-        let totals = Totals::refusing(store, in_force, &target)?;
-        let names = totals.names_refusing(in_force);
-        if !names.is_empty() {
-            selection.has_found(n);
-            let argument = text::printable(argument.as_encoded_bytes());
-            let by = called(&names);
-            note(format_args!("{argument} has no record of its own; it is refused by {by}"));
-            found.extend(totals.keys().cloned());
-        }
-    }
-    Ok(found)
 }
 
 /// The totals by which its policy counts what a record counts.

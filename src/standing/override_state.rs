@@ -1,11 +1,9 @@
 //! Overrides as commands show them.
 
-use std::ffi::OsStr;
-
 use serde::Serialize;
 
 use super::key_state::second;
-use super::keys;
+use super::pattern;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::fold::{Folding, split_field};
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
@@ -13,7 +11,7 @@ use crate::text;
 
 /// An override, in JSON.
 #[derive(Serialize)]
-pub(in crate::cli) struct OverrideJson {
+pub(crate) struct OverrideJson {
     #[serde(rename = "override")]
     overridden: &'static str,
     key: String,
@@ -26,7 +24,7 @@ pub(in crate::cli) struct OverrideJson {
 }
 
 impl OverrideJson {
-    pub(in crate::cli) fn of(one: &Override) -> Self {
+    pub(crate) fn of(one: &Override) -> Self {
         let until = (one.until != FOREVER).then(|| text::iso_second(one.until));
         Self {
             overridden: one.overridden.word(),
@@ -47,18 +45,18 @@ fn is_exact(one: &Override) -> bool {
 }
 
 /// KEY and how it was given.
-pub(in crate::cli) fn key(one: &Override) -> String {
+pub(crate) fn key(one: &Override) -> String {
     let exact = if is_exact(one) { " --exact" } else { "" };
     format!("{}{exact}", one.argument)
 }
 
 /// When it ends: a time, for logs.
-pub(in crate::cli) fn until(one: &Override) -> String {
+pub(crate) fn until(one: &Override) -> String {
     if one.until == FOREVER { "forever".to_owned() } else { text::iso_second(one.until) }
 }
 
 /// When it ends, for people.
-pub(in crate::cli) fn local_until(one: &Override) -> String {
+pub(crate) fn local_until(one: &Override) -> String {
     if one.until == FOREVER { "forever".to_owned() } else { text::local(second(one.until)) }
 }
 
@@ -67,7 +65,7 @@ pub(in crate::cli) fn local_until(one: &Override) -> String {
 ///
 /// # Errors
 /// They could not be read or written; they are unchanged.
-pub(in crate::cli) fn change<T>(
+pub(crate) fn change<T>(
     store: &mut dyn Inspect,
     mut change: impl FnMut(&mut Vec<Override>) -> T,
 ) -> Result<T, InspectError> {
@@ -80,14 +78,11 @@ pub(in crate::cli) fn change<T>(
 ///
 /// # Errors
 /// They could not be read or written; they are unchanged.
-pub(in crate::cli) fn refold(
-    store: &mut dyn Inspect,
-    folding: &Folding,
-) -> Result<(), InspectError> {
+pub(crate) fn refold(store: &mut dyn Inspect, folding: &Folding) -> Result<(), InspectError> {
     change(store, |list| {
         for one in list.iter_mut().filter(|one| !is_exact(one)) {
-            let argument = OsStr::new(&one.argument);
-            if let Ok((target, _)) = keys::override_target(argument, false, folding) {
+            let argument = one.argument.as_bytes();
+            if let Ok((target, _)) = pattern::override_target(argument, false, folding) {
                 one.target = target;
             }
         }
@@ -95,7 +90,7 @@ pub(in crate::cli) fn refold(
 }
 
 /// `allowed` or `denied`.
-pub(in crate::cli) fn participle(overridden: Overridden) -> &'static str {
+pub(crate) fn participle(overridden: Overridden) -> &'static str {
     match overridden {
         Overridden::Allow => "allowed",
         Overridden::Deny => "denied",
@@ -103,13 +98,13 @@ pub(in crate::cli) fn participle(overridden: Overridden) -> &'static str {
 }
 
 /// `alice@example.org is allowed until 2026-12-31 18:00:00 CET (year-end letter)`.
-pub(in crate::cli) fn sentence(one: &Override) -> String {
+pub(crate) fn sentence(one: &Override) -> String {
     format!("{} is {}", key(one), end(one))
 }
 
 /// The override that decides in this second for the key of `set`, if it is another and
 /// decides otherwise. Of what a glob matches, some may have one and others not.
-pub(in crate::cli) fn stronger<'a>(
+pub(crate) fn stronger<'a>(
     list: &'a [Override],
     set: &Override,
     second: i64,
@@ -118,7 +113,7 @@ pub(in crate::cli) fn stronger<'a>(
 }
 
 /// The override that decides in this second for the one identity of `target`.
-pub(in crate::cli) fn of_target<'a>(
+pub(crate) fn of_target<'a>(
     list: &'a [Override],
     target: &Target,
     second: i64,
@@ -128,7 +123,7 @@ pub(in crate::cli) fn of_target<'a>(
 }
 
 /// Whether `target` means this override: the same identity, or one that it matches.
-pub(in crate::cli) fn covers(target: &Target, one: &Override) -> bool {
+pub(crate) fn covers(target: &Target, one: &Override) -> bool {
     match &one.target {
         _ if one.target == *target => true,
         Target::Exact { key, .. } => target.applies_to(&record_of(key)),
@@ -144,7 +139,7 @@ fn record_of(name: &[u8]) -> RecordKey<'_> {
 }
 
 /// `allowed until 2026-12-31 18:00:00 CET (year-end letter)`.
-pub(in crate::cli) fn end(one: &Override) -> String {
+pub(crate) fn end(one: &Override) -> String {
     let until = match one.until {
         FOREVER => "forever".to_owned(),
         _ => format!("until {}", local_until(one)),

@@ -17,43 +17,43 @@ const LONGEST_PERIODS: f64 = 750.0;
 
 /// A record, with the share of bits set in place of its filter's bits.
 #[derive(Clone, Debug)]
-pub(in crate::cli) struct KeyState {
+pub(crate) struct KeyState {
     /// The stored key.
-    pub(in crate::cli) stored: Box<[u8]>,
+    pub(crate) stored: Box<[u8]>,
     identity_start: usize,
     kind: Kind,
     /// How it is counted.
-    pub(in crate::cli) algorithm: AlgorithmKind,
-    pub(in crate::cli) average: Average,
+    pub(crate) algorithm: AlgorithmKind,
+    pub(crate) average: Average,
     /// The limit; of a bucket, the burst.
-    pub(in crate::cli) limit: f64,
+    pub(crate) limit: f64,
     period: Option<f64>,
     start: i64,
     over_since: u32,
-    pub(in crate::cli) filter: Option<Filter>,
+    pub(crate) filter: Option<Filter>,
 }
 
 /// A filter of unique events.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli) struct Filter {
+pub(crate) struct Filter {
     /// Its size.
-    pub(in crate::cli) bytes: usize,
+    pub(crate) bytes: usize,
     /// Which part of its bits is set, 0 to 1.
-    pub(in crate::cli) fill: f64,
+    pub(crate) fill: f64,
     /// When it was begun.
-    pub(in crate::cli) since: Timestamp,
+    pub(crate) since: Timestamp,
 }
 
 impl Filter {
     /// About how many different events it holds.
-    pub(in crate::cli) fn events(&self) -> f64 {
+    pub(crate) fn events(&self) -> f64 {
         bloom::events(self.fill, self.bytes)
     }
 }
 
 /// What is remembered of the record of a spec, as far as its name and these
 /// figures say.
-pub(in crate::cli) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
+pub(crate) fn entry(stored: Vec<u8>, average: Average, limit: f64) -> Entry {
     let period = StoredKey::parse(&stored).and_then(|stored| stored.period_seconds());
     let RecordKey { identity_start, kind, algorithm, .. } = StoredKey::record_key(&stored);
     Entry {
@@ -104,42 +104,42 @@ impl From<Entry> for KeyState {
 
 impl KeyState {
     /// The parts of the stored key, if it is that of a spec and has them.
-    pub(in crate::cli) fn parts(&self) -> Option<StoredKey<'_>> {
+    pub(crate) fn parts(&self) -> Option<StoredKey<'_>> {
         key_text::parts(&self.record_key())
     }
 
     /// The policy, unit and window that are counted, if it is a policy's.
-    pub(in crate::cli) fn policy(&self) -> Option<PolicyKey<'_>> {
+    pub(crate) fn policy(&self) -> Option<PolicyKey<'_>> {
         key_text::policy(&self.record_key())
     }
 
     /// The key of the record.
-    pub(in crate::cli) fn record_key(&self) -> RecordKey<'_> {
+    pub(crate) fn record_key(&self) -> RecordKey<'_> {
         let Self { stored, identity_start, kind, algorithm, .. } = self;
         let (identity_start, kind, algorithm) = (*identity_start, *kind, *algorithm);
         RecordKey { name: stored, identity_start, kind, algorithm }
     }
 
     /// What the administrator calls the key.
-    pub(in crate::cli) fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         key_text::key_of(&self.record_key())
     }
 
     /// The period in seconds, if it is known. That of a bucket is the time in which a
     /// full one becomes empty.
-    pub(in crate::cli) fn period(&self) -> Option<f64> {
+    pub(crate) fn period(&self) -> Option<f64> {
         self.period
     }
 
     /// The parameters of the bucket, if it is one and they are known.
-    pub(in crate::cli) fn bucket(&self) -> Option<Bucket> {
+    pub(crate) fn bucket(&self) -> Option<Bucket> {
         let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Bucket)?;
         let rate = if period.is_finite() { self.limit / period } else { 0.0 };
         Some(Bucket { burst: self.limit, rate })
     }
 
     /// The window of the calendar in which it counts, if it does and it is known.
-    pub(in crate::cli) fn window(&self) -> Option<CalendarWindow> {
+    pub(crate) fn window(&self) -> Option<CalendarWindow> {
         let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Calendar)?;
         Some(CalendarWindow::lasting(self.start, period))
     }
@@ -150,24 +150,24 @@ impl KeyState {
     }
 
     /// The period as it was written, for people.
-    pub(in crate::cli) fn period_text(&self) -> Option<String> {
+    pub(crate) fn period_text(&self) -> Option<String> {
         key_text::period(&self.record_key()).map(text::printable)
     }
 
     /// The mode the key is stored with, for people; of a policy, its name and the unit.
-    pub(in crate::cli) fn mode(&self) -> Option<String> {
+    pub(crate) fn mode(&self) -> Option<String> {
         let of_policy = || self.policy().map(|policy| policy.counted);
         self.parts().map(|parts| parts.mode).or_else(of_policy).map(text::printable)
     }
 
     /// What is left of the rate at `now`.
-    pub(in crate::cli) fn rate(&self, now: Timestamp) -> f64 {
+    pub(crate) fn rate(&self, now: Timestamp) -> f64 {
         self.rate_after(now, 0.0)
     }
 
     /// The rate that an event of size `count` would get at `now`. Without a
     /// period, nothing is known but the rate that was written.
-    pub(in crate::cli) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
+    pub(crate) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
         if let Some(bucket) = self.bucket() {
             return bucket.level(Some(self.average), now) + count;
         }
@@ -178,23 +178,23 @@ impl KeyState {
     }
 
     /// The part of the limit that is used up at `now`: 1 at the limit.
-    pub(in crate::cli) fn share(&self, now: Timestamp) -> f64 {
+    pub(crate) fn share(&self, now: Timestamp) -> f64 {
         let share = self.rate(now) / self.limit;
         if self.limit == 0.0 { f64::INFINITY } else { share }
     }
 
     /// Whether one more event, of size 1, would be at or over the limit.
-    pub(in crate::cli) fn is_over(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         !self.passes(self.rate_after(now, 1.0))
     }
 
     /// Whether an event of size 1 that gets `rate` passes.
-    pub(in crate::cli) fn passes(&self, rate: f64) -> bool {
+    pub(crate) fn passes(&self, rate: f64) -> bool {
         !self.algorithm.over(rate, self.limit, 1.0)
     }
 
     /// When one more event, of size 1, would pass.
-    pub(in crate::cli) fn wait(&self, now: Timestamp) -> Option<Wait> {
+    pub(crate) fn wait(&self, now: Timestamp) -> Option<Wait> {
         if let Some(bucket) = self.bucket() {
             return Some(bucket.retry_after(Some(self.average), now, 1.0));
         }
@@ -206,7 +206,7 @@ impl KeyState {
     }
 
     /// How many more events of size 1 would pass.
-    pub(in crate::cli) fn remaining(&self, now: Timestamp) -> Option<f64> {
+    pub(crate) fn remaining(&self, now: Timestamp) -> Option<f64> {
         if let Some(bucket) = self.bucket() {
             return Some(bucket.remaining(Some(self.average), now, 1.0));
         }
@@ -219,12 +219,12 @@ impl KeyState {
     /// Since when every counted event was at or over the limit, if the last
     /// one was. Leaky checks do not count what is over, so they leave no trace
     /// here.
-    pub(in crate::cli) fn over_since(&self) -> Option<Timestamp> {
+    pub(crate) fn over_since(&self) -> Option<Timestamp> {
         (self.over_since != 0).then(|| second(i64::from(self.over_since)))
     }
 
     /// Whether its filter has outlived the period.
-    pub(in crate::cli) fn filter_expired(&self, now: Timestamp) -> bool {
+    pub(crate) fn filter_expired(&self, now: Timestamp) -> bool {
         if let (Some(window), Some(_)) = (self.window(), self.filter) {
             return now.seconds >= window.end;
         }
@@ -235,7 +235,7 @@ impl KeyState {
 
     /// From which second on the database may forget this, if nothing more is
     /// counted; `None` if never.
-    pub(in crate::cli) fn forgettable_from(&self) -> Option<Timestamp> {
+    pub(crate) fn forgettable_from(&self) -> Option<Timestamp> {
         let period = self.period()?;
         if let Some(window) = self.window() {
             return Some(second(window.end.saturating_add(CalendarWindow::KEPT)));
@@ -266,7 +266,7 @@ impl KeyState {
     }
 
     /// The record in JSON.
-    pub(in crate::cli) fn json(&self, next: Next, now: Timestamp) -> KeyStateJson {
+    pub(crate) fn json(&self, next: Next, now: Timestamp) -> KeyStateJson {
         let key = self.key();
         let wait = next.wait.and_then(Wait::whole_seconds);
         let over_for = wait.filter(|&seconds| seconds > 0);
@@ -309,20 +309,20 @@ impl KeyState {
 
 /// What becomes of the next event of a record.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli) struct Next {
+pub(crate) struct Next {
     /// It is refused.
-    pub(in crate::cli) is_refused: bool,
+    pub(crate) is_refused: bool,
     /// It is over the limit.
-    pub(in crate::cli) is_over: bool,
+    pub(crate) is_over: bool,
     /// What decides.
-    pub(in crate::cli) decided_by: &'static str,
+    pub(crate) decided_by: &'static str,
     /// When one passes, if that is known.
-    pub(in crate::cli) wait: Option<Wait>,
+    pub(crate) wait: Option<Wait>,
 }
 
 /// A record in JSON.
 #[derive(Debug, Serialize)]
-pub(in crate::cli) struct KeyStateJson {
+pub(crate) struct KeyStateJson {
     key: Option<String>,
     key_hex: String,
     user: Option<String>,
@@ -366,7 +366,7 @@ struct FilterJson {
 }
 
 /// What [`KeyStateJson`] means, for the help of commands that print it.
-pub(in crate::cli) const JSON_HELP: &str = "\
+pub(crate) const JSON_HELP: &str = "\
 `rate`, `share` and `over` are those of now: `share` is the part of
 the limit that is used up, `over` is whether one more event of size 1 would
 be refused, `over_limit` whether it is over the limit, and `decided_by` what decides:
@@ -380,7 +380,7 @@ a full one becomes empty; that of the calendar is the count of its `window`, and
 the seconds that this has.";
 
 /// When one more event would pass: roughly how long that takes, and the second.
-pub(in crate::cli) fn passes(wait: Wait, now: Timestamp) -> String {
+pub(crate) fn passes(wait: Wait, now: Timestamp) -> String {
     match wait.whole_seconds() {
         None => text::wait(wait),
         Some(seconds) => format!("{}, at {}", text::wait(wait), text::local(later(now, seconds))),
@@ -388,12 +388,12 @@ pub(in crate::cli) fn passes(wait: Wait, now: Timestamp) -> String {
 }
 
 /// The moment `seconds` after `at`.
-pub(in crate::cli) fn later(at: Timestamp, seconds: u64) -> Timestamp {
+pub(crate) fn later(at: Timestamp, seconds: u64) -> Timestamp {
     Timestamp { seconds: at.seconds.saturating_add_unsigned(seconds), ..at }
 }
 
 /// The start of this second.
-pub(in crate::cli) fn second(seconds: i64) -> Timestamp {
+pub(crate) fn second(seconds: i64) -> Timestamp {
     Timestamp { seconds, micros: 0 }
 }
 

@@ -9,10 +9,9 @@ use crate::sys::users;
 use crate::text;
 
 /// The modes in stored keys.
-pub(in crate::cli) const MODES: [&str; 5] =
-    ["per_mail", "per_rcpt", "per_addr", "per_conn", "per_cmd"];
+pub(crate) const MODES: [&str; 5] = ["per_mail", "per_rcpt", "per_addr", "per_conn", "per_cmd"];
 /// The characters that make an argument a glob.
-pub(in crate::cli) const WILDCARDS: &str = "*?[{";
+pub(crate) const WILDCARDS: &str = "*?[{";
 /// What the key of mail from a local user begins with; the user's number
 /// follows. The shipped ACL for local mail uses it.
 const LOCAL_USER: &[u8] = b"local:";
@@ -20,7 +19,7 @@ const LOCAL_USER: &[u8] = b"local:";
 /// A key as text that, pasted as an argument, means this key and no other: as
 /// [`text::printable`], and with a backslash before what would make it a glob, a
 /// whole stored key, an address in brackets or the name of a local user.
-pub(in crate::cli) fn key(bytes: &[u8]) -> String {
+pub(crate) fn key(bytes: &[u8]) -> String {
     let mut text = stored(bytes);
     let special = match () {
         () if text.starts_with('<') => Some(0),
@@ -35,35 +34,35 @@ pub(in crate::cli) fn key(bytes: &[u8]) -> String {
 }
 
 /// A key for a table: as [`key`], and with the name of a local user.
-pub(in crate::cli) fn shown(bytes: &[u8]) -> String {
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let name = user_of(bytes).map(|name| format!(" ({name})")).unwrap_or_default();
     key(bytes) + &name
 }
 
 /// A key for a sentence: as [`shown`], and never empty.
-pub(in crate::cli) fn title(bytes: &[u8]) -> String {
+pub(crate) fn title(bytes: &[u8]) -> String {
     if bytes.is_empty() { "(the empty key)".to_owned() } else { shown(bytes) }
 }
 
 /// The name of the user whose number the key holds.
-pub(in crate::cli) fn user_of(key: &[u8]) -> Option<String> {
+pub(crate) fn user_of(key: &[u8]) -> Option<String> {
     let uid = std::str::from_utf8(key.strip_prefix(LOCAL_USER)?).ok()?.parse().ok()?;
     Some(text::printable(users::name_of(uid)?.as_bytes()))
 }
 
 /// The key `local:33` for the text `local:www-data`.
-pub(in crate::cli) fn local_user(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn local_user(text: &[u8]) -> Option<Vec<u8>> {
     let uid = users::id_of(OsStr::from_bytes(text.strip_prefix(LOCAL_USER)?))?;
     Some([LOCAL_USER, uid.to_string().as_bytes()].concat())
 }
 
 /// A whole stored key, as text that can be pasted as an argument.
-pub(in crate::cli) fn stored(bytes: &[u8]) -> String {
+pub(crate) fn stored(bytes: &[u8]) -> String {
     text::escape(bytes, WILDCARDS)
 }
 
 /// The parts of the name of a spec's record, if it has them.
-pub(in crate::cli) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
+pub(crate) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
     match key.kind {
         Kind::Spec => StoredKey::parse(key.name),
         Kind::Policy | Kind::Habits => None,
@@ -71,15 +70,15 @@ pub(in crate::cli) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
 }
 
 /// The parts of the name of a policy's record: `POLICY/UNIT/WINDOW/identity`.
-pub(in crate::cli) struct PolicyKey<'a> {
+pub(crate) struct PolicyKey<'a> {
     /// `POLICY/UNIT`: what is counted.
-    pub(in crate::cli) counted: &'a [u8],
+    pub(crate) counted: &'a [u8],
     /// The period of a moving average, or the rate of a bucket.
-    pub(in crate::cli) window: &'a [u8],
+    pub(crate) window: &'a [u8],
 }
 
 /// The parts of the name of a policy's record, if it has them.
-pub(in crate::cli) fn policy<'a>(key: &RecordKey<'a>) -> Option<PolicyKey<'a>> {
+pub(crate) fn policy<'a>(key: &RecordKey<'a>) -> Option<PolicyKey<'a>> {
     if key.kind != Kind::Policy {
         return None;
     }
@@ -90,13 +89,13 @@ pub(in crate::cli) fn policy<'a>(key: &RecordKey<'a>) -> Option<PolicyKey<'a>> {
 }
 
 /// The period that the name of a record has, as it was written; of a policy's bucket, its rate.
-pub(in crate::cli) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
+pub(crate) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
     let of_policy = || policy(key).map(|policy| policy.window);
     parts(key).map(|parts| parts.period).or_else(of_policy)
 }
 
 /// What the administrator calls the key of a record.
-pub(in crate::cli) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
+pub(crate) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {
         Kind::Spec => parts(key).map_or(key.name, |parts| parts.key),
         Kind::Policy | Kind::Habits => key.identity(),
@@ -105,7 +104,7 @@ pub(in crate::cli) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
 
 /// Whether `text` begins as a stored key does, with a period and a mode, of
 /// which one may be `*`.
-pub(in crate::cli) fn looks_stored(text: &[u8]) -> bool {
+pub(crate) fn looks_stored(text: &[u8]) -> bool {
     StoredKey::parse(text).is_some_and(|parts| {
         let is_mode = MODES.iter().any(|mode| mode.as_bytes() == parts.mode);
         let is_period = parts.period_seconds().is_some();
@@ -116,7 +115,7 @@ pub(in crate::cli) fn looks_stored(text: &[u8]) -> bool {
 /// Reads what follows a backslash in escaped text: a character, or a byte of
 /// what is not UTF-8, and the rest of the text. `None` where this is not an
 /// escape. A backslash before punctuation stands for that character.
-pub(in crate::cli) fn unescape_one(text: &[u8]) -> Option<(Result<char, u8>, &[u8])> {
+pub(crate) fn unescape_one(text: &[u8]) -> Option<(Result<char, u8>, &[u8])> {
     let (&escape, rest) = text.split_first()?;
     let c = match escape {
         // As Exim writes what is not ASCII; a 0 alone is NUL, as `exirate list` writes it.

@@ -9,26 +9,26 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use crate::cli::shared::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use crate::engine::{Kind, RecordKey};
 use crate::identity::fold::Folding;
+use crate::standing::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use crate::store::{Target, compile_glob, names};
 use crate::text;
 
 /// How arguments are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Syntax {
+pub(crate) struct Syntax {
     /// The argument is the key, byte for byte.
-    pub(super) exact: bool,
+    pub(crate) exact: bool,
     /// How identities are folded, as the policies in use do.
-    pub(super) folding: Folding,
+    pub(crate) folding: Folding,
 }
 
 /// A parsed argument.
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     /// The argument as it was written.
-    pub(super) argument: Vec<u8>,
+    pub(crate) argument: Vec<u8>,
     /// It is matched against whole stored keys instead of keys.
     stored: bool,
     /// How keys of specs are folded before they are compared; `None` if they are not.
@@ -48,7 +48,7 @@ enum Matcher {
 
 impl Pattern {
     /// Parses `argument`; an error says what is wrong with it.
-    pub(super) fn parse(argument: &[u8], syntax: Syntax) -> Result<Self, String> {
+    pub(crate) fn parse(argument: &[u8], syntax: Syntax) -> Result<Self, String> {
         let Syntax { exact, folding } = syntax;
         let stored = !exact && looks_stored(argument);
         let (literal, meant) = if exact {
@@ -92,7 +92,7 @@ impl Pattern {
     ///
     /// # Errors
     /// It is about whole stored keys, or a glob that an override cannot have.
-    pub(super) fn override_target(&self) -> Result<(Target, String), String> {
+    pub(crate) fn override_target(&self) -> Result<(Target, String), String> {
         let shown = text::printable(&self.argument);
         if self.stored {
             return Err(format!(
@@ -122,13 +122,13 @@ impl Pattern {
     }
 
     /// Whether it may match more than one key.
-    pub(super) fn is_loose(&self) -> bool {
+    pub(crate) fn is_loose(&self) -> bool {
         matches!(self.matcher, Matcher::Glob(_))
     }
 
     /// Whether it matches the record of this key. That of a policy is matched by its
     /// identity, `auth:alice`, by the value, `alice`, and by its whole name.
-    pub(super) fn matches(&self, key: &RecordKey<'_>) -> bool {
+    pub(crate) fn matches(&self, key: &RecordKey<'_>) -> bool {
         match (key.kind, self.stored) {
             (_, true) => self.matches_text(key.name),
             (Kind::Spec, false) => {
@@ -159,6 +159,19 @@ impl Pattern {
             Matcher::Literal(text) => text == subject,
         }
     }
+}
+
+/// What `argument` means as the KEY of an override, and how it is shown.
+///
+/// # Errors
+/// It cannot be the KEY of an override: in words.
+pub(crate) fn override_target(
+    argument: &[u8],
+    exact: bool,
+    folding: &Folding,
+) -> Result<(Target, String), String> {
+    let syntax = Syntax { exact, folding: folding.clone() };
+    Pattern::parse(argument, syntax)?.override_target()
 }
 
 /// A part of an argument.

@@ -1,0 +1,255 @@
+//! What decides the next event of a key: its rate, an override, or the policy in use.
+//!
+//! Whatever shows who is blocked asks [`InForce`].
+
+use std::path::Path;
+
+use super::key_state::{KeyState, KeyStateJson, Next};
+use super::override_state::{participle, sentence};
+use crate::engine::{AlgorithmKind, Overridden, RecordKey};
+use crate::history::explain::rule::{self, Exempt, Rule, Said};
+use crate::policy::image::{Image, ImageError, PolicyFile};
+use crate::policy::outcome::strictest;
+use crate::policy::word::{Action, Verdict, Word as _};
+use crate::rate::{Timestamp, Wait, calendar};
+use crate::store::{FOREVER, Inspect, Override, deciding};
+use crate::text;
+use crate::text::time::now as clock;
+
+/// A limit that is kept rounded is within this part of itself.
+const ROUNDED: f64 = 1e-6;
+
+/// The overrides of a store and the policies in use.
+#[derive(Debug, Default)]
+pub(crate) struct InForce {
+    overrides: Vec<Override>,
+    policies: Option<PolicyFile>,
+    pub(crate) now: Timestamp,
+}
+
+/// What becomes of the next event of a key, if it is of size 1.
+#[derive(Debug)]
+pub(crate) struct NextEvent<'a> {
+    /// Whether it is over the limit, whatever else decides.
+    pub(crate) over: bool,
+    /// What decides.
+    pub(crate) by: By<'a>,
+}
+
+/// What decides the next event of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum By<'a> {
+    /// Its rate.
+    Rate,
+    /// `exirate allow` or `exirate deny`.
+    Override(&'a Override),
+    /// The policy of this name exempts it.
+    Exempt(String, Exempt),
+    /// The policy of this name only observes.
+    Observed(String),
+    /// It is over, and this verdict of the policy of this name does not refuse it.
+    Accepted(String, Verdict),
+}
+
+impl InForce {
+    /// Those of `store`, and of the spool directory `spool`; and what cannot be read.
+    pub(crate) fn of(store: &mut dyn Inspect, spool: &Path) -> (Self, Vec<String>) {
+        let mut problems = Vec::new();
+        let overrides = store.overrides().unwrap_or_else(|error| {
+            problems.push(error.to_string());
+            Vec::new()
+        });
+        let file = PolicyFile::open(spool);
+        match file.image() {
+            Ok(_) | Err(ImageError::Absent { .. }) => {}
+            Err(error) => problems.push(format!("{error}: who is exempt is not known")),
+        }
+        let policies = file.image().is_ok().then_some(file);
+        (Self { overrides, policies, now: clock() }, problems)
+    }
+
+    /// What becomes of the next event of a key.
+    pub(crate) fn next(&self, record: &KeyState) -> NextEvent<'_> {
+        let over = self.is_over(record);
+        NextEvent { over, by: self.decides(record, over) }
+    }
+
+    /// Whether the next event of a key is refused: as [`InForce::next`], and cheaper.
+    pub(crate) fn refuses(&self, record: &KeyState) -> bool {
+        (!self.overrides.is_empty() || self.is_over(record)) && self.next(record).is_refused()
+    }
+
+    /// Whether the next event of a key is over the limit. A store keeps the limit of a calendar
+    /// window rounded; that of the policy in use is exact.
+    fn is_over(&self, record: &KeyState) -> bool {
+        let rate = record.rate_after(self.now, 1.0);
+        let is_near = (rate - record.limit).abs() <= record.limit * ROUNDED;
+        let rule = match record.algorithm {
+            AlgorithmKind::Calendar if is_near => self.rule(record),
+            _ => None,
+        };
+        match rule {
+            Some(rule) => record.algorithm.over(rate, rule.limit, 1.0),
+            None => !record.passes(rate),
+        }
+    }
+
+    /// A record in JSON.
+    pub(crate) fn json(&self, record: &KeyState) -> KeyStateJson {
+        let next = self.next(record);
+        let of = Next {
+            is_refused: next.is_refused(),
+            is_over: next.over,
+            decided_by: next.decided_by(),
+            wait: next.wait(record, self.now),
+        };
+        record.json(of, self.now)
+    }
+
+    fn decides(&self, record: &KeyState, over: bool) -> By<'_> {
+        let overridden = deciding(&self.overrides, &record.record_key(), self.now.seconds);
+        let denied = overridden.is_some_and(|one| one.overridden == Overridden::Deny);
+        let said = self.said(record);
+        let name = || {
+            let counted = record.mode().unwrap_or_default();
+            counted.split('/').next().unwrap_or_default().to_owned()
+        };
+        match (overridden, said) {
+            // Denials are observed as well.
+            (_, Some(said)) if denied && said.settings.action == Action::Observe => {
+                By::Observed(name())
+            }
+            (Some(one), _) => By::Override(one),
+            (None, None) => By::Rate,
+            (None, Some(Said { exempt: Some(exempt), .. })) => By::Exempt(name(), exempt),
+            (None, Some(said)) if said.settings.action == Action::Observe => By::Observed(name()),
+            (None, Some(said)) => {
+                let part = record.rate_after(self.now, 1.0) / record.limit;
+                let part = if part >= 1.0 { part } else { 1.0 };
+                match strictest(said.settings, |from| from <= part) {
+                    verdict if over && verdict < Verdict::Defer => By::Accepted(name(), verdict),
+                    _ => By::Rate,
+                }
+            }
+        }
+    }
+
+    /// What the policies say of a record.
+    fn said(&self, record: &KeyState) -> Option<Said<'_>> {
+        let image = self.image()?;
+        // Damage is noted by what reads all of it; here it decides nothing.
+        rule::find(image, &record.record_key(), self.now.seconds).ok()?
+    }
+
+    /// The policies in use.
+    pub(crate) fn image(&self) -> Option<&Image> {
+        self.policies.as_ref()?.image().ok()
+    }
+
+    /// Whether `exirate allow` lifts this limit now.
+    pub(crate) fn is_allowed(&self, key: &RecordKey<'_>) -> bool {
+        let deciding = deciding(&self.overrides, key, self.now.seconds);
+        deciding.is_some_and(|one| one.overridden == Overridden::Allow)
+    }
+
+    /// The rule of a policy that counts a record with its latest limit. Another limit is that
+    /// of a package which only Exim knows, or of an earlier policy.
+    pub(crate) fn rule(&self, record: &KeyState) -> Option<Rule> {
+        self.said(record)?.rule.filter(|rule| match record.algorithm {
+            AlgorithmKind::Calendar => calendar::is_stored_as(rule.limit, record.limit),
+            AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => rule.limit == record.limit,
+        })
+    }
+}
+
+impl NextEvent<'_> {
+    /// Whether it is refused.
+    pub(crate) fn is_refused(&self) -> bool {
+        match &self.by {
+            By::Rate => self.over,
+            By::Override(one) => one.overridden == Overridden::Deny,
+            By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
+        }
+    }
+
+    /// The override that decides.
+    pub(crate) fn overridden(&self) -> Option<&Override> {
+        match self.by {
+            By::Override(one) => Some(one),
+            _ => None,
+        }
+    }
+
+    /// What decides, as JSON has it.
+    pub(crate) fn decided_by(&self) -> &'static str {
+        match &self.by {
+            By::Rate => "rate",
+            By::Override(one) => one.overridden.word(),
+            By::Exempt(..) => "exempt",
+            By::Observed(_) => Action::Observe.word(),
+            By::Accepted(_, verdict) => verdict.word(),
+        }
+    }
+
+    /// What follows a key in a table: ` (exempt)`.
+    pub(crate) fn mark(&self) -> String {
+        match &self.by {
+            By::Rate => String::new(),
+            By::Override(one) => {
+                format!(" ({})", participle(one.overridden))
+            }
+            By::Observed(_) => " (observed)".to_owned(),
+            By::Exempt(..) | By::Accepted(..) => format!(" ({})", self.decided_by()),
+        }
+    }
+
+    /// What decides instead of the rate, in words.
+    pub(crate) fn why(&self) -> Option<String> {
+        let name = |name: &String| text::printable(name.as_bytes());
+        Some(match &self.by {
+            By::Rate => return None,
+            By::Override(one) => sentence(one),
+            By::Exempt(policy, Exempt { until, reason }) => {
+                let reason = reason.as_deref().unwrap_or("no reason given");
+                let reason = text::printable(reason.as_bytes());
+                let until = until.map_or(String::new(), |until| {
+                    let until = Timestamp { seconds: until, micros: 0 };
+                    format!(" until {}", text::local(until))
+                });
+                format!("the policy {} exempts the key{until} ({reason})", name(policy))
+            }
+            By::Observed(policy) => format!("the policy {} only observes", name(policy)),
+            By::Accepted(policy, verdict) => {
+                format!("the verdict of the policy {} is {}", name(policy), verdict.word())
+            }
+        })
+    }
+
+    /// When one more event passes; `None` if that is not known.
+    pub(crate) fn wait(&self, record: &KeyState, now: Timestamp) -> Option<Wait> {
+        match &self.by {
+            By::Rate => record.wait(now),
+            By::Override(Override { overridden: Overridden::Deny, until, .. }) => {
+                let left = until.saturating_sub(now.seconds) as f64;
+                let left = if *until == FOREVER { Wait::Never } else { Wait::Seconds(left) };
+                match (left, record.wait(now)) {
+                    (Wait::Seconds(one), Some(Wait::Seconds(other))) => {
+                        Some(Wait::Seconds(one.max(other)))
+                    }
+                    (Wait::Never, _) | (_, Some(Wait::Never)) => Some(Wait::Never),
+                    (_, None) => None,
+                }
+            }
+            _ => Some(Wait::Seconds(0.0)),
+        }
+    }
+
+    /// How many more events pass now; `None` if that is not known.
+    pub(crate) fn remaining(&self, record: &KeyState, now: Timestamp) -> Option<f64> {
+        match &self.by {
+            By::Rate => record.remaining(now),
+            _ if self.is_refused() => Some(0.0),
+            _ => Some(f64::INFINITY),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! How keys stand: their rates, and what decides their next event, for everything that shows or
+//! changes that.
+//!
+//! - [`in_force`]: the overrides and the policies in use, and what they decide
+//! - [`key_state`]: a record as it stands now
+//! - [`totals`]: the totals that count what a key sends
+//! - [`override_state`]: an override in words and in JSON
+//! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
+
+pub(crate) mod in_force;
+pub(crate) mod key_state;
+pub(crate) mod key_text;
+pub(crate) mod override_state;
+pub(crate) mod pattern;
+pub(crate) mod totals;
