@@ -33,6 +33,7 @@
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `hash`: fast hashes for maps
 //! - `csv`: comma-separated values, read and written
+//! - `json_schema`: JSON whose schema is stated with its type
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
@@ -52,6 +53,8 @@ mod hash;
 #[cfg(feature = "cli")]
 pub mod history;
 pub mod identity;
+#[cfg(feature = "cli")]
+mod json_schema;
 #[cfg(feature = "cli")]
 pub mod logs;
 #[cfg(feature = "cli")]

@@ -5,8 +5,11 @@
 //! - [`agent`]: decides for the libraries, in a store that several servers share
 //! - [`mail`]: the mail front ends: decides for mail servers that load no library
 //! - [`follow`]: the follower of the mail log
+//! - [`web`]: the web service and its broker
+//! - [`listen`]: sockets, and how many may be connected
 //! - [`socket`]: a unix socket that one instance listens on
 //! - [`log`] and [`notify`]: lines for the journal, messages to systemd
+//! - [`rates`]: the rates of this server, or those that it shares
 //! - [`daemon`]: start, reload and stop of the agent
 
 pub mod agent;
@@ -14,8 +17,11 @@ pub mod config;
 mod count;
 pub mod daemon;
 pub mod follow;
+pub mod listen;
 pub mod log;
 pub mod mail;
 pub mod notify;
+mod rates;
 pub mod socket;
 mod supervise;
+pub mod web;

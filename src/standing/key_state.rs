@@ -1,9 +1,8 @@
 //! The state of a key as commands show it.
 
-use serde::Serialize;
-
 use super::key_text::{self, PolicyKey};
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::json_schema::described;
 use crate::rate::{
     self, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom, calendar, remaining, retry_after,
 };
@@ -320,49 +319,79 @@ pub(crate) struct Next {
     pub(crate) wait: Option<Wait>,
 }
 
-/// A record in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct KeyStateJson {
-    key: Option<String>,
-    key_hex: String,
-    user: Option<String>,
-    stored: String,
-    mode: Option<String>,
-    unique: bool,
-    algorithm: &'static str,
-    window: Option<WindowJson>,
-    leak: Option<f64>,
-    period: Option<f64>,
-    period_text: Option<String>,
-    limit: f64,
-    rate: f64,
-    share: f64,
-    over: bool,
-    over_limit: bool,
-    decided_by: &'static str,
-    over_since: Option<String>,
-    retry_after: Option<u64>,
-    free_at: Option<String>,
-    last_rate: f64,
-    last_seen: String,
-    filter: Option<FilterJson>,
-}
+described! {
+    /// A record: the rate of a key, against one limit.
+    pub(crate) struct KeyStateJson {
+        /// The key; null where it is not UTF-8.
+        key: Option<String>,
+        /// The bytes of the key, in hexadecimal.
+        key_hex: String,
+        /// The name of a local user.
+        user: Option<String>,
+        /// The whole stored key, in hexadecimal.
+        stored: String,
+        /// What is counted: of a policy, POLICY/UNIT.
+        mode: Option<String>,
+        /// Whether each unique event counts once a period.
+        unique: bool,
+        /// average, bucket or calendar.
+        algorithm: &'static str,
+        /// The window of the calendar in which it counts.
+        window: Option<WindowJson>,
+        /// What leaks out of a bucket in a second.
+        leak: Option<f64>,
+        /// The period in seconds; of a bucket, the time in which a full one becomes empty.
+        period: Option<f64>,
+        /// The period as it was written.
+        period_text: Option<String>,
+        /// The limit of the last check that counted; of a bucket, the burst.
+        limit: f64,
+        /// The rate now; of a bucket, the level; of the calendar, the count.
+        rate: f64,
+        /// Which part of the limit is used up.
+        share: f64,
+        /// Whether one more event of size 1 would be refused.
+        over: bool,
+        /// Whether one more event of size 1 would be over the limit.
+        over_limit: bool,
+        /// What decides: rate, allow, deny, exempt, observe, or a verdict that does not refuse (log,
+        /// delay, hold).
+        decided_by: &'static str,
+        /// Since when it is over the limit, of strict checks.
+        over_since: Option<String>,
+        /// In how many seconds one more event would pass; null if never.
+        retry_after: Option<u64>,
+        /// When that is.
+        free_at: Option<String>,
+        /// The rate at the last event.
+        last_rate: f64,
+        /// When the last event was counted.
+        last_seen: String,
+        /// The filter of unique events.
+        filter: Option<FilterJson>,
+    }
 
-/// A window of the calendar in JSON.
-#[derive(Debug, Serialize)]
-struct WindowJson {
-    start: String,
-    end: String,
-}
+    /// A window of the calendar.
+    struct WindowJson {
+        /// When it begins.
+        start: String,
+        /// When it ends.
+        end: String,
+    }
 
-/// A filter of unique events in JSON.
-#[derive(Debug, Serialize)]
-struct FilterJson {
-    bytes: usize,
-    fill: f64,
-    events: f64,
-    since: String,
-    expired: bool,
+    /// A filter of unique events.
+    struct FilterJson {
+        /// Its size.
+        bytes: usize,
+        /// Which part of its bits is set, 0 to 1.
+        fill: f64,
+        /// About how many different events it holds.
+        events: f64,
+        /// When it was begun.
+        since: String,
+        /// Whether it has outlived the period.
+        expired: bool,
+    }
 }
 
 /// What [`KeyStateJson`] means, for the help of commands that print it.

@@ -5,8 +5,11 @@
 //! - [`key_state`]: a record as it stands now
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
+//! - [`change`]: what is changed by hand, and [`audit_log`]: who has changed it
 //! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
 
+pub(crate) mod audit_log;
+pub(crate) mod change;
 pub(crate) mod in_force;
 pub(crate) mod key_state;
 pub(crate) mod key_text;

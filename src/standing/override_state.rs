@@ -1,33 +1,40 @@
 //! Overrides as commands show them.
 
-use serde::Serialize;
-
 use super::key_state::second;
 use super::pattern;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::fold::{Folding, split_field};
+use crate::json_schema::described;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
 
-/// An override, in JSON.
-#[derive(Serialize)]
-pub(crate) struct OverrideJson {
-    #[serde(rename = "override")]
-    overridden: &'static str,
-    key: String,
-    glob: bool,
-    exact: bool,
-    until: Option<String>,
-    since: String,
-    reason: String,
-    who: String,
+described! {
+    /// An override of limits.
+    pub(crate) struct OverrideJson {
+        /// allow or deny.
+        r#override: &'static str,
+        /// The key, as it was given.
+        key: String,
+        /// Whether that is a glob.
+        glob: bool,
+        /// Whether it is for one name, byte for byte.
+        exact: bool,
+        /// When it ends; null if never.
+        until: Option<String>,
+        /// When it was set.
+        since: String,
+        /// Why.
+        reason: String,
+        /// By whom.
+        who: String,
+    }
 }
 
 impl OverrideJson {
     pub(crate) fn of(one: &Override) -> Self {
         let until = (one.until != FOREVER).then(|| text::iso_second(one.until));
         Self {
-            overridden: one.overridden.word(),
+            r#override: one.overridden.word(),
             key: one.argument.clone(),
             glob: matches!(one.target, Target::Glob { .. }),
             exact: is_exact(one),

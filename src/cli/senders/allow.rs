@@ -19,6 +19,7 @@ use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
+use crate::standing::change;
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
 use crate::standing::override_state::{self, OverrideJson};
@@ -186,7 +187,7 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let (replaced, stronger) = put(&mut *store, &set)?;
+        let change::Set { replaced, stronger } = put(&mut *store, &set)?;
         print_incidents(&mut *store);
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if self.common.json {
@@ -295,26 +296,10 @@ impl Setting {
     }
 }
 
-/// Puts an override in the place of an earlier one for the same KEY, and logs that. Returns the
-/// earlier one, and the one that decides instead of it.
-pub(super) fn put(
-    store: &mut dyn Inspect,
-    set: &Override,
-) -> Result<(Option<Override>, Option<Override>), Failure> {
-    let changed = override_state::change(store, |list| {
-        list.retain(|one| one.is_active(set.since));
-        let same = list.iter().position(|one| one.has_target_of(set));
-        let replaced = same.map(|at| list.remove(at));
-        list.push(set.clone());
-        (replaced, override_state::stronger(list, set, set.since).cloned())
-    })?;
-    let (word, key, until) =
-        (set.overridden.word(), override_state::key(set), override_state::until(set));
-    let why = match &*set.reason {
-        "" => String::new(),
-        reason => format!(" reason={}", text::printable(reason.as_bytes())),
-    };
-    AuditLog::new().add(store, format_args!("{word} until={until} key={key}{why}"));
+/// Puts an override in the place of an earlier one for the same KEY, and logs that.
+pub(super) fn put(store: &mut dyn Inspect, set: &Override) -> Result<change::Set, Failure> {
+    let changed = change::set_override(store, set, set.since)?;
+    AuditLog::new().add(store, change::line_of_set(set));
     Ok(changed)
 }
 

@@ -20,6 +20,7 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
+use crate::standing::change;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
@@ -170,9 +171,7 @@ impl Unblock {
             }
         }
         if !self.dry_run && !denied.is_empty() {
-            denied = override_state::change(&mut *store, |list| {
-                list.extract_if(.., |one| is_denial(one, &targets)).collect::<Vec<_>>()
-            })?;
+            denied = change::remove_denials(&mut *store, |one| is_denial(one, &targets))?;
         }
         self.report_removed(&mut *store, &denied, screen)?;
         // As the records stand without the denials.
@@ -235,8 +234,7 @@ impl Unblock {
         let mut log = AuditLog::new();
         for one in denied {
             if !self.dry_run {
-                let key = override_state::key(one);
-                log.add(store, format_args!("unblock removed=deny key={key}"));
+                log.add(store, change::line_of_removed(one));
             }
             if !self.common.json {
                 let verb = if self.dry_run { "would remove" } else { "removed" };
@@ -257,15 +255,15 @@ impl Unblock {
     ) -> Result<(), Failure> {
         let mut log = AuditLog::new();
         for key in keys {
-            let entry =
-                if self.dry_run { store.get(key.key())? } else { store.remove(key.key())? };
+            let record = match self.dry_run {
+                true => store.get(key.key())?.map(KeyState::from),
+                false => change::delete(store, key)?,
+            };
             // It may have been dropped since.
-            let Some(record) = entry.map(KeyState::from) else { continue };
+            let Some(record) = record else { continue };
             done.count += 1;
             if !self.dry_run && keys.len() <= LOGGED {
-                let (rate, limit) = (record.average.rate, record.limit);
-                let key = key_text::stored(&key.name);
-                log.add(store, format_args!("unblock rate={rate} limit={limit} key={key}"));
+                log.add(store, change::line_of_deleted(&record));
             }
             if self.common.json {
                 done.records.push(in_force.json(&record));
@@ -349,9 +347,7 @@ impl Unblock {
 
 /// Whether this override denies what one of the targets means.
 fn is_denial(one: &Override, targets: &[(usize, Target, String)]) -> bool {
-    one.overridden == Overridden::Deny
-        && one.is_active(now().seconds)
-        && targets.iter().any(|(_, target, _)| override_state::covers(target, one))
+    targets.iter().any(|(_, target, _)| change::is_denial_of(one, target, now().seconds))
 }
 
 /// Those of these keys that their rates block: to reset others helps nobody.

@@ -64,7 +64,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follo
                     keys::read(reader, table, "[follow]", KEYS, &mut follow);
                 }
             }
-            "listen" | "redis" | "agent" => {}
+            "listen" | "redis" | "agent" | "web" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }

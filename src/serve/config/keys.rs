@@ -5,7 +5,7 @@ use toml::de::DeTable;
 use crate::toml_file::reader::{Reader, Value};
 
 /// At the top.
-pub(super) const TOP: [&str; 5] = ["listen", "redis", "agent", "mail", "follow"];
+pub(super) const TOP: [&str; 6] = ["listen", "redis", "agent", "mail", "follow", "web"];
 /// In `[listen]`.
 pub(super) const LISTEN: [&str; 3] = ["agent", "policy", "milter"];
 

@@ -128,7 +128,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
                     keys::read(reader, table, "[mail]", KEYS, &mut mail);
                 }
             }
-            "redis" | "agent" | "follow" => {}
+            "redis" | "agent" | "follow" | "web" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }

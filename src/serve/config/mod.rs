@@ -11,6 +11,7 @@ mod redis;
 mod server;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,6 +23,7 @@ pub use address::Address;
 pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
 pub use mail::{EarlyStage, Mail, OWN_SPOOL};
+pub use web::Web;
 
 use super::log::{Level, Log};
 /// Where the configuration is, if no other file is named.
@@ -167,9 +169,21 @@ pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
 /// # Errors
 /// Why the file cannot be read.
 pub fn read_follow(path: &Path) -> Result<Checked<Follow>, String> {
+    Ok(checked(path, &load_if_any(path)?, follow::read))
+}
+
+/// Reads the configuration of the web service and its broker at `path`; [`FILE`] need not exist.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read_web(path: &Path) -> Result<Checked<Web>, String> {
+    Ok(checked(path, &load_if_any(path)?, web::read))
+}
+
+/// The text of the file at `path`; empty if it is [`FILE`] and does not exist.
+fn load_if_any(path: &Path) -> Result<String, String> {
     let is_optional = path == Path::new(FILE) && !path.exists();
-    let text = if is_optional { String::new() } else { load(path)? };
-    Ok(checked(path, &text, follow::read))
+    if is_optional { Ok(String::new()) } else { load(path) }
 }
 
 /// Checks `text`, the configuration file at `path`, for the agent.
@@ -210,7 +224,7 @@ fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Opt
             "redis" => redis = redis::read(reader, value, path),
             "agent" => agent = agent_of(reader, value),
             // Of the other daemons.
-            "mail" | "follow" => {}
+            "mail" | "follow" | "web" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }

@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::decider::Decider;
-use super::listen::{Bound, Peers};
 use super::milter::{Milter, packet};
 use super::postfix::PolicyService;
 use crate::event::{Event, Origin};
@@ -25,6 +24,7 @@ use crate::policy::replay::{Recipients, Replay, ReplayEvent, Stage};
 use crate::policy::source::compile;
 use crate::policy::word::{Verdict, Word as _};
 use crate::serve::config::{Mail, check_mail};
+use crate::serve::listen::{Bound, Peers};
 use crate::serve::log::Log;
 use crate::spool::{HELD_BY, Options, Spool};
 use crate::sys::clock;

@@ -11,10 +11,10 @@ use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
 use super::decider::Decider;
-use super::listen::{Acceptor, Bound, Peers};
 use super::milter::Milter;
 use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Mail};
+use crate::serve::listen::{Acceptor, Bound, Peers};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::supervise::{

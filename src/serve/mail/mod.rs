@@ -16,7 +16,6 @@ pub mod daemon;
 pub mod decider;
 pub mod event;
 pub mod exim;
-pub mod listen;
 pub mod milter;
 pub mod postfix;
 mod queue;

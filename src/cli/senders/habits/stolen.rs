@@ -192,7 +192,7 @@ impl Stolen {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let (_, stronger) = put(store, &set)?;
+        let stronger = put(store, &set)?.stronger;
         print_incidents(store);
         if self.is_for_people() {
             writeln!(screen, "{}", override_state::sentence(&set))?;

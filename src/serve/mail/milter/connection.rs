@@ -22,10 +22,10 @@ use super::room::Room;
 use crate::event::AclStage;
 use crate::policy::evaluator::PolicySession;
 use crate::serve::count::Count;
+use crate::serve::listen::Peer;
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::RECORD_MAX;
 use crate::serve::mail::event::{MailEvent, MailVerdict, REPLY_MAX};
-use crate::serve::mail::listen::Peer;
 use crate::sys::clock;
 use crate::trace::Envelope;
 

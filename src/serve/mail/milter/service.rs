@@ -12,10 +12,10 @@ use super::needs::Needs;
 use super::negotiate::Wants;
 use crate::policy::evaluator::PolicySession;
 use crate::serve::config::{EarlyStage, Mail};
+use crate::serve::listen::{Acceptor, Peers};
 use crate::serve::log::Log;
 use crate::serve::mail::decider::Decider;
 use crate::serve::mail::event::{MailEvent, MailVerdict};
-use crate::serve::mail::listen::{Acceptor, Peers};
 use crate::trace::Envelope;
 
 impl Decide for Decider {

@@ -17,11 +17,11 @@ use super::sessions::{Current, Known, OWN_MAX, Sessions};
 use crate::event::AclStage;
 use crate::policy::word::Verdict;
 use crate::serve::config::Mail;
+use crate::serve::listen::{Acceptor, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
 use crate::serve::mail::decider::Decider;
 use crate::serve::mail::event::REPLY_MAX;
 use crate::serve::mail::exim::EximService;
-use crate::serve::mail::listen::{Acceptor, Peer, Peers, Stream};
 
 /// How long a request may take from its first byte to its last, and a reply to be taken.
 const REQUEST_TIME: Duration = Duration::from_secs(10);

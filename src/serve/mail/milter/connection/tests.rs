@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::*;
 use crate::policy::word::Verdict as V;
-use crate::serve::mail::listen::{Acceptor, Peers};
+use crate::serve::listen::{Acceptor, Peers};
 use crate::serve::mail::milter::packet::{self, write};
 
 /// How long a test waits for what must come.

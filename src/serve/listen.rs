@@ -1,4 +1,4 @@
-//! The sockets that mail servers connect to, and those of them that are connected.
+//! The sockets that others connect to, and those of them that are connected.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -144,6 +144,15 @@ pub enum Stream {
 }
 
 impl Stream {
+    /// The user and the group of the peer's process, as the system knows them; `None` of TCP.
+    #[must_use]
+    pub fn peer(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Unix(stream) => stream.peer_cred().ok().map(|peer| (peer.uid(), peer.gid())),
+            Self::Tcp(_) => None,
+        }
+    }
+
     /// Waits until something can be read, or the peer has closed the connection.
     ///
     /// # Errors

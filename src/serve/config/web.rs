@@ -1,0 +1,209 @@
+//! `[web]`: the web service, and its broker.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use toml::de::DeTable;
+
+use super::address::{Address, parse, socket_path};
+use super::keys::{self, Key};
+use super::mail::{self, Mail};
+use crate::serve::web::role::is_name;
+use crate::serve::web::token;
+use crate::spec;
+use crate::sys::users;
+use crate::toml_file::reader::{Reader, Value};
+
+/// Where the web service listens.
+const LISTEN: &str = "unix:/run/exirate-web/web";
+/// Where its broker listens.
+const BROKER: &str = "/run/exirate-broker/broker";
+/// What the broker remembers.
+const STATE: &str = "/var/lib/exirate-broker";
+/// The user of the web service.
+const USER: &str = "exirate-web";
+/// The longest time that may be allowed, a year.
+const LONGEST_MAX: i64 = 366 * 86_400;
+
+/// What the file says to the web service and to its broker, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Web {
+    /// Where the web service listens.
+    pub listen: Address,
+    /// The group of that socket, if it is one of the file system.
+    pub group: Option<u32>,
+    /// The names of hosts, besides those of this machine alone, by which browsers may call it.
+    pub hosts: Vec<String>,
+    /// The user of the proxy, whose names of people are believed.
+    pub proxy: Option<u32>,
+    /// Who may look, by name: users of this machine who connect, and people that the proxy names.
+    pub view: Vec<String>,
+    /// Who may help.
+    pub help: Vec<String>,
+    /// The file of the tokens.
+    pub tokens: PathBuf,
+    /// The broker's socket.
+    pub broker: PathBuf,
+    /// The user of the web service, who alone may ask the broker.
+    pub user: Option<u32>,
+    /// Where the broker remembers who has changed how much today.
+    pub state: PathBuf,
+    /// The longest time, in seconds, that somebody may be allowed or denied.
+    pub longest: i64,
+    /// How many changes one token or person may make on a day.
+    pub changes_a_day: u32,
+    /// How many may be connected at the same time.
+    pub max_connections: usize,
+    /// How many of these may be streams of events.
+    pub max_streams: usize,
+    /// The directory of the database and the policies.
+    pub spool: PathBuf,
+}
+
+impl Web {
+    /// As without a file.
+    pub(in crate::serve) fn new() -> Self {
+        Self {
+            listen: Address::Unix(LISTEN.trim_start_matches("unix:").into()),
+            group: None,
+            hosts: Vec::new(),
+            proxy: None,
+            view: Vec::new(),
+            help: Vec::new(),
+            tokens: token::FILE.into(),
+            broker: BROKER.into(),
+            user: users::id_of(OsStr::new(USER)),
+            state: STATE.into(),
+            longest: 86_400,
+            changes_a_day: 200,
+            max_connections: 1000,
+            max_streams: 250,
+            spool: PathBuf::new(),
+        }
+    }
+}
+
+/// Reads the file; what is there for the other daemons is not looked at, but `mail.spool`.
+pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> {
+    let (mut mail, mut web) = (Mail::new(), Web::new());
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "mail" => {
+                if let Some(table) = reader.table(value, "[mail]") {
+                    keys::read(reader, table, "[mail]", mail::KEYS, &mut mail);
+                }
+            }
+            "web" => {
+                if let Some(table) = reader.table(value, "[web]") {
+                    keys::read(reader, table, "[web]", KEYS, &mut web);
+                }
+            }
+            "listen" | "redis" | "agent" | "follow" => {}
+            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
+        }
+    }
+    Some(Web { spool: mail.spool, ..web })
+}
+
+/// The keys of `[web]`.
+pub(super) const KEYS: &[Key<Web>] = &[
+    ("listen", |reader, value, web| {
+        let Some(text) = reader.string(value, &format!("{LISTEN:?}")) else { return };
+        match parse(text, LISTEN) {
+            Ok(Address::Inet(place)) if !place.ip().is_loopback() => {
+                let message = format!(
+                    "{place} can be reached from other machines; expected a unix socket such as \
+                     {LISTEN:?}, for a reverse proxy with TLS, or a port of 127.0.0.1"
+                );
+                reader.error(value, message);
+            }
+            Ok(address) => web.listen = address,
+            Err(message) => reader.error(value, message),
+        }
+    }),
+    ("socket_group", |reader, value, web| {
+        web.group = mail::group(reader, value, "www-data");
+    }),
+    ("hosts", |reader, value, web| {
+        web.hosts = reader.each(value, "\"desk.example.org\"", host).unwrap_or_default();
+    }),
+    ("proxy", |reader, value, web| web.proxy = user(reader, value, "www-data")),
+    ("view", |reader, value, web| web.view = names(reader, value)),
+    ("help", |reader, value, web| web.help = names(reader, value)),
+    ("tokens", |reader, value, web| {
+        web.tokens = path(reader, value, token::FILE).unwrap_or_else(|| web.tokens.clone());
+    }),
+    ("broker", |reader, value, web| {
+        let Some(text) = reader.string(value, &format!("{BROKER:?}")) else { return };
+        if let Err(message) = socket_path(text, BROKER) {
+            reader.error(value, message);
+        }
+        web.broker = text.into();
+    }),
+    ("user", |reader, value, web| web.user = user(reader, value, USER)),
+    ("state", |reader, value, web| {
+        web.state = path(reader, value, STATE).unwrap_or_else(|| web.state.clone());
+    }),
+    ("longest", |reader, value, web| {
+        let Some(text) = reader.string(value, "\"1d\"") else { return };
+        let seconds = spec::period(text.as_bytes()).ok().map(|seconds| seconds as i64);
+        match seconds.filter(|seconds| (1..=LONGEST_MAX).contains(seconds)) {
+            Some(seconds) => web.longest = seconds,
+            None => reader.error(
+                value,
+                format!("{text:?} is not a time of up to 366 days; expected such as \"1d\""),
+            ),
+        }
+    }),
+    ("changes_a_day", |reader, value, web| {
+        web.changes_a_day = reader.integer(value, 0..=1_000_000).unwrap_or(0);
+    }),
+    ("max_connections", |reader, value, web| {
+        web.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
+    }),
+    ("max_streams", |reader, value, web| {
+        web.max_streams = reader.integer(value, 0..=10_000).unwrap_or(0);
+    }),
+];
+
+/// The name of a host, in lower case.
+fn host(text: &str) -> Result<String, String> {
+    let sign = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'-';
+    if text.is_empty() || text.len() > 253 || !text.bytes().all(sign) {
+        return Err(format!(
+            "{text:?} is not the name of a host, without port; expected such as \
+             \"desk.example.org\""
+        ));
+    }
+    Ok(text.to_ascii_lowercase())
+}
+
+/// Names of people.
+fn names(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<String> {
+    let name = |text: &str| match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "{text:?} is not a name; expected up to 64 letters, digits and ._-@+, such as \"alice\""
+        )),
+    };
+    reader.each(value, "[\"alice\", \"bob\"]", name).unwrap_or_default()
+}
+
+/// The id of a user.
+fn user(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<u32> {
+    let name = reader.string(value, &format!("{example:?}"))?;
+    let id = users::id_of(OsStr::new(name));
+    if id.is_none() {
+        reader.error(value, format!("there is no user {name:?} on this machine"));
+    }
+    id
+}
+
+/// A full path.
+fn path(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<PathBuf> {
+    let text = reader.string(value, &format!("{example:?}"))?;
+    if !text.starts_with('/') {
+        reader.error(value, format!("{text:?} is not a full path; expected such as {example:?}"));
+    }
+    Some(Path::new(text).to_owned())
+}

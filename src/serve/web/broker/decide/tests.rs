@@ -1,0 +1,258 @@
+use std::path::Path;
+
+use super::*;
+use crate::engine::{Algorithm, Check, Update};
+use crate::rate::Timestamp;
+use crate::rate::habits::Sensitivity;
+use crate::serve::web::token;
+use crate::spool::habits::SentMessage;
+use crate::spool::{Options, Spool};
+use crate::store::{FOREVER, Store as _};
+
+const NOW: i64 = 1_800_000_000;
+
+/// A database in which alice is over her limit, and the broker beside it.
+struct Desk {
+    folder: tempfile::TempDir,
+    broker: Broker,
+    help: String,
+    view: String,
+}
+
+impl Desk {
+    fn new(change: impl FnOnce(&mut Web)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let tokens = path.join("tokens");
+        let add = |name: &str, role, until| {
+            token::change(&tokens, |all| all.add(name, role, NOW, until)).unwrap()
+        };
+        let help = add("desk", Role::Help, NOW + 1000);
+        let view = add("panel", Role::View, FOREVER);
+        let mut web = Web::new();
+        web.tokens.clone_from(&tokens);
+        path.clone_into(&mut web.state);
+        path.clone_into(&mut web.spool);
+        web.help = vec!["alice".to_owned()];
+        web.view = vec!["bob".to_owned()];
+        change(&mut web);
+        let mut desk = Self { broker: Broker::new(web).unwrap(), folder, help, view };
+        desk.count("1h/per_rcpt/alice@example.org");
+        desk
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn spool(&self) -> Spool {
+        Spool::open(self.path(), Options::default()).unwrap()
+    }
+
+    fn count(&mut self, name: &str) {
+        let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 3600.0 };
+        let check = Check { update: Update::Strict, ..Check::new(name, algorithm) };
+        self.spool().decide_one(&check, || Timestamp { seconds: NOW, micros: 0 }).unwrap();
+    }
+
+    fn ask(&mut self, who: Who, verb: Verb, key: &str, seconds: Option<i64>) -> Reply {
+        let request = Request { who, verb, key: key.to_owned(), seconds, reason: String::new() };
+        self.broker.answer(&request, NOW)
+    }
+
+    /// As the token that may help.
+    fn help(&mut self, verb: Verb, key: &str, seconds: Option<i64>) -> Reply {
+        self.ask(Who::Token(self.help.clone()), verb, key, seconds)
+    }
+
+    fn records(&self) -> usize {
+        let mut records = 0;
+        self.spool().for_each(|_| records += 1).unwrap();
+        records
+    }
+
+    fn overrides(&self) -> Vec<Override> {
+        Inspect::overrides(&mut self.spool()).unwrap()
+    }
+
+    fn audit_log(&self) -> String {
+        std::fs::read_to_string(self.spool().directory().join("audit.log")).unwrap_or_default()
+    }
+}
+
+fn why(reply: &Reply) -> Why {
+    match reply {
+        Reply::Refused(refused) => refused.why,
+        Reply::Done(done) => panic!("{done:?}"),
+    }
+}
+
+fn said(reply: Reply) -> Done {
+    match reply {
+        Reply::Done(done) => done,
+        Reply::Refused(refused) => panic!("{refused:?}"),
+    }
+}
+
+#[test]
+fn who_may_not_changes_nothing() {
+    let mut desk = Desk::new(|_| {});
+    let (help, view) = (desk.help.clone(), desk.view.clone());
+    let mut all = vec![
+        (Who::Token(view), Why::Role),
+        (Who::Token(help[..help.len() - 1].to_owned()), Why::Unknown),
+        (Who::Token(String::new()), Why::Unknown),
+        (Who::Token("desk".to_owned()), Why::Unknown),
+        (Who::Person("bob".to_owned()), Why::Role),
+        (Who::Person("mallory".to_owned()), Why::Unknown),
+        (Who::Person("token:desk".to_owned()), Why::Unknown),
+    ];
+    for (who, expected) in all.drain(..) {
+        for verb in Verb::ALL {
+            let seconds = matches!(verb, Verb::Allow | Verb::Deny).then_some(60);
+            let reply = desk.ask(who.clone(), *verb, "alice@example.org", seconds);
+            assert_eq!(why(&reply), expected, "{who:?} {verb:?}");
+        }
+    }
+    let request = Request {
+        who: Who::Token(help),
+        verb: Verb::Unblock,
+        key: "alice@example.org".to_owned(),
+        seconds: None,
+        reason: String::new(),
+    };
+    assert_eq!(why(&desk.broker.answer(&request, NOW + 1000)), Why::Unknown, "it has ended");
+    assert_eq!((desk.records(), desk.overrides().len()), (1, 0));
+    assert_eq!(desk.audit_log(), "");
+    assert!(!desk.path().join("changes").exists());
+}
+
+#[test]
+fn a_key_is_unblocked_and_the_log_says_by_whom() {
+    let mut desk = Desk::new(|_| {});
+    assert_eq!(said(desk.help(Verb::Unblock, "Alice@Example.org", None)).records, 1);
+    assert_eq!(desk.records(), 0);
+    let log = desk.audit_log();
+    assert!(log.contains(" web=token:desk unblock rate=1 limit=1 key=1h/per_rcpt/alice@"), "{log}");
+    assert_eq!(why(&desk.help(Verb::Unblock, "alice@example.org", None)), Why::Nothing);
+}
+
+#[test]
+fn an_override_lasts_as_long_as_was_asked_for_and_no_longer_than_may_be() {
+    let mut desk = Desk::new(|web| web.longest = 7200);
+    for seconds in [None, Some(0), Some(-1), Some(7201), Some(i64::MAX)] {
+        assert_eq!(why(&desk.help(Verb::Allow, "alice", seconds)), Why::Bounds, "{seconds:?}");
+    }
+    assert_eq!(why(&desk.help(Verb::Unblock, "alice", Some(60))), Why::Malformed);
+    let person = || Who::Person("alice".to_owned());
+    let done = said(desk.ask(person(), Verb::Allow, "alice@example.org", Some(7200)));
+    assert_eq!(done.until, Some(NOW + 7200));
+    let done = said(desk.ask(person(), Verb::Deny, "alice@example.org", Some(60)));
+    assert!(done.said[1].starts_with("before: alice@example.org is allowed"), "{done:?}");
+    let [set] = &desk.overrides()[..] else { panic!() };
+    assert_eq!((set.overridden, set.until), (Overridden::Deny, NOW + 60));
+    assert_eq!(set.who, "web=person:alice");
+    assert!(desk.audit_log().contains(" web=person:alice deny until=2027-"));
+    // What one who helps has denied, another may end.
+    assert_eq!(said(desk.help(Verb::Unblock, "alice@example.org", None)).records, 1);
+    assert!(desk.overrides().is_empty());
+}
+
+#[test]
+fn what_an_administrator_has_denied_stays() {
+    let mut desk = Desk::new(|_| {});
+    let (_, target, argument) = one_key("alice@example.org", &Folding::default()).unwrap();
+    let denial = Override {
+        overridden: Overridden::Deny,
+        target,
+        argument,
+        until: FOREVER,
+        since: NOW,
+        reason: "password stolen".to_owned(),
+        who: "uid=0".to_owned(),
+    };
+    change::set_override(&mut desk.spool(), &denial, NOW).unwrap();
+    for (verb, seconds) in [(Verb::Unblock, None), (Verb::Allow, Some(60)), (Verb::Deny, Some(60))]
+    {
+        let reply = desk.help(verb, "alice@example.org", seconds);
+        assert_eq!(why(&reply), Why::Bounds, "{verb:?}");
+        let Reply::Refused(Refused { detail, .. }) = reply else { panic!() };
+        assert!(detail.contains("password stolen") && detail.contains("uid=0"), "{detail}");
+        assert_eq!(desk.overrides(), [denial.clone()]);
+    }
+}
+
+#[test]
+fn a_key_is_one_identity() {
+    let mut desk = Desk::new(|_| {});
+    let long = "x".repeat(KEY_MAX + 1);
+    for (key, expected) in [
+        ("*", Why::Bounds),
+        ("*@example.org", Why::Bounds),
+        ("[a-z]*", Why::Bounds),
+        ("", Why::Malformed),
+        (&*long, Why::Malformed),
+        ("\\q", Why::Malformed),
+        ("1h/per_rcpt/alice@example.org", Why::Malformed),
+    ] {
+        assert_eq!(why(&desk.help(Verb::Deny, key, Some(60))), expected, "{key}");
+    }
+    assert!(desk.overrides().is_empty());
+    // A line break in a key or a reason begins no line of the log.
+    said(desk.help(Verb::Deny, "a\nb", Some(60)));
+    let request = Request {
+        who: Who::Token(desk.help.clone()),
+        verb: Verb::Deny,
+        key: "c".to_owned(),
+        seconds: Some(60),
+        reason: "x\n2026 uid=0 y".to_owned(),
+    };
+    said(desk.broker.answer(&request, NOW));
+    let log = desk.audit_log();
+    assert_eq!(log.lines().count(), 2, "{log}");
+}
+
+#[test]
+fn so_many_changes_a_day_and_refusals_do_not_count() {
+    let mut desk = Desk::new(|web| web.changes_a_day = 2);
+    assert_eq!(why(&desk.help(Verb::Deny, "*", Some(60))), Why::Bounds);
+    said(desk.help(Verb::Deny, "a", Some(60)));
+    said(desk.help(Verb::Deny, "b", Some(60)));
+    assert_eq!(why(&desk.help(Verb::Deny, "c", Some(60))), Why::Bounds);
+    said(desk.ask(Who::Person("alice".to_owned()), Verb::Deny, "c", Some(60)));
+    assert_eq!(desk.overrides().len(), 3);
+}
+
+#[test]
+fn a_token_that_is_removed_is_of_no_use_from_then_on() {
+    let mut desk = Desk::new(|_| {});
+    said(desk.help(Verb::Deny, "a", Some(60)));
+    token::change(&desk.path().join("tokens"), |all| Ok(all.remove("desk"))).unwrap();
+    assert_eq!(why(&desk.help(Verb::Deny, "b", Some(60))), Why::Unknown);
+}
+
+#[test]
+fn an_alarm_is_answered_once() {
+    for verb in [Verb::Accept, Verb::Stolen] {
+        let mut desk = Desk::new(|_| {});
+        assert_eq!(why(&desk.help(verb, "carol@example.org", None)), Why::Nothing);
+        let mut name = Vec::new();
+        let key = habits_key(b"auth:carol@example.org", &mut name);
+        let mut spool = desk.spool();
+        let mut raised = false;
+        for number in 0..200 {
+            let all: Vec<String> = (0..20).map(|to| format!("{number}-{to}@a.test")).collect();
+            let recipients = all.iter().map(String::as_bytes);
+            let message = SentMessage { at: NOW + number, client: None, recipients };
+            let update = spool.learn_habits(key, message, Sensitivity::High).unwrap();
+            raised |= update.alarm.is_some();
+        }
+        assert!(raised);
+        drop(spool);
+        let done = said(desk.help(verb, "carol@example.org", None));
+        assert_eq!(done.records, 1);
+        let denied = desk.overrides().iter().any(|one| one.argument == "carol@example.org");
+        assert_eq!(denied, verb == Verb::Stolen, "{done:?}");
+        assert_eq!(why(&desk.help(verb, "carol@example.org", None)), Why::Nothing);
+    }
+}

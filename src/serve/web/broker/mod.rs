@@ -1,0 +1,14 @@
+//! The broker: makes the changes that the web service may only ask for. It runs as the user whose
+//! the database is, and looks for itself who asks, what he may do, and how much.
+//!
+//! - [`wire`]: a request and a reply, one line of JSON each
+//! - [`decide`]: who may, within which bounds; and the change
+//! - [`used`]: how many changes were made today
+//! - [`daemon`]: start, reload and stop
+//! - [`client`]: asks it
+
+pub mod client;
+pub mod daemon;
+pub mod decide;
+pub mod used;
+pub mod wire;

@@ -1,0 +1,113 @@
+//! How many changes each token and person has made on this day: remembered on disk, so that a
+//! restart gives nobody more.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Seconds of a day, which begins at midnight UTC.
+const DAY: i64 = 86_400;
+/// The file in the directory of what the broker remembers.
+const FILE: &str = "changes";
+/// The largest file.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The changes of a day.
+#[derive(Debug)]
+pub struct Used {
+    directory: PathBuf,
+    day: i64,
+    numbers: BTreeMap<String, u32>,
+}
+
+impl Used {
+    /// Reads what is remembered in `directory`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let mut used = Self { directory: directory.to_owned(), day: 0, numbers: BTreeMap::new() };
+        let path = directory.join(FILE);
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(used),
+            file => file?,
+        };
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text)?;
+        let mut lines = text.lines();
+        used.day = lines.next().and_then(|day| day.parse().ok()).unwrap_or(0);
+        for line in lines {
+            let known = line.rsplit_once(' ');
+            if let Some((name, number)) = known.and_then(|(n, c)| Some((n, c.parse().ok()?))) {
+                used.numbers.insert(name.to_owned(), number);
+            }
+        }
+        Ok(used)
+    }
+
+    /// Counts a change by `name`, unless there were `most`; whether it was counted. It is on disk
+    /// before it is made.
+    ///
+    /// # Errors
+    /// It cannot be remembered, and must not be made.
+    pub fn count(&mut self, name: &str, most: u32, now: i64) -> io::Result<bool> {
+        // A clock that is set back begins no new day.
+        let day = now.div_euclid(DAY).max(self.day);
+        if day > self.day {
+            (self.day, self.numbers) = (day, BTreeMap::new());
+        }
+        let number = self.numbers.entry(name.to_owned()).or_default();
+        if *number >= most {
+            return Ok(false);
+        }
+        *number += 1;
+        self.write()?;
+        Ok(true)
+    }
+
+    fn write(&self) -> io::Result<()> {
+        let new = self.directory.join("changes.new");
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut text = format!("{}\n", self.day);
+        for (name, number) in &self.numbers {
+            text += &format!("{name} {number}\n");
+        }
+        file.write_all(text.as_bytes())?;
+        std::fs::rename(&new, self.directory.join(FILE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_changes_a_day_and_no_more_after_a_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut used = Used::open(folder.path()).unwrap();
+        assert!(used.count("token:desk", 2, DAY).unwrap());
+        assert!(used.count("person:alice", 2, DAY).unwrap());
+        assert!(used.count("token:desk", 2, DAY + 1).unwrap());
+        assert!(!used.count("token:desk", 2, DAY + 2).unwrap());
+        let mut used = Used::open(folder.path()).unwrap();
+        assert!(!used.count("token:desk", 2, 2 * DAY - 1).unwrap());
+        assert!(!used.count("token:desk", 2, 0).unwrap(), "the clock was set back");
+        assert!(used.count("token:desk", 2, 2 * DAY).unwrap());
+        assert!(!used.count("token:desk", 0, 2 * DAY).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut used = Used::open(folder.path()).unwrap();
+        std::fs::remove_dir(folder.path()).unwrap();
+        assert!(used.count("token:desk", 2, DAY).is_err());
+    }
+}

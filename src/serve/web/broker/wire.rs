@@ -1,0 +1,194 @@
+//! What is said between the web service and its broker: one request and one reply a connection,
+//! each a line of JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::toml_file::Word;
+
+/// The longest line, with its end.
+pub const LINE_MAX: usize = 4096;
+
+/// What somebody asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Who asks.
+    pub who: Who,
+    /// What is to be done.
+    pub verb: Verb,
+    /// The key, as `exirate list` prints it.
+    pub key: String,
+    /// For how long; of `allow` and `deny`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<i64>,
+    /// Why, for the list of overrides and the log.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Who {
+    /// Who has this token. The broker looks it up.
+    Token(String),
+    /// A person of this name, as the web service says: a user who has connected, or whom the proxy
+    /// names.
+    Person(String),
+}
+
+/// What the broker can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Delete the records of a key, and end denials of it.
+    Unblock,
+    /// Lift its limits for a time.
+    Allow,
+    /// Refuse it for a time.
+    Deny,
+    /// It was the owner.
+    Accept,
+    /// The account is stolen.
+    Stolen,
+}
+
+impl Word for Verb {
+    const ALL: &'static [Self] =
+        &[Self::Unblock, Self::Allow, Self::Deny, Self::Accept, Self::Stolen];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Unblock => "unblock",
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+            Self::Accept => "accept",
+            Self::Stolen => "stolen",
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reply {
+    /// It was done.
+    Done(Done),
+    /// It was not.
+    Refused(Refused),
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// In sentences.
+    pub said: Vec<String>,
+    /// How many records were deleted.
+    pub records: u64,
+    /// When the override ends, in seconds since 1970.
+    pub until: Option<i64>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The kind.
+    pub why: Why,
+    /// What would be right, in words.
+    pub detail: String,
+}
+
+/// Kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Why {
+    /// It cannot be read.
+    Malformed,
+    /// Nobody is known by this token or name.
+    Unknown,
+    /// The role does not allow it.
+    Role,
+    /// It is more than one who helps may do.
+    Bounds,
+    /// There is nothing to change.
+    Nothing,
+    /// The database could not be changed.
+    Database,
+}
+
+impl Reply {
+    /// A refusal.
+    #[must_use]
+    pub fn refused(why: Why, detail: impl Into<String>) -> Self {
+        Self::Refused(Refused { why, detail: detail.into() })
+    }
+}
+
+/// Reads a line, with or without its end.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn read<'d, T: Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> {
+    if line.len() > LINE_MAX {
+        return Err(format!("longer than {LINE_MAX} bytes"));
+    }
+    serde_json::from_slice(line).map_err(|error| error.to_string())
+}
+
+/// A line, with its end.
+///
+/// # Errors
+/// It would be too long, in words.
+pub fn write(what: &impl Serialize) -> Result<Vec<u8>, String> {
+    let mut line = serde_json::to_vec(what).map_err(|error| error.to_string())?;
+    line.push(b'\n');
+    if line.len() > LINE_MAX { Err(format!("longer than {LINE_MAX} bytes")) } else { Ok(line) }
+}
+
+#[cfg(test)]
+mod tests {
+    use quickcheck::quickcheck;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let request = Request {
+            who: Who::Token("exirate_x".into()),
+            verb: Verb::Allow,
+            key: "a\"\n\\é".into(),
+            seconds: Some(60),
+            reason: String::new(),
+        };
+        let line = write(&request).unwrap();
+        assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
+        assert_eq!(read(&line), Ok(request.clone()));
+        let long = Request { key: "x".repeat(LINE_MAX), ..request };
+        assert!(write(&long).is_err());
+        for word in Verb::ALL {
+            assert_eq!(serde_json::to_value(word).unwrap(), word.word());
+        }
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused() {
+        for line in [
+            "",
+            "{}",
+            "[]",
+            r#"{"who":{"token":"x"},"verb":"reset","key":"a"}"#,
+            r#"{"who":{"root":"x"},"verb":"deny","key":"a"}"#,
+            r#"{"who":{"token":"x","person":"y"},"verb":"deny","key":"a"}"#,
+            r#"{"who":{"token":"x"},"verb":"deny","key":"a","role":"help"}"#,
+            r#"{"who":{"token":"x"},"verb":"deny","key":"a","seconds":1e99}"#,
+        ] {
+            assert!(read::<Request>(line.as_bytes()).is_err(), "{line}");
+        }
+    }
+
+    quickcheck! {
+        fn no_bytes_panic(bytes: Vec<u8>) -> bool {
+            read::<Request>(&bytes).is_err() && read::<Reply>(&bytes).is_err()
+        }
+    }
+}
