@@ -303,7 +303,8 @@ impl Peers {
         }
         let counted = self.connected.add(1);
         let close = Rc::new(Notify::new());
-        let peer = Peer { peers: Rc::clone(self), close, has_asked: false, _counted: counted };
+        let peer =
+            Peer { peers: Rc::clone(self), close, has_asked: Cell::new(false), _counted: counted };
         begin(stream, peer);
     }
 }
@@ -313,14 +314,19 @@ pub struct Peer {
     peers: Rc<Peers>,
     close: Rc<Notify>,
     /// Whether it has sent a whole request.
-    has_asked: bool,
+    has_asked: Cell<bool>,
     _counted: CountGuard,
 }
 
 impl Peer {
     /// It has sent a whole request.
-    pub fn asks(&mut self) {
-        self.has_asked = true;
+    pub fn asks(&self) {
+        self.has_asked.set(true);
+    }
+
+    /// Waits until it is to be closed for another.
+    pub async fn closed(&self) {
+        self.close.notified().await;
     }
 
     /// It waits for the peer, and may be closed for another from now on, until the result is
@@ -329,7 +335,7 @@ impl Peer {
     pub fn waits(&self) -> WaitingPeer<'_> {
         let since = self.peers.next.get();
         self.peers.next.set(since + 1);
-        let rank = Rank { has_asked: self.has_asked, since };
+        let rank = Rank { has_asked: self.has_asked.get(), since };
         self.peers.waiting.borrow_mut().insert(rank, Rc::clone(&self.close));
         WaitingPeer { peer: self, rank }
     }
@@ -344,7 +350,7 @@ pub struct WaitingPeer<'p> {
 impl WaitingPeer<'_> {
     /// Waits until it is to be closed.
     pub async fn closed(&self) {
-        self.peer.close.notified().await;
+        self.peer.closed().await;
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! - [`in_force`]: the overrides and the policies in use, and what they decide
 //! - [`key_state`]: a record as it stands now
+//! - [`words`]: the same in words
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
 //! - [`change`]: what is changed by hand, and [`audit_log`]: who has changed it
@@ -16,3 +17,4 @@ pub(crate) mod key_text;
 pub(crate) mod override_state;
 pub(crate) mod pattern;
 pub(crate) mod totals;
+pub(crate) mod words;

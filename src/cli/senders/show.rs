@@ -25,6 +25,7 @@ use crate::standing::key_state::{self, KeyState, KeyStateJson, later, passes, se
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
+use crate::standing::words::{count, level, rate};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
@@ -296,37 +297,6 @@ fn of_total(total: &KeyState, in_force: &InForce) -> String {
         (false, _) => next_event(total, now),
     };
     format!("{}: {state}", unblock::name(total))
-}
-
-/// `4.0 of 3 in 1h (133%)`.
-fn rate(record: &KeyState, now: Timestamp) -> String {
-    let limit = text::number(record.limit);
-    let Some(period) = record.period() else {
-        return format!("unknown (its key names no period), limit {limit}");
-    };
-    let share = share(record, now);
-    format!("{:.1} of {limit} in {}{share}", record.rate(now), text::whole_period(period))
-}
-
-/// `400 of 500 daily (80%)`.
-fn count(record: &KeyState, now: Timestamp) -> String {
-    let (count, limit) = (record.rate(now), text::number(record.limit));
-    let word = record.period_text().unwrap_or_default();
-    let share = share(record, now);
-    format!("{count} of {limit} {word}{share}")
-}
-
-/// `4.0 of a burst of 5 (80%)`.
-fn level(record: &KeyState, now: Timestamp) -> String {
-    let (level, burst) = (record.rate(now), text::number(record.limit));
-    let share = share(record, now);
-    format!("{level:.1} of a burst of {burst}{share}")
-}
-
-/// ` (133%)`; nothing where that is no number.
-fn share(record: &KeyState, now: Timestamp) -> String {
-    let share = record.share(now);
-    if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() }
 }
 
 /// `1 in 10m, all of 5 in 50m`: how fast the bucket leaks.

@@ -4,9 +4,17 @@
 //! - [`token`]: the tokens, by which programs and people ask
 //! - [`role`]: who may do what
 //! - [`broker`]: makes the changes, as the user whose the database is
-//! - [`server`]: HTTP: reads only
+//! - `http`: requests, replies and problems
+//! - `asker`: who asks
+//! - `look`: reads the database
+//! - `api`: the routes, and what is in their replies
+//! - [`daemon`]: start, reload and stop of the web service, which only reads
 
+mod api;
+mod asker;
 pub mod broker;
+pub mod daemon;
+mod http;
+mod look;
 pub mod role;
-pub mod server;
 pub mod token;

@@ -133,7 +133,7 @@ impl Unit for Daemon {
 }
 
 /// Serves one request.
-async fn serve(mut stream: Stream, mut peer: Peer, broker: Arc<Mutex<Broker>>, log: &Log) {
+async fn serve(mut stream: Stream, peer: Peer, broker: Arc<Mutex<Broker>>, log: &Log) {
     let line = {
         let waiting = peer.waits();
         tokio::select! {

@@ -1,0 +1,79 @@
+//! The schema of the API, of its routes and types.
+
+use serde_json::{Map, Value, json};
+
+use super::routes::{ROUTES, Route};
+use crate::json_schema::{Schema as _, Schemas};
+use crate::serve::web::http::problem::ProblemJson;
+use crate::toml_file::Word as _;
+
+/// The document.
+pub(super) fn document() -> Value {
+    let mut all = Schemas::default();
+    let problem = ProblemJson::schema(&mut all);
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        let method = route.method.as_str().to_lowercase();
+        path[method] = operation(route, &problem, &mut all);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "exirate",
+            "summary": "Rates, limits and overrides of a mail server",
+            "version": "1",
+            "license": { "name": "MIT OR Apache-2.0" },
+        },
+        "paths": paths,
+        "components": {
+            "schemas": all.all(),
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer" },
+                "cookie": { "type": "apiKey", "in": "cookie", "name": "exirate" },
+            },
+        },
+    })
+}
+
+fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
+    let parameter = |&(name, needed, about): &(&str, bool, &str)| {
+        json!({
+            "name": name,
+            "in": "query",
+            "required": needed,
+            "description": about,
+            "schema": { "type": "string" },
+        })
+    };
+    let parameters: Vec<_> = route.query.iter().map(parameter).collect();
+    let good = match route.reply {
+        Some(schema) => json!({ "application/json": { "schema": schema(all) } }),
+        None if route.path.ends_with("/events") => {
+            json!({ "text/event-stream": { "schema": { "type": "string" } } })
+        }
+        None => json!({ "application/json": {} }),
+    };
+    let mut operation = json!({
+        "summary": route.about,
+        "operationId": route.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".json"),
+        "parameters": parameters,
+        "responses": {
+            "200": { "description": "It was done.", "content": good },
+            "default": {
+                "description": "A problem.",
+                "content": { "application/problem+json": { "schema": problem } },
+            },
+        },
+        "security": [],
+    });
+    if let Some(role) = route.role {
+        operation["security"] = json!([{ "token": [] }, { "cookie": [] }]);
+        operation["description"] = format!("Role: {}.", role.word()).into();
+    }
+    if let Some(schema) = route.body {
+        let content = json!({ "application/json": { "schema": schema(all) } });
+        operation["requestBody"] = json!({ "required": true, "content": content });
+    }
+    operation
+}

@@ -1,0 +1,307 @@
+//! Who asks: by a token, or as a user of this machine who has connected, or as a person whom the
+//! proxy names.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{self, HeaderName};
+use hyper::http::request::Parts;
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use sha2::{Digest as _, Sha256};
+use tokio::time::sleep;
+
+use super::broker::wire::Who;
+use super::http::connection::Call;
+use super::http::problem::{Kind, Problem};
+use super::role::{Role, is_name};
+use super::token::{Refusal, TokenFile};
+use crate::serve::config::Web;
+use crate::serve::log::{Level, Log};
+use crate::sys::users;
+use crate::text::time::now;
+
+/// The cookie that has a token.
+pub(super) const COOKIE: &str = "exirate";
+/// The header in which the proxy names a person.
+const PERSON: HeaderName = HeaderName::from_static("x-remote-user");
+/// The header with the token against forged requests.
+const FORGED: HeaderName = HeaderName::from_static("x-csrf-token");
+/// What browsers say of where a request comes from.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// How long the reply to a token that is of no use is kept back, and how many may wait so.
+const PENALTY: Duration = Duration::from_secs(1);
+const PENALTIES_MAX: usize = 64;
+
+/// Somebody who asks.
+#[derive(Clone, Debug)]
+pub(super) struct Asker {
+    /// `token:desk` or `person:alice`.
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// When his token ends.
+    pub(super) until: Option<i64>,
+    /// As the broker takes it.
+    pub(super) who: Who,
+    /// A browser sends by itself what he is known by, so that a page of another site could ask in
+    /// his name.
+    is_automatic: bool,
+}
+
+/// Finds out who asks.
+pub(super) struct Askers {
+    tokens: RefCell<TokenFile>,
+    /// Of the tokens against forged requests: of this process alone.
+    key: [u8; 32],
+    penalties: Cell<usize>,
+    /// How many tokens were of no use.
+    pub(super) failures: Cell<u64>,
+    log: Rc<Log>,
+}
+
+impl Askers {
+    pub(super) fn new(web: &Web, log: Rc<Log>) -> Result<Self, String> {
+        let mut key = [0; 32];
+        SysRng.try_fill_bytes(&mut key).map_err(|error| format!("no random bytes: {error}"))?;
+        Ok(Self {
+            tokens: RefCell::new(TokenFile::new(&web.tokens)),
+            key,
+            penalties: Cell::new(0),
+            failures: Cell::new(0),
+            log,
+        })
+    }
+
+    /// Another configuration is in use.
+    pub(super) fn set(&self, web: &Web) {
+        self.tokens.replace(TokenFile::new(&web.tokens));
+    }
+
+    /// Who asks; a token that is of no use is replied to late.
+    pub(super) async fn find(&self, web: &Web, call: &Call) -> Result<Asker, Problem> {
+        self.slowed(self.look_up(web, call)).await
+    }
+
+    /// Who has this token; as [`Askers::find`].
+    pub(super) async fn of_secret(&self, secret: &str) -> Result<Asker, Problem> {
+        self.slowed(self.of_token(secret, true)).await
+    }
+
+    async fn slowed(&self, found: Result<Asker, Problem>) -> Result<Asker, Problem> {
+        match found {
+            Err(problem) if problem.kind == Kind::Unknown => {
+                self.failures.set(self.failures.get() + 1);
+                let text = format_args!("somebody unknown has asked: {}", problem.detail);
+                self.log.write_seldom("requests of somebody unknown", Level::Notice, text);
+                if self.penalties.get() >= PENALTIES_MAX {
+                    let detail = "too many requests without a token: try again in a second";
+                    return Err(Problem::new(Kind::Busy, detail));
+                }
+                self.penalties.set(self.penalties.get() + 1);
+                let _guard = Penalty(&self.penalties);
+                sleep(PENALTY).await;
+                Err(problem)
+            }
+            found => found,
+        }
+    }
+
+    fn look_up(&self, web: &Web, call: &Call) -> Result<Asker, Problem> {
+        let headers = &call.head.headers;
+        if let Some(value) = headers.get(header::AUTHORIZATION) {
+            let bearer = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+            let detail = "expected Authorization: Bearer TOKEN";
+            let secret = bearer.ok_or_else(|| Problem::new(Kind::Unknown, detail))?;
+            return self.of_token(secret, false);
+        }
+        if let Some(secret) = cookie(headers) {
+            return self.of_token(&secret, true);
+        }
+        let unknown = |detail: &str| Problem::new(Kind::Unknown, detail);
+        let name = match call.peer {
+            None => return Err(unknown("expected a token")),
+            Some((uid, _)) if Some(uid) == web.proxy => {
+                let named = headers.get(PERSON).and_then(|name| name.to_str().ok());
+                let detail = "expected a token, or a person whom the proxy names in X-Remote-User";
+                named.ok_or_else(|| unknown(detail))?.to_owned()
+            }
+            Some((uid, _)) => {
+                let name = users::name_of(uid).and_then(|name| name.into_string().ok());
+                name.ok_or_else(|| unknown("expected a token: the user has no name"))?
+            }
+        };
+        let role = if web.help.contains(&name) {
+            Role::Help
+        } else if web.view.contains(&name) {
+            Role::View
+        } else {
+            let shown = if is_name(&name) { &name } else { "this person" };
+            let detail =
+                format!("{shown} is neither in view nor in help of [web]; expected a token");
+            return Err(unknown(&detail));
+        };
+        let (who, name) = (Who::Person(name.clone()), format!("person:{name}"));
+        Ok(Asker { name, role, until: None, who, is_automatic: true })
+    }
+
+    /// Who has a token.
+    fn of_token(&self, secret: &str, is_automatic: bool) -> Result<Asker, Problem> {
+        let mut file = self.tokens.borrow_mut();
+        let tokens = file.current().map_err(|why| Problem::new(Kind::Unavailable, why))?;
+        match tokens.find(secret, now().seconds) {
+            Ok(token) => Ok(Asker {
+                name: format!("token:{}", token.name),
+                role: token.role,
+                until: Some(token.until),
+                who: Who::Token(secret.to_owned()),
+                is_automatic,
+            }),
+            Err(Refusal::Unknown) => Err(Problem::new(Kind::Unknown, "there is no such token")),
+            Err(Refusal::Ended) => Err(Problem::new(Kind::Unknown, "the token has ended")),
+        }
+    }
+
+    /// The token that a page has to send with each change by `asker`.
+    pub(super) fn against_forgery(&self, asker: &Asker) -> String {
+        let hash = Sha256::new().chain_update(self.key).chain_update(&asker.name).finalize();
+        hash.iter().take(16).fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+
+    /// Makes sure that the change is asked for by a page of this service, or by a program.
+    pub(super) fn check_forgery(&self, asker: &Asker, headers: &HeaderMap) -> Result<(), Problem> {
+        if !asker.is_automatic {
+            return Ok(());
+        }
+        let sent = headers.get(FORGED).map(|value| value.as_bytes()).unwrap_or_default();
+        let expected = self.against_forgery(asker);
+        // By their hashes, so that the time says nothing of how much is right.
+        if Sha256::digest(sent) == Sha256::digest(expected) {
+            return Ok(());
+        }
+        let detail = "expected X-CSRF-Token with what /api/v1/me has in csrf";
+        Err(Problem::new(Kind::Forged, detail))
+    }
+}
+
+struct Penalty<'c>(&'c Cell<usize>);
+
+impl Drop for Penalty<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+}
+
+/// The token in the cookies.
+fn cookie(headers: &HeaderMap) -> Option<String> {
+    let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut each = all.flat_map(|all| all.split(';'));
+    each.find_map(|one| one.trim().strip_prefix(COOKIE)?.strip_prefix('=').map(str::to_owned))
+}
+
+/// The name of the host without its port, of `name:port` or `[::1]:port`.
+fn host_of(authority: &str) -> &str {
+    let end = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']').map(|at| at + 2),
+        None => authority.find(':'),
+    };
+    authority.get(..end.unwrap_or(authority.len())).unwrap_or(authority)
+}
+
+/// Whether a request by this name of the host reaches this machine alone, whatever other names
+/// lead here.
+fn is_local(host: &str) -> bool {
+    ["localhost", "127.0.0.1", "[::1]"].contains(&host)
+}
+
+/// Makes sure that the browser knows this service by a name that it has: else a page of another
+/// site, whose name suddenly leads here, could read it (DNS rebinding). Returns whether the name is
+/// of this machine alone.
+pub(super) fn check_host(web: &Web, head: &Parts) -> Result<bool, Problem> {
+    let mut all = head.headers.get_all(header::HOST).iter();
+    let (first, more) = (all.next(), all.next());
+    let authority = first.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let host = host_of(authority).to_ascii_lowercase();
+    let known = is_local(&host) || web.hosts.contains(&host);
+    if !known || more.is_some() {
+        let detail = "expected a Host header with localhost, or a name of hosts in [web]";
+        return Err(Problem::new(Kind::Host, detail));
+    }
+    Ok(is_local(&host))
+}
+
+/// Makes sure that a change is not asked for by a page of another site.
+pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
+    let forged = || Problem::new(Kind::Forged, "the request comes from a page of another site");
+    if text(SITE).is_some_and(|site| !["same-origin", "none"].contains(&site)) {
+        return Err(forged());
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let host = text(header::HOST).unwrap_or_default();
+    match origin {
+        Some((_, from)) if from.eq_ignore_ascii_case(host) => Ok(()),
+        _ => Err(forged()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_a_name_and_perhaps_a_port() {
+        for (authority, host) in [
+            ("localhost", "localhost"),
+            ("localhost:8080", "localhost"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("[::1", "[::1"),
+            ("", ""),
+            (":80", ""),
+            ("desk.example.org:443", "desk.example.org"),
+        ] {
+            assert_eq!(host_of(authority), host, "{authority}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_is_found_among_others() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(cookie(&headers), None);
+        headers.append(header::COOKIE, "exirate2=a; xexirate=b".parse().unwrap());
+        assert_eq!(cookie(&headers), None);
+        headers.append(header::COOKIE, "a=b; exirate=x=y".parse().unwrap());
+        assert_eq!(cookie(&headers).as_deref(), Some("x=y"));
+    }
+
+    #[test]
+    fn a_page_of_another_site_changes_nothing() {
+        let with = |all: &[(&str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in all {
+                let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+                headers.insert(name, value.parse().unwrap());
+            }
+            check_origin(&headers).is_ok()
+        };
+        assert!(with(&[("host", "a.test")]));
+        assert!(with(&[("host", "a.test"), ("origin", "https://a.test")]));
+        assert!(with(&[("host", "a.test"), ("sec-fetch-site", "same-origin")]));
+        for (name, value) in [
+            ("origin", "https://b.test"),
+            ("origin", "null"),
+            ("origin", "https://a.test:444"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            assert!(!with(&[("host", "a.test"), (name, value)]), "{name}: {value}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Start, reload and stop of the web service.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use tokio::task::{LocalSet, spawn_local};
+use tokio::time::timeout;
+
+use super::api::Api;
+use super::http::connection;
+use crate::serve::config::{self, Web};
+use crate::serve::listen::{Bound, Peers};
+use crate::serve::log::{Level, Log};
+use crate::serve::notify::Manager;
+use crate::serve::socket::Access;
+use crate::serve::supervise::{
+    Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped,
+};
+
+/// Connections that are being closed for others.
+const CLOSING: usize = 256;
+/// How long requests may take to end when the daemon stops.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// Runs the web service with the configuration at `path` until a signal stops it.
+///
+/// # Errors
+/// Why it cannot start, in words.
+pub fn run_web(path: &Path) -> Result<(), String> {
+    let log = Rc::new(Log::stderr());
+    let web = config::read_web(path)?.logged(path, &log)?;
+    raise_open_files(&log, web.max_connections.saturating_add(CLOSING));
+    let cannot = |error: io::Error| format!("cannot start: {error}");
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let bound = Bound::bind(&web.listen, Access { mode: 0o660, group: web.group })?;
+    let peers = Peers::new(web.max_connections, Rc::clone(&log));
+    let api = Rc::new(Api::new(web, Rc::clone(&log))?);
+    let daemon = Daemon { path: path.to_owned(), api, peers, log };
+    LocalSet::new().block_on(&runtime, daemon.run(signals, bound))
+}
+
+struct Daemon {
+    path: PathBuf,
+    api: Rc<Api>,
+    peers: Rc<Peers>,
+    log: Rc<Log>,
+}
+
+impl Daemon {
+    async fn run(mut self, mut signals: Signals, mut bound: Bound) -> Result<(), String> {
+        let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
+        let (stop, stopped) = watch::channel(false);
+        let (api, peers) = (Rc::clone(&self.api), Rc::clone(&self.peers));
+        let of_connections = stopped.clone();
+        let mut serving = spawn_local(async move {
+            let begin = |stream, peer| {
+                let (api, stop) = (Rc::clone(&api), of_connections.clone());
+                spawn_local(connection::serve(stream, peer, stop, move |call| {
+                    Rc::clone(&api).answer(call)
+                }));
+            };
+            peers.accept(acceptor, stopped, begin).await;
+        });
+        self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
+        let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
+        let sockets: Vec<_> = bound.unix().into_iter().collect();
+        let why =
+            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
+        drop(bound);
+        let _ = stop.send(true);
+        serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+        self.api.streams.end();
+        let ended = async {
+            while self.peers.connected() > 0 {
+                self.peers.fewer().await;
+            }
+        };
+        if timeout(STOP_MAX, ended).await.is_err() {
+            let left = self.peers.connected();
+            let text = format_args!("{left} connections have not ended, and are closed");
+            log.write(Level::Warning, text);
+        }
+        log.write(Level::Notice, "stopped");
+        why.result()
+    }
+}
+
+impl Unit for Daemon {
+    fn status(&self) -> String {
+        format!(
+            "{} connected, {} streams, {} requests, {} of somebody unknown",
+            self.peers.connected(),
+            self.api.streams.open.get(),
+            self.api.requests.get(),
+            self.api.askers.failures.get()
+        )
+    }
+
+    fn state(&self) -> String {
+        String::new()
+    }
+
+    fn reload(&mut self) {
+        let read = config::read_web(&self.path);
+        let Some(new) = read_again(read, &self.path, &self.log) else { return };
+        let old = Rc::clone(&self.api.web.borrow());
+        let same = [
+            ("listen", old.listen == new.listen),
+            ("socket_group", old.group == new.group),
+            ("spool", old.spool == new.spool),
+        ];
+        for (key, _) in same.iter().filter(|(_, same)| !same) {
+            let text = format_args!("{key} has changed: restart to use the new value");
+            self.log.write(Level::Warning, text);
+        }
+        self.peers.set(new.max_connections);
+        raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
+        self.api.askers.set(&new);
+        let Web { listen, group, spool, .. } = (*old).clone();
+        *self.api.web.borrow_mut() = Rc::new(Web { listen, group, spool, ..new });
+        is_in_use(&self.path, &self.log);
+    }
+}

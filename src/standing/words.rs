@@ -1,0 +1,46 @@
+//! A record in words.
+
+use super::key_state::KeyState;
+use crate::engine::AlgorithmKind;
+use crate::rate::Timestamp;
+use crate::text;
+
+/// How much of its limit is used, whatever the algorithm: `4.0 of 3 in 1h (133%)`.
+pub(crate) fn used(record: &KeyState, now: Timestamp) -> String {
+    match record.algorithm {
+        AlgorithmKind::MovingAverage => rate(record, now),
+        AlgorithmKind::Bucket => level(record, now),
+        AlgorithmKind::Calendar => count(record, now),
+    }
+}
+
+/// `4.0 of 3 in 1h (133%)`.
+pub(crate) fn rate(record: &KeyState, now: Timestamp) -> String {
+    let limit = text::number(record.limit);
+    let Some(period) = record.period() else {
+        return format!("unknown (its key names no period), limit {limit}");
+    };
+    let share = share(record, now);
+    format!("{:.1} of {limit} in {}{share}", record.rate(now), text::whole_period(period))
+}
+
+/// `400 of 500 daily (80%)`.
+pub(crate) fn count(record: &KeyState, now: Timestamp) -> String {
+    let (count, limit) = (record.rate(now), text::number(record.limit));
+    let word = record.period_text().unwrap_or_default();
+    let share = share(record, now);
+    format!("{count} of {limit} {word}{share}")
+}
+
+/// `4.0 of a burst of 5 (80%)`.
+pub(crate) fn level(record: &KeyState, now: Timestamp) -> String {
+    let (level, burst) = (record.rate(now), text::number(record.limit));
+    let share = share(record, now);
+    format!("{level:.1} of a burst of {burst}{share}")
+}
+
+/// ` (133%)`; nothing where that is no number.
+fn share(record: &KeyState, now: Timestamp) -> String {
+    let share = record.share(now);
+    if share.is_finite() { format!(" ({})", text::percent(share)) } else { String::new() }
+}
