@@ -34,7 +34,7 @@ use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
 use shell::{completions, help, man, other_words};
 use storage::{config, copy, export, import, repair, stats, verify};
-use system::{bypass, cluster, doctor, serve, setup, status};
+use system::{bypass, cluster, doctor, serve, setup, status, web};
 
 /// Limit how much mail is sent, and show who is limited and why.
 #[derive(Debug, Parser)]
@@ -91,6 +91,7 @@ enum Command {
     Erase(erase::Erase),
     Trace(trace::TraceCommand),
     Serve(serve::Serve),
+    Web(web::WebCommand),
     Measure(measure::Measure),
     Simulate(simulate::Simulate),
     Report(report::Report),
@@ -144,6 +145,7 @@ impl Command {
             Self::Erase(erase) => erase.run(screen),
             Self::Trace(trace) => trace.run(screen),
             Self::Serve(serve) => serve.run(screen),
+            Self::Web(web) => web.run(screen),
             Self::Measure(measure) => measure.run(screen),
             Self::Simulate(simulate) => simulate.run(screen),
             Self::Report(report) => report.run(screen),

@@ -43,8 +43,10 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("rules", include_str!("../../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../../docs/transcripts/serve.txt")),
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
+    ("serve-broker", include_str!("../../../docs/transcripts/serve-broker.txt")),
     ("serve-follow", include_str!("../../../docs/transcripts/serve-follow.txt")),
     ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
+    ("serve-web", include_str!("../../../docs/transcripts/serve-web.txt")),
     ("set", include_str!("../../../docs/transcripts/set.txt")),
     ("shadow", include_str!("../../../docs/transcripts/shadow.txt")),
     ("shadow-report", include_str!("../../../docs/transcripts/shadow-report.txt")),
@@ -61,6 +63,11 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("bypass", include_str!("../../../docs/transcripts/bypass.txt")),
     ("unblock", include_str!("../../../docs/transcripts/unblock.txt")),
     ("verify", include_str!("../../../docs/transcripts/verify.txt")),
+    ("web", include_str!("../../../docs/transcripts/web.txt")),
+    ("web-token", include_str!("../../../docs/transcripts/web-token.txt")),
+    ("web-token-add", include_str!("../../../docs/transcripts/web-token-add.txt")),
+    ("web-token-list", include_str!("../../../docs/transcripts/web-token-list.txt")),
+    ("web-token-remove", include_str!("../../../docs/transcripts/web-token-remove.txt")),
 ];
 
 /// The transcript of the command whose page has this name.

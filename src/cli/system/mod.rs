@@ -6,3 +6,4 @@ pub(super) mod doctor;
 pub(super) mod serve;
 pub(super) mod setup;
 pub(super) mod status;
+pub(super) mod web;

@@ -16,11 +16,13 @@ use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
 use crate::serve::mail::daemon::run_mail;
 use crate::serve::mail::surroundings::{USER, faults};
+use crate::serve::web::broker::daemon::run_broker;
+use crate::serve::web::daemon::run_web;
 use crate::sys::users::name_of;
 use crate::text;
 use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
 
-/// Run a daemon: the mail front ends, the follower of the mail log, or the agent
+/// Run a daemon: the mail front ends, the follower of the mail log, the web service, or the agent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
@@ -48,6 +50,8 @@ enum Command {
     Agent(Agent),
     Mail(Mail),
     Follow(Follow),
+    Web(Web),
+    Broker(Broker),
 }
 
 impl Serve {
@@ -56,6 +60,8 @@ impl Serve {
             Command::Agent(agent) => agent.run(screen),
             Command::Mail(mail) => mail.run(screen),
             Command::Follow(follow) => follow.run(screen),
+            Command::Web(web) => web.run(screen),
+            Command::Broker(broker) => broker.run(screen),
         }
     }
 }
@@ -258,6 +264,93 @@ impl Follow {
         }
         writeln!(screen, "follows {log}; database in {spool}, what was counted in {state}")?;
         Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
+    }
+}
+
+/// Run the web service: it shows rates, and asks the broker to change them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve web --check
+  Run it by systemd, and see what it does:
+    systemctl enable --now exirate-web
+    systemctl status exirate-web
+
+It only reads: changes are made by `exirate serve broker`. SIGHUP makes it read its configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
+It listens on a unix socket, for a reverse proxy or `ssh -L`, or on a port of this machine. Who may ask
+it has a token (`exirate web token add`), or is named in [web] of the configuration. docs/desk.md
+describes it; only the default configuration need not exist.")]
+struct Web {
+    #[command(flatten)]
+    file: WebFile,
+}
+
+/// Run the broker, which makes the changes that the web service asks for
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve broker --check
+  Run it by systemd, as the user of the database, and see what it does:
+    systemctl enable --now exirate-broker@Debian-exim
+    systemctl status exirate-broker@Debian-exim
+
+It runs as the user of the database. SIGHUP makes it read its configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
+Only the user of the web service may ask it. It looks for itself who asks, by token or by name, what he
+may do, and how many changes were made today; each is logged to audit.log in the database's directory,
+and to syslog (facility mail). docs/desk.md describes it.")]
+struct Broker {
+    #[command(flatten)]
+    file: WebFile,
+}
+
+#[derive(Debug, Args)]
+struct WebFile {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    config: PathBuf,
+
+    /// Check the configuration file, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Web {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.file.run(screen, run_web)
+    }
+}
+
+impl Broker {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.file.run(screen, run_broker)
+    }
+}
+
+impl WebFile {
+    fn run(
+        &self,
+        screen: &mut Screen<'_>,
+        run: fn(&Path) -> Result<(), String>,
+    ) -> Result<Outcome, Failure> {
+        if !self.check {
+            run(&self.config).map_err(Failure::new)?;
+            return Ok(Outcome::Fine);
+        }
+        let checked = config::read_web(&self.config).map_err(Failure::new)?;
+        let list = print_checked(screen, checked.diagnostics)?;
+        let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
+        let [broker, spool] = [&config.broker, &config.spool].map(|path| printable(path));
+        let listen = text::printable(config.listen.to_string().as_bytes());
+        writeln!(screen, "web {listen}, broker unix:{broker}; database in {spool}")?;
+        Ok(Outcome::found_if(!list.is_empty()))
     }
 }
 

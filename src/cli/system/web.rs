@@ -1,0 +1,263 @@
+//! `exirate web`: who may ask the web service.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anstyle::Style;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::times;
+use crate::cli::{Failure, Outcome};
+use crate::serve::web::role::Role;
+use crate::serve::web::token::{self, FILE, Token};
+use crate::store::FOREVER;
+use crate::text;
+use crate::text::time::{local_second, now};
+use crate::toml_file::Word as _;
+
+/// Give access to the web service
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Let the help desk look and unblock for 90 days:
+    exirate web token add desk --role help --until 90d
+  Who has a token?
+    exirate web token list
+
+Exit status: as the help of each command says.")]
+pub(in crate::cli) struct WebCommand {
+    #[command(subcommand)]
+    command: Below,
+}
+
+#[derive(Debug, Subcommand)]
+enum Below {
+    Token(TokenCommand),
+}
+
+/// Make, list and remove tokens of the web service
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Let the help desk look and unblock for 90 days:
+    exirate web token add desk --role help --until 90d
+  Let a panel look, until it is removed:
+    exirate web token add panel --role view --until forever
+  Who has a token?
+    exirate web token list
+  Nobody may use it any more, from now on:
+    exirate web token remove desk
+
+Exit status: as the help of each command says.
+
+A token is all that its holder needs: keep it as you keep a password. The file has only a hash of it.")]
+struct TokenCommand {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Add(Add),
+    List(List),
+    Remove(Remove),
+}
+
+#[derive(Debug, Args)]
+struct File {
+    /// The file of the tokens
+    #[arg(long, value_name = "FILE", default_value = FILE)]
+    file: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Make a token, and show it once
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Let the help desk look and unblock for 90 days:
+    exirate web token add desk --role help --until 90d
+
+The token is shown now and never again. Programs send it in a header, `Authorization: Bearer TOKEN`;
+people paste it into the page.
+
+Exit status: 0 made; 2 an error, such as that there is one of this NAME.
+
+With the role view one may look; with help also unblock, allow and deny for a time, and answer alarms,
+within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each change.
+
+JSON: an object with `name`, `role`, `until` (null: forever) and `token`.")]
+struct Add {
+    /// Whose it is: letters, digits and ._-@+
+    #[arg(value_name = "NAME")]
+    name: String,
+
+    /// What its holder may do: view or help
+    #[arg(long, value_name = "ROLE", value_parser = role)]
+    role: Role,
+
+    /// End it at this time, or `forever`
+    #[arg(long, value_name = "TIME", value_parser = until, add = times::Ahead)]
+    until: i64,
+
+    #[command(flatten)]
+    file: File,
+}
+
+/// List the tokens of the web service
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Who has a token?
+    exirate web token list
+
+Exit status: 0 listed; 2 an error.
+
+JSON: an array of objects with `name`, `role`, `since`, `until` (null: forever) and `ended`.")]
+struct List {
+    #[command(flatten)]
+    file: File,
+}
+
+/// Remove tokens: they are of no use from now on
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Nobody may use it any more:
+    exirate web token remove desk
+
+Exit status: 0 removed; 1 there is none of a NAME; 2 an error.
+
+JSON: an array of the names of the tokens that were removed.")]
+struct Remove {
+    /// The names of the tokens
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    #[command(flatten)]
+    file: File,
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    Role::of(text).ok_or_else(|| "expected view or help".to_owned())
+}
+
+/// The second that ends a token.
+fn until(text: &str) -> Result<i64, String> {
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    times::end(text).map_err(|expected| expected + ", or forever")
+}
+
+/// A token that was made, in JSON.
+#[derive(Serialize)]
+struct Made<'a> {
+    name: &'a str,
+    role: &'static str,
+    until: Option<String>,
+    token: &'a str,
+}
+
+/// A token, in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    role: &'static str,
+    since: String,
+    until: Option<String>,
+    ended: bool,
+}
+
+fn listed(one: &Token, now: i64) -> Listed<'_> {
+    let (role, since, until) = (one.role.word(), text::iso_second(one.since), iso_end(one.until));
+    Listed { name: &one.name, role, since, until, ended: one.until <= now }
+}
+
+fn iso_end(until: i64) -> Option<String> {
+    (until != FOREVER).then(|| text::iso_second(until))
+}
+
+fn shown_end(until: i64) -> String {
+    if until == FOREVER { "forever".to_owned() } else { local_second(until) }
+}
+
+impl WebCommand {
+    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let Below::Token(token) = &self.command;
+        match &token.command {
+            Command::Add(add) => add.run(screen),
+            Command::List(list) => list.run(screen),
+            Command::Remove(remove) => remove.run(screen),
+        }
+    }
+}
+
+impl Add {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let Self { name, role, until, file } = self;
+        let add = |all: &mut token::Tokens| all.add(name, *role, now().seconds, *until);
+        let secret = token::change(&file.file, add).map_err(Failure::new)?;
+        let role = role.word();
+        if file.json {
+            screen.json(&Made { name, role, until: iso_end(*until), token: &secret })?;
+        } else {
+            writeln!(screen, "{secret}")?;
+            screen.flush()?;
+            let end = shown_end(*until);
+            note(format_args!("the token {name}, role {role}, until {end}: it is not shown again"));
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+const COLUMNS: [Column; 4] = [
+    Column::words("NAME"),
+    Column::words("ROLE"),
+    Column::words("MADE").spare(1),
+    Column::words("UNTIL"),
+];
+
+impl List {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let tokens = token::read(&self.file.file).map_err(Failure::new)?;
+        let now = now().seconds;
+        if self.file.json {
+            screen.json(&tokens.all().map(|one| listed(one, now)).collect::<Vec<_>>())?;
+        } else if tokens.all().next().is_none() {
+            writeln!(screen, "there is no token: `exirate web token add NAME` makes one")?;
+        } else {
+            let cells = |one: &Token| {
+                let ended = if one.until <= now { " (ended)" } else { "" };
+                let end = format!("{}{ended}", shown_end(one.until));
+                [one.name.clone(), one.role.word().to_owned(), local_second(one.since), end]
+            };
+            let layout = Layout::of(screen, COLUMNS, tokens.all().map(cells));
+            layout.head(screen)?;
+            layout.write(screen, Style::new(), tokens.all().map(cells), None)?;
+        }
+        Ok(Outcome::Fine)
+    }
+}
+
+impl Remove {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        let remove =
+            |all: &mut token::Tokens| Ok(self.names.iter().partition(|name| all.remove(name)));
+        let (removed, missing): (Vec<&String>, Vec<&String>) =
+            token::change(&self.file.file, remove).map_err(Failure::new)?;
+        if self.file.json {
+            screen.json(&removed)?;
+        } else {
+            for name in &removed {
+                writeln!(screen, "removed: {name}")?;
+            }
+        }
+        screen.flush()?;
+        for name in &missing {
+            complain(format_args!("there is no token {}", text::printable(name.as_bytes())));
+        }
+        Ok(Outcome::found_if(!missing.is_empty()))
+    }
+}
