@@ -17,3 +17,4 @@ mod proxied;
 mod secret;
 mod servers;
 mod stores;
+mod web;
