@@ -17,6 +17,11 @@ const AGENT: &str = "exirate-agent.service";
 const MAIL: &str = "exirate-mail.service";
 /// A template: its instance is the user.
 const FOLLOW: &str = "exirate-follow@.service";
+/// A template as well.
+const BROKER: &str = "exirate-broker@.service";
+const WEB: &str = "exirate-web.service";
+/// Those that run all the time.
+const DAEMONS: [&str; 5] = [AGENT, MAIL, FOLLOW, BROKER, WEB];
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";
@@ -185,7 +190,7 @@ fn systemd_accepts_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("exirate");
     copy_program(env!("CARGO_BIN_EXE_exirate"), &program);
-    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL, FOLLOW]) {
+    for name in SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]).chain(&DAEMONS) {
         let unit = match *name {
             CONFINED => shipped(SERVICES[2]) + &confinement(),
             name => shipped(name),
@@ -198,12 +203,13 @@ fn systemd_accepts_the_units() {
         let output = analyze.args(arguments).current_dir(folder.path()).output();
         output.expect("systemd-analyze is needed: apt-get install systemd")
     };
-    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED, AGENT, MAIL, FOLLOW]);
+    let units = SERVICES.iter().chain(&TIMERS).chain(&[PATH, CONFINED]).chain(&DAEMONS);
     let units: Vec<String> = units.map(|n| format!("./{n}")).collect();
     let mut verify = vec!["verify", "--man=no"];
     verify.extend(units.iter().map(String::as_str));
     quiet(&analyze(&verify));
-    let others = [(&CONFINED, 20), (&AGENT, 16), (&MAIL, 16), (&FOLLOW, 16)];
+    let others =
+        [(&CONFINED, 20), (&AGENT, 16), (&MAIL, 16), (&FOLLOW, 16), (&BROKER, 10), (&WEB, 10)];
     for (service, threshold) in SERVICES.iter().zip([10, 10, 80]).chain(others) {
         // In tenths of 10.0 (dangerous); 1.0 is not reached by accident.
         let output = analyze(&[
@@ -298,7 +304,7 @@ fn each_timer_has_its_service_and_exims_user() {
 fn a_state_directory_belongs_to_one_user() {
     // systemd gives what is in it to the user of the unit that starts.
     let mut owners = std::collections::BTreeMap::new();
-    for unit in [&SERVICES[..], &[AGENT, MAIL, FOLLOW]].concat() {
+    for unit in [&SERVICES[..], &DAEMONS].concat() {
         let text = shipped(unit);
         for directory in values(&text, "StateDirectory") {
             let user = values(&text, "User").pop();
@@ -379,14 +385,12 @@ fn the_documentation_installs_what_there_is() {
     files.sort();
     let units = SERVICES.into_iter().chain(TIMERS).chain([
         PATH,
-        AGENT,
-        MAIL,
-        FOLLOW,
         AGENT_CONFIGURATION,
         USERS,
         DIRECTORIES,
         INIT,
     ]);
+    let units = units.chain(DAEMONS);
     let mut known: Vec<&str> = units.chain([CRON, ALERTS]).chain(FAIL2BAN).collect();
     known.sort_unstable();
     assert_eq!(files, known);

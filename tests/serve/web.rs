@@ -623,7 +623,10 @@ fn fits(value: &Value, schema: &Value, document: &Value) {
         return;
     }
     if let Some(any) = schema["anyOf"].as_array() {
-        return if value.is_null() { () } else { fits(value, &any[0], document) };
+        if !value.is_null() {
+            fits(value, &any[0], document);
+        }
+        return;
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::Array(types) => types.iter().map(|one| one.as_str().unwrap()).collect(),

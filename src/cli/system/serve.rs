@@ -267,7 +267,7 @@ impl Follow {
     }
 }
 
-/// Run the web service: it shows rates, and asks the broker to change them
+/// Run the web service, a page and an API for the help desk
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?
@@ -289,7 +289,7 @@ struct Web {
     file: WebFile,
 }
 
-/// Run the broker, which makes the changes that the web service asks for
+/// Run the broker, which makes the changes of the web service
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?

@@ -75,7 +75,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follo
 }
 
 /// The user of the follower: the owner of the database, else this one.
-fn user_of(spool: &Path) -> OsString {
+pub(super) fn user_of(spool: &Path) -> OsString {
     let owner = spool.metadata().map(|info| info.uid()).ok().filter(|uid| *uid != 0);
     let user = owner.unwrap_or_else(|| rustix::process::geteuid().as_raw());
     users::name_of(user).unwrap_or_else(|| user.to_string().into())

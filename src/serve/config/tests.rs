@@ -285,7 +285,7 @@ fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
 }
 
 /// What depends on the machine, or has no default.
-const NO_DEFAULT: [&str; 16] = [
+const NO_DEFAULT: [&str; 17] = [
     "state",
     "log",
     "spool",
@@ -302,6 +302,7 @@ const NO_DEFAULT: [&str; 16] = [
     "password_file",
     "ca_file",
     "agent",
+    "proxy",
 ];
 
 #[test]
@@ -310,7 +311,7 @@ fn documents_and_the_example_have_each_key_and_its_default() {
         |path| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
     let shown = read("scripts/maintenance/exirate.toml");
     let (mail, cluster) = (read("docs/serve-mail.md"), read("docs/cluster.md"));
-    let failed = read("docs/failed-deliveries.md");
+    let (failed, desk) = (read("docs/failed-deliveries.md"), read("docs/desk.md"));
     let plain = |text: &str| text.replace(['`', '"'], "").trim().to_owned();
     fn names<C>(keys: &[super::keys::Key<C>]) -> Vec<&'static str> {
         keys.iter().map(|(name, _)| *name).collect()
@@ -331,11 +332,16 @@ fn documents_and_the_example_have_each_key_and_its_default() {
         let read = super::follow::read;
         super::checked(Path::new("/f"), &format!("[follow]\n{line}"), read).config.unwrap()
     };
+    let web = |line: &str| {
+        let read = super::web::read;
+        super::checked(Path::new("/f"), &format!("[web]\n{line}"), read).config.unwrap()
+    };
     for (section, document, names) in [
         ("mail", &mail, names(super::mail::KEYS)),
         ("agent", &cluster, names(super::KEYS)),
         ("redis", &cluster, names(super::redis::KEYS)),
         ("follow", &failed, names(super::follow::KEYS)),
+        ("web", &desk, names(super::web::KEYS)),
     ] {
         for name in names {
             let code = format!("`{section}.{name}`");
@@ -353,6 +359,7 @@ fn documents_and_the_example_have_each_key_and_its_default() {
             match section {
                 "mail" => assert_eq!(front_ends(&line), front_ends(""), "{code}"),
                 "follow" => assert_eq!(followed(&line), followed(""), "{code}"),
+                "web" => assert_eq!(web(&line), web(""), "{code}"),
                 _ => assert_eq!(agent(&line, section), agent("", section), "{code}"),
             }
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::address::{Address, parse, socket_path};
+use super::follow::user_of;
 use super::keys::{self, Key};
 use super::mail::{self, Mail};
 use crate::serve::web::role::is_name;
@@ -18,7 +19,7 @@ use crate::toml_file::reader::{Reader, Value};
 const LISTEN: &str = "unix:/run/exirate-web/web";
 /// Where its broker listens.
 const BROKER: &str = "/run/exirate-broker/broker";
-/// What the broker remembers.
+/// What the brokers remember, each in a directory of its user's name.
 const STATE: &str = "/var/lib/exirate-broker";
 /// The user of the web service.
 const USER: &str = "exirate-web";
@@ -73,7 +74,7 @@ impl Web {
             tokens: token::FILE.into(),
             broker: BROKER.into(),
             user: users::id_of(OsStr::new(USER)),
-            state: STATE.into(),
+            state: PathBuf::new(),
             longest: 86_400,
             changes_a_day: 200,
             max_connections: 1000,
@@ -101,6 +102,9 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> 
             "listen" | "redis" | "agent" | "follow" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
+    }
+    if web.state.as_os_str().is_empty() {
+        web.state = Path::new(STATE).join(user_of(&mail.spool));
     }
     Some(Web { spool: mail.spool, ..web })
 }
@@ -131,7 +135,9 @@ pub(super) const KEYS: &[Key<Web>] = &[
     ("view", |reader, value, web| web.view = names(reader, value)),
     ("help", |reader, value, web| web.help = names(reader, value)),
     ("tokens", |reader, value, web| {
-        web.tokens = path(reader, value, token::FILE).unwrap_or_else(|| web.tokens.clone());
+        if let Some(path) = path(reader, value, token::FILE) {
+            web.tokens = path;
+        }
     }),
     ("broker", |reader, value, web| {
         let Some(text) = reader.string(value, &format!("{BROKER:?}")) else { return };
@@ -142,7 +148,9 @@ pub(super) const KEYS: &[Key<Web>] = &[
     }),
     ("user", |reader, value, web| web.user = user(reader, value, USER)),
     ("state", |reader, value, web| {
-        web.state = path(reader, value, STATE).unwrap_or_else(|| web.state.clone());
+        if let Some(path) = path(reader, value, STATE) {
+            web.state = path;
+        }
     }),
     ("longest", |reader, value, web| {
         let Some(text) = reader.string(value, "\"1d\"") else { return };

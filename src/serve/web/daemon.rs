@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
 
-use super::api::Api;
+use super::api;
+use super::api::state::Api;
 use super::http::connection;
 use crate::serve::config::{self, Web};
 use crate::serve::listen::{Bound, Peers};
@@ -61,7 +62,7 @@ impl Daemon {
             let begin = |stream, peer| {
                 let (api, stop) = (Rc::clone(&api), of_connections.clone());
                 spawn_local(connection::serve(stream, peer, stop, move |call| {
-                    Rc::clone(&api).answer(call)
+                    api::answer(Rc::clone(&api), call)
                 }));
             };
             peers.accept(acceptor, stopped, begin).await;

@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::routes::{ROUTES, Route};
+use super::route::Route;
 use crate::json_schema::{Schema as _, Schemas};
 use crate::serve::web::http::problem::ProblemJson;
 use crate::toml_file::Word as _;
 
-/// The document.
-pub(super) fn document() -> Value {
+/// The document of these routes.
+pub(super) fn document(routes: &[Route]) -> Value {
     let mut all = Schemas::default();
     let problem = ProblemJson::schema(&mut all);
     let mut paths = Map::new();
-    for route in ROUTES {
+    for route in routes {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         let method = route.method.as_str().to_lowercase();
         path[method] = operation(route, &problem, &mut all);

@@ -1,22 +1,22 @@
 //! The routes. One is stated here alone: what serves it, who may, and the schema that
 //! `openapi.json` shows.
 
-use std::pin::Pin;
 use std::rc::Rc;
 
 use hyper::Method;
 use hyper::header::{self, HeaderValue};
 use serde_json::Value;
 
+use super::route::{Route, Run};
+use super::state::{Api, Asked};
 use super::types::{Changed, ForATime, Identity, Keys, Me, OfKey, Overrides, Session, Status};
-use super::{Api, Asked};
+use super::{openapi, stream};
 use crate::json_schema::{Schema, Schemas};
 use crate::serve::web::asker::COOKIE;
 use crate::serve::web::broker::client;
 use crate::serve::web::broker::wire::{self, Request, Verb};
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
-use crate::serve::web::look::Ranked;
 use crate::serve::web::role::Role;
 use crate::store::FOREVER;
 use crate::text;
@@ -25,26 +25,6 @@ use crate::toml_file::Word as _;
 /// How many keys a page has, unless the request says so, and at most.
 const PAGE: usize = 50;
 const PAGE_MAX: usize = 500;
-
-/// What serves a route.
-type Run = fn(Rc<Api>, Asked) -> Pin<Box<dyn Future<Output = Result<Reply, Problem>>>>;
-
-/// A method of a resource.
-pub(super) struct Route {
-    pub(super) method: Method,
-    pub(super) path: &'static str,
-    /// Who may; anybody if none.
-    pub(super) role: Option<Role>,
-    /// What it does.
-    pub(super) about: &'static str,
-    /// Its parameters: the name, whether it is needed, and what it is.
-    pub(super) query: &'static [(&'static str, bool, &'static str)],
-    /// The schema of the body.
-    pub(super) body: Option<fn(&mut Schemas) -> Value>,
-    /// The schema of the reply, if it is one in JSON.
-    pub(super) reply: Option<fn(&mut Schemas) -> Value>,
-    pub(super) run: Run,
-}
 
 const KEY: (&str, bool, &str) =
     ("key", true, "The key, such as alice@example.org, as `exirate list` prints it.");
@@ -125,9 +105,7 @@ pub(super) const ROUTES: &[Route] = &[
         body: None,
         reply: None,
         run: |api, asked| {
-            Box::pin(
-                async move { super::stream::begin(&api, asked.asker.and_then(|one| one.until)) },
-            )
+            Box::pin(async move { stream::begin(&api, asked.asker.and_then(|one| one.until)) })
         },
     },
     change(
@@ -188,7 +166,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: None,
-        run: |_, _| Box::pin(async move { reply::json(&super::openapi()) }),
+        run: |_, _| Box::pin(async move { reply::json(&openapi::document(ROUTES)) }),
     },
 ];
 
@@ -266,52 +244,6 @@ fn set_cookie(reply: &mut Reply, cookie: &str) {
     if let Ok(mut value) = HeaderValue::from_str(cookie) {
         value.set_sensitive(true);
         reply.headers_mut().insert(header::SET_COOKIE, value);
-    }
-}
-
-impl Api {
-    pub(super) async fn status(&self) -> Result<Status, Problem> {
-        let snapshot = self.look.snapshot().await?;
-        Ok(Status {
-            at: text::iso(snapshot.in_force.now),
-            keys: snapshot.keys,
-            blocked: snapshot.blocked,
-            close: snapshot.close,
-            unread: snapshot.unread.clone(),
-        })
-    }
-
-    /// A page of the keys that are blocked or close, of which the page before ends at `after`.
-    pub(super) async fn page(
-        &self,
-        is_blocked: bool,
-        search: &str,
-        limit: usize,
-        after: Option<(u64, Vec<u8>)>,
-    ) -> Result<Keys, Problem> {
-        let snapshot = self.look.snapshot().await?;
-        let search = search.to_lowercase();
-        let is_after = |one: &&Ranked| {
-            after.as_ref().is_none_or(|(share, stored)| {
-                let (own, key) = one.rank();
-                own < *share || own == *share && key > &**stored
-            })
-        };
-        let contains = |one: &&Ranked| {
-            search.is_empty()
-                || String::from_utf8_lossy(one.record.key()).to_lowercase().contains(&search)
-        };
-        let all = snapshot.ranked.iter().filter(|one| one.is_refused == is_blocked);
-        let mut page: Vec<&Ranked> =
-            all.filter(is_after).filter(contains).take(limit.saturating_add(1)).collect();
-        let more = page.len() > limit;
-        page.truncate(limit);
-        let last = page.last().filter(|_| more).map(|one| one.rank());
-        Ok(Keys {
-            at: text::iso(snapshot.in_force.now),
-            keys: page.iter().map(|one| snapshot.row(one)).collect(),
-            next: last.map(|(share, stored)| format!("{share:016x}{}", text::hex(stored))),
-        })
     }
 }
 

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use super::Api;
-use crate::serve::count::Count;
+use super::state::Api;
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
 use crate::text::time::now;
@@ -22,29 +21,9 @@ const QUIET: Duration = Duration::from_secs(15);
 /// How many keys an event has.
 const KEYS: usize = 50;
 
-/// The streams that are open.
-pub(in crate::serve::web) struct Streams {
-    pub(in crate::serve::web) open: Count,
-    /// An event; `None` once the service stops.
-    latest: watch::Sender<Option<Bytes>>,
-}
-
-impl Streams {
-    /// Ends all of them.
-    pub(in crate::serve::web) fn end(&self) {
-        self.latest.send_replace(None);
-    }
-}
-
-impl Default for Streams {
-    fn default() -> Self {
-        Self { open: Count::default(), latest: watch::channel(Some(Bytes::new())).0 }
-    }
-}
-
 /// Begins a stream, which ends when the token of who has asked ends.
 pub(super) fn begin(api: &Rc<Api>, until: Option<i64>) -> Result<Reply, Problem> {
-    let streams = Rc::clone(&api.streams);
+    let streams = &api.streams;
     let most = api.web.borrow().max_streams;
     if streams.open.get() >= most {
         let detail = format!("{most} streams are open, and no more may");

@@ -1,0 +1,33 @@
+//! A route.
+
+use std::pin::Pin;
+use std::rc::Rc;
+
+use hyper::Method;
+use serde_json::Value;
+
+use super::state::{Api, Asked};
+use crate::json_schema::Schemas;
+use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::reply::Reply;
+use crate::serve::web::role::Role;
+
+/// What serves a route.
+pub(super) type Run = fn(Rc<Api>, Asked) -> Pin<Box<dyn Future<Output = Result<Reply, Problem>>>>;
+
+/// A method of a resource.
+pub(super) struct Route {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    /// Who may; anybody if none.
+    pub(super) role: Option<Role>,
+    /// What it does.
+    pub(super) about: &'static str,
+    /// Its parameters: the name, whether it is needed, and what it is.
+    pub(super) query: &'static [(&'static str, bool, &'static str)],
+    /// The schema of the body.
+    pub(super) body: Option<fn(&mut Schemas) -> Value>,
+    /// The schema of the reply, if it is one in JSON.
+    pub(super) reply: Option<fn(&mut Schemas) -> Value>,
+    pub(super) run: Run,
+}
