@@ -290,14 +290,15 @@ pub(crate) const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The commands of the program, with those of commands: `list`, `trace query`.
 pub(crate) fn commands() -> Vec<String> {
-    let mut names = Vec::new();
-    for name in top_commands() {
-        let below = commands_of(&[&name]);
-        let below: Vec<String> = below.iter().map(|below| format!("{name} {below}")).collect();
-        names.push(name);
-        names.extend(below);
+    let mut names = top_commands();
+    let mut at = 0;
+    while let Some(name) = names.get(at).cloned() {
+        let words: Vec<&str> = name.split(' ').collect();
+        let below = commands_of(&words).into_iter().map(|below| format!("{name} {below}"));
+        at += 1;
+        names.splice(at..at, below);
     }
-    for name in ["list", "trace", "trace query"] {
+    for name in ["list", "trace", "trace query", "web token add"] {
         assert!(names.contains(&name.to_owned()), "{names:?}");
     }
     names
