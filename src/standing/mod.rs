@@ -6,9 +6,11 @@
 //! - [`words`]: the same in words
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
+//! - [`accounts`]: those whose habits a key may mean
 //! - [`change`]: what is changed by hand, and [`audit_log`]: who has changed it
 //! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
 
+pub(crate) mod accounts;
 pub(crate) mod audit_log;
 pub(crate) mod change;
 pub(crate) mod in_force;

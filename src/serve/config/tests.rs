@@ -125,7 +125,7 @@ fn every_error_says_where_and_what_would_be_right() {
         (
             agent("[lisen]\nagent = \"/x\""),
             &[
-                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent, mail, follow",
+                "f:5:2: unknown key \"lisen\" at the top of the file; did you mean \"listen\"? Allowed: listen, redis, agent, mail, follow, web",
             ],
         ),
         (

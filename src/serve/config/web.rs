@@ -129,7 +129,7 @@ pub(super) const KEYS: &[Key<Web>] = &[
         web.group = mail::group(reader, value, "www-data");
     }),
     ("hosts", |reader, value, web| {
-        web.hosts = reader.each(value, "\"desk.example.org\"", host).unwrap_or_default();
+        web.hosts = list(reader, value, "\"desk.example.org\"", host);
     }),
     ("proxy", |reader, value, web| web.proxy = user(reader, value, "www-data")),
     ("view", |reader, value, web| web.view = names(reader, value)),
@@ -194,7 +194,18 @@ fn names(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<String> {
             "{text:?} is not a name; expected up to 64 letters, digits and ._-@+, such as \"alice\""
         )),
     };
-    reader.each(value, "[\"alice\", \"bob\"]", name).unwrap_or_default()
+    list(reader, value, "[\"alice\", \"bob\"]", name)
+}
+
+/// Texts, or none.
+fn list(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    example: &str,
+    parse: impl Fn(&str) -> Result<String, String>,
+) -> Vec<String> {
+    let list = (!keys::is_empty(value)).then(|| reader.each(value, example, parse));
+    list.flatten().unwrap_or_default()
 }
 
 /// The id of a user.

@@ -16,6 +16,7 @@ use crate::rate::habits::Sensitivity;
 use crate::rate::{Timestamp, Wait};
 use crate::serve::rates::{self, Purpose};
 use crate::spool::habits::habits_key;
+use crate::standing::accounts;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
 use crate::standing::key_text;
@@ -23,7 +24,7 @@ use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::pattern::{Pattern, Syntax};
 use crate::standing::totals::{Totals, called};
 use crate::standing::words;
-use crate::store::{Override, OwnedKey};
+use crate::store::{Override, OwnedKey, Target};
 use crate::text;
 
 /// From which part of its limit on a key is close to it.
@@ -264,7 +265,7 @@ fn identity(spool: &Path, argument: &str) -> Result<Identity, Problem> {
         refused: !why.is_empty(),
         reasons: why,
         free_at: free.map(|seconds| text::iso(later(now, seconds))),
-        suspicion: suspicion(spool, &pattern, now),
+        suspicion: suspicion(spool, &target, now),
         records: records.iter().map(|record| row(record, &in_force)).collect(),
         totals: totals.records().map(|record| row(record, &in_force)).collect(),
         overrides: overrides.iter().map(OverrideJson::of).collect(),
@@ -273,18 +274,13 @@ fn identity(spool: &Path, argument: &str) -> Result<Identity, Problem> {
 }
 
 /// What the habits of the account say, if there are any.
-fn suspicion(spool: &Path, pattern: &Pattern, now: Timestamp) -> Option<Suspicion> {
-    let mut own = rates::own(spool, Purpose::Read).ok()?;
-    let mut found = None;
+fn suspicion(spool: &Path, target: &Target, now: Timestamp) -> Option<Suspicion> {
     // What cannot be read says nothing.
-    let _ = own.for_each_habits(|key, _| {
-        if pattern.matches(&key.key()) {
-            found = Some(key);
-        }
-    });
-    let mut name = Vec::new();
-    let key = found?;
-    let habits = own.habits(habits_key(key.key().identity(), &mut name)).ok().flatten()?;
+    let mut own = rates::own(spool, Purpose::Read).ok()?;
+    let habits = accounts::of_target(target).into_iter().find_map(|identity| {
+        let mut name = Vec::new();
+        own.habits(habits_key(&identity, &mut name)).ok().flatten()
+    })?;
     let evidence = habits.evidence(habits.at());
     Some(Suspicion {
         suspected: habits.is_suspected(now.seconds),

@@ -12,7 +12,7 @@ use crate::serve::web::token::{Refusal, TokenFile};
 use crate::spool::habits::{AlarmAnswer, habits_key};
 use crate::standing::override_state;
 use crate::standing::pattern::{Pattern, Syntax};
-use crate::standing::{audit_log, change};
+use crate::standing::{accounts, audit_log, change};
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::toml_file::Word as _;
@@ -118,7 +118,7 @@ impl Broker {
                     Verb::Accept => AlarmAnswer::Accepted,
                     _ => AlarmAnswer::Stolen { recipients: &[], clients: &[] },
                 };
-                let mut done = self.habits(&pattern, &argument, answer)?;
+                let mut done = self.habits(&target, &argument, answer)?;
                 let line = format!("habits {} key={argument}", request.verb.word());
                 work.log(line);
                 if request.verb == Verb::Stolen {
@@ -184,27 +184,20 @@ impl Broker {
         }
     }
 
-    /// Answers the alarms of the accounts that a key means.
+    /// Answers the alarms of the accounts that a key may mean.
     fn habits(
         &self,
-        pattern: &Pattern,
+        target: &Target,
         argument: &str,
         answer: AlarmAnswer<'_>,
     ) -> Result<Done, Refused> {
         let mut spool = rates::own(&self.web.spool, Purpose::Change).map_err(database)?;
-        let mut keys = Vec::new();
-        let visited = spool.for_each_habits(|key, _| {
-            if pattern.matches(&key.key()) {
-                keys.push(key);
-            }
-        });
-        visited.map_err(database)?;
         let mut done = Done::default();
-        for key in keys {
+        for identity in accounts::of_target(target) {
             let mut name = Vec::new();
-            let key = habits_key(key.key().identity(), &mut name);
+            let key = habits_key(&identity, &mut name);
             if spool.answer_habits(key, answer).map_err(database)? {
-                let shown = text::printable(key.identity());
+                let shown = text::printable(&identity);
                 done.said.push(format!("the alarm of {shown} is answered"));
                 done.records += 1;
             }

@@ -178,7 +178,7 @@ fn what_an_administrator_has_denied_stays() {
         assert_eq!(why(&reply), Why::Bounds, "{verb:?}");
         let Reply::Refused(Refused { detail, .. }) = reply else { panic!() };
         assert!(detail.contains("password stolen") && detail.contains("uid=0"), "{detail}");
-        assert_eq!(desk.overrides(), [denial.clone()]);
+        assert_eq!(desk.overrides(), std::slice::from_ref(&denial));
     }
 }
 
