@@ -7,6 +7,7 @@
 mod agent;
 mod calendar;
 mod client;
+mod desk;
 mod exim;
 mod exim_faults;
 mod faults;
