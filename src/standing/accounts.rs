@@ -1,8 +1,84 @@
-//! The accounts that a key may mean: those whose habits are known by it.
+//! Accounts with habits, and those that a key may mean.
 
+use std::path::Path;
+
+use super::key_text;
+use crate::history::explain::rule::{self, SaidOfHabits};
 use crate::identity::Field;
 use crate::identity::fold::split_field;
-use crate::store::Target;
+use crate::policy::image::{Image, PolicyFile};
+use crate::rate::habits::{Habits, Sensitivity};
+use crate::store::{OwnedKey, Target, names};
+use crate::text;
+
+/// An account with habits.
+pub(crate) struct Account {
+    pub(crate) key: OwnedKey,
+    pub(crate) habits: Habits,
+}
+
+impl Account {
+    /// Its key, as it is shown and can be pasted.
+    pub(crate) fn shown(&self) -> String {
+        key_text::key(self.key.key().identity())
+    }
+
+    /// As the mail in logs has it.
+    pub(crate) fn identity(&self) -> String {
+        String::from_utf8_lossy(self.key.key().identity()).into_owned()
+    }
+
+    /// As one can be denied: all that is counted of it.
+    pub(crate) fn name(&self) -> String {
+        let key = self.key.key();
+        let name = names(&key).last();
+        name.map_or_else(String::new, |(name, _)| key_text::key(&name))
+    }
+
+    /// Why it has no alarm to answer.
+    pub(crate) fn unsuspected(&self) -> String {
+        let (key, habits) = (self.shown(), &self.habits);
+        match habits.alarm_at().zip(habits.answer()) {
+            Some((at, answer)) => {
+                let (at, answer) = (text::time::local_second(at), answer.word());
+                format!("{key} is not suspected: its last alarm, of {at}, was answered: {answer}")
+            }
+            None => format!("{key} is not suspected: it never had an alarm"),
+        }
+    }
+}
+
+/// What the policies in use say of the habits of accounts.
+pub(crate) struct InUse {
+    file: PolicyFile,
+}
+
+impl InUse {
+    /// Of this spool directory.
+    pub(crate) fn of(spool: &Path) -> Self {
+        Self { file: PolicyFile::open(spool) }
+    }
+
+    /// Whether any has habits on.
+    pub(crate) fn has_any(&self) -> bool {
+        let of =
+            |image: &Image| image.each().any(|(_, one)| one.is_ok_and(|one| one.uses_habits()));
+        self.file.image().is_ok_and(of)
+    }
+
+    /// What they say of an account; `None` if its habits are off.
+    pub(crate) fn said(&self, account: &Account, now: i64) -> Option<SaidOfHabits> {
+        let key = account.key.key();
+        let identity = std::str::from_utf8(key.identity()).ok()?;
+        // Damage is said by what reads all of them.
+        rule::of_habits(self.file.image().ok()?, identity, now).ok()?
+    }
+
+    /// How early an alarm of an account is raised; where habits are off, as by default.
+    pub(crate) fn sensitivity(&self, account: &Account, now: i64) -> Sensitivity {
+        self.said(account, now).map(|said| said.sensitivity).unwrap_or_default()
+    }
+}
 
 /// The identities of the accounts that `target` may mean, such as `auth:alice@example.org` for
 /// alice@example.org. A glob means none.

@@ -6,7 +6,7 @@
 //! - [`words`]: the same in words
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
-//! - [`accounts`]: those whose habits a key may mean
+//! - [`accounts`]: accounts with habits, and those that a key may mean
 //! - [`change`]: what is changed by hand, and [`audit_log`]: who has changed it
 //! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
 

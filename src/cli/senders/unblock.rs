@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-use super::habits::account::{InUse, suspected};
+use super::habits::account::suspected;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -20,6 +20,7 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
+use crate::standing::accounts::InUse;
 use crate::standing::change;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, KeyStateJson};

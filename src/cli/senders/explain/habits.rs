@@ -5,13 +5,13 @@ use std::io::Write as _;
 use serde::Serialize;
 
 use crate::cli::Failure;
-use crate::cli::senders::habits::account::{Account, InUse};
 use crate::cli::senders::habits::list::AccountJson;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::history::explain::rule::SaidOfHabits;
 use crate::policy::word::{OnHabits, Word as _};
 use crate::rate::habits::{Added, Answer};
+use crate::standing::accounts::{Account, InUse};
 use crate::standing::key_text;
 use crate::store::names;
 use crate::text;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Account, Found, find};
+use super::account::{Found, find};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -14,6 +14,7 @@ use crate::cli::shared::database::{Common, print_incidents, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
 use crate::spool::habits::AlarmAnswer;
+use crate::standing::accounts::Account;
 use crate::text;
 
 /// Say that it was the owner: the account is suspected no longer

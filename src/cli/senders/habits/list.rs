@@ -7,7 +7,7 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Account, Found, InUse, find};
+use super::account::{Found, find};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::Common;
@@ -15,6 +15,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::rate::habits::{Alarm, Answer, Answers, Habits};
+use crate::standing::accounts::{Account, InUse};
 use crate::standing::key_state::second;
 use crate::text;
 use crate::text::counted;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Account, Found, find};
+use super::account::{Found, find};
 use super::sent::Lookup;
 use crate::cli::senders::allow::{put, until};
 use crate::cli::shared::audit_log::{self, AuditLog};
@@ -26,9 +26,9 @@ use crate::identity::fold::Folding;
 use crate::rate::habits::Answer;
 use crate::spool::Spool;
 use crate::spool::habits::AlarmAnswer;
-use crate::standing::key_text;
+use crate::standing::accounts::Account;
 use crate::standing::override_state;
-use crate::store::{FOREVER, Inspect, Override, names};
+use crate::store::{FOREVER, Inspect, Override};
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -142,12 +142,12 @@ impl Stolen {
             self.deny(&mut *store, one, &folding, screen)?;
         }
         screen.flush()?;
-        let since = stolen.iter().map(|one| (identity(one), one.habits.since()));
+        let since = stolen.iter().map(|one| (one.identity(), one.habits.since()));
         let mut sent = SentSince::new(since);
         let counted = self.lookup.count(&mut sent, &folding, &self.common);
         let mut reports = Vec::new();
         for one in &stolen {
-            let mail = counted.is_ok().then(|| sent.of(&identity(one)));
+            let mail = counted.is_ok().then(|| sent.of(&one.identity()));
             reports.push(self.answer(&mut spool, one, mail)?);
         }
         print_incidents(&mut spool);
@@ -182,7 +182,7 @@ impl Stolen {
         folding: &Folding,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let (target, argument) = override_target(OsStr::new(&name(account)), false, folding)?;
+        let (target, argument) = override_target(OsStr::new(&account.name()), false, folding)?;
         let set = Override {
             overridden: Overridden::Deny,
             target,
@@ -271,18 +271,6 @@ impl Stolen {
 
     /// A command to paste, about the account.
     fn command(&self, words: &str, account: &Account) -> String {
-        format!("`{}`", self.common.command(words, &name(account)))
+        format!("`{}`", self.common.command(words, &account.name()))
     }
-}
-
-/// The account, as the mail in logs has it.
-fn identity(account: &Account) -> String {
-    String::from_utf8_lossy(account.key.key().identity()).into_owned()
-}
-
-/// The name of the account, as one can be denied: all that is counted of it.
-fn name(account: &Account) -> String {
-    let key = account.key.key();
-    let name = names(&key).last();
-    name.map_or_else(String::new, |(name, _)| key_text::key(&name))
 }
