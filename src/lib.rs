@@ -32,6 +32,7 @@
 //! - [`rate`]: the arithmetic: moving average, Bloom filter, calendar windows, waits, habits
 //! - [`identity`]: who is counted: fields, folding, networks
 //! - `hash`: fast hashes for maps
+//! - `page_parts`: what the pages of the report and of the web service share
 //! - `csv`: comma-separated values, read and written
 //! - `json_schema`: JSON whose schema is stated with its type
 //!
@@ -59,6 +60,8 @@ mod json_schema;
 pub mod logs;
 #[cfg(feature = "cli")]
 mod mta;
+#[cfg(feature = "cli")]
+mod page_parts;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;

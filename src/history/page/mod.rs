@@ -13,26 +13,24 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::page_parts::{script, style};
+
 pub use networks::Networks;
 pub use rates::RatesOfLog;
 pub use refused::Evaluation;
 pub use who::Who;
 
 const TEMPLATE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("style.css");
-/// One script of several files, each about one subject, in the order in which they need each
-/// other.
-const SCRIPT: &str = concat!(
-    "\"use strict\";\n(() => {\n",
-    include_str!("script/base.js"),
-    include_str!("script/table.js"),
-    include_str!("script/chart.js"),
-    include_str!("script/rates.js"),
-    include_str!("script/refused.js"),
-    include_str!("script/detail.js"),
-    include_str!("script/live.js"),
-    include_str!("script/main.js"),
-    "})();\n",
+const STYLE: &str = style!("style.css");
+const SCRIPT: &str = script!(
+    "script/sections.js",
+    "script/grid.js",
+    "script/peaks.js",
+    "script/rates.js",
+    "script/refused.js",
+    "script/detail.js",
+    "script/live.js",
+    "script/main.js",
 );
 
 /// What the page shows. Times are in seconds since 1970, on the clock of the log; texts of

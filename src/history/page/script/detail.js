@@ -3,11 +3,6 @@
 const detail = element("dialog", [], { id: "detail", "aria-labelledby": "detail-title" });
 const seen = [];
 
-function button(content, run) {
-  const made = element("button", content, { type: "button" });
-  made.addEventListener("click", run);
-  return made;
-}
 const pick = (i) => button(name(log.names[i]), () => openDetail(() => identity(i)));
 const pickKey = (n) => button(name(keyText(policy.limits[n].key)), () => openDetail(() => key(n)));
 

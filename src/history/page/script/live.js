@@ -1,10 +1,4 @@
 // The state of a rate database.
-// Only what is the whole or more is shown as 100 %.
-function percent(part) {
-  if (part === null) return "";
-  return (part < 1 ? Math.min(99, Math.round(100 * part)) : Math.round(100 * part)) + "\u00a0%";
-}
-
 function showLive(live) {
   const made = section("now", "Now", `The rate database at ${live.at}.`);
   const facts = [[live.keys, "keys"], [live.over.length, "blocked"], [live.close.length, "others at 80\u00a0% of the limit or more"]];

@@ -1,8 +1,5 @@
-// Elements, numbers and times. All that comes from logs is put into the page as text
-// (textContent), never as markup.
-const data = JSON.parse(document.getElementById("data").textContent);
-const main = document.getElementById("main");
-const sections = document.getElementById("sections");
+// Elements, numbers and times. All that comes from logs or from a database is put into the page
+// as text (textContent), never as markup.
 const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const DAY = 86400;
 const NAME = 120;
@@ -15,11 +12,9 @@ function element(name, content, attributes) {
   }
   return made;
 }
-function section(id, title, about) {
-  const made = element("section", [element("h2", title, { id: id + "-title" })], { id, "aria-labelledby": id + "-title" });
-  if (about) made.append(element("p", about, { class: "about" }));
-  main.append(made);
-  sections.append(element("li", element("a", title, { href: "#" + id })));
+function button(content, run) {
+  const made = element("button", content, { type: "button" });
+  made.addEventListener("click", run);
   return made;
 }
 
@@ -57,6 +52,11 @@ const many = (n, one, several) => `${whole(n)} ${n === 1 ? one : several}`;
 function share(part, all) {
   const percent = all > 0 ? (100 * part) / all : 0;
   return (part > 0 && percent < 0.1 ? "less than 0.1" : decimals(1)(percent)) + "\u00a0%";
+}
+// Only what is the whole or more is shown as 100 %.
+function percent(part) {
+  if (part === null) return "";
+  return (part < 1 ? Math.min(99, Math.round(100 * part)) : Math.round(100 * part)) + "\u00a0%";
 }
 const weekday = (t) => WEEKDAYS[new Date(t * 1000).getUTCDay()];
 const clock = (t) => new Date(t * 1000).toISOString().slice(0, 19).replace("T", "\u00a0");
