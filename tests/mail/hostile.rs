@@ -114,7 +114,7 @@ fn slow_and_silent_peers_are_closed() {
         slow.write_all(b"x").is_err()
     });
     machine.until_logged("a request was not complete after 10s: the connection is closed");
-    machine.until_logged("closed");
+    machine.until_logged("a peer does not take its reply: the connection is closed");
     let mut client = Client::connect(&machine);
     assert_eq!(client.rcpt(&Message::new("alice"), "a@example.net"), "DUNNO");
 }

@@ -37,12 +37,17 @@ struct Ready {
     last: bool,
 }
 
+/// Why a large request is refused.
+const NO_ROOM: &str = "too many large requests";
+
 /// Why reading ends.
 enum End {
     /// The peer has closed the connection, or the daemon stops.
     Closed,
-    /// The peer is too slow, or what it sends cannot be read.
-    Fault(String),
+    /// A request has begun and does not end.
+    Slow,
+    /// Too many large requests are there for one more.
+    NoRoom,
 }
 
 impl From<io::Error> for End {
@@ -76,14 +81,17 @@ pub(super) async fn serve<B: Backend>(
         // The peer takes no replies, or its messages cannot be told apart.
         _ = &mut writing => None,
     };
+    // Each reason has a subject of its own, so that a frequent one hides no other.
+    let closed = |subject, why: &str| {
+        let text = format_args!("{why}: the connection is closed");
+        log.write_seldom(subject, Level::Warning, text);
+    };
     match end {
-        Some(End::Fault(why)) => {
-            log.write_seldom(
-                "connections closed",
-                Level::Warning,
-                format_args!("{why}: the connection is closed"),
-            );
+        Some(End::Slow) => {
+            let seconds = timeouts.message.as_secs_f64();
+            closed("slow requests", &format!("a request was not complete after {seconds}s"));
         }
+        Some(End::NoRoom) => closed("large requests refused", NO_ROOM),
         Some(End::Closed) | None => {}
     }
     // What is still being decided is replied to.
@@ -156,11 +164,7 @@ impl<B: Backend> Input<B> {
                 }
             }
         };
-        let slow = || {
-            let seconds = timeouts.message.as_secs_f64();
-            Err(End::Fault(format!("a request was not complete after {seconds}s")))
-        };
-        timeout(timeouts.message, whole).await.unwrap_or_else(|_| slow())
+        timeout(timeouts.message, whole).await.unwrap_or(Err(End::Slow))
     }
 
     /// The daemon stops: takes the requests that have arrived.
@@ -196,10 +200,9 @@ impl<B: Backend> Input<B> {
                 self.room = self.agent.room(size);
                 if self.room.is_none() {
                     let mut bytes = Vec::new();
-                    let why = "too many large requests";
-                    write_refusal(&mut bytes, event_of(&self.buffer), Status::Busy, why);
+                    write_refusal(&mut bytes, event_of(&self.buffer), Status::Busy, NO_ROOM);
                     self.reply(bytes, true).await;
-                    return Err(End::Fault(why.to_owned()));
+                    return Err(End::NoRoom);
                 }
             }
             if self.buffer.len() < size {

@@ -175,14 +175,24 @@ pub async fn serve<D: Decide, S: AsyncRead + AsyncWrite + Unpin>(
         stop_end: None,
         peer,
     };
-    let why = match connection.run().await {
+    // Each reason has a subject of its own, so that a frequent one hides no other.
+    let (subject, why) = match connection.run().await {
         End::Closed => return,
-        End::Slow => "a mail server was too slow or silent for too long".to_owned(),
-        End::Fault(fault) => format!("a mail server sent what cannot be read: {fault}"),
-        End::NoRoom => "max_buffered leaves no room for a large packet".to_owned(),
+        End::Slow => (
+            "slow milter connections",
+            "a mail server was too slow or silent for too long".to_owned(),
+        ),
+        End::Fault(fault) => (
+            "unreadable milter packets",
+            format!("a mail server sent what cannot be read: {fault}"),
+        ),
+        End::NoRoom => (
+            "milter packets without room",
+            "max_buffered leaves no room for a large packet".to_owned(),
+        ),
     };
     let text = format_args!("milter: {why}: the connection is closed");
-    log.write_seldom("milter connections closed", Level::Warning, text);
+    log.write_seldom(subject, Level::Warning, text);
 }
 
 struct Connection<D: Decide, S> {

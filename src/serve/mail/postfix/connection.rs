@@ -44,8 +44,12 @@ pub struct PolicyService {
 enum End {
     /// The peer has closed it, is silent, or is closed for another; or the daemon stops.
     Closed,
-    /// The peer is too slow, or what it sends cannot be read.
-    Fault(String),
+    /// A request has begun and does not end.
+    Slow,
+    /// The peer does not take its reply.
+    NotTaken,
+    /// What it sends cannot be read.
+    Unreadable(RequestFault),
 }
 
 impl From<io::Error> for End {
@@ -179,10 +183,21 @@ impl Connection {
                 break end;
             }
         };
-        if let End::Fault(why) = end {
-            let text = format_args!("{why}: the connection is closed");
-            self.service.log.write_seldom("connections closed", Level::Warning, text);
-        }
+        // Each reason has a subject of its own, so that a frequent one hides no other.
+        let (subject, why) = match end {
+            End::Closed => return,
+            End::Slow => {
+                let seconds = REQUEST_TIME.as_secs();
+                ("slow requests", format!("a request was not complete after {seconds}s"))
+            }
+            End::NotTaken => ("replies not taken", "a peer does not take its reply".to_owned()),
+            End::Unreadable(fault) => {
+                let why = format!("a request for a policy decision cannot be read: {fault}");
+                ("unreadable requests", why)
+            }
+        };
+        let text = format_args!("{why}: the connection is closed");
+        self.service.log.write_seldom(subject, Level::Warning, text);
     }
 
     /// Decides a request, and writes the reply.
@@ -194,13 +209,13 @@ impl Connection {
             }
             Request::Exim(request) => {
                 let reply = self.service.exim.decide(request).await;
-                reply.map_err(|fault| unreadable(RequestFault::Exim(fault)))?
+                reply.map_err(|fault| End::Unreadable(RequestFault::Exim(fault)))?
             }
         };
         let written = timeout(REQUEST_TIME, self.stream.write_all(&reply)).await;
         match written {
             Ok(written) => Ok(written?),
-            Err(_) => Err(End::Fault("a peer does not take its reply".to_owned())),
+            Err(_) => Err(End::NotTaken),
         }
     }
 
@@ -221,11 +236,7 @@ impl Connection {
                 () = waiting.closed() => return Err(End::Closed),
                 ready = timeout_at(end, stream.readable()) => match ready {
                     Ok(ready) => ready?,
-                    Err(_) if parser.has_begun() => {
-                        let seconds = REQUEST_TIME.as_secs();
-                        let why = format!("a request was not complete after {seconds}s");
-                        return Err(End::Fault(why));
-                    }
+                    Err(_) if parser.has_begun() => return Err(End::Slow),
                     Err(_) => return Err(End::Closed),
                 },
                 _ = stop.wait_for(|&stop| stop) => return Ok(None),
@@ -288,12 +299,8 @@ fn read(
 /// The next request of `unread`, which is then what follows it.
 fn parse(parser: &mut RequestParser, unread: &mut Vec<u8>) -> Result<Option<Request>, End> {
     let mut rest = &unread[..];
-    let request = parser.take(&mut rest).map_err(unreadable)?;
+    let request = parser.take(&mut rest).map_err(End::Unreadable)?;
     let taken = unread.len() - rest.len();
     unread.drain(..taken);
     Ok(request)
-}
-
-fn unreadable(fault: RequestFault) -> End {
-    End::Fault(format!("a request for a policy decision cannot be read: {fault}"))
 }
