@@ -65,7 +65,8 @@ function ticks(top) {
 }
 
 // A rate over time, with the limit and the moments when it was reached.
-// shown: {points, from, to, title}
+// shown: {points, from, to, title}; where they are not the points at the limit, {dots} too; where it
+// is about the future as well, {now}, after which the line is dashed.
 function drawRate(W, shown, limit) {
   const H = 190, B = 30, T = 18, R = 10;
   const { points, from } = shown;
@@ -75,14 +76,18 @@ function drawRate(W, shown, limit) {
   const L = 14 + 7 * Math.max(...values.map((value) => exactly(value).length), 3);
   const x = (t) => L + ((t - from) / (to - from)) * (W - L - R);
   const y = (value) => H - B - (value / top) * (H - B - T);
-  const bites = points.filter(([, value]) => limit !== null && value >= limit);
+  const bites = shown.dots || points.filter(([, value]) => limit !== null && value >= limit);
   const svg = canvas(W, H, shown.title + (limit === null ? "" : `, ${bites.length ? "at or over" : "always below"} the limit of ${exactly(limit)}`));
   for (const value of values) {
     svg.append(drawn("line", { x1: L, x2: W - R, y1: y(value), y2: y(value), class: "axis" }),
       drawn("text", { x: L - 6, y: y(value) + 4, "text-anchor": "end" }, exactly(value)));
   }
-  const line = points.map(([t, value], n) => (n ? "L" : "M") + x(t).toFixed(1) + " " + y(value).toFixed(1)).join("");
-  svg.append(drawn("path", { d: line, class: "data" }));
+  const isLater = ([t]) => shown.now !== undefined && t > shown.now;
+  const later = points.findIndex(isLater);
+  const past = later < 0 ? points : points.slice(0, later + 1);
+  const line = (some) => some.map(([t, value], n) => (n ? "L" : "M") + x(t).toFixed(1) + " " + y(value).toFixed(1)).join("");
+  svg.append(drawn("path", { d: line(past), class: "data" }));
+  if (later >= 0) svg.append(drawn("path", { d: line(points.slice(later)), class: "data later" }));
   for (const [t, value] of bites) {
     const bit = drawn("circle", { cx: x(t).toFixed(1), cy: y(value).toFixed(1), r: 2.6, class: "bit" });
     bit.append(drawn("title", {}, `${time(t)}: ${rate(value, limit)}`));
@@ -97,5 +102,15 @@ function drawRate(W, shown, limit) {
     svg.append(drawn("line", { x1: x(t), x2: x(t), y1: H - B, y2: H - B + 4, class: "axis" }),
       drawn("text", { x: x(t), y: H - 8, "text-anchor": anchor }, text));
   }
+  return svg;
+}
+
+// How much of a limit is used; beyond it, the limit is a mark within the bar.
+function drawShare(part, isOver) {
+  const W = 200, H = 10, all = Math.max(1, Math.min(part, 1e9));
+  const svg = drawn("svg", { viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", "aria-hidden": "true", class: "share" });
+  svg.append(drawn("rect", { x: 0, y: 0, width: W, height: H, class: "track" }),
+    drawn("rect", { x: 0, y: 0, width: Math.max(0, W * Math.min(part, all) / all), height: H, class: isOver ? "bar hit" : "bar" }));
+  if (part > 1) svg.append(drawn("rect", { x: W / all - 1, y: 0, width: 2, height: H, class: "mark" }));
   return svg;
 }

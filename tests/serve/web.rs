@@ -241,7 +241,7 @@ fn requests_that_are_none_or_too_large() {
     let (_broker, _web) = desk.both();
     let view = bearer(&desk.view);
     for (path, problem) in [
-        ("/", "not-found"),
+        ("/desk.html", "not-found"),
         ("/api/v1/../v1/me", "not-found"),
         ("/api/v1/me/", "not-found"),
         ("/api/v1/identity", "malformed"),

@@ -7,6 +7,7 @@
 //! - `http`: requests, replies and problems
 //! - `asker`: who asks
 //! - `look`: reads the database
+//! - `page`: what a browser shows
 //! - `api`: the routes, and what is in their replies
 //! - [`daemon`]: start, reload and stop of the web service, which only reads
 
@@ -16,5 +17,6 @@ pub mod broker;
 pub mod daemon;
 mod http;
 mod look;
+mod page;
 pub mod role;
 pub mod token;

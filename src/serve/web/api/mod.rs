@@ -18,6 +18,7 @@ use super::asker::{Asker, check_host, check_origin};
 use super::http::connection::Call;
 use super::http::problem::{Kind, Problem};
 use super::http::reply::{self, Reply};
+use super::page::FILES;
 use crate::serve::config::Web;
 use crate::toml_file::Word as _;
 use route::Route;
@@ -39,6 +40,10 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
         &Method::HEAD => Method::GET,
         method => method.clone(),
     };
+    if let Some(file) = FILES.iter().find(|file| file.path == path) {
+        let is_get = method == Method::GET;
+        return Ok(if is_get { reply::file(file.kind, file.text) } else { wrong_method("GET") });
+    }
     let mut of_path = ROUTES.iter().filter(|route| route.path == path).peekable();
     if of_path.peek().is_none() {
         let detail = "/api/v1/openapi.json has all routes";
@@ -46,13 +51,7 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
     }
     let Some(route) = of_path.clone().find(|route| route.method == method) else {
         let methods: Vec<_> = of_path.map(|route| route.method.as_str()).collect();
-        let methods = methods.join(", ");
-        let detail = format!("expected {methods}");
-        let mut reply = reply::problem(&Problem::new(Kind::Method, detail));
-        if let Ok(value) = HeaderValue::from_str(&methods) {
-            reply.headers_mut().insert(header::ALLOW, value);
-        }
-        return Ok(reply);
+        return Ok(wrong_method(&methods.join(", ")));
     };
     let is_change = method != Method::GET;
     if is_change {
@@ -63,6 +62,15 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
         api.askers.check_forgery(asker, &call.head.headers)?;
     }
     (route.run)(api, Asked { call, asker, is_local }).await
+}
+
+/// The reply to a method that a resource does not have, which has these.
+fn wrong_method(methods: &str) -> Reply {
+    let mut reply = reply::problem(&Problem::new(Kind::Method, format!("expected {methods}")));
+    if let Ok(value) = HeaderValue::from_str(methods) {
+        reply.headers_mut().insert(header::ALLOW, value);
+    }
+    reply
 }
 
 /// Who asks, where a role is needed, which he has.

@@ -88,6 +88,11 @@ pub(in crate::serve::web) fn json(what: &impl Serialize) -> Result<Reply, Proble
     Ok(reply(StatusCode::OK, "application/json", Content::Whole(Some(bytes.into()))))
 }
 
+/// A file of the page.
+pub(in crate::serve::web) fn file(kind: &'static str, text: &'static str) -> Reply {
+    reply(StatusCode::OK, kind, Content::Whole(Some(Bytes::from_static(text.as_bytes()))))
+}
+
 /// A stream of events.
 pub(in crate::serve::web) fn events(events: mpsc::Receiver<Bytes>) -> Reply {
     let mut reply = reply(StatusCode::OK, "text/event-stream", Content::Events(events));

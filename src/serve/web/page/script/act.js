@@ -1,0 +1,109 @@
+// Changes, and what is asked before them.
+const dialog = document.getElementById("ask");
+const HOUR = 3600;
+
+function say(text, isProblem) {
+  const made = element("p", text, { class: isProblem ? "problem" : "" });
+  made.append(button("Dismiss", () => made.remove()));
+  document.getElementById("said").replaceChildren(made);
+}
+
+// Makes a change, says what was done, and has all that is shown looked at again.
+async function act(verb, body, control) {
+  if (control) {
+    if (control.getAttribute("aria-disabled") === "true") return null;
+    control.setAttribute("aria-disabled", "true");
+  }
+  try {
+    const changed = await change(verb, body);
+    say(done(verb, body.key, changed));
+    refresh();
+    return changed;
+  } catch (problem) {
+    say(`${capital(VERBS[verb])} ${mailbox(body.key)}: ${problem.message}`, true);
+    return null;
+  } finally {
+    if (control) control.removeAttribute("aria-disabled");
+  }
+}
+const VERBS = { unblock: "unblock", allow: "allow", deny: "deny", accept: "accept", stolen: "stolen" };
+function done(verb, key, changed) {
+  const said = changed.said.length ? ` (${visible(changed.said.join("; "), 400)})` : "";
+  const end = changed.until ? ` until ${when(changed.until)}` : "";
+  switch (verb) {
+    case "unblock": return `${mailbox(key)} is unblocked${said}.`;
+    case "allow": return `${mailbox(key)} is allowed${end}.`;
+    case "deny": return `${mailbox(key)} is denied${end}.`;
+    case "accept": return `The alarm of ${mailbox(key)} is answered: it was the owner.`;
+    default: return `${mailbox(key)} is denied: the account is stolen.`;
+  }
+}
+
+// A button whose name has the mailbox, for those who do not see where it is.
+function named(text, key, run, attributes) {
+  const made = button([text, element("span", " " + mailbox(key), { class: "away" })], () => run(made));
+  for (const [one, value] of Object.entries(attributes || {})) made.setAttribute(one, value);
+  return made;
+}
+function blockedButtons(key) {
+  return mayHelp() ? [
+    named("Unblock", key, (control) => act("unblock", { key }, control), { class: "first" }),
+    named("Allow for…", key, () => askForTime("allow", key)),
+  ] : [];
+}
+
+function open(title, content, buttons) {
+  const bar = element("div", buttons, { class: "buttons" });
+  dialog.replaceChildren(element("h2", title, { id: "ask-title" }), ...content, bar);
+  if (!dialog.open) dialog.showModal();
+}
+const close = (text) => button(text, () => dialog.close());
+dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+
+// For how long, within the bound: hours, and until midnight.
+function times() {
+  const midnight = new Date();
+  midnight.setHours(24, 0, 0, 0);
+  const left = Math.floor((midnight - Date.now()) / 1000);
+  const all = [[HOUR, "1 hour"], [2 * HOUR, "2 hours"], [8 * HOUR, "8 hours"], [24 * HOUR, "1 day"], [left, `until midnight, for ${span(left)}`]];
+  const may = all.filter(([seconds]) => seconds > 0 && seconds <= me.longest);
+  return may.length ? may : [[me.longest, span(me.longest)]];
+}
+function askForTime(verb, key) {
+  const offered = times();
+  const radios = offered.map(([seconds, text], n) => {
+    const radio = element("input", [], { type: "radio", name: "time", value: seconds, id: "time-" + n });
+    radio.checked = n === Math.min(1, offered.length - 1);
+    return element("label", [radio, text], { class: "choice" });
+  });
+  const reason = element("input", [], { type: "text", id: "reason", maxlength: 100, autocomplete: "off" });
+  const form = element("form", [
+    element("fieldset", [element("legend", "For how long?"), ...radios]),
+    element("label", ["Why? Others will see this.", reason], { class: "line" }),
+  ]);
+  const go = element("button", verb === "allow" ? "Allow" : "Deny", { type: "submit", class: verb === "allow" ? "first" : "grave", form: "ask-form" });
+  form.id = "ask-form";
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const seconds = Number(form.elements.time.value);
+    const changed = await act(verb, { key, seconds, reason: reason.value.trim() }, go);
+    if (changed) dialog.close();
+  });
+  const about = verb === "allow" ? "No limit applies to it meanwhile. What it sends is still counted." : "Everything that it sends is refused meanwhile.";
+  open([verb === "allow" ? "Allow " : "Deny ", name(split(key).who)], [element("p", about), form], [go, close("Cancel")]);
+  form.elements.time.value = offered[Math.min(1, offered.length - 1)][0];
+  form.querySelector("input:checked").focus();
+}
+
+function askStolen(key) {
+  const go = named("Yes, it is stolen: deny", key, async (control) => {
+    const changed = await act("stolen", { key }, control);
+    if (changed) showStolen(key, changed);
+  }, { class: "grave" });
+  const cancel = close("Cancel");
+  open(["Is ", name(split(key).who), " stolen?"], [
+    element("p", "If you say so, everything that it sends is refused from now on, until somebody unblocks it."),
+    element("p", "Change its password before you unblock it. Whoever had the old one would go on."),
+  ], [go, cancel]);
+  cancel.focus();
+}

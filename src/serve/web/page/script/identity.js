@@ -1,0 +1,159 @@
+// All of one identity.
+const LATER = 60;
+
+function identityView(main, key) {
+  const { who, what } = split(key);
+  const title = element("h1", [name(who), what ? element("span", what, { class: "what" }) : null], { tabindex: -1 });
+  const verdict = element("div", [], { class: "verdict" });
+  const buttons = element("div", [], { class: "buttons" });
+  const part = () => element("div", []);
+  const alarm = part(), rates = part(), course = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
+  const parts = [alarm, rates, course, overrides, crossings, clients, changes];
+  main.append(title, verdict, buttons, ...parts);
+  if (who.length > NAME) title.after(element("details", [element("summary", "The whole name"), element("p", element("bdi", visible(who)), { class: "text" })]));
+  const seen = new Map();
+  let busy = false, again = false;
+
+  function show(identity, log, done) {
+    const { records, totals, suspicion } = identity;
+    const denied = identity.overrides.find((one) => one.override === "deny");
+    const allowed = identity.overrides.find((one) => one.override === "allow");
+    fill(verdict, JSON.stringify([identity.refused, identity.reasons, identity.free_at, identity.overrides]), verdictOf(identity, denied, allowed));
+    const offered = mayHelp() ? [
+      identity.refused || denied ? "unblock" : null, "allow", denied ? null : "deny",
+    ].filter(Boolean) : [];
+    if (!buttons.contains(document.activeElement) || !buttons.children.length) {
+      fill(buttons, offered.join(), offered.map((verb) => ({
+        unblock: () => named("Unblock", key, (control) => act("unblock", { key }, control), { class: "first" }),
+        allow: () => named("Allow for…", key, () => askForTime("allow", key)),
+        deny: () => named("Deny for…", key, () => askForTime("deny", key)),
+      })[verb]()));
+    }
+    const isOpen = suspicion && suspicion.suspected;
+    fill(alarm, JSON.stringify(suspicion) + mayHelp(), suspicion ? [element("h2", isOpen ? "Suspected" : "Habits"), ...habits(suspicion, isOpen, key)] : []);
+    fill(rates, JSON.stringify([records, totals].map((all) => all.map(({ state, reason }) => [reason, state]))), [
+      element("h2", "Rates and limits"), ...limits(records, totals),
+    ]);
+    showCourse(course, records[0], log.crossings || [], seen);
+    fill(overrides, JSON.stringify(identity.overrides), identity.overrides.length ? [element("h2", "Allowed or denied"), overrideTable(identity.overrides)] : []);
+    logged(crossings, "What happened", log, () => (log.crossings.length ? crossingTable(log) : null));
+    fill(clients, JSON.stringify(identity.clients), (identity.clients || []).length ? [element("h2", "Where it came from"), plain(["Client", "#Crossings and refusals", "Latest"],
+      identity.clients.map((one) => [name(one.client), whole(one.events), at(one.last)]), "The addresses from which its latest crossings and refusals came.")] : []);
+    logged(changes, "Who did what", done, () => (done.changes.length ? changeTable(done) : null));
+  }
+  async function read() {
+    if (busy) { again = true; return; }
+    busy = true;
+    try {
+      do {
+        again = false;
+        const [identity, log, done] = await Promise.all([get("identity", { key }), orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
+        if (main.contains(title)) show(identity, log, done);
+      } while (again);
+    } catch (problem) {
+      fill(verdict, problem.message, element("p", problem.message, { class: "problem" }));
+    }
+    busy = false;
+  }
+  read();
+  return { title: mailbox(key), state: read, refresh: read };
+}
+
+// What is logged may not be readable where the rates are.
+const orProblem = (asked) => asked.catch((problem) => ({ problem: problem.message }));
+function logged(parent, title, log, table) {
+  const shown = log.problem ? element("p", visible(log.problem, 300), { class: "problem" }) : table();
+  fill(parent, JSON.stringify(log), shown ? [element("h2", title), shown] : []);
+}
+
+function verdictOf({ refused, reasons, free_at: end, records, totals }, denied, allowed) {
+  const all = [...records, ...totals].filter((row) => row.state.over);
+  if (denied) return [element("p", "Denied", { class: "big over" }), element("p", capital(denial(denied)) + ".")];
+  if (refused) {
+    const why = all.length ? all.map(sentence) : reasons.map((reason) => visible(reason, 300));
+    return [element("p", ["Blocked", end ? [". Free ", until(end)] : []].flat(), { class: "big over" }), ...why.map((one) => element("p", capital(one) + "."))];
+  }
+  if (allowed) return [element("p", ["Allowed", allowed.until ? [" until ", at(allowed.until)] : []].flat(), { class: "big" }),
+    element("p", `No limit applies to it, by ${visible(allowed.who, 80)}${allowed.reason ? ": " + visible(allowed.reason, 200) : ""}.`)];
+  return [element("p", "Not blocked", { class: "big" }), records.length ? null : element("p", "Nothing of it is counted now.")];
+}
+
+function habits(suspicion, isOpen, key) {
+  const about = isOpen ? element("p", capital(visible(suspicion.evidence || "its mail is unlike its habits", 400)) + ".")
+    : element("p", `Its mail is as usual: the score is ${decimals(1)(suspicion.score)}, and an alarm is raised at ${decimals(1)(suspicion.threshold)}.`);
+  if (!isOpen) return [about];
+  return [about, element("p", suspected(suspicion), { class: "quiet" }), element("div", mayHelp() ? [
+    named("It was the owner", key, (control) => act("accept", { key }, control), { class: "first" }),
+    named("Stolen", key, () => askStolen(key), { class: "grave" }),
+  ] : [], { class: "buttons" })];
+}
+
+// Each rate as a bar against its limit.
+function limits(records, totals) {
+  if (!records.length && !totals.length) return [element("p", "No rate of it is known.", { class: "quiet" })];
+  const row = (isTotal) => (one) => {
+    const { state } = one, { policy, words } = counted(state);
+    const counts = amount(state, state.rate);
+    const title = `${capital(words[2])} ${within(state)}${isTotal ? `, all of ${mailbox(one.pasted)} together` : ""}`;
+    const left = state.over ? free(state) : one.remaining === null ? "" : `${amount(state, Math.floor(one.remaining))} more ${one.remaining === 1 ? "passes" : "pass"} now`;
+    return element("li", [
+      element("h3", [title, element("span", [policy ? `policy ${visible(policy, 60)}` : state.mode, one.rule].filter(Boolean).join(", "), { class: "what" })]),
+      drawShare(state.share ?? 0, state.over),
+      element("p", [element("b", `${counts} of ${amount(state, state.limit)}`, { class: state.over ? "over" : "" }), " ", element("span", left, { class: "quiet" })].flat()),
+    ]);
+  };
+  return [element("ul", [...records.map(row(false)), ...totals.map(row(true))], { class: "rates" })];
+}
+
+// The rate of a record over time, as far as it is known: from its last event on, as it was seen
+// while this page was open, and as it will be if nothing more is sent.
+function showCourse(parent, row, crossings, seen) {
+  const state = row && row.state;
+  if (!state || state.algorithm !== "average" || !state.period || !(state.limit > 0)) return fill(parent, "", []);
+  const now = Math.floor(Date.now() / 1000), zoneShift = wall(new Date().toISOString()) - Date.now() / 1000;
+  const last = Date.parse(state.last_seen) / 1000;
+  if (!seen.has(last)) seen.set(last, state.last_rate);
+  const all = [...seen].sort(([a], [b]) => a - b).slice(-200);
+  const decayed = (t, from, rate) => rate * Math.exp(-(t - from) / state.period);
+  const to = now + Math.max(state.period, (state.retry_after || 0) * 1.2);
+  const [first] = all[0], from = Math.min(first, now - state.period / 2) - 1;
+  const points = [];
+  all.forEach(([start, rate], n) => {
+    const end = n + 1 < all.length ? all[n + 1][0] : to;
+    for (let k = 0; k < LATER; k += 1) {
+      const t = start + ((end - start) * k) / LATER;
+      points.push([t + zoneShift, decayed(t, start, rate)]);
+    }
+  });
+  const marks = crossings.filter((one) => Date.parse(one.at) / 1000 >= from).map((one) => [Date.parse(one.at) / 1000 + zoneShift, state.limit]);
+  const shown = { points, from: from + zoneShift, to: to + zoneShift, now: now + zoneShift, dots: marks, title: `Rate of ${mailbox(row.pasted)}: ${amount(state, state.rate)} ${within(state)}` };
+  if (!parent.querySelector("figure")) {
+    const figure = element("figure", element("figcaption", ""));
+    parent.replaceChildren(figure);
+    parent.redraw = plot(figure, (width) => drawRate(width, parent.shown, parent.limit));
+  }
+  const caption = `${capital(counted(state).words[2])} ${within(state)}: as counted, and dashed as it will be if nothing more is sent. Dots are crossings and refusals.`;
+  fill(parent.querySelector("figcaption"), caption, caption);
+  Object.assign(parent, { shown, limit: state.limit });
+  parent.redraw();
+}
+
+const EVENTS = { crossing: "over a limit", refusal: "refused", alarm: "alarm" };
+function crossingTable(log) {
+  const some = (text) => (text ? name(text) : "");
+  return plain(["When", "What", "Why", "Client", "Sender", "Recipient"], log.crossings.map((one) => [
+    at(one.at), EVENTS[one.event] + (one.event === "crossing" && one.refused === false ? ", not refused" : ""),
+    element("span", `${visible(one.text.join("; "), 300)} (${visible(one.by, 100)})`, { class: "text" }), some(one.client), some(one.sender), some(one.recipient),
+  ]), `Crossings, refusals and alarms that are logged${log.oldest ? `, since ${when(log.oldest)}` : ""}; the latest first${log.next ? `, ${PAGE} of them` : ""}.`);
+}
+function changeTable(done) {
+  return plain(["When", "Who", "What"], done.changes.map((one) => [
+    at(one.at), name(one.who), element("span", `${visible(one.what, 40)}: ${visible(one.text, 300)}`, { class: "text" }),
+  ]), `Changes by hand, the latest first${done.next ? `, ${PAGE} of them` : ""}.`);
+}
+function overrideTable(overrides) {
+  return plain(["State", "Until", "Since", "By", "Why"], overrides.map((one) => [
+    `${one.override === "deny" ? "denied" : "allowed"}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
+    one.until ? at(one.until) : "for ever", at(one.since), name(one.who), element("span", visible(one.reason, 200), { class: "text" }),
+  ]), "What decides before any limit.");
+}

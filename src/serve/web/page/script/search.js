@@ -1,0 +1,82 @@
+// The search: as one types, and Enter opens the best.
+const query = document.getElementById("query");
+const found = document.getElementById("found");
+const openKey = (key) => { location.hash = "#/key/" + encodeURIComponent(key); };
+let hits = [], chosen = -1, asking = null, soon = 0, answered = "";
+
+function shut() {
+  found.hidden = true;
+  found.replaceChildren();
+  hits = [];
+  choose(-1);
+  query.setAttribute("aria-expanded", "false");
+}
+function choose(number) {
+  chosen = number;
+  [...found.querySelectorAll("[role=option]")].forEach((one, n) => one.setAttribute("aria-selected", n === number));
+  const one = found.querySelector("[aria-selected=true]");
+  if (one) {
+    one.scrollIntoView({ block: "nearest" });
+    query.setAttribute("aria-activedescendant", one.id);
+  } else query.removeAttribute("aria-activedescendant");
+}
+function leave(key) {
+  clearTimeout(soon);
+  if (asking) asking.abort();
+  query.value = "";
+  shut();
+  query.blur();
+  openKey(key);
+}
+async function look() {
+  const text = query.value.trim();
+  if (asking) asking.abort();
+  if (!text) return shut();
+  asking = new AbortController();
+  try {
+    const reply = await get("search", { q: text }, asking.signal);
+    if (query.value.trim() !== text) return;
+    answered = text;
+    hits = reply.found;
+    found.replaceChildren(...hits.map(option));
+    if (!hits.length) found.append(element("li", `No key has “${visible(text, 60)}”. Enter shows what would hold for it.`, { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }));
+    if (reply.more) found.append(element("li", "There are more: type more of the name.", { class: "none", role: "presentation" }));
+    found.hidden = false;
+    query.setAttribute("aria-expanded", "true");
+    choose(-1);
+  } catch (problem) {
+    if (problem.name === "AbortError") return;
+    shut();
+    say(problem.message, true);
+  }
+}
+function option(hit, n) {
+  const { who, what } = split(hit.shown);
+  const state = hit.refused ? ["blocked", "over"] : hit.suspected ? ["suspected", "over"] : hit.share !== null ? [percent(hit.share) + " used", "quiet"] : ["", ""];
+  const made = element("li", [element("span", [name(who), what ? element("span", what, { class: "what" }) : null]), element("span", state[0], { class: state[1] })], { role: "option", id: "hit-" + n, "aria-selected": "false" });
+  made.addEventListener("pointerdown", (event) => event.preventDefault());
+  made.addEventListener("click", () => leave(hit.pasted));
+  return made;
+}
+query.addEventListener("input", () => {
+  clearTimeout(soon);
+  soon = setTimeout(look, 120);
+});
+query.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") return shut();
+  if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+  event.preventDefault();
+  if (!hits.length) return;
+  choose((chosen + (event.key === "ArrowDown" ? 1 : -1) + hits.length + (chosen < 0 && event.key === "ArrowUp" ? 1 : 0)) % hits.length);
+});
+query.addEventListener("blur", shut);
+document.getElementById("search").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const text = query.value.trim();
+  if (!text) return;
+  if (chosen >= 0) return leave(hits[chosen].pasted);
+  clearTimeout(soon);
+  // What is shown may be of fewer letters.
+  if (answered !== text || found.hidden) await look();
+  leave(hits.length ? hits[0].pasted : text);
+});
