@@ -45,9 +45,6 @@ pub(super) fn start_with(chroot: &str, front_end: FrontEnd, more: &str) -> Serve
     machine.write("/etc/postfix/main.cf", &(CONFIGURATION.to_owned() + lines + more));
     machine.run(
         "set -e
-        # All of Postfix waits while postlogd's queue is full, and its master, which starts postlogd
-        # again on a reload, waits for a minute then.
-        echo 1000 >/proc/sys/net/unix/max_dgram_qlen
         newaliases
         mkdir -p /var/spool/postfix/etc
         install -m 640 -g postfix /etc/sasldb2 /var/spool/postfix/etc/sasldb2
