@@ -241,9 +241,9 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
     for entry in &policy.exempt {
         let mut what = "exempt".to_owned();
         // Writing to a String cannot fail.
-        let _ = write!(what, " {}", list(entry.matches.iter().map(matched)));
+        let _ = write!(what, " {}", list(entry.matches.iter().map(Match::to_string)));
         if !entry.recipients.is_empty() {
-            let _ = write!(what, " to {}", list(entry.recipients.iter().map(matched)));
+            let _ = write!(what, " to {}", list(entry.recipients.iter().map(Match::to_string)));
         }
         let until = entry.until.map_or("for ever".to_owned(), |until| {
             let time = jiff::Timestamp::from_second(until);
@@ -296,14 +296,6 @@ pub fn buckets(all: &Buckets) -> String {
     match &all.buckets[..] {
         [] => "unlimited".to_owned(),
         all => list(all.iter().map(|b| format!("{} {}, leak {}", b.burst, b.unit.word(), b.text))),
-    }
-}
-
-fn matched(one: &Match) -> String {
-    match one {
-        Match::Identity(name) => name.clone(),
-        Match::Domain(domain) => format!("@{domain}"),
-        Match::Client(network) => network.to_string(),
     }
 }
 

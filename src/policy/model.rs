@@ -483,6 +483,18 @@ impl Match {
     }
 }
 
+/// As it is written: `alice@example.org`, `@example.org`, `192.0.2.0/24`.
+#[cfg(feature = "cli")]
+impl fmt::Display for Match {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity(name) => f.write_str(name),
+            Self::Domain(domain) => write!(f, "@{domain}"),
+            Self::Client(network) => write!(f, "{network}"),
+        }
+    }
+}
+
 impl Stored for Match {
     fn read(row: &mut Fields<'_>) -> Result<Self, What> {
         match row.u8()? {

@@ -85,6 +85,7 @@ pub use preview::Preview;
 pub use quarantine::Quarantined;
 pub use sizes::{CHECKS_MAX, MAX_BYTES_DEFAULT, MAX_BYTES_MIN};
 pub use stats::Stats;
+pub use text_log::LoggedLine;
 pub use tidy::Tidied;
 pub use verify::{Report, ShardReport};
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::ops::Range;
 
-use crate::sys::files::{self, Access};
+use crate::sys::files::{self, Access, FileInfo};
 
 use super::database::Database;
 use super::held_note::HeldNote;
@@ -26,6 +26,16 @@ pub(super) const AUDIT: TextLog =
 /// The messages that Postfix and Sendmail were told to hold.
 pub(super) const HELD: TextLog =
     TextLog { name: c"held.log", before: c"held.log.1", bytes: 16 << 20 };
+
+/// A line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedLine {
+    /// Where it ends: the number of the file, which it keeps when it becomes the previous one, and
+    /// the offset.
+    pub place: (u64, u64),
+    /// The line.
+    pub text: Vec<u8>,
+}
 
 impl Spool {
     /// Appends a line to `audit.log` in the database's directory, in one write, so that
@@ -51,14 +61,34 @@ impl Spool {
     /// # Errors
     /// A log could not be read.
     pub fn held_notes(&mut self) -> Result<Vec<HeldNote>, SpoolError> {
+        Ok(self.lines(&HELD)?.iter().filter_map(|line| HeldNote::parse(&line.text)).collect())
+    }
+
+    /// The lines of `audit.log` and of the one before, the oldest first.
+    ///
+    /// # Errors
+    /// A log could not be read.
+    pub fn changes_logged(&mut self) -> Result<Vec<LoggedLine>, SpoolError> {
+        self.lines(&AUDIT)
+    }
+
+    /// The whole lines of a log, the oldest first.
+    fn lines(&mut self, log: &TextLog) -> Result<Vec<LoggedLine>, SpoolError> {
         self.with_files(|database| {
             let _guard = database.lock_directory()?;
-            let mut notes = Vec::new();
-            for name in [HELD.before, HELD.name] {
-                let Some((_, bytes)) = read(database, Access::Read, name)? else { continue };
-                notes.extend(bytes.split(|byte| *byte == b'\n').filter_map(HeldNote::parse));
+            let mut lines = Vec::new();
+            for name in [log.before, log.name] {
+                let Some((_, info, bytes)) = read(database, Access::Read, name)? else { continue };
+                let mut end = 0;
+                for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                    end += line.len() as u64;
+                    if let Some(text) = line.strip_suffix(b"\n") {
+                        let place = (info.identity.1, end);
+                        lines.push(LoggedLine { place, text: text.to_vec() });
+                    }
+                }
             }
-            Ok(notes)
+            Ok(lines)
         })
     }
 
@@ -109,7 +139,7 @@ impl Spool {
             let access = if overwrite { Access::Write } else { Access::Read };
             let mut lines = 0;
             for name in [log.before, log.name] {
-                let Some((file, bytes)) = read(database, access, name)? else { continue };
+                let Some((file, _, bytes)) = read(database, access, name)? else { continue };
                 let mut start = 0;
                 for line in bytes.split_inclusive(|b| *b == b'\n') {
                     let found = find(line);
@@ -127,17 +157,17 @@ impl Spool {
     }
 }
 
-/// A log and its bytes; `None` if it does not exist.
+/// A log, what it is, and its bytes; `None` if it does not exist.
 fn read(
     database: &Database,
     access: Access,
     name: &CStr,
-) -> Result<Option<(File, Vec<u8>)>, SpoolError> {
+) -> Result<Option<(File, FileInfo, Vec<u8>)>, SpoolError> {
     let Some((file, facts)) = database.open_for(access, name)? else { return Ok(None) };
     let mut bytes = vec![0; usize::try_from(facts.size).unwrap_or(usize::MAX)];
     let read = files::read_at(&file, 0, &mut bytes);
     bytes.truncate(read.map_err(SpoolError::io("read", &database.path_of(name)))?);
-    Ok(Some((file, bytes)))
+    Ok(Some((file, facts, bytes)))
 }
 
 /// Opens the log, after renaming it if it is full.

@@ -146,6 +146,12 @@ impl InForce {
         self.policies.as_ref()?.image().ok()
     }
 
+    /// Whether a policy in use exempts anybody.
+    pub(crate) fn has_exemptions(&self) -> bool {
+        let all = self.image().into_iter().flat_map(Image::each);
+        all.into_iter().any(|(_, policy)| policy.is_ok_and(|policy| policy.has_exemptions()))
+    }
+
     /// Whether `exirate allow` lifts this limit now.
     pub(crate) fn is_allowed(&self, key: &RecordKey<'_>) -> bool {
         let deciding = deciding(&self.overrides, key, self.now.seconds);

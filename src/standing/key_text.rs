@@ -94,6 +94,22 @@ pub(crate) fn period<'a>(key: &RecordKey<'a>) -> Option<&'a [u8]> {
     parts(key).map(|parts| parts.period).or_else(of_policy)
 }
 
+/// The period in seconds that the name of a record has.
+pub(crate) fn period_seconds(key: &RecordKey<'_>) -> Option<f64> {
+    match policy(key) {
+        Some(policy) => std::str::from_utf8(policy.window).ok().and_then(parse_period),
+        None => parts(key)?.period_seconds(),
+    }
+}
+
+/// A period in seconds, written as in a spec.
+pub(crate) fn parse_period(text: &str) -> Option<f64> {
+    // Parsed as part of a stored key, so that both are read alike.
+    let stored = format!("{text}/per_mail/");
+    let parts = StoredKey::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
+    parts.and_then(|parts| parts.period_seconds())
+}
+
 /// What the administrator calls the key of a record.
 pub(crate) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {

@@ -424,7 +424,18 @@ fn the_schema_is_that_in_the_documentation() {
         ("/api/v1/me", "Me"),
         ("/api/v1/status", "Status"),
         ("/api/v1/keys", "Keys"),
+        ("/api/v1/keys?state=close", "Keys"),
+        ("/api/v1/keys?state=suspected", "Keys"),
+        ("/api/v1/keys?state=denied", "Keys"),
+        ("/api/v1/keys?state=exempt", "Keys"),
+        ("/api/v1/search?q=ALI", "Found"),
         ("/api/v1/identity?key=alice%40example.org", "Identity"),
+        ("/api/v1/identities?key=alice%40example.org&key=bob", "Identities"),
+        ("/api/v1/crossings", "Crossings"),
+        ("/api/v1/crossings?key=alice%40example.org", "Crossings"),
+        ("/api/v1/changes", "Changes"),
+        ("/api/v1/changes?key=alice%40example.org", "Changes"),
+        ("/api/v1/policies", "PoliciesInUse"),
         ("/api/v1/overrides", "Overrides"),
     ] {
         fits(

@@ -123,7 +123,7 @@ impl Set {
         }
         let mut store = self.common.open_to_change()?;
         let Some(key) = self.selected(&mut *store)? else { return Ok(Outcome::Found) };
-        let period = keys::period_of(&key.key());
+        let period = key_text::period_seconds(&key.key());
         let edit = Edit {
             rate: self.rate,
             at: self.at,

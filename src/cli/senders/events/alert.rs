@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::event::{EventJson, decisive, in_period, key, period};
+use super::event::EventJson;
 use super::known::Known;
+use super::{decisive, in_period, key, period};
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};

@@ -2,44 +2,11 @@
 
 use serde::Serialize;
 
-use crate::cli::shared::keys;
-use crate::engine::AlgorithmKind;
 use crate::rate::Timestamp;
-use crate::spool::{Enforcement, EventKind, EventWindow, LoggedEvent};
-use crate::standing::key_text;
+use crate::spool::{Enforcement, EventKind, LoggedEvent};
+use crate::standing::logged::{decisive, key};
 use crate::store::DetailTexts;
 use crate::text;
-
-/// The first limit that was over.
-pub(in crate::cli) fn decisive(event: &LoggedEvent) -> EventWindow {
-    let over = event.windows.iter().find(|window| window.over);
-    over.or(event.windows.first()).copied().unwrap_or_default()
-}
-
-/// Who was counted.
-pub(in crate::cli) fn key(event: &LoggedEvent) -> &[u8] {
-    key_text::key_of(&event.record_key())
-}
-
-/// The period, as the spec or the policy has it; of the calendar, its word: `daily`.
-pub(in crate::cli) fn period(event: &LoggedEvent, window: &EventWindow) -> String {
-    let key = event.record_key();
-    let is_named = || is_of_calendar(window) || keys::period_of(&key) == Some(window.period);
-    match key_text::period(&key) {
-        Some(text) if is_named() => text::printable(text),
-        _ => text::period(window.period),
-    }
-}
-
-/// The period after a limit, in a sentence: `in 1d`; of the calendar, `daily`.
-pub(in crate::cli) fn in_period(event: &LoggedEvent, window: &EventWindow) -> String {
-    let period = period(event, window);
-    if is_of_calendar(window) { period } else { format!("in {period}") }
-}
-
-fn is_of_calendar(window: &EventWindow) -> bool {
-    window.algorithm == AlgorithmKind::Calendar
-}
 
 /// What follows the key of an event that is not held against it: ` (exempt)`.
 pub(in crate::cli) fn mark(event: &LoggedEvent) -> String {

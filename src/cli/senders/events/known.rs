@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::event::{decisive, in_period, key};
+use super::{decisive, in_period, key};
 use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::explain::rule;

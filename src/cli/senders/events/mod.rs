@@ -20,7 +20,7 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 
 pub(in crate::cli) use self::delivery::{Delivered, delivered, has_alert};
-pub(in crate::cli) use self::event::{EventJson, decisive, in_period, key, mark, period};
+pub(in crate::cli) use self::event::{EventJson, mark};
 pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
 pub(in crate::cli) use self::source::{Event, Source};
 use crate::cli::shared::complete;
@@ -32,6 +32,7 @@ use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
 use crate::standing::key_text;
+pub(in crate::cli) use crate::standing::logged::{decisive, in_period, key, period};
 use crate::text;
 
 /// How often --follow looks for new events.

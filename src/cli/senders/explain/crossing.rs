@@ -14,10 +14,9 @@ use crate::history::explain::crossing::{Crossing, Sender, Tally, span};
 use crate::rate::Timestamp;
 use crate::spool::LoggedEvent;
 use crate::standing::key_text;
+use crate::standing::logged::limit_text;
 use crate::text;
 use crate::trace::Access;
-
-use super::event::limit_text;
 
 /// What drove a sender over, as JSON has it.
 #[derive(Serialize)]

@@ -6,18 +6,15 @@ use serde::Serialize;
 
 use super::remedies;
 use crate::cli::Failure;
-use crate::cli::senders::events::{decisive, key, period};
+use crate::cli::senders::events::key;
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::screen::Screen;
-use crate::engine::AlgorithmKind;
-use crate::history::explain::past::{PastWindow, longest_wait};
-use crate::history::explain::rule;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
-use crate::spool::{Enforcement, EventWindow, LoggedEvent};
+use crate::spool::{Enforcement, LoggedEvent};
 use crate::standing::key_state::later;
 use crate::standing::key_text;
-use crate::store::DetailTexts;
+use crate::standing::logged::{Limits, by};
 use crate::text;
 use crate::text::time::now;
 
@@ -57,18 +54,16 @@ pub(super) enum WasRefused {
 
 impl EventExplanation {
     pub(super) fn of(event: &LoggedEvent) -> Self {
-        let past = PastWindow::all(event);
-        let texts: Vec<String> = past.iter().map(|past| limit_text(event, &past.logged)).collect();
-        let measured: Vec<Measured<'_>> =
-            past.iter().zip(&texts).map(|(one, text)| measured(one, text)).collect();
-        let wait = longest_wait(&past).and_then(Wait::whole_seconds);
+        let limits = Limits::of(event);
+        let (measured, waits): (Vec<Measured<'_>>, Vec<Option<Wait>>) = limits.measured().unzip();
+        let wait = limits.wait().and_then(Wait::whole_seconds);
         let at = Timestamp { micros: 0, ..event.at };
         let passes = wait.map(|seconds| later(at, seconds + 1));
         let when = passes.zip(wait).map(|(at, seconds)| {
             let (at, wait) = (text::local(at), text::duration(seconds as f64));
             format!("at {at}, {wait} after the event, if nothing else was counted")
         });
-        let windows = past.iter().zip(&measured).map(|(one, measured)| WindowJson {
+        let windows = waits.iter().zip(&measured).map(|(wait, measured)| WindowJson {
             window: measured.window.to_owned(),
             algorithm: measured.algorithm.word(),
             limit: measured.limit,
@@ -76,7 +71,7 @@ impl EventExplanation {
             rate_before: measured.before,
             rate: measured.after,
             over: measured.over,
-            retry_after: one.wait.and_then(Wait::whole_seconds),
+            retry_after: wait.and_then(Wait::whole_seconds),
             least_limit: measured.least_limit(),
         });
         Self {
@@ -153,51 +148,5 @@ impl EventExplanation {
             line(if n == 0 { "to pass" } else { "or" }, text)?;
         }
         Ok(())
-    }
-}
-
-/// `policy outbound, recipients, by the rule default`.
-fn by(event: &LoggedEvent) -> String {
-    let DetailTexts { policy, rule, unit, .. } = event.texts.map(|text| text::printable(text));
-    let record = event.record_key();
-    if let Some([name, what, ..]) = rule::parts(&record) {
-        let policy = if policy.is_empty() { text::printable(name.as_bytes()) } else { policy };
-        let unit = if unit.is_empty() { text::printable(what.as_bytes()) } else { unit };
-        let rule = if rule.is_empty() { "not known".to_owned() } else { rule };
-        return format!("policy {policy}, which counts {}; rule: {rule}", unit.replace('_', " "));
-    }
-    let update = if event.strict { "strict" } else { "leaky" };
-    let mode = key_text::parts(&record).map(|parts| text::printable(parts.mode));
-    let window = decisive(event);
-    let limit = text::number(window.limit);
-    let period = period(event, &window);
-    let mode = mode.map(|mode| format!(" / {mode}")).unwrap_or_default();
-    format!("a ratelimit line: {limit} / {period}{mode} / {update}")
-}
-
-/// A limit of an event: see [`window_text`].
-pub(in crate::cli) fn limit_text(event: &LoggedEvent, window: &EventWindow) -> String {
-    window_text(window.limit, &period(event, window), window.algorithm)
-}
-
-/// `100/1h` or `500 daily`; of a bucket, its burst and in which time it leaks.
-pub(super) fn window_text(limit: f64, period: &str, algorithm: AlgorithmKind) -> String {
-    let limit = text::number(limit);
-    match algorithm {
-        AlgorithmKind::MovingAverage => format!("{limit}/{period}"),
-        AlgorithmKind::Bucket => format!("burst {limit}, leaking in {period}"),
-        AlgorithmKind::Calendar => format!("{limit} {period}"),
-    }
-}
-
-fn measured<'w>(past: &PastWindow, window: &'w str) -> Measured<'w> {
-    Measured {
-        window,
-        algorithm: past.logged.algorithm,
-        before: past.before,
-        after: past.logged.after,
-        limit: past.logged.limit,
-        count: past.count,
-        over: past.logged.over,
     }
 }

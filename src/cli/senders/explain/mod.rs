@@ -13,7 +13,6 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-pub(in crate::cli) use self::event::limit_text;
 use self::event::{EventExplanation, WasRefused};
 use self::habits::HabitsExplanation;
 use self::now::NowExplanation;

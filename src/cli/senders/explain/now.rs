@@ -5,7 +5,6 @@ use std::io::Write as _;
 
 use serde::Serialize;
 
-use super::event::window_text;
 use super::remedies;
 use crate::cli::Failure;
 use crate::cli::shared::rates::Rates;
@@ -15,6 +14,7 @@ use crate::policy::explain::Measured;
 use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson, passes};
 use crate::standing::key_text;
+use crate::standing::logged::window_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
 use crate::store::{Inspect, OwnedKey};

@@ -13,7 +13,6 @@ use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
 use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
-use crate::spec::StoredKey;
 use crate::standing::key_text::{self, MODES};
 use crate::standing::pattern::{self, Pattern, Syntax};
 use crate::store::{Inspect, OwnedKey, Target};
@@ -115,7 +114,7 @@ impl Narrow {
         }
         let mode = key_text::parts(key).map(|parts| parts.mode);
         self.mode.is_none_or(|wanted| mode == Some(wanted.as_bytes()))
-            && self.period.is_none_or(|wanted| period_of(key) == Some(wanted))
+            && self.period.is_none_or(|wanted| key_text::period_seconds(key) == Some(wanted))
     }
 }
 
@@ -142,20 +141,8 @@ fn mode(text: &str) -> Result<&'static str, String> {
 
 /// A period in seconds, written as in a spec.
 pub(in crate::cli) fn period(text: &str) -> Result<f64, String> {
-    // Parsed as part of a stored key, so that both are read alike.
-    let stored = format!("{text}/per_mail/");
-    let parts = StoredKey::parse(stored.as_bytes()).filter(|_| !text.contains('/'));
-    parts
-        .and_then(|parts| parts.period_seconds())
-        .ok_or_else(|| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned())
-}
-
-/// The period in seconds that the name of a record has.
-pub(in crate::cli) fn period_of(key: &RecordKey<'_>) -> Option<f64> {
-    match key_text::policy(key) {
-        Some(policy) => std::str::from_utf8(policy.window).ok().and_then(|text| period(text).ok()),
-        None => key_text::parts(key)?.period_seconds(),
-    }
+    let seconds = key_text::parse_period(text);
+    seconds.ok_or_else(|| "expected a period, such as 1h, 30m, 1d12h or 3600".to_owned())
 }
 
 /// The records that a command is about: all where there is no `KEY` argument.

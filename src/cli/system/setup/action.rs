@@ -7,8 +7,6 @@ use std::path::Path;
 use anstyle::Style;
 
 use super::{SetupCommand, log};
-use crate::cli::senders::events::event::{decisive, key};
-use crate::cli::senders::explain::limit_text;
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
@@ -22,6 +20,7 @@ use crate::rate::Timestamp;
 use crate::setup::{MailServer, policy_file};
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Options, Spool};
 use crate::standing::key_text;
+use crate::standing::logged::{decisive, key, limit_text};
 use crate::text;
 use crate::text::time::now;
 use crate::toml_file::text::load;

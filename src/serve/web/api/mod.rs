@@ -1,7 +1,9 @@
 //! The API: its routes, and what is in their replies.
 
+pub(super) mod cursor;
 mod openapi;
 mod pages;
+mod replies;
 mod route;
 mod routes;
 pub(super) mod state;

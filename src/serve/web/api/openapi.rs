@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::route::Route;
+use super::route::{Parameter, Route};
 use crate::json_schema::{Schema as _, Schemas};
 use crate::serve::web::http::problem::ProblemJson;
 use crate::toml_file::Word as _;
@@ -37,7 +37,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
 }
 
 fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
-    let parameter = |&(name, needed, about): &(&str, bool, &str)| {
+    let parameter = |&(name, needed, about): &Parameter| {
         json!({
             "name": name,
             "in": "query",

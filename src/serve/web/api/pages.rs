@@ -1,9 +1,10 @@
 //! Counts and pages of keys, as routes and streams show them.
 
+use super::cursor::{Cursor, Page};
 use super::state::Api;
 use super::types::{Keys, Status};
 use crate::serve::web::http::problem::Problem;
-use crate::serve::web::look::Ranked;
+use crate::serve::web::look::snapshot::State;
 use crate::text;
 
 impl Api {
@@ -12,42 +13,25 @@ impl Api {
         Ok(Status {
             at: text::iso(snapshot.in_force.now),
             keys: snapshot.keys,
-            blocked: snapshot.blocked,
-            close: snapshot.close,
+            blocked: snapshot.count(State::Blocked),
+            close: snapshot.count(State::Close),
+            suspected: snapshot.count(State::Suspected),
+            denied: snapshot.count(State::Denied),
+            exempt: snapshot.count(State::Exempt),
             unread: snapshot.unread.clone(),
         })
     }
 
-    /// A page of the keys that are blocked or close, of which the page before ends at `after`.
+    /// A page of the keys of a state, of which the page before ends at `after`.
     pub(super) async fn page(
         &self,
-        is_blocked: bool,
+        state: State,
         search: &str,
         limit: usize,
-        after: Option<(u64, Vec<u8>)>,
+        after: Option<&Cursor>,
     ) -> Result<Keys, Problem> {
         let snapshot = self.look.snapshot().await?;
-        let search = search.to_lowercase();
-        let is_after = |one: &&Ranked| {
-            after.as_ref().is_none_or(|(share, stored)| {
-                let (own, key) = one.rank();
-                own < *share || own == *share && key > &**stored
-            })
-        };
-        let contains = |one: &&Ranked| {
-            search.is_empty()
-                || String::from_utf8_lossy(one.record.key()).to_lowercase().contains(&search)
-        };
-        let all = snapshot.ranked.iter().filter(|one| one.is_refused == is_blocked);
-        let mut page: Vec<&Ranked> =
-            all.filter(is_after).filter(contains).take(limit.saturating_add(1)).collect();
-        let more = page.len() > limit;
-        page.truncate(limit);
-        let last = page.last().filter(|_| more).map(|one| one.rank());
-        Ok(Keys {
-            at: text::iso(snapshot.in_force.now),
-            keys: page.iter().map(|one| snapshot.row(one)).collect(),
-            next: last.map(|(share, stored)| format!("{share:016x}{}", text::hex(stored))),
-        })
+        let Page { items, next } = snapshot.page(state, &search.to_lowercase(), limit, after);
+        Ok(Keys { at: text::iso(snapshot.in_force.now), keys: items, next })
     }
 }

@@ -15,6 +15,9 @@ use crate::serve::web::role::Role;
 /// What serves a route.
 pub(super) type Run = fn(Rc<Api>, Asked) -> Pin<Box<dyn Future<Output = Result<Reply, Problem>>>>;
 
+/// A parameter of the query: the name, whether it is needed, and what it is.
+pub(super) type Parameter = (&'static str, bool, &'static str);
+
 /// A method of a resource.
 pub(super) struct Route {
     pub(super) method: Method,
@@ -23,8 +26,7 @@ pub(super) struct Route {
     pub(super) role: Option<Role>,
     /// What it does.
     pub(super) about: &'static str,
-    /// Its parameters: the name, whether it is needed, and what it is.
-    pub(super) query: &'static [(&'static str, bool, &'static str)],
+    pub(super) query: &'static [Parameter],
     /// The schema of the body.
     pub(super) body: Option<fn(&mut Schemas) -> Value>,
     /// The schema of the reply, if it is one in JSON.

@@ -1,33 +1,28 @@
 //! The routes. One is stated here alone: what serves it, who may, and the schema that
 //! `openapi.json` shows.
 
-use std::rc::Rc;
-
 use hyper::Method;
-use hyper::header::{self, HeaderValue};
 use serde_json::Value;
 
-use super::route::{Route, Run};
-use super::state::{Api, Asked};
-use super::types::{Changed, ForATime, Identity, Keys, Me, OfKey, Overrides, Session, Status};
+use super::replies::{
+    changes, crossings, for_seconds, forget_session, identities, keys, me, of_key, search, session,
+};
+use super::route::{Parameter, Route, Run};
+use super::types::{
+    Changed, Changes, Crossings, ForATime, Found, Identities, Identity, Keys, Me, OfKey, Overrides,
+    PoliciesInUse, Session, Status,
+};
 use super::{openapi, stream};
 use crate::json_schema::{Schema, Schemas};
-use crate::serve::web::asker::COOKIE;
-use crate::serve::web::broker::client;
-use crate::serve::web::broker::wire::{self, Request, Verb};
-use crate::serve::web::http::problem::{Kind, Problem};
-use crate::serve::web::http::reply::{self, Reply};
+use crate::serve::web::broker::wire::Verb;
+use crate::serve::web::http::reply;
 use crate::serve::web::role::Role;
-use crate::store::FOREVER;
-use crate::text;
-use crate::toml_file::Word as _;
 
-/// How many keys a page has, unless the request says so, and at most.
-const PAGE: usize = 50;
-const PAGE_MAX: usize = 500;
-
-const KEY: (&str, bool, &str) =
+const KEY: Parameter =
     ("key", true, "The key, such as alice@example.org, as `exirate list` prints it.");
+const OF_KEY: Parameter = ("key", false, "Only of this key.");
+const LIMIT: Parameter = ("limit", false, "How many: 50, or up to 500.");
+const CURSOR: Parameter = ("cursor", false, "What `next` of the page before has.");
 
 /// All of them.
 pub(super) const ROUTES: &[Route] = &[
@@ -55,16 +50,29 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/keys",
         role: Some(Role::View),
-        about: "List the keys that are blocked, or close to it",
+        about: "List the keys that are blocked, close to it, suspected, denied or exempt",
         query: &[
-            ("state", false, "blocked (the default) or close."),
+            ("state", false, "blocked (the default), close, suspected, denied or exempt."),
             ("search", false, "Only keys that contain this text, whatever its case."),
-            ("limit", false, "How many: 50, or up to 500."),
-            ("cursor", false, "What `next` of the page before has."),
+            LIMIT,
+            CURSOR,
         ],
         body: None,
         reply: Some(Keys::schema),
         run: |api, asked| Box::pin(async move { keys(&api, &asked).await }),
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/search",
+        role: Some(Role::View),
+        about: "Find identities by a part of their names, as somebody types it: the best first",
+        query: &[
+            ("q", true, "The part, whatever its case."),
+            ("limit", false, "How many: 50, or fewer."),
+        ],
+        body: None,
+        reply: Some(Found::schema),
+        run: |api, asked| Box::pin(async move { search(&api, &asked).await }),
     },
     Route {
         method: Method::GET,
@@ -77,9 +85,49 @@ pub(super) const ROUTES: &[Route] = &[
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.identity(key).await?)
+                reply::json(&api.look.identities(vec![key]).await?.pop())
             })
         },
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/identities",
+        role: Some(Role::View),
+        about: "Show all of several identities, such as the mailboxes that a panel lists",
+        query: &[("key", true, "A key; up to 100 of them.")],
+        body: None,
+        reply: Some(Identities::schema),
+        run: |api, asked| Box::pin(async move { identities(&api, &asked).await }),
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/crossings",
+        role: Some(Role::View),
+        about: "List what was logged of crossings of limits, refusals and alarms, the latest first",
+        query: &[OF_KEY, LIMIT, CURSOR],
+        body: None,
+        reply: Some(Crossings::schema),
+        run: |api, asked| Box::pin(async move { crossings(&api, &asked).await }),
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/changes",
+        role: Some(Role::View),
+        about: "List who changed what by hand, the latest first",
+        query: &[OF_KEY, LIMIT, CURSOR],
+        body: None,
+        reply: Some(Changes::schema),
+        run: |api, asked| Box::pin(async move { changes(&api, &asked).await }),
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/policies",
+        role: Some(Role::View),
+        about: "Show the policies in use",
+        query: &[],
+        body: None,
+        reply: Some(PoliciesInUse::schema),
+        run: |api, _| Box::pin(async move { reply::json(&api.look.policies().await?) }),
     },
     Route {
         method: Method::GET,
@@ -150,13 +198,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: None,
-        run: |_, _| {
-            Box::pin(async move {
-                let mut reply = reply::json(&Value::Null)?;
-                set_cookie(&mut reply, &format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly"));
-                Ok(reply)
-            })
-        },
+        run: |_, _| Box::pin(async move { forget_session() }),
     },
     Route {
         method: Method::GET,
@@ -181,157 +223,9 @@ const fn change(
     Route { method: Method::POST, path, role, about, query: &[], body, reply, run }
 }
 
-impl Asked {
-    /// A parameter of the query.
-    fn query(&self, name: &str) -> Option<String> {
-        let query = self.call.head.uri.query()?;
-        let mut all = form_urlencoded::parse(query.as_bytes());
-        all.find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
-    }
-
-    fn needed(&self, name: &str) -> Result<String, Problem> {
-        let detail = || Problem::new(Kind::Malformed, format!("the parameter {name} is missing"));
-        self.query(name).filter(|value| !value.is_empty()).ok_or_else(detail)
-    }
-
-    /// The body.
-    fn body<'b, T: serde::Deserialize<'b>>(&'b self) -> Result<T, Problem> {
-        let kind = self.call.head.headers.get(header::CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.split(';').next().is_none_or(|kind| kind.trim() != "application/json") {
-            let detail = "expected Content-Type: application/json";
-            return Err(Problem::new(Kind::MediaType, detail));
-        }
-        let wrong = |error: serde_json::Error| Problem::new(Kind::Malformed, error.to_string());
-        serde_json::from_slice(&self.call.body).map_err(wrong)
-    }
-}
-
-fn end(until: Option<i64>) -> Option<String> {
-    until.filter(|until| *until != FOREVER).map(text::iso_second)
-}
-
-fn me(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
-    let Some(asker) = &asked.asker else {
-        return Err(Problem::new(Kind::Unknown, "expected a token"));
-    };
-    reply::json(&me_of(api, asker))
-}
-
-fn me_of(api: &Api, asker: &crate::serve::web::asker::Asker) -> Me {
-    let web = Rc::clone(&api.web.borrow());
-    Me {
-        name: asker.name.clone(),
-        role: asker.role.word(),
-        until: end(asker.until),
-        csrf: api.askers.against_forgery(asker),
-        longest: web.longest,
-        changes_a_day: web.changes_a_day.into(),
-        release: env!("CARGO_PKG_VERSION"),
-    }
-}
-
-async fn session(api: &Api, asked: Asked) -> Result<Reply, Problem> {
-    let Session { token } = asked.body()?;
-    let asker = api.askers.of_secret(&token).await?;
-    let mut reply = reply::json(&me_of(api, &asker))?;
-    let secure = if asked.is_local { "" } else { "; Secure" };
-    set_cookie(&mut reply, &format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"));
-    Ok(reply)
-}
-
-fn set_cookie(reply: &mut Reply, cookie: &str) {
-    if let Ok(mut value) = HeaderValue::from_str(cookie) {
-        value.set_sensitive(true);
-        reply.headers_mut().insert(header::SET_COOKIE, value);
-    }
-}
-
-async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
-    let wrong = |detail: &str| Problem::new(Kind::Malformed, detail);
-    let is_blocked = match asked.query("state").as_deref() {
-        None | Some("blocked") => true,
-        Some("close") => false,
-        Some(_) => return Err(wrong("state: expected blocked or close")),
-    };
-    let limit = match asked.query("limit") {
-        None => PAGE,
-        Some(text) => {
-            let limit = text.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-            limit.ok_or_else(|| wrong("limit: expected a number from 1 to 500"))?
-        }
-    };
-    let after = match asked.query("cursor") {
-        None => None,
-        Some(text) => {
-            let cursor = read_cursor(&text);
-            Some(cursor.ok_or_else(|| wrong("cursor: expected what next of a page has"))?)
-        }
-    };
-    let search = asked.query("search").unwrap_or_default();
-    reply::json(&api.page(is_blocked, &search, limit, after).await?)
-}
-
-/// Where a page ends: the bits of the share, and the stored key, in hexadecimal.
-fn read_cursor(text: &str) -> Option<(u64, Vec<u8>)> {
-    if !text.bytes().all(|b| b.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    let (share, stored) = text.split_at_checked(16)?;
-    let byte = |at| u8::from_str_radix(stored.get(at..at + 2)?, 16).ok();
-    let stored: Option<Vec<u8>> = (0..stored.len()).step_by(2).map(byte).collect();
-    Some((u64::from_str_radix(share, 16).ok()?, stored?))
-}
-
-async fn of_key(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
-    let OfKey { key } = asked.body()?;
-    ask(api, asked, (verb, key, None, String::new())).await
-}
-
-async fn for_seconds(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
-    let ForATime { key, seconds, reason } = asked.body()?;
-    ask(api, asked, (verb, key, Some(seconds), reason)).await
-}
-
-/// Asks the broker.
-async fn ask(
-    api: &Api,
-    asked: &Asked,
-    (verb, key, seconds, reason): (Verb, String, Option<i64>, String),
-) -> Result<Reply, Problem> {
-    let Some(asker) = &asked.asker else {
-        return Err(Problem::new(Kind::Unknown, "expected a token"));
-    };
-    let request = Request { who: asker.who.clone(), verb, key, seconds, reason };
-    let broker = api.web.borrow().broker.clone();
-    let reply = client::ask(&broker, &request).await;
-    match reply.map_err(|why| Problem::new(Kind::Unavailable, why))? {
-        wire::Reply::Done(done) => {
-            api.look.forget().await;
-            let until = end(done.until);
-            reply::json(&Changed { said: done.said, records: done.records, until })
-        }
-        wire::Reply::Refused(refused) => Err(refused.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
-
     use super::*;
-
-    quickcheck! {
-        fn a_cursor_is_read_back(share: u64, stored: Vec<u8>) -> bool {
-            let text = format!("{share:016x}{}", text::hex(&stored));
-            read_cursor(&text) == Some((share, stored))
-        }
-
-        fn no_text_panics(text: String) -> bool {
-            let _ = read_cursor(&text);
-            true
-        }
-    }
 
     #[test]
     fn each_route_is_there_once_and_each_change_needs_help() {

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use super::state::Api;
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
+use crate::serve::web::look::snapshot::State;
 use crate::text::time::now;
 
 /// How often the database is read for streams; more seldom where that takes long.
@@ -64,7 +65,7 @@ pub(super) fn begin(api: &Rc<Api>, until: Option<i64>) -> Result<Reply, Problem>
 /// Reads the database while there are streams.
 async fn read(api: &Api) {
     while api.streams.open.get() > 0 {
-        let event = match (api.status().await, api.page(true, "", KEYS, None).await) {
+        let event = match (api.status().await, api.page(State::Blocked, "", KEYS, None).await) {
             (Ok(status), Ok(keys)) => json!({ "status": status, "keys": keys }),
             (Err(problem), _) | (_, Err(problem)) => json!({ "problem": problem.detail }),
         };

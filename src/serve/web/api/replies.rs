@@ -1,0 +1,186 @@
+//! What serves the routes.
+
+use std::rc::Rc;
+
+use hyper::header::{self, HeaderValue};
+use serde_json::Value;
+
+use super::cursor::Cursor;
+use super::state::{Api, Asked};
+use super::types::{Changed, ForATime, Identities, Me, OfKey, Session};
+use crate::serve::web::asker::{Asker, COOKIE};
+use crate::serve::web::broker::client;
+use crate::serve::web::broker::wire::{self, Request, Verb};
+use crate::serve::web::http::problem::{Kind, Problem};
+use crate::serve::web::http::reply::{self, Reply};
+use crate::serve::web::look::snapshot::State;
+use crate::store::FOREVER;
+use crate::text;
+use crate::toml_file::Word as _;
+
+/// How many keys a page has, unless the request says so, and at most.
+const PAGE: usize = 50;
+const PAGE_MAX: usize = 500;
+/// How many identities one request may ask for.
+const IDENTITIES_MAX: usize = 100;
+
+impl Asked {
+    /// All values of a parameter of the query.
+    fn all(&self, name: &str) -> impl Iterator<Item = String> {
+        let query = self.call.head.uri.query().unwrap_or_default();
+        let all = form_urlencoded::parse(query.as_bytes());
+        all.filter(move |(known, _)| known == name).map(|(_, value)| value.into_owned())
+    }
+
+    /// A parameter of the query.
+    fn query(&self, name: &str) -> Option<String> {
+        self.all(name).next()
+    }
+
+    pub(super) fn needed(&self, name: &str) -> Result<String, Problem> {
+        let missing = || malformed(format!("the parameter {name} is missing"));
+        self.query(name).filter(|value| !value.is_empty()).ok_or_else(missing)
+    }
+
+    /// How many are asked for: `usual`, or up to `most`.
+    fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+        let Some(text) = self.query("limit") else { return Ok(usual) };
+        let limit = text.parse().ok().filter(|limit| (1..=most).contains(limit));
+        limit.ok_or_else(|| malformed(format!("limit: expected a number from 1 to {most}")))
+    }
+
+    /// Where the page before ends.
+    fn cursor(&self) -> Result<Option<Cursor>, Problem> {
+        let Some(text) = self.query("cursor") else { return Ok(None) };
+        let wrong = || malformed("cursor: expected what next of a page has");
+        Cursor::parse(&text).map(Some).ok_or_else(wrong)
+    }
+
+    /// The body.
+    fn body<'b, T: serde::Deserialize<'b>>(&'b self) -> Result<T, Problem> {
+        let kind = self.call.head.headers.get(header::CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.split(';').next().is_none_or(|kind| kind.trim() != "application/json") {
+            let detail = "expected Content-Type: application/json";
+            return Err(Problem::new(Kind::MediaType, detail));
+        }
+        let wrong = |error: serde_json::Error| malformed(error.to_string());
+        serde_json::from_slice(&self.call.body).map_err(wrong)
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> Problem {
+    Problem::new(Kind::Malformed, detail)
+}
+
+fn end(until: Option<i64>) -> Option<String> {
+    until.filter(|until| *until != FOREVER).map(text::iso_second)
+}
+
+pub(super) fn me(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let Some(asker) = &asked.asker else {
+        return Err(Problem::new(Kind::Unknown, "expected a token"));
+    };
+    reply::json(&me_of(api, asker))
+}
+
+fn me_of(api: &Api, asker: &Asker) -> Me {
+    let web = Rc::clone(&api.web.borrow());
+    Me {
+        name: asker.name.clone(),
+        role: asker.role.word(),
+        until: end(asker.until),
+        csrf: api.askers.against_forgery(asker),
+        longest: web.longest,
+        changes_a_day: web.changes_a_day.into(),
+        release: env!("CARGO_PKG_VERSION"),
+    }
+}
+
+pub(super) async fn session(api: &Api, asked: Asked) -> Result<Reply, Problem> {
+    let Session { token } = asked.body()?;
+    let asker = api.askers.of_secret(&token).await?;
+    let mut reply = reply::json(&me_of(api, &asker))?;
+    let secure = if asked.is_local { "" } else { "; Secure" };
+    set_cookie(&mut reply, &format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"));
+    Ok(reply)
+}
+
+pub(super) fn forget_session() -> Result<Reply, Problem> {
+    let mut reply = reply::json(&Value::Null)?;
+    set_cookie(&mut reply, &format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly"));
+    Ok(reply)
+}
+
+fn set_cookie(reply: &mut Reply, cookie: &str) {
+    if let Ok(mut value) = HeaderValue::from_str(cookie) {
+        value.set_sensitive(true);
+        reply.headers_mut().insert(header::SET_COOKIE, value);
+    }
+}
+
+pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let state = match asked.query("state") {
+        None => State::Blocked,
+        Some(word) => State::of(&word)
+            .ok_or_else(|| malformed(format!("state: expected {}", State::words().join(", "))))?,
+    };
+    let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
+    let search = asked.query("search").unwrap_or_default();
+    reply::json(&api.page(state, &search, limit, after.as_ref()).await?)
+}
+
+pub(super) async fn search(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let text = asked.needed("q")?;
+    reply::json(&api.look.search(text, asked.limit(PAGE, PAGE)?).await?)
+}
+
+pub(super) async fn identities(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let keys: Vec<String> = asked.all("key").filter(|key| !key.is_empty()).collect();
+    if !(1..=IDENTITIES_MAX).contains(&keys.len()) {
+        return Err(malformed(format!("key: expected 1 to {IDENTITIES_MAX} of them")));
+    }
+    reply::json(&Identities { identities: api.look.identities(keys).await? })
+}
+
+pub(super) async fn crossings(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
+    reply::json(&api.look.crossings(asked.query("key"), limit, after).await?)
+}
+
+pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
+    reply::json(&api.look.changes(asked.query("key"), limit, after).await?)
+}
+
+pub(super) async fn of_key(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
+    let OfKey { key } = asked.body()?;
+    ask(api, asked, (verb, key, None, String::new())).await
+}
+
+pub(super) async fn for_seconds(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
+    let ForATime { key, seconds, reason } = asked.body()?;
+    ask(api, asked, (verb, key, Some(seconds), reason)).await
+}
+
+/// Asks the broker.
+async fn ask(
+    api: &Api,
+    asked: &Asked,
+    (verb, key, seconds, reason): (Verb, String, Option<i64>, String),
+) -> Result<Reply, Problem> {
+    let Some(asker) = &asked.asker else {
+        return Err(Problem::new(Kind::Unknown, "expected a token"));
+    };
+    let request = Request { who: asker.who.clone(), verb, key, seconds, reason };
+    let broker = api.web.borrow().broker.clone();
+    let reply = client::ask(&broker, &request).await;
+    match reply.map_err(|why| Problem::new(Kind::Unavailable, why))? {
+        wire::Reply::Done(done) => {
+            api.look.forget().await;
+            let until = end(done.until);
+            reply::json(&Changed { said: done.said, records: done.records, until })
+        }
+        wire::Reply::Refused(refused) => Err(refused.into()),
+    }
+}

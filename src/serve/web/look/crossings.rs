@@ -1,0 +1,153 @@
+//! What was logged of crossings and refusals.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use super::one_key::{OneKey, folding};
+use super::unavailable;
+use crate::history::explain::rule;
+use crate::identity::fold::Folding;
+use crate::rate::{Timestamp, Wait};
+use crate::serve::rates::{self, Purpose};
+use crate::serve::web::api::cursor::{Cursor, Page};
+use crate::serve::web::api::types::{Client, Crossing, Crossings};
+use crate::serve::web::http::problem::Problem;
+use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
+use crate::standing::key_state::later;
+use crate::standing::key_text;
+use crate::standing::logged::{self, Limits};
+use crate::store::DetailTexts;
+use crate::text;
+
+/// How many clients are named.
+const CLIENTS: usize = 10;
+
+/// All that was logged.
+pub(super) struct Logged {
+    /// Crossings, alarms and refusals, the latest first.
+    events: Vec<LoggedEvent>,
+    oldest: Option<Timestamp>,
+}
+
+impl Logged {
+    /// Reads both logs, of the events that are `wanted`.
+    pub(super) fn read(
+        own: &mut Spool,
+        wanted: impl Fn(&LoggedEvent) -> bool,
+    ) -> Result<Self, Problem> {
+        let now = text::time::now();
+        let (mut events, mut refused, mut oldest) = (Vec::new(), HashSet::new(), None);
+        for kind in [EventKind::Refusals, EventKind::Crossings] {
+            let mut read =
+                own.read_events(&mut EventReader::new(kind), now, true).map_err(unavailable)?;
+            if kind == EventKind::Crossings {
+                oldest = read.first().map(|event| event.at);
+            }
+            read.retain(|event| wanted(event));
+            // A refusal may be a crossing as well, and says more.
+            let id = |event: &LoggedEvent| (event.at.as_micros(), logged::key(event).to_vec());
+            match kind {
+                EventKind::Refusals => refused.extend(read.iter().map(id)),
+                EventKind::Crossings => read.retain(|event| !refused.contains(&id(event))),
+            }
+            events.extend(read);
+        }
+        events.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.id().cmp(&b.id())));
+        Ok(Self { events, oldest })
+    }
+
+    /// From where those came that are `wanted`, the latest first.
+    pub(super) fn clients(&self, wanted: impl Fn(&LoggedEvent) -> bool) -> Vec<Client> {
+        let mut all: Vec<Client> = Vec::new();
+        let known = self.events.iter().filter(|event| !event.texts.client.is_empty());
+        for event in known.filter(|event| wanted(event)) {
+            let client = text::printable(&event.texts.client);
+            if let Some(one) = all.iter_mut().find(|one| one.client == client) {
+                one.events += 1;
+            } else if all.len() < CLIENTS {
+                all.push(Client { client, events: 1, last: text::iso(event.at) });
+            }
+        }
+        all
+    }
+}
+
+impl OneKey {
+    /// Whether an event is of this key: also what the total of a domain or a customer has refused
+    /// of it.
+    pub(super) fn is_of(&self, event: &LoggedEvent, folding: &Folding) -> bool {
+        let is_enforced = event.enforcement == Enforcement::Enforced;
+        let sender = || is_enforced.then(|| rule::of_sender(event, folding)).flatten();
+        self.pattern.matches(&event.record_key())
+            || sender().is_some_and(|sender| self.pattern.matches(&sender.key()))
+    }
+}
+
+/// A page of those of a key, or of all.
+pub(super) fn of_key(
+    spool: &Path,
+    key: Option<&str>,
+    limit: usize,
+    after: Option<&Cursor>,
+) -> Result<Crossings, Problem> {
+    let folding = folding(spool)?;
+    let key = key.map(|key| OneKey::parse(key, &folding)).transpose()?;
+    let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
+    let wanted = |event: &LoggedEvent| key.as_ref().is_none_or(|key| key.is_of(event, &folding));
+    let Logged { events, oldest } = Logged::read(&mut own, wanted)?;
+    let cursor = |event: &&LoggedEvent| Cursor {
+        rank: u64::try_from(event.at.as_micros()).unwrap_or(0),
+        key: event.id().into_bytes(),
+    };
+    let is_after = |event: &&LoggedEvent| {
+        let Cursor { rank, key } = cursor(event);
+        after.is_none_or(|after| after.is_before(rank, &key))
+    };
+    let Page { items, next } = Page::of(events.iter().filter(is_after), limit, cursor);
+    Ok(Crossings {
+        crossings: items.into_iter().map(crossing).collect(),
+        next,
+        oldest: oldest.map(text::iso),
+    })
+}
+
+/// An event as the API has it.
+pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
+    let key = logged::key(event);
+    let limits = Limits::of(event);
+    let wait = limits.wait().and_then(Wait::whole_seconds);
+    let at = Timestamp { micros: 0, ..event.at };
+    let known = |text: &Vec<u8>| (!text.is_empty()).then(|| text::printable(text));
+    let DetailTexts { login, client, sender, recipient, message_id, script, evidence, .. } =
+        event.texts.map(known);
+    let is_alarm = event.is_alarm();
+    Crossing {
+        id: event.id(),
+        event: match event.kind {
+            _ if is_alarm => "alarm",
+            EventKind::Crossings => "crossing",
+            EventKind::Refusals => "refusal",
+        },
+        at: text::iso(at),
+        shown: key_text::shown(key),
+        pasted: key_text::key(key),
+        refused: match (event.kind, event.enforcement) {
+            (EventKind::Refusals, _) => Some(true),
+            (_, Enforcement::Enforced) => None,
+            _ => Some(false),
+        },
+        enforcement: event.enforcement.word(),
+        by: if is_alarm { "habits".to_owned() } else { logged::by(event) },
+        text: match evidence {
+            Some(evidence) if is_alarm => vec![evidence],
+            _ => limits.measured().map(|(measured, _)| measured.to_string()).collect(),
+        },
+        passes_at: wait.filter(|_| !is_alarm).map(|wait| text::iso(later(at, wait + 1))),
+        login,
+        client,
+        sender,
+        recipient,
+        message_id,
+        script,
+    }
+}
