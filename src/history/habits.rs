@@ -106,6 +106,12 @@ impl SentSince {
         }
     }
 
+    /// How many recipients are counted.
+    #[must_use]
+    pub fn recipients(&self) -> usize {
+        self.accounts.values().map(|mail| mail.recipients.len()).sum()
+    }
+
     /// The mail of an account.
     pub fn of(&mut self, account: &str) -> SentMail {
         self.accounts.remove(account).unwrap_or_default()

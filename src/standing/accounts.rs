@@ -8,10 +8,12 @@ use crate::identity::Field;
 use crate::identity::fold::split_field;
 use crate::policy::image::{Image, PolicyFile};
 use crate::rate::habits::{Habits, Sensitivity};
-use crate::store::{OwnedKey, Target, names};
+use crate::spool::{Spool, SpoolError};
+use crate::store::{OwnedKey, Target, habits_key, names};
 use crate::text;
 
 /// An account with habits.
+#[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) key: OwnedKey,
     pub(crate) habits: Habits,
@@ -46,6 +48,22 @@ impl Account {
             None => format!("{key} is not suspected: it never had an alarm"),
         }
     }
+}
+
+/// The accounts with habits that `target` may mean.
+///
+/// # Errors
+/// The database could not be used.
+pub(crate) fn with_habits(spool: &mut Spool, target: &Target) -> Result<Vec<Account>, SpoolError> {
+    let mut found = Vec::new();
+    for identity in of_target(target) {
+        let mut name = Vec::new();
+        let key = habits_key(&identity, &mut name);
+        if let Some(habits) = spool.habits(key)? {
+            found.push(Account { key: key.into(), habits });
+        }
+    }
+    Ok(found)
 }
 
 /// What the policies in use say of the habits of accounts.

@@ -8,19 +8,25 @@
 //! - [`override_state`]: an override in words and in JSON
 //! - [`logged`]: a crossing or a refusal that was logged, in words
 //! - [`accounts`]: accounts with habits, and those that a key may mean
-//! - [`change`]: what is changed by hand, and [`audit_log`]: who has changed it;
+//! - [`change`]: what is changed by hand, [`changer`]: by whom, and [`audit_log`]: the log of that;
 //!   [`audit_line`]: the same, read back
+//! - [`left`]: what still refuses a key after a change
+//! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
 //! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
 
 pub(crate) mod accounts;
+pub(crate) mod alarm;
 pub(crate) mod audit_line;
 pub(crate) mod audit_log;
 pub(crate) mod change;
+pub(crate) mod changer;
 pub(crate) mod in_force;
 pub(crate) mod key_state;
 pub(crate) mod key_text;
+pub(crate) mod left;
 pub(crate) mod logged;
 pub(crate) mod override_state;
 pub(crate) mod pattern;
+pub(crate) mod sent;
 pub(crate) mod totals;
 pub(crate) mod words;

@@ -139,7 +139,7 @@ pub(crate) fn covers(target: &Target, one: &Override) -> bool {
 }
 
 /// The key that a record of the identity `name` has; one of fields is that of a policy.
-fn record_of(name: &[u8]) -> RecordKey<'_> {
+pub(super) fn record_of(name: &[u8]) -> RecordKey<'_> {
     let is_field = split_field(name).is_some();
     let kind = if is_field { Kind::Policy } else { Kind::Spec };
     RecordKey { name, identity_start: 0, kind, algorithm: AlgorithmKind::default() }

@@ -104,6 +104,11 @@ pub(crate) fn called(names: &[String]) -> String {
     format!("the {word} of {}", names.join(" and "))
 }
 
+/// `the total of customer:acme still holds`
+pub(crate) fn still_holds(name: &str) -> String {
+    format!("the total of {name} still holds")
+}
+
 /// The keys, such as `customer:acme`, of the totals that hold for what `target` names, and that no
 /// override lifts.
 pub(crate) fn holding(in_force: &InForce, target: &Target, records: &[OwnedKey]) -> Vec<String> {

@@ -1,9 +1,33 @@
 //! A record in words.
 
+use super::in_force::InForce;
 use super::key_state::KeyState;
+use super::key_text;
 use crate::engine::AlgorithmKind;
 use crate::rate::Timestamp;
 use crate::text;
+
+/// A record: `alice@example.org (per_rcpt, 1h)`.
+pub(crate) fn name(record: &KeyState) -> String {
+    let key = key_text::title(record.key());
+    match record.mode().zip(record.period_text()) {
+        Some((mode, period)) => format!("{key} ({mode}, {period})"),
+        None => key,
+    }
+}
+
+/// How a record stands, or stood: `alice@example.org (per_rcpt, 1h): over the limit, rate 4.0, limit 3`.
+pub(crate) fn stood(record: &KeyState, in_force: &InForce) -> String {
+    let next = in_force.next(record);
+    let state = if next.over { "over the limit" } else { "under the limit" };
+    format!(
+        "{}: {state}{}, rate {:.1}, limit {}",
+        name(record),
+        next.mark(),
+        record.rate(in_force.now),
+        text::number(record.limit)
+    )
+}
 
 /// How much of its limit is used, whatever the algorithm: `4.0 of 3 in 1h (133%)`.
 pub(crate) fn used(record: &KeyState, now: Timestamp) -> String {

@@ -12,6 +12,7 @@ mod exim;
 mod exim_faults;
 mod faults;
 mod mail_server;
+mod panel;
 mod parts;
 mod process;
 mod proxied;

@@ -46,6 +46,9 @@ fn a_panel_shows_who_is_blocked_and_unblocks() {
     );
     let done = desk.change("/api/v1/unblock", json!({ "key": "alice@example.org" }));
     assert_eq!((done.status, &done.json()["records"]), (200, &json!(1)));
+    assert_eq!(done.json()["said"][0], "alice@example.org can send again now");
+    let again = desk.change("/api/v1/unblock", json!({ "key": "alice@example.org" }));
+    assert_eq!(again.problem(), "nothing");
     let after = desk.get("/api/v1/identity?key=alice%40example.org").json();
     assert_eq!((&after["refused"], &after["records"]), (&json!(false), &json!([])));
     let body = json!({ "key": "bob@example.net", "seconds": 7200, "reason": "letter" });

@@ -19,7 +19,7 @@ use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
-use crate::standing::change;
+use crate::standing::change::{self, NotSet};
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
 use crate::standing::override_state::{self, OverrideJson};
@@ -187,27 +187,21 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
-        let change::Set { replaced, stronger } = put(&mut *store, &set)?;
+        let changed = put(&mut *store, &set)?;
         print_incidents(&mut *store);
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if self.common.json {
             let [replaced, stronger] =
-                [replaced, stronger].map(|one| one.as_ref().map(OverrideJson::of));
+                [changed.replaced, changed.stronger].map(|one| one.as_ref().map(OverrideJson::of));
             let (set, seen) = (OverrideJson::of(&set), unseen.is_none());
             screen.json(&Report { set, replaced, stronger, seen })?;
             return Ok(Outcome::Fine);
         }
         writeln!(screen, "{}", override_state::sentence(&set))?;
-        if let Some(replaced) = replaced {
-            writeln!(screen, "before: {}", override_state::sentence(&replaced))?;
+        if let Some(before) = changed.before() {
+            writeln!(screen, "{before}")?;
         }
-        if let Some(stronger) = stronger {
-            note(format_args!(
-                "no effect, as a stronger override applies to it: {}; to end that one: `{}`",
-                override_state::sentence(&stronger),
-                self.common.command_about("overrides --remove", &stronger)
-            ));
-        }
+        note_stronger(&changed, &self.common);
         if overridden == Overridden::Allow {
             self.report_totals(&mut *store, &set.target, &folding)?;
         }
@@ -232,7 +226,8 @@ impl Setting {
         records.retain(|record| target.applies_to(&record.key()));
         for name in totals::holding(&in_force, target, &records) {
             note(format_args!(
-                "the total of {name} still holds; `{}` lifts it",
+                "{}; `{}` lifts it",
+                totals::still_holds(&name),
                 self.common.command("allow", &name)
             ));
         }
@@ -298,9 +293,19 @@ impl Setting {
 
 /// Puts an override in the place of an earlier one for the same KEY, and logs that.
 pub(super) fn put(store: &mut dyn Inspect, set: &Override) -> Result<change::Set, Failure> {
-    let changed = change::set_override(store, set, set.since)?;
-    AuditLog::new().add(store, change::line_of_set(set));
-    Ok(changed)
+    let put = |by: &mut _| change::set_override(store, set, set.since, by);
+    AuditLog::new().with(put).map_err(|why| match why {
+        NotSet::Failed(error) => error.into(),
+        NotSet::Stays(one) => Failure::new(override_state::sentence(&one)),
+    })
+}
+
+/// Notes the override that decides instead of one that was set.
+pub(super) fn note_stronger(changed: &change::Set, rates: &Rates) {
+    if let Some(stronger) = &changed.stronger {
+        let command = rates.command_about("overrides --remove", stronger);
+        note(format_args!("{}; to end that one: `{command}`", change::no_effect(stronger)));
+    }
 }
 
 /// The second that ends an override.

@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::unblock;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::{self, print_incidents};
@@ -23,6 +22,7 @@ use crate::spec::{Context, Spec, StoredKey};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
+use crate::standing::words;
 use crate::store::{Edit, Edited, Inspect, OwnedKey};
 use crate::text;
 use crate::text::time::now;
@@ -247,7 +247,7 @@ impl Set {
         let old = before.as_ref().map_or_else(|| ["-", "-", "-"].map(str::to_owned), cells);
         let new = cells(&after);
         let verb = if before.is_some() { "changed" } else { "created" };
-        writeln!(screen, "{verb} {}", unblock::name(&after))?;
+        writeln!(screen, "{verb} {}", words::name(&after))?;
         for ((what, old), new) in ["rate now", "limit", "last seen"].iter().zip(old).zip(new) {
             match old == new {
                 true => writeln!(screen, "  {what:<9}  {new}, as before")?,

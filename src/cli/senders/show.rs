@@ -9,7 +9,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::list::OVER;
-use super::unblock;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
 use crate::cli::shared::in_force;
@@ -25,6 +24,7 @@ use crate::standing::key_state::{self, KeyState, KeyStateJson, later, passes, se
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
+use crate::standing::words;
 use crate::standing::words::{count, level, rate};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
@@ -296,7 +296,7 @@ fn of_total(total: &KeyState, in_force: &InForce) -> String {
         (false, _) if next.why().is_some() => format!("passes{}", next.mark()),
         (false, _) => next_event(total, now),
     };
-    format!("{}: {state}", unblock::name(total))
+    format!("{}: {state}", words::name(total))
 }
 
 /// `1 in 10m, all of 5 in 50m`: how fast the bucket leaks.

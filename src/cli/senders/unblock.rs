@@ -25,15 +25,13 @@ use crate::standing::change;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
+use crate::standing::left;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::Totals;
+use crate::standing::words;
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::time::now;
-
-/// Up to this many records are logged one by one; of more, only the arguments
-/// are, or they would push everything else out of the log.
-const LOGGED: usize = 100;
 
 /// Unblock keys: delete their records, and end denials of them
 #[derive(Debug, Args)]
@@ -171,19 +169,21 @@ impl Unblock {
                 return Ok(Outcome::Found);
             }
         }
+        let mut log = AuditLog::new();
         if !self.dry_run && !denied.is_empty() {
-            denied = change::remove_denials(&mut *store, |one| is_denial(one, &targets))?;
+            let is_meant = |one: &Override| is_denial(one, &targets);
+            denied = log.with(|by| change::remove_denials(&mut *store, is_meant, by))?;
         }
-        self.report_removed(&mut *store, &denied, screen)?;
+        if !self.common.json {
+            let verb = if self.dry_run { "would remove" } else { "removed" };
+            for one in &denied {
+                writeln!(screen, "{verb}: {}", override_state::sentence(one))?;
+            }
+        }
         // As the records stand without the denials.
         let in_force = in_force::or_note(&mut *store, &directory);
         let mut done = Done::default();
-        let result = self.delete(&mut *store, &keys, &in_force, screen, &mut done);
-        if !self.dry_run && keys.len() > LOGGED && done.count > 0 {
-            let what = self.arguments();
-            AuditLog::new()
-                .add(&mut *store, format_args!("unblock records={} of={what}", done.count));
-        }
+        let result = self.delete(&mut *store, &keys, &in_force, screen, (&mut log, &mut done));
         print_incidents(&mut *store);
         if self.common.json {
             screen.json(&Report {
@@ -225,55 +225,33 @@ impl Unblock {
         all.filter_map(|(n, key)| target(key).map(|(target, shown)| (n, target, shown))).collect()
     }
 
-    /// Logs and prints the denials that were removed, or would be.
-    fn report_removed(
-        &self,
-        store: &mut dyn Inspect,
-        denied: &[Override],
-        screen: &mut Screen<'_>,
-    ) -> Result<(), Failure> {
-        let mut log = AuditLog::new();
-        for one in denied {
-            if !self.dry_run {
-                log.add(store, change::line_of_removed(one));
-            }
-            if !self.common.json {
-                let verb = if self.dry_run { "would remove" } else { "removed" };
-                writeln!(screen, "{verb}: {}", override_state::sentence(one))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes the records of these keys, and prints and logs each; stops at the first error.
+    /// Deletes the records of these keys, or finds those that would be, and prints each; stops at
+    /// the first error.
     fn delete(
         &self,
         store: &mut dyn Inspect,
         keys: &[OwnedKey],
         in_force: &InForce,
         screen: &mut Screen<'_>,
-        done: &mut Done,
+        (log, done): (&mut AuditLog, &mut Done),
     ) -> Result<(), Failure> {
-        let mut log = AuditLog::new();
-        for key in keys {
-            let record = match self.dry_run {
-                true => store.get(key.key())?.map(KeyState::from),
-                false => change::delete(store, key)?,
-            };
-            // It may have been dropped since.
-            let Some(record) = record else { continue };
+        let verb = if self.dry_run { "would reset" } else { "reset" };
+        let mut see = |record: KeyState| -> Result<(), Failure> {
             done.count += 1;
-            if !self.dry_run && keys.len() <= LOGGED {
-                log.add(store, change::line_of_deleted(&record));
-            }
             if self.common.json {
                 done.records.push(in_force.json(&record));
             } else {
-                let verb = if self.dry_run { "would reset" } else { "reset" };
-                print(screen, verb, &record, in_force)?;
+                writeln!(screen, "{verb} {}", words::stood(&record, in_force))?;
             }
+            Ok(())
+        };
+        if self.dry_run {
+            for key in keys {
+                store.get(key.key())?.map(KeyState::from).map_or(Ok(()), &mut see)?;
+            }
+            return Ok(());
         }
-        Ok(())
+        log.with(|by| change::delete(store, keys, &self.arguments(), by, see))
     }
 
     /// Names what still denies an argument. Returns whether there is something.
@@ -294,8 +272,8 @@ impl Unblock {
             if let Some(denial) = deciding.filter(|one| one.overridden == Overridden::Deny) {
                 denied = true;
                 complain(format_args!(
-                    "{argument} is still denied by {}; `{}` ends that, or `{}`",
-                    override_state::key(denial),
+                    "{}; `{}` ends that, or `{}`",
+                    left::denied(argument, denial),
                     self.common.command("overrides --remove", &denial.argument),
                     self.common.command("allow", argument),
                 ));
@@ -312,8 +290,8 @@ impl Unblock {
             let key = account.shown();
             let accept = self.common.command_here("habits accept", &key);
             complain(format_args!(
-                "{key} is still suspected, as its mail is unlike its habits; if it was the owner, \
-                 `{accept}` ends that"
+                "{}; if it was the owner, `{accept}` ends that",
+                left::suspected(&key)
             ));
         }
         Ok(!accounts.is_empty())
@@ -333,7 +311,7 @@ impl Unblock {
         }
         for name in totals.names_refusing(in_force) {
             let unblock = self.common.command("unblock", &name);
-            note(format_args!("the total of {name} refuses as well: `{unblock}` resets it"));
+            note(format_args!("{}: `{unblock}` resets it", left::total(&name)));
         }
         Ok(())
     }
@@ -367,32 +345,4 @@ fn over(
         }
     }
     Ok(over)
-}
-
-/// A record for people: `alice@example.org (per_rcpt, 1h)`.
-pub(super) fn name(record: &KeyState) -> String {
-    let key = key_text::title(record.key());
-    match record.mode().zip(record.period_text()) {
-        Some((mode, period)) => format!("{key} ({mode}, {period})"),
-        None => key,
-    }
-}
-
-/// Prints what `verb` says of a record, and how it stood.
-fn print(
-    screen: &mut Screen<'_>,
-    verb: &str,
-    record: &KeyState,
-    in_force: &InForce,
-) -> std::io::Result<()> {
-    let next = in_force.next(record);
-    let state = if next.over { "over the limit" } else { "under the limit" };
-    writeln!(
-        screen,
-        "{verb} {}: {state}{}, rate {:.1}, limit {}",
-        name(record),
-        next.mark(),
-        record.rate(in_force.now),
-        text::number(record.limit)
-    )
 }

@@ -4,34 +4,40 @@ use std::fmt::Display;
 
 use super::screen::note;
 use crate::standing::audit_log;
+use crate::standing::changer::Changer;
 use crate::store::Inspect;
 use crate::text;
 
 /// The logs of one command.
 pub(in crate::cli) struct AuditLog {
-    who: String,
+    by: Changer,
     /// Whether a failure to write the log has been reported.
     failed: bool,
 }
 
 impl AuditLog {
     pub(in crate::cli) fn new() -> Self {
-        Self { who: who(), failed: false }
+        Self { by: Changer::administrator(who()), failed: false }
     }
 
-    /// As [`audit_log::log`]; a failure is reported once, and the change stands.
+    /// As [`Changer::log`]; a failure is reported once.
     pub(in crate::cli) fn add(&mut self, store: &mut dyn Inspect, what: impl Display) {
-        if let Err(error) = audit_log::log(store, &self.who, what)
-            && !self.failed
-        {
-            note(format_args!("the change is not logged: {error}"));
+        self.with(|by| by.log(store, what));
+    }
+
+    /// Has a change be made and logged; a failure to log it is reported once.
+    pub(in crate::cli) fn with<T>(&mut self, change: impl FnOnce(&mut Changer) -> T) -> T {
+        let result = change(&mut self.by);
+        if let Some(unlogged) = self.by.unlogged().filter(|_| !self.failed) {
+            note(unlogged);
             self.failed = true;
         }
+        result
     }
 
     /// Logs a change to syslog alone.
     pub(in crate::cli) fn add_without_store(&self, what: impl Display) {
-        audit_log::to_syslog(&self.who, what);
+        audit_log::to_syslog(self.by.who(), what);
     }
 }
 

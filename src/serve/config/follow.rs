@@ -37,6 +37,20 @@ pub enum FollowedLog {
     Journal(Option<PathBuf>),
 }
 
+impl FollowedLog {
+    /// The mail server's, where nobody says.
+    pub(super) fn usual() -> Self {
+        usual::log().map_or(Self::Journal(None), Self::File)
+    }
+}
+
+impl Follow {
+    /// As without a file.
+    pub(super) fn new() -> Self {
+        Self { log: FollowedLog::usual(), state: PathBuf::new(), spool: PathBuf::new() }
+    }
+}
+
 impl std::fmt::Display for FollowedLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -49,9 +63,7 @@ impl std::fmt::Display for FollowedLog {
 
 /// Reads the file; what is there for the other daemons is not looked at, but `mail.spool`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follow> {
-    let mut mail = Mail::new();
-    let log = usual::log().map_or(FollowedLog::Journal(None), FollowedLog::File);
-    let mut follow = Follow { log, state: PathBuf::new(), spool: PathBuf::new() };
+    let (mut mail, mut follow) = (Mail::new(), Follow::new());
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "mail" => {

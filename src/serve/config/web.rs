@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
 use super::address::{Address, parse, socket_path};
-use super::follow::user_of;
+use super::follow::{self, Follow, FollowedLog, user_of};
 use super::keys::{self, Key};
 use super::mail::{self, Mail};
 use crate::serve::web::role::is_name;
@@ -59,6 +59,8 @@ pub struct Web {
     pub max_streams: usize,
     /// The directory of the database and the policies.
     pub spool: PathBuf,
+    /// The mail server's log: `follow.log`.
+    pub log: FollowedLog,
 }
 
 impl Web {
@@ -80,13 +82,15 @@ impl Web {
             max_connections: 1000,
             max_streams: 250,
             spool: PathBuf::new(),
+            log: FollowedLog::usual(),
         }
     }
 }
 
-/// Reads the file; what is there for the other daemons is not looked at, but `mail.spool`.
+/// Reads the file; what is there for the other daemons is not looked at, but `mail.spool` and
+/// `follow.log`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> {
-    let (mut mail, mut web) = (Mail::new(), Web::new());
+    let (mut mail, mut follow, mut web) = (Mail::new(), Follow::new(), Web::new());
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "mail" => {
@@ -99,14 +103,19 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> 
                     keys::read(reader, table, "[web]", KEYS, &mut web);
                 }
             }
-            "listen" | "redis" | "agent" | "follow" => {}
+            "follow" => {
+                if let Some(table) = reader.table(value, "[follow]") {
+                    keys::read(reader, table, "[follow]", follow::KEYS, &mut follow);
+                }
+            }
+            "listen" | "redis" | "agent" => {}
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }
     if web.state.as_os_str().is_empty() {
         web.state = Path::new(STATE).join(user_of(&mail.spool));
     }
-    Some(Web { spool: mail.spool, ..web })
+    Some(Web { spool: mail.spool, log: follow.log, ..web })
 }
 
 /// The keys of `[web]`.

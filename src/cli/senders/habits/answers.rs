@@ -13,9 +13,8 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Common, print_incidents, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
-use crate::spool::habits::AlarmAnswer;
 use crate::standing::accounts::Account;
-use crate::text;
+use crate::standing::alarm;
 
 /// Say that it was the owner: the account is suspected no longer
 #[derive(Debug, Args)]
@@ -74,17 +73,12 @@ impl Accept {
         }
         let (mut log, mut done) = (AuditLog::new(), Vec::new());
         for account in &accounts {
-            let accepted = spool.answer_habits(account.key.key(), AlarmAnswer::Accepted)?;
+            let said = log.with(|by| alarm::accept(&mut spool, account, by))?;
             let (key, alarm_at) = (account.shown(), account.habits.alarm_at());
-            match (accepted, alarm_at) {
-                (true, Some(at)) => {
-                    let alarm = text::iso_second(at);
-                    log.add(&mut spool, format_args!("habits accept alarm={alarm} key={key}"));
-                    if !self.common.json {
-                        let at = text::time::local_second(at);
-                        writeln!(screen, "{key} is released: the alarm of {at} was the owner")?;
-                    }
-                }
+            let accepted = said.is_some();
+            match said {
+                Some(said) if !self.common.json => writeln!(screen, "{said}")?,
+                Some(_) => {}
                 // Of a glob, those that need it are meant.
                 _ if is_loose => {}
                 _ => complain(account.unsuspected()),

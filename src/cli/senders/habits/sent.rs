@@ -7,18 +7,15 @@ use clap::Args;
 use crate::cli::Failure;
 use crate::cli::shared::database::{Common, bar, traces_incomplete};
 use crate::cli::shared::screen::note;
-use crate::history::habits::{Senders, Sent, SentSince};
+use crate::history::habits::{Sent, SentSince};
 use crate::identity::fold::Folding;
-use crate::logs::files::{LogFiles, Stamped};
+use crate::logs::files::LogFiles;
 use crate::logs::follow::Follow;
 use crate::logs::usual;
 use crate::policy::model::Identity;
-use crate::rate::Timestamp;
+use crate::standing::sent;
 use crate::text::counted;
 use crate::trace::{Address, Query};
-
-/// A line of a log may be so much older than the message that is received after it, in seconds.
-const SESSION: i64 = 3600;
 
 /// Where mail is looked up.
 #[derive(Debug, Args)]
@@ -48,20 +45,14 @@ impl Lookup {
     }
 
     fn in_logs(&self, accounts: &mut SentSince, folding: &Folding) -> Result<(), Failure> {
-        let from = Timestamp { seconds: accounts.from() - SESSION, micros: 0 };
-        let mut senders = Senders::new(folding.clone());
-        let mut see = |line: Stamped<'_>| {
-            senders.line(&line, &mut |sent| accounts.add(&sent));
-            true
-        };
-        match usual::log() {
+        let read = |from, mut see: sent::See<'_>| match usual::log() {
             _ if !self.logs.is_empty() => {
-                LogFiles::find(&self.logs)?.read_while(see, |_| {})?;
+                LogFiles::find(&self.logs)?.read_while(see, |_| {}).map(drop)
             }
-            Some(log) => _ = Follow::file(&log, from, &mut see)?,
-            None => _ = Follow::journal(None, from).poll(&mut see)?,
-        }
-        let left = senders.finish(false, &mut |sent| accounts.add(&sent)).without_recipients;
+            Some(log) => sent::read_file(&log, from, see),
+            None => Follow::journal(None, from).poll(&mut see).map(drop),
+        };
+        let left = sent::count(accounts, folding, |_| true, read)?;
         if left > 0 {
             note(format_args!(
                 "the log does not name the recipients of {}",

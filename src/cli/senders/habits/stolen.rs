@@ -1,36 +1,31 @@
 //! `exirate habits stolen`: an account is denied, and who has got mail of the thief.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write as _;
-use std::net::IpAddr;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::account::{Found, find};
 use super::sent::Lookup;
-use crate::cli::senders::allow::{put, until};
+use crate::cli::senders::allow::{note_stronger, put, until};
 use crate::cli::shared::audit_log::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
-use crate::cli::shared::keys::override_target;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
-use crate::engine::Overridden;
 use crate::history::habits::{SentMail, SentSince};
 use crate::identity::fold::Folding;
-use crate::rate::habits::Answer;
 use crate::spool::Spool;
-use crate::spool::habits::AlarmAnswer;
 use crate::standing::accounts::Account;
+use crate::standing::alarm;
 use crate::standing::override_state;
-use crate::store::{FOREVER, Inspect, Override};
+use crate::store::{FOREVER, Inspect};
 use crate::text;
-use crate::text::counted_or_no;
 use crate::text::time::now;
 
 /// So many recipients and clients of an account are shown to people.
@@ -84,7 +79,7 @@ pub(super) struct Stolen {
     until: i64,
 
     /// Say why, for the list of overrides and the log
-    #[arg(long, value_name = "TEXT", default_value = "password stolen")]
+    #[arg(long, value_name = "TEXT", default_value = alarm::REASON)]
     reason: String,
 
     /// Print the recipients alone, one address a line
@@ -120,9 +115,7 @@ impl Stolen {
         let mut spool = self.common.spool_to_change()?;
         let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
         let (stolen, others): (Vec<Account>, Vec<Account>) =
-            accounts.into_iter().partition(|one| {
-                one.habits.answer() != Some(Answer::Accepted) && one.habits.alarm_at().is_some()
-            });
+            accounts.into_iter().partition(alarm::may_be_thief);
         if is_loose && !stolen.is_empty() {
             let names: Vec<String> = stolen.iter().map(Account::shown).collect();
             if !confirm::ask("deny the accounts of", &names, self.yes)? {
@@ -182,28 +175,15 @@ impl Stolen {
         folding: &Folding,
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
-        let (target, argument) = override_target(OsStr::new(&account.name()), false, folding)?;
-        let set = Override {
-            overridden: Overridden::Deny,
-            target,
-            argument,
-            until: self.until,
-            since: now().seconds,
-            reason: self.reason.clone(),
-            who: audit_log::who(),
-        };
-        let stronger = put(store, &set)?.stronger;
+        let times = (now().seconds, self.until);
+        let set = alarm::denial(account, folding, times, &self.reason, &audit_log::who());
+        let set = set.map_err(Failure::new)?;
+        let changed = put(store, &set)?;
         print_incidents(store);
         if self.is_for_people() {
             writeln!(screen, "{}", override_state::sentence(&set))?;
         }
-        if let Some(stronger) = stronger {
-            note(format_args!(
-                "no effect, as a stronger override applies to it: {}; to end that one: `{}`",
-                override_state::sentence(&stronger),
-                self.common.command_about("overrides --remove", &stronger)
-            ));
-        }
+        note_stronger(&changed, &self.common);
         Ok(())
     }
 
@@ -214,19 +194,9 @@ impl Stolen {
         account: &Account,
         sent: Option<SentMail>,
     ) -> Result<Report, Failure> {
-        let (recipients, clients): (Vec<String>, Vec<IpAddr>) = match &sent {
-            Some(sent) => {
-                (sent.recipients.keys().cloned().collect(), sent.clients.keys().copied().collect())
-            }
-            None => Default::default(),
-        };
-        let answer = AlarmAnswer::Stolen { recipients: &recipients, clients: &clients };
-        let answered = spool.answer_habits(account.key.key(), answer)?;
+        let answer = |by: &mut _| alarm::stolen(spool, account, sent.as_ref(), by);
+        let answered = AuditLog::new().with(answer)?;
         let key = account.shown();
-        if answered {
-            let alarm = account.habits.alarm_at().map_or_else(String::new, text::iso_second);
-            AuditLog::new().add(spool, format_args!("habits stolen alarm={alarm} key={key}"));
-        }
         let denied_until = Some(self.until).filter(|&until| answered && until != FOREVER);
         Ok(Report { key, answered, denied_until, since: account.habits.since(), sent })
     }
@@ -241,15 +211,12 @@ impl Stolen {
         report: &Report,
         account: &Account,
     ) -> Result<(), Failure> {
-        let Report { key, since, sent, answered, .. } = report;
+        let Report { since, sent, answered, .. } = report;
         if !answered {
-            writeln!(screen, "{key}: the answer was given before")?;
+            writeln!(screen, "{}", alarm::was_answered(account))?;
         }
-        if let Some(SentMail { messages, recipients, clients, .. }) = sent {
-            let messages = counted_or_no(*messages, "message", "messages");
-            let people = counted_or_no(recipients.len(), "recipient", "recipients");
-            let since = text::time::local_second(*since);
-            writeln!(screen, "sent since {since}: {messages} to {people}")?;
+        if let Some(mail @ SentMail { recipients, clients, .. }) = sent {
+            writeln!(screen, "{}", alarm::sent(*since, mail))?;
             let mut from: Vec<_> = clients.iter().collect();
             from.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then(a.cmp(b)));
             for (client, count) in from.iter().take(SHOWN) {

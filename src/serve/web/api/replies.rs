@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cursor::Cursor;
 use super::state::{Api, Asked};
-use super::types::{Changed, ForATime, Identities, Me, OfKey, Session};
+use super::types::{Changed, ForATime, Identities, Me, OfKey, Session, ThiefMail};
 use crate::serve::web::asker::{Asker, COOKIE};
 use crate::serve::web::broker::client;
 use crate::serve::web::broker::wire::{self, Request, Verb};
@@ -179,7 +179,14 @@ async fn ask(
         wire::Reply::Done(done) => {
             api.look.forget().await;
             let until = end(done.until);
-            reply::json(&Changed { said: done.said, records: done.records, until })
+            let sent = done.sent.map(|sent| ThiefMail {
+                since: text::iso_second(sent.since),
+                messages: sent.messages,
+                recipients: sent.recipients,
+                people: sent.people,
+                clients: sent.clients,
+            });
+            reply::json(&Changed { said: done.said, records: done.records, until, sent })
         }
         wire::Reply::Refused(refused) => Err(refused.into()),
     }

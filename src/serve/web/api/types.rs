@@ -341,6 +341,22 @@ described! {
         pub(in crate::serve::web) records: u64,
         /// When the override ends; null if there is none, or it has no end.
         pub(in crate::serve::web) until: Option<String>,
+        /// What a thief has sent; null if it is not about one, or that is not known.
+        pub(in crate::serve::web) sent: Option<ThiefMail>,
+    }
+
+    /// What a thief has sent.
+    pub(in crate::serve::web) struct ThiefMail {
+        /// When the evidence began.
+        pub(in crate::serve::web) since: String,
+        /// How many messages were sent since.
+        pub(in crate::serve::web) messages: u64,
+        /// To how many recipients.
+        pub(in crate::serve::web) recipients: u64,
+        /// Whom to warn: the first 500 of them.
+        pub(in crate::serve::web) people: Vec<String>,
+        /// From where; the most messages first.
+        pub(in crate::serve::web) clients: Vec<String>,
     }
 }
 

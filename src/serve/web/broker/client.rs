@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::wire::{LINE_MAX, Reply, Request, read, write};
+use super::wire::{REPLY_MAX, Reply, Request, read, write};
 
 /// How long a reply is waited for: an unblocking reads the whole database.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub async fn ask(socket: &Path, request: &Request) -> Result<Reply, String> {
         let mut stream = UnixStream::connect(socket).await?;
         stream.write_all(&line).await?;
         let mut reply = Vec::new();
-        stream.take(LINE_MAX as u64 + 1).read_to_end(&mut reply).await?;
+        stream.take(REPLY_MAX as u64 + 1).read_to_end(&mut reply).await?;
         Ok(reply)
     };
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);

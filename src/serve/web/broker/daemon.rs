@@ -147,7 +147,13 @@ async fn serve(mut stream: Stream, peer: Peer, broker: Arc<Mutex<Broker>>, log: 
                 peer.asks();
                 let answered = spawn_blocking(move || {
                     let mut broker = broker.lock().unwrap_or_else(PoisonError::into_inner);
-                    broker.answer(&request, now().seconds)
+                    let (reply, thief) = broker.answer(&request, now().seconds);
+                    // Others need not wait for what is in logs.
+                    drop(broker);
+                    match (reply, thief) {
+                        (Reply::Done(done), Some(thief)) => Reply::Done(thief.look_up(done)),
+                        (reply, _) => reply,
+                    }
                 });
                 answered.await.unwrap_or_else(|_| Reply::refused(Why::Database, "it has failed"))
             }

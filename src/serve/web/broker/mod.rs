@@ -2,7 +2,9 @@
 //! the database is, and looks for itself who asks, what he may do, and how much.
 //!
 //! - [`wire`]: a request and a reply, one line of JSON each
-//! - [`decide`]: who may, within which bounds; and the change
+//! - [`decide`]: who may, within which bounds
+//! - [`work`]: the change
+//! - [`thief`]: what a thief has sent
 //! - [`used`]: how many changes were made today
 //! - [`daemon`]: start, reload and stop
 //! - [`client`]: asks it
@@ -10,5 +12,7 @@
 pub mod client;
 pub mod daemon;
 pub mod decide;
+pub mod thief;
 pub mod used;
 pub mod wire;
+mod work;

@@ -5,8 +5,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::toml_file::Word;
 
-/// The longest line, with its end.
+/// The longest request, with its end.
 pub const LINE_MAX: usize = 4096;
+/// The longest reply, with its end.
+pub const REPLY_MAX: usize = 64 << 10;
+
+/// What a line can be.
+pub trait Line {
+    /// The longest, with its end.
+    const MAX: usize;
+}
+
+impl Line for Request {
+    const MAX: usize = LINE_MAX;
+}
+
+impl Line for Reply {
+    const MAX: usize = REPLY_MAX;
+}
 
 /// What somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,10 +99,27 @@ pub enum Reply {
 pub struct Done {
     /// In sentences.
     pub said: Vec<String>,
-    /// How many records were deleted.
+    /// How many records were deleted, or alarms answered.
     pub records: u64,
     /// When the override ends, in seconds since 1970.
     pub until: Option<i64>,
+    /// What a thief has sent, where that could be looked up.
+    pub sent: Option<Sent>,
+}
+
+/// What a thief has sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Since when, in seconds since 1970.
+    pub since: i64,
+    /// How many messages.
+    pub messages: u64,
+    /// To how many recipients.
+    pub recipients: u64,
+    /// Those of them that have room in a reply.
+    pub people: Vec<String>,
+    /// From where: the most messages first.
+    pub clients: Vec<String>,
 }
 
 /// Why something was not done.
@@ -120,7 +153,19 @@ impl Reply {
     /// A refusal.
     #[must_use]
     pub fn refused(why: Why, detail: impl Into<String>) -> Self {
-        Self::Refused(Refused { why, detail: detail.into() })
+        Self::Refused(Refused::new(why, detail))
+    }
+}
+
+impl Refused {
+    /// For this reason.
+    pub(super) fn new(why: Why, detail: impl Into<String>) -> Self {
+        Self { why, detail: detail.into() }
+    }
+
+    /// As the database cannot be used.
+    pub(super) fn database(error: impl std::fmt::Display) -> Self {
+        Self::new(Why::Database, error.to_string())
     }
 }
 
@@ -128,9 +173,9 @@ impl Reply {
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn read<'d, T: Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> {
-    if line.len() > LINE_MAX {
-        return Err(format!("longer than {LINE_MAX} bytes"));
+pub fn read<'d, T: Line + Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> {
+    if line.len() > T::MAX {
+        return Err(format!("longer than {} bytes", T::MAX));
     }
     serde_json::from_slice(line).map_err(|error| error.to_string())
 }
@@ -139,10 +184,10 @@ pub fn read<'d, T: Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> {
 ///
 /// # Errors
 /// It would be too long, in words.
-pub fn write(what: &impl Serialize) -> Result<Vec<u8>, String> {
+pub fn write<T: Line + Serialize>(what: &T) -> Result<Vec<u8>, String> {
     let mut line = serde_json::to_vec(what).map_err(|error| error.to_string())?;
     line.push(b'\n');
-    if line.len() > LINE_MAX { Err(format!("longer than {LINE_MAX} bytes")) } else { Ok(line) }
+    if line.len() > T::MAX { Err(format!("longer than {} bytes", T::MAX)) } else { Ok(line) }
 }
 
 #[cfg(test)]

@@ -1,13 +1,17 @@
 use std::path::Path;
 
 use super::*;
-use crate::engine::{Algorithm, Check, Update};
+use crate::engine::{Algorithm, Check, Overridden, Update};
 use crate::rate::Timestamp;
 use crate::rate::habits::Sensitivity;
+use crate::serve::config::FollowedLog;
+use crate::serve::web::broker::wire;
 use crate::serve::web::token;
 use crate::spool::habits::SentMessage;
 use crate::spool::{Options, Spool};
-use crate::store::{FOREVER, Store as _};
+use crate::standing::change::{self, NotSet};
+use crate::standing::{alarm, pattern};
+use crate::store::{FOREVER, Override, Store as _, habits_key};
 
 const NOW: i64 = 1_800_000_000;
 
@@ -57,7 +61,47 @@ impl Desk {
 
     fn ask(&mut self, who: Who, verb: Verb, key: &str, seconds: Option<i64>) -> Reply {
         let request = Request { who, verb, key: key.to_owned(), seconds, reason: String::new() };
-        self.broker.answer(&request, NOW)
+        match self.broker.answer(&request, NOW) {
+            (Reply::Done(done), Some(thief)) => Reply::Done(thief.look_up(done)),
+            (reply, _) => reply,
+        }
+    }
+
+    /// An administrator denies this KEY.
+    fn deny(&self, key: &str) -> Override {
+        let (target, argument) =
+            pattern::override_target(key.as_bytes(), false, &Folding::default()).unwrap();
+        let denial = Override {
+            overridden: Overridden::Deny,
+            target,
+            argument,
+            until: FOREVER,
+            since: NOW,
+            reason: "password stolen".to_owned(),
+            who: "uid=0".to_owned(),
+        };
+        let mut by = Changer::administrator("uid=0".to_owned());
+        change::set_override(&mut self.spool(), &denial, NOW, &mut by).unwrap();
+        denial
+    }
+
+    /// The habits of carol, which have raised an alarm.
+    fn alarm(&self) {
+        let mut name = Vec::new();
+        let key = habits_key(b"auth:carol@example.org", &mut name);
+        let mut spool = self.spool();
+        let raised = (0..200).any(|number| {
+            let all: Vec<String> = (0..20).map(|to| format!("{number}-{to}@a.test")).collect();
+            let recipients = all.iter().map(String::as_bytes);
+            let message = SentMessage { at: NOW + number, client: None, recipients };
+            spool.learn_habits(key, message, Sensitivity::High).unwrap().alarm.is_some()
+        });
+        assert!(raised);
+    }
+
+    /// How many changes are counted.
+    fn counted(&self) -> String {
+        std::fs::read_to_string(self.path().join("changes")).unwrap_or_default()
     }
 
     /// As the token that may help.
@@ -121,7 +165,7 @@ fn who_may_not_changes_nothing() {
         seconds: None,
         reason: String::new(),
     };
-    assert_eq!(why(&desk.broker.answer(&request, NOW + 1000)), Why::Unknown, "it has ended");
+    assert_eq!(why(&desk.broker.answer(&request, NOW + 1000).0), Why::Unknown, "it has ended");
     assert_eq!((desk.records(), desk.overrides().len()), (1, 0));
     assert_eq!(desk.audit_log(), "");
     assert!(!desk.path().join("changes").exists());
@@ -130,7 +174,12 @@ fn who_may_not_changes_nothing() {
 #[test]
 fn a_key_is_unblocked_and_the_log_says_by_whom() {
     let mut desk = Desk::new(|_| {});
-    assert_eq!(said(desk.help(Verb::Unblock, "Alice@Example.org", None)).records, 1);
+    let done = said(desk.help(Verb::Unblock, "Alice@Example.org", None));
+    assert_eq!(done.records, 1);
+    let [never, reset] = &done.said[..] else { panic!("{done:?}") };
+    let alice = "alice@example.org (per_rcpt, 1h): ";
+    assert_eq!(*never, format!("{alice}no event ever passes, as the limit is 1"));
+    assert_eq!(*reset, format!("reset {alice}over the limit, rate 1.0, limit 1"));
     assert_eq!(desk.records(), 0);
     let log = desk.audit_log();
     assert!(log.contains(" web=token:desk unblock rate=1 limit=1 key=1h/per_rcpt/alice@"), "{log}");
@@ -160,26 +209,38 @@ fn an_override_lasts_as_long_as_was_asked_for_and_no_longer_than_may_be() {
 
 #[test]
 fn what_an_administrator_has_denied_stays() {
-    let mut desk = Desk::new(|_| {});
-    let (_, target, argument) = one_key("alice@example.org", &Folding::default()).unwrap();
-    let denial = Override {
-        overridden: Overridden::Deny,
-        target,
-        argument,
-        until: FOREVER,
-        since: NOW,
-        reason: "password stolen".to_owned(),
-        who: "uid=0".to_owned(),
-    };
-    change::set_override(&mut desk.spool(), &denial, NOW).unwrap();
-    for (verb, seconds) in [(Verb::Unblock, None), (Verb::Allow, Some(60)), (Verb::Deny, Some(60))]
-    {
-        let reply = desk.help(verb, "alice@example.org", seconds);
-        assert_eq!(why(&reply), Why::Bounds, "{verb:?}");
-        let Reply::Refused(Refused { detail, .. }) = reply else { panic!() };
-        assert!(detail.contains("password stolen") && detail.contains("uid=0"), "{detail}");
+    for denied in ["alice@example.org", "auth:alice@example.org", "*@example.org", "auth:*"] {
+        let mut desk = Desk::new(|_| {});
+        let denial = desk.deny(denied);
+        for (verb, seconds) in [(Verb::Unblock, None), (Verb::Allow, Some(60))] {
+            for key in ["alice@example.org", "auth:alice@example.org"] {
+                let reply = desk.help(verb, key, seconds);
+                assert_eq!(why(&reply), Why::Bounds, "{denied} {verb:?} {key}");
+                let Reply::Refused(Refused { detail, .. }) = reply else { panic!() };
+                assert!(detail.contains("password stolen") && detail.contains("uid=0"), "{detail}");
+            }
+        }
+        // Nothing was changed before that was found out.
+        assert_eq!(desk.overrides(), std::slice::from_ref(&denial));
+        assert_eq!((desk.records(), &*desk.counted()), (1, ""));
+        // One that is denied as well takes nothing away.
+        let reply = desk.help(Verb::Deny, denied, Some(60));
+        assert_eq!(why(&reply), Why::Bounds, "{denied}: {reply:?}");
         assert_eq!(desk.overrides(), std::slice::from_ref(&denial));
     }
+}
+
+#[test]
+fn what_another_denies_meanwhile_stays() {
+    let desk = Desk::new(|_| {});
+    let denial = desk.deny("alice@example.org");
+    let mut by = Changer::helper("token:desk");
+    let set = Override { overridden: Overridden::Allow, ..denial.clone() };
+    let stays = change::set_override(&mut desk.spool(), &set, NOW, &mut by);
+    assert!(matches!(stays, Err(NotSet::Stays(one)) if *one == denial));
+    let removed = change::remove_denials(&mut desk.spool(), |_| true, &mut by).unwrap();
+    assert_eq!((removed, desk.overrides()), (vec![], vec![denial]));
+    assert!(!desk.audit_log().contains("web="));
 }
 
 #[test]
@@ -207,7 +268,7 @@ fn a_key_is_one_identity() {
         seconds: Some(60),
         reason: "x\n2026 uid=0 y".to_owned(),
     };
-    said(desk.broker.answer(&request, NOW));
+    said(desk.broker.answer(&request, NOW).0);
     let log = desk.audit_log();
     assert_eq!(log.lines().count(), 2, "{log}");
 }
@@ -234,25 +295,66 @@ fn a_token_that_is_removed_is_of_no_use_from_then_on() {
 #[test]
 fn an_alarm_is_answered_once() {
     for verb in [Verb::Accept, Verb::Stolen] {
-        let mut desk = Desk::new(|_| {});
-        assert_eq!(why(&desk.help(verb, "carol@example.org", None)), Why::Nothing);
-        let mut name = Vec::new();
-        let key = habits_key(b"auth:carol@example.org", &mut name);
-        let mut spool = desk.spool();
-        let mut raised = false;
-        for number in 0..200 {
-            let all: Vec<String> = (0..20).map(|to| format!("{number}-{to}@a.test")).collect();
-            let recipients = all.iter().map(String::as_bytes);
-            let message = SentMessage { at: NOW + number, client: None, recipients };
-            let update = spool.learn_habits(key, message, Sensitivity::High).unwrap();
-            raised |= update.alarm.is_some();
+        let mut desk = Desk::new(|web| web.changes_a_day = 2);
+        for _ in 0..3 {
+            assert_eq!(why(&desk.help(verb, "carol@example.org", None)), Why::Nothing);
         }
-        assert!(raised);
-        drop(spool);
+        desk.alarm();
         let done = said(desk.help(verb, "carol@example.org", None));
         assert_eq!(done.records, 1);
-        let denied = desk.overrides().iter().any(|one| one.argument == "carol@example.org");
+        let denied = desk.overrides().iter().any(|one| {
+            one.argument == "carol@example.org"
+                && one.reason == alarm::REASON
+                && one.until == FOREVER
+        });
         assert_eq!(denied, verb == Verb::Stolen, "{done:?}");
-        assert_eq!(why(&desk.help(verb, "carol@example.org", None)), Why::Nothing);
+        let log = desk.audit_log();
+        let line = format!("web=token:desk habits {} alarm=", verb.word());
+        assert!(log.contains(&line) && log.contains(" key=auth:carol@example.org"), "{log}");
+        let again = desk.help(verb, "carol@example.org", None);
+        if verb == Verb::Accept {
+            assert!(done.said[0].starts_with("auth:carol@example.org is released"), "{done:?}");
+            assert_eq!(why(&again), Why::Nothing);
+        } else {
+            // It only looks again who is to be warned.
+            let again = said(again);
+            assert_eq!(again.said[0], "auth:carol@example.org: the answer was given before");
+            assert_eq!(desk.audit_log(), log);
+        }
     }
+}
+
+#[test]
+fn who_has_got_the_mail_of_a_thief_is_in_the_reply() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mainlog");
+    let at = |seconds| text::time::local_second(NOW + seconds);
+    let line = |id: u32, seconds: i64, login: &str, to: &str| {
+        let at = at(seconds);
+        format!(
+            "{} 1xVmmN-{id:011}-2jEL <= {login} H=x.test [192.0.2.7] P=esmtpsa A=plain:{login} S=9 for {to}\n",
+            at.rsplit_once(' ').map_or(&*at, |(at, _)| at)
+        )
+    };
+    let people: Vec<String> = (0..600).map(|to| format!("u{to:03}@a.test")).collect();
+    let log = line(1, -7200, "carol@example.org", "before@a.test")
+        + &line(2, 10, "carol@example.org", &people.join(" "))
+        + &line(3, 11, "dave@example.org", "other@a.test");
+    std::fs::write(&path, log).unwrap();
+    let mut desk = Desk::new(|web| web.log = FollowedLog::File(path.clone()));
+    desk.alarm();
+    let done = said(desk.help(Verb::Stolen, "carol@example.org", None));
+    let sent = done.sent.clone().unwrap();
+    assert_eq!((sent.messages, sent.recipients, sent.people.len()), (1, 600, 500), "{done:?}");
+    assert_eq!((&sent.people[..], &*sent.clients), (&people[..500], &["192.0.2.7".to_owned()][..]));
+    let all = done.said.join("\n");
+    assert!(all.contains(": 1 message to 600 recipients\nnot all of it is here; an administrator"));
+    assert!(all.ends_with("`exirate habits stolen --addresses carol@example.org`"), "{all}");
+    assert!(wire::write(&Reply::Done(done)).is_ok());
+    // It is denied all the same where the log cannot be read.
+    let mut desk = Desk::new(|web| web.log = FollowedLog::File(folder.path().join("none/log")));
+    desk.alarm();
+    let done = said(desk.help(Verb::Stolen, "carol@example.org", None));
+    assert_eq!((done.records, &done.sent, desk.overrides().len()), (1, &None, 1));
+    assert!(done.said[1].starts_with("what was sent is not known: "), "{done:?}");
 }

@@ -1,0 +1,243 @@
+//! The changes: by the same code as those of the commands.
+
+use super::thief::Thief;
+use super::wire::{Done, Refused, Why};
+use crate::engine::Overridden;
+use crate::identity::fold::Folding;
+use crate::rate::Wait;
+use crate::serve::config::Web;
+use crate::serve::rates::{self, Purpose};
+use crate::spool::Spool;
+use crate::standing::accounts::{self, Account, InUse};
+use crate::standing::change::{self, NotSet};
+use crate::standing::changer::Changer;
+use crate::standing::in_force::InForce;
+use crate::standing::key_state::KeyState;
+use crate::standing::pattern::Pattern;
+use crate::standing::totals::{self, Totals};
+use crate::standing::{alarm, left, override_state, words};
+use crate::store::{FOREVER, Inspect, InspectError, Override, OwnedKey, Target};
+use crate::text;
+
+/// So many records that were deleted are named.
+const NAMED: usize = 20;
+
+/// A change of one key, and who makes it.
+pub(super) struct Work<'w> {
+    pub(super) store: &'w mut dyn Inspect,
+    pub(super) web: &'w Web,
+    pub(super) by: Changer,
+    pub(super) now: i64,
+    pub(super) folding: Folding,
+    pub(super) target: Target,
+    pub(super) argument: String,
+    /// Counts the change, which is made after that.
+    pub(super) count: &'w mut dyn FnMut() -> Result<(), Refused>,
+}
+
+impl Work<'_> {
+    /// Allows or denies the key.
+    pub(super) fn set(
+        &mut self,
+        overridden: Overridden,
+        until: i64,
+        reason: &str,
+    ) -> Result<Done, Refused> {
+        self.check(Some(overridden))?;
+        (self.count)()?;
+        let set = Override {
+            overridden,
+            target: self.target.clone(),
+            argument: self.argument.clone(),
+            until,
+            since: self.now,
+            reason: reason.to_owned(),
+            who: self.by.who().to_owned(),
+        };
+        let mut done = self.put(&set)?;
+        if overridden == Overridden::Allow {
+            let (in_force, _) = InForce::of(self.store, &self.web.spool);
+            let holding = totals::holding(&in_force, &self.target, &[]);
+            done.said.extend(holding.iter().map(|name| totals::still_holds(name)));
+        }
+        Ok(done)
+    }
+
+    fn put(&mut self, set: &Override) -> Result<Done, Refused> {
+        let changed = change::set_override(self.store, set, self.now, &mut self.by);
+        let changed = changed.map_err(|why| match why {
+            NotSet::Stays(one) => stays(&one),
+            NotSet::Failed(error) => Refused::database(error),
+        })?;
+        let mut said = vec![override_state::sentence(set)];
+        said.extend(changed.before());
+        said.extend(changed.stronger.as_ref().map(change::no_effect));
+        said.extend(self.by.unlogged());
+        let until = Some(set.until).filter(|until| *until != FOREVER);
+        Ok(Done { said, until, ..Done::default() })
+    }
+
+    /// Whether an administrator's denial stays, so that nothing is changed.
+    fn check(&mut self, overridden: Option<Overridden>) -> Result<(), Refused> {
+        let list = self.store.overrides().map_err(Refused::database)?;
+        match change::in_the_way(&list, &self.target, overridden, self.now, &self.by) {
+            Some(one) => Err(stays(one)),
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the records of the key, and ends denials of it.
+    pub(super) fn unblock(&mut self, pattern: &Pattern) -> Result<Done, Refused> {
+        self.check(None)?;
+        let (now, target) = (self.now, self.target.clone());
+        let is_meant = |one: &Override| change::is_denial_of(one, &target, now);
+        let mut keys = Vec::new();
+        let unread = self.store.for_each(&mut |entry| {
+            if pattern.matches(&entry.record_key()) {
+                keys.push(OwnedKey::from(entry.record_key()));
+            }
+        });
+        keys.sort_unstable();
+        let mut unread = unread.map_err(Refused::database)?.parts;
+        let list = self.store.overrides().map_err(Refused::database)?;
+        if keys.is_empty() && !list.iter().any(is_meant) {
+            if let Some(error) = unread.pop() {
+                return Err(Refused::database(error));
+            }
+            let nothing = format!("{} has no record and no denial", self.argument);
+            let left = self.left(&[])?;
+            let all: Vec<String> = std::iter::once(nothing).chain(left).collect();
+            return Err(Refused::new(Why::Nothing, all.join("; ")));
+        }
+        (self.count)()?;
+        let removed = change::remove_denials(self.store, is_meant, &mut self.by);
+        let removed = removed.map_err(Refused::database)?;
+        let mut records: Vec<KeyState> = Vec::new();
+        let see = |record| {
+            records.push(record);
+            Ok::<(), InspectError>(())
+        };
+        let (store, by) = (&mut *self.store, &mut self.by);
+        let deleted = change::delete(store, &keys, &self.argument, by, see);
+        let mut said = self.left(&records)?;
+        if let Err(error) = deleted {
+            said.insert(0, format!("not all records were deleted: {error}"));
+        } else if said.is_empty() {
+            said.push(format!("{} can send again now", self.argument));
+        }
+        let removed = removed.iter().map(override_state::sentence);
+        said.extend(removed.map(|sentence| format!("removed: {sentence}")));
+        // As they stood without the denials.
+        let (in_force, _) = InForce::of(self.store, &self.web.spool);
+        let named = records.iter().take(NAMED).map(|record| words::stood(record, &in_force));
+        said.extend(named.map(|record| format!("reset {record}")));
+        if let Some(more) = records.len().checked_sub(NAMED).filter(|more| *more > 0) {
+            said.push(format!("reset {}", text::counted(more, "more record", "more records")));
+        }
+        said.extend(unread.iter().map(|error| format!("not all could be read: {error}")));
+        said.extend(self.by.unlogged());
+        Ok(Done { said, records: records.len() as u64, ..Done::default() })
+    }
+
+    /// What still refuses the key, whose `records` have been deleted.
+    fn left(&mut self, records: &[KeyState]) -> Result<Vec<String>, Refused> {
+        let mut said = Vec::new();
+        let list = self.store.overrides().map_err(Refused::database)?;
+        let deciding = override_state::of_target(&list, &self.target, self.now);
+        let denial = deciding.filter(|one| one.overridden == Overridden::Deny);
+        said.extend(denial.map(|one| left::denied(&self.argument, one)));
+        let spool = &self.web.spool;
+        let (in_force, _) = InForce::of(self.store, spool);
+        let keys = records.iter().map(KeyState::record_key);
+        let totals = Totals::of(self.store, &in_force, keys).map_err(Refused::database)?;
+        let refusing = Totals::refusing(self.store, &in_force, &self.target);
+        let totals = totals.and(refusing.map_err(Refused::database)?);
+        said.extend(totals.names_refusing(&in_force).iter().map(|name| left::total(name)));
+        if InUse::of(spool).has_any() {
+            let mut own = rates::own(spool, Purpose::Read).map_err(Refused::database)?;
+            let all = accounts::with_habits(&mut own, &self.target).map_err(Refused::database)?;
+            let all = all.iter().filter(|one| one.habits.is_suspected(self.now));
+            said.extend(all.map(|account| left::suspected(&account.shown())));
+        }
+        let is_never = |record: &&KeyState| {
+            let next = in_force.next(record);
+            next.overridden().is_none() && next.wait(record, in_force.now) == Some(Wait::Never)
+        };
+        said.extend(records.iter().filter(is_never).map(left::never));
+        Ok(said)
+    }
+
+    /// Says that the last alarm was the owner.
+    pub(super) fn accept(&mut self) -> Result<Done, Refused> {
+        let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
+        let is_open = |one: &Account| one.habits.suspected_until().is_some();
+        let accounts = self.accounts(&mut own, is_open)?;
+        (self.count)()?;
+        let mut done = Done::default();
+        for account in &accounts {
+            let accepted = alarm::accept(&mut own, account, &mut self.by);
+            done.said.extend(accepted.map_err(Refused::database)?);
+        }
+        done.records = done.said.len() as u64;
+        done.said.extend(self.by.unlogged());
+        Ok(done)
+    }
+
+    /// Says that the last alarm was a thief: the account is denied first.
+    pub(super) fn stolen(mut self, until: i64) -> Result<(Done, Thief), Refused> {
+        let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
+        let accounts = self.accounts(&mut own, alarm::may_be_thief)?;
+        (self.count)()?;
+        let mut done = Done::default();
+        for account in accounts.iter().filter(|one| one.habits.answer().is_none()) {
+            let who = self.by.who().to_owned();
+            let times = (self.now, until);
+            let set = alarm::denial(account, &self.folding, times, alarm::REASON, &who);
+            match self.put(&set.map_err(Refused::database)?) {
+                Ok(denied) => done.said.extend(denied.said),
+                // An administrator has denied it.
+                Err(Refused { why: Why::Bounds, detail }) => done.said.push(detail),
+                Err(refused) => return Err(refused),
+            }
+        }
+        for account in &accounts {
+            let answered = alarm::stolen(&mut own, account, None, &mut self.by);
+            match answered.map_err(Refused::database)? {
+                true => done.records += 1,
+                false => done.said.push(alarm::was_answered(account)),
+            }
+        }
+        done.said.extend(self.by.unlogged());
+        let Self { web, by, folding, .. } = self;
+        Ok((done, Thief::new(web, folding, accounts, by)))
+    }
+
+    /// The accounts that the key may mean, and that are wanted.
+    fn accounts(
+        &self,
+        own: &mut Spool,
+        is_wanted: impl FnMut(&Account) -> bool,
+    ) -> Result<Vec<Account>, Refused> {
+        let all = accounts::with_habits(own, &self.target).map_err(Refused::database)?;
+        let (wanted, others): (Vec<_>, Vec<_>) = all.into_iter().partition(is_wanted);
+        if wanted.is_empty() {
+            let others: Vec<String> = others.iter().map(Account::unsuspected).collect();
+            let detail = match &others[..] {
+                [] => format!("{} has no habits that are known", self.argument),
+                others => others.join("; "),
+            };
+            return Err(Refused::new(Why::Nothing, detail));
+        }
+        Ok(wanted)
+    }
+}
+
+/// An administrator's denial stays.
+fn stays(denial: &Override) -> Refused {
+    let detail = format!(
+        "{}: set by {}; only an administrator may end it",
+        override_state::sentence(denial),
+        text::printable(denial.who.as_bytes())
+    );
+    Refused::new(Why::Bounds, detail)
+}

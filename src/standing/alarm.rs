@@ -1,0 +1,97 @@
+//! What somebody who knows says of an alarm: it was the owner, or a thief.
+
+use std::net::IpAddr;
+
+use super::accounts::Account;
+use super::changer::Changer;
+use super::pattern;
+use crate::engine::Overridden;
+use crate::history::habits::SentMail;
+use crate::identity::fold::Folding;
+use crate::rate::habits::Answer;
+use crate::spool::habits::AlarmAnswer;
+use crate::spool::{Spool, SpoolError};
+use crate::store::Override;
+use crate::text;
+use crate::text::counted_or_no;
+
+/// Why a stolen account is denied, where nobody says more.
+pub(crate) const REASON: &str = "password stolen";
+
+/// Says that the last alarm of an account was the owner, and logs that. Returns what became of it;
+/// `None` if it waits for no answer.
+///
+/// # Errors
+/// The database could not be used; nothing was changed.
+pub(crate) fn accept(
+    spool: &mut Spool,
+    account: &Account,
+    by: &mut Changer,
+) -> Result<Option<String>, SpoolError> {
+    let accepted = spool.answer_habits(account.key.key(), AlarmAnswer::Accepted)?;
+    let Some(at) = account.habits.alarm_at().filter(|_| accepted) else { return Ok(None) };
+    let key = account.shown();
+    by.log(spool, format_args!("habits accept alarm={} key={key}", text::iso_second(at)));
+    let at = text::time::local_second(at);
+    Ok(Some(format!("{key} is released: the alarm of {at} was the owner")))
+}
+
+/// Whether the last alarm of an account may have been a thief: nobody has said otherwise.
+pub(crate) fn may_be_thief(account: &Account) -> bool {
+    account.habits.alarm_at().is_some() && account.habits.answer() != Some(Answer::Accepted)
+}
+
+/// The denial of a stolen account, whichever limit its mail is held against.
+///
+/// # Errors
+/// It cannot be denied, in words.
+pub(crate) fn denial(
+    account: &Account,
+    folding: &Folding,
+    (since, until): (i64, i64),
+    reason: &str,
+    who: &str,
+) -> Result<Override, String> {
+    let name = account.name();
+    let (target, argument) = pattern::override_target(name.as_bytes(), false, folding)?;
+    let (reason, who) = (reason.to_owned(), who.to_owned());
+    Ok(Override { overridden: Overridden::Deny, target, argument, until, since, reason, who })
+}
+
+/// Says that the last alarm of an account was a thief, and logs that; the recipients and clients of
+/// what was `sent` since are forgotten. Returns whether nobody had said so before.
+///
+/// # Errors
+/// The database could not be used; nothing was changed.
+pub(crate) fn stolen(
+    spool: &mut Spool,
+    account: &Account,
+    sent: Option<&SentMail>,
+    by: &mut Changer,
+) -> Result<bool, SpoolError> {
+    let (recipients, clients): (Vec<String>, Vec<IpAddr>) = match sent {
+        Some(sent) => {
+            (sent.recipients.keys().cloned().collect(), sent.clients.keys().copied().collect())
+        }
+        None => Default::default(),
+    };
+    let answer = AlarmAnswer::Stolen { recipients: &recipients, clients: &clients };
+    let answered = spool.answer_habits(account.key.key(), answer)?;
+    if answered {
+        let alarm = account.habits.alarm_at().map_or_else(String::new, text::iso_second);
+        by.log(spool, format_args!("habits stolen alarm={alarm} key={}", account.shown()));
+    }
+    Ok(answered)
+}
+
+/// That somebody has said so before.
+pub(crate) fn was_answered(account: &Account) -> String {
+    format!("{}: the answer was given before", account.shown())
+}
+
+/// `sent since 2026-11-26 10:00:00 UTC: 3 messages to 5 recipients`
+pub(crate) fn sent(since: i64, mail: &SentMail) -> String {
+    let messages = counted_or_no(mail.messages, "message", "messages");
+    let people = counted_or_no(mail.recipients.len(), "recipient", "recipients");
+    format!("sent since {}: {messages} to {people}", text::time::local_second(since))
+}
