@@ -99,7 +99,7 @@ fn everything_is_installed_once() {
         ("usr/local/lib/systemd/system/exirate-stats.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
-        ("usr/local/lib/systemd/system/exirate-web.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-web@.service", 0o644),
         ("usr/local/lib/sysusers.d/exirate.conf", 0o644),
         ("usr/local/lib/tmpfiles.d/exirate.conf", 0o644),
         ("etc/init.d/exirate-mail", 0o755),

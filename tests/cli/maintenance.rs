@@ -19,7 +19,7 @@ const MAIL: &str = "exirate-mail.service";
 const FOLLOW: &str = "exirate-follow@.service";
 /// A template as well.
 const BROKER: &str = "exirate-broker@.service";
-const WEB: &str = "exirate-web.service";
+const WEB: &str = "exirate-web@.service";
 /// Those that run all the time.
 const DAEMONS: [&str; 5] = [AGENT, MAIL, FOLLOW, BROKER, WEB];
 const AGENT_CONFIGURATION: &str = "exirate.toml";

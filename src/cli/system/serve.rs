@@ -273,8 +273,8 @@ impl Follow {
   Can the configuration be used?
     exirate serve web --check
   Run it by systemd, and see what it does:
-    systemctl enable --now exirate-web
-    systemctl status exirate-web
+    systemctl enable --now exirate-web@Debian-exim
+    systemctl status exirate-web@Debian-exim
 
 It only reads: changes are made by `exirate serve broker`. SIGHUP makes it read its configuration again.
 
