@@ -94,13 +94,17 @@ impl Desk {
         }
     }
 
-    pub(super) fn start(&self, what: &str, socket: Option<&str>) -> Process {
+    pub(super) fn command(&self, what: &str) -> Command {
         let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
         command.args(["serve", what, "--config"]).arg(self.path("exirate.toml"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM");
-        let process = Process(command.spawn().unwrap());
+        command
+    }
+
+    pub(super) fn start(&self, what: &str, socket: Option<&str>) -> Process {
+        let process = Process(self.command(what).spawn().unwrap());
         if let Some(socket) = socket {
             let path = self.path(socket);
             until("it listens", || UnixStream::connect(&path).is_ok());

@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent;
+mod attack;
 mod calendar;
 mod client;
 mod desk;

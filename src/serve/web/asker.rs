@@ -24,8 +24,17 @@ use crate::serve::log::{Level, Log};
 use crate::sys::users;
 use crate::text::time::now;
 
-/// The cookie that has a token.
-pub(super) const COOKIE: &str = "exirate";
+/// The cookie that has a token, where the browser knows the service by a name of this machine alone;
+/// and by another name: of a name of this form, browsers keep only cookies that the host itself has
+/// set, by TLS, so that no other host of its domain can put its own token in place.
+const COOKIE: &str = "exirate";
+const HOST_COOKIE: &str = "__Host-exirate";
+
+/// The name of the cookie that has a token.
+pub(super) fn cookie_name(is_local: bool) -> &'static str {
+    if is_local { COOKIE } else { HOST_COOKIE }
+}
+
 /// The header in which the proxy names a person.
 const PERSON: HeaderName = HeaderName::from_static("x-remote-user");
 /// The header with the token against forged requests.
@@ -81,8 +90,13 @@ impl Askers {
     }
 
     /// Who asks; a token that is of no use is replied to late.
-    pub(super) async fn find(&self, web: &Web, call: &Call) -> Result<Asker, Problem> {
-        self.slowed(self.look_up(web, call)).await
+    pub(super) async fn find(
+        &self,
+        web: &Web,
+        call: &Call,
+        is_local: bool,
+    ) -> Result<Asker, Problem> {
+        self.slowed(self.look_up(web, call, is_local)).await
     }
 
     /// Who has this token; as [`Askers::find`].
@@ -109,7 +123,7 @@ impl Askers {
         }
     }
 
-    fn look_up(&self, web: &Web, call: &Call) -> Result<Asker, Problem> {
+    fn look_up(&self, web: &Web, call: &Call, is_local: bool) -> Result<Asker, Problem> {
         let headers = &call.head.headers;
         if let Some(value) = headers.get(header::AUTHORIZATION) {
             let bearer = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
@@ -117,15 +131,19 @@ impl Askers {
             let secret = bearer.ok_or_else(|| Problem::new(Kind::Unknown, detail))?;
             return self.of_token(secret, false);
         }
-        if let Some(secret) = cookie(headers) {
+        if let Some(secret) = cookie(headers, cookie_name(is_local)) {
             return self.of_token(&secret, true);
         }
         let unknown = |detail: &str| Problem::new(Kind::Unknown, detail);
         let name = match call.peer {
             None => return Err(unknown("expected a token")),
             Some((uid, _)) if Some(uid) == web.proxy => {
-                let named = headers.get(PERSON).and_then(|name| name.to_str().ok());
-                let detail = "expected a token, or a person whom the proxy names in X-Remote-User";
+                // Of two, one may be from whom the proxy serves.
+                let mut all = headers.get_all(PERSON).iter();
+                let named = all.next().filter(|_| all.next().is_none());
+                let named = named.and_then(|name| name.to_str().ok());
+                let detail =
+                    "expected a token, or one person whom the proxy names in X-Remote-User";
                 named.ok_or_else(|| unknown(detail))?.to_owned()
             }
             Some((uid, _)) => {
@@ -197,11 +215,11 @@ impl Drop for Penalty<'_> {
     }
 }
 
-/// The token in the cookies.
-fn cookie(headers: &HeaderMap) -> Option<String> {
+/// The cookie of this name.
+fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut each = all.flat_map(|all| all.split(';'));
-    each.find_map(|one| one.trim().strip_prefix(COOKIE)?.strip_prefix('=').map(str::to_owned))
+    each.find_map(|one| one.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
 /// The name of the host without its port, of `name:port` or `[::1]:port`.
@@ -235,7 +253,7 @@ pub(super) fn check_host(web: &Web, head: &Parts) -> Result<bool, Problem> {
     Ok(is_local(&host))
 }
 
-/// Makes sure that a change is not asked for by a page of another site.
+/// Makes sure that it is not a page of another site that asks.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
     let forged = || Problem::new(Kind::Forged, "the request comes from a page of another site");
@@ -274,15 +292,16 @@ mod tests {
     #[test]
     fn a_cookie_is_found_among_others() {
         let mut headers = HeaderMap::new();
-        assert_eq!(cookie(&headers), None);
+        assert_eq!(cookie(&headers, COOKIE), None);
         headers.append(header::COOKIE, "exirate2=a; xexirate=b".parse().unwrap());
-        assert_eq!(cookie(&headers), None);
+        assert_eq!(cookie(&headers, COOKIE), None);
         headers.append(header::COOKIE, "a=b; exirate=x=y".parse().unwrap());
-        assert_eq!(cookie(&headers).as_deref(), Some("x=y"));
+        assert_eq!(cookie(&headers, COOKIE).as_deref(), Some("x=y"));
+        assert_eq!(cookie(&headers, HOST_COOKIE), None);
     }
 
     #[test]
-    fn a_page_of_another_site_changes_nothing() {
+    fn a_page_of_another_site_is_known() {
         let with = |all: &[(&str, &str)]| {
             let mut headers = HeaderMap::new();
             for (name, value) in all {

@@ -17,13 +17,13 @@ use hyper::Method;
 use hyper::header::{self, HeaderValue};
 
 use super::asker::{Asker, check_host, check_origin};
-use super::http::connection::Call;
+use super::http::connection::{Call, Known};
 use super::http::problem::{Kind, Problem};
 use super::http::reply::{self, Reply};
 use super::page::FILES;
+use super::role::Role;
 use crate::serve::config::Web;
 use crate::toml_file::Word as _;
-use route::Route;
 use routes::ROUTES;
 use state::{Api, Asked};
 
@@ -56,14 +56,24 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
         return Ok(wrong_method(&methods.join(", ")));
     };
     let is_change = method != Method::GET;
-    if is_change {
+    // It could not see the reply, and would have the database read, or streams opened.
+    if is_change || route.role.is_some() {
         check_origin(&call.head.headers)?;
     }
-    let asker = find_asker(&api, &web, route, &call).await?;
+    let asker = match route.role {
+        Some(role) => Some(find_asker(&api, &web, role, &call, is_local).await?),
+        None => None,
+    };
     if let (true, Some(asker)) = (is_change, &asker) {
         api.askers.check_forgery(asker, &call.head.headers)?;
     }
-    (route.run)(api, Asked { call, asker, is_local }).await
+    let is_known = asker.is_some();
+    let reply = (route.run)(api, Asked { call, asker, is_local }).await;
+    let mut reply = reply.unwrap_or_else(|problem| reply::problem(&problem));
+    if is_known {
+        reply.extensions_mut().insert(Known);
+    }
+    Ok(reply)
 }
 
 /// The reply to a method that a resource does not have, which has these.
@@ -75,19 +85,19 @@ fn wrong_method(methods: &str) -> Reply {
     reply
 }
 
-/// Who asks, where a role is needed, which he has.
+/// Who asks, and has the role that is needed.
 async fn find_asker(
     api: &Api,
     web: &Web,
-    route: &Route,
+    role: Role,
     call: &Call,
-) -> Result<Option<Asker>, Problem> {
-    let Some(role) = route.role else { return Ok(None) };
-    let asker = api.askers.find(web, call).await?;
+    is_local: bool,
+) -> Result<Asker, Problem> {
+    let asker = api.askers.find(web, call, is_local).await?;
     if asker.role < role {
         let (name, role) = (&asker.name, role.word());
         let detail = format!("{name} may look only: the role {role} is needed");
         return Err(Problem::new(Kind::Role, detail));
     }
-    Ok(Some(asker))
+    Ok(asker)
 }

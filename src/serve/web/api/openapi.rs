@@ -30,7 +30,12 @@ pub(super) fn document(routes: &[Route]) -> Value {
             "schemas": all.all(),
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer" },
-                "cookie": { "type": "apiKey", "in": "cookie", "name": "exirate" },
+                "cookie": {
+                    "type": "apiKey",
+                    "in": "cookie",
+                    "name": "exirate",
+                    "description": "Over TLS it is called __Host-exirate.",
+                },
             },
         },
     })

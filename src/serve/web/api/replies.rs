@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::cursor::Cursor;
 use super::state::{Api, Asked};
 use super::types::{Changed, ForATime, Identities, Me, OfKey, Session, ThiefMail};
-use crate::serve::web::asker::{Asker, COOKIE};
+use crate::serve::web::asker::{Asker, cookie_name};
 use crate::serve::web::broker::client;
 use crate::serve::web::broker::wire::{self, Request, Verb};
 use crate::serve::web::http::problem::{Kind, Problem};
@@ -101,19 +101,20 @@ pub(super) async fn session(api: &Api, asked: Asked) -> Result<Reply, Problem> {
     let Session { token } = asked.body()?;
     let asker = api.askers.of_secret(&token).await?;
     let mut reply = reply::json(&me_of(api, &asker))?;
-    let secure = if asked.is_local { "" } else { "; Secure" };
-    set_cookie(&mut reply, &format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"));
+    set_cookie(&mut reply, asked.is_local, &token, "");
     Ok(reply)
 }
 
-pub(super) fn forget_session() -> Result<Reply, Problem> {
+pub(super) fn forget_session(asked: &Asked) -> Result<Reply, Problem> {
     let mut reply = reply::json(&Value::Null)?;
-    set_cookie(&mut reply, &format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly"));
+    set_cookie(&mut reply, asked.is_local, "", "; Max-Age=0");
     Ok(reply)
 }
 
-fn set_cookie(reply: &mut Reply, cookie: &str) {
-    if let Ok(mut value) = HeaderValue::from_str(cookie) {
+fn set_cookie(reply: &mut Reply, is_local: bool, token: &str, age: &str) {
+    let (name, secure) = (cookie_name(is_local), if is_local { "" } else { "; Secure" });
+    let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
+    if let Ok(mut value) = HeaderValue::from_str(&cookie) {
         value.set_sensitive(true);
         reply.headers_mut().insert(header::SET_COOKIE, value);
     }

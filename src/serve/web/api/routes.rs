@@ -198,7 +198,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: None,
-        run: |_, _| Box::pin(async move { forget_session() }),
+        run: |_, asked| Box::pin(async move { forget_session(&asked) }),
     },
     Route {
         method: Method::GET,

@@ -41,6 +41,10 @@ pub(in crate::serve::web) struct Call {
     pub(in crate::serve::web) peer: Option<(u32, u32)>,
 }
 
+/// Of a reply: it is to somebody who has a role.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::serve::web) struct Known;
+
 /// Serves a connection: `answer` replies to each request. When `stop` is set, the request that is
 /// being served is replied to.
 pub(in crate::serve::web) async fn serve<F: Future<Output = Reply>>(
@@ -56,12 +60,15 @@ pub(in crate::serve::web) async fn serve<F: Future<Output = Reply>>(
     let service = service_fn(|request: Request<Incoming>| async move {
         let reply = match read(request).await {
             Ok((head, body)) => {
-                asking.asks();
                 drop(waiting.take());
                 answer(Call { head, body, peer: credentials }).await
             }
             Err(problem) => reply::problem(&problem),
         };
+        // Of too many, those whom nobody knows are closed first.
+        if reply.extensions().get::<Known>().is_some() {
+            asking.asks();
+        }
         waiting.replace(Some(asking.waits()));
         Ok::<_, Infallible>(reply)
     });
