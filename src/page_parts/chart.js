@@ -45,7 +45,7 @@ function canvas(width, height, title) {
 // Moments for an axis of time, and their texts; each text takes 72 of the width.
 function moments(from, to, width) {
   const most = Math.max(2, Math.floor(width / 72));
-  const step = [1, 2, 3, 6, 12, 24, 48, 168, 336].map((hours) => hours * 3600).find((s) => (to - from) / s <= most) ||
+  const step = [0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 168, 336].map((hours) => hours * 3600).find((s) => (to - from) / s <= most) ||
     DAY * Math.ceil((to - from) / DAY / most);
   const all = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) {

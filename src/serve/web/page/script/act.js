@@ -16,29 +16,16 @@ async function act(verb, body, control) {
   }
   try {
     const changed = await change(verb, body);
-    say(done(verb, body.key, changed));
+    say(changed.said.map((text) => capital(visible(text, 300))).join(". ") + ".");
     refresh();
     return changed;
   } catch (problem) {
-    say(`${capital(VERBS[verb])} ${mailbox(body.key)}: ${problem.message}`, true);
+    caught(problem, (text) => say(`Nothing is changed for ${mailbox(body.key)}: ${text}`, true));
     return null;
   } finally {
     if (control) control.removeAttribute("aria-disabled");
   }
 }
-const VERBS = { unblock: "unblock", allow: "allow", deny: "deny", accept: "accept", stolen: "stolen" };
-function done(verb, key, changed) {
-  const said = changed.said.length ? ` (${visible(changed.said.join("; "), 400)})` : "";
-  const end = changed.until ? ` until ${when(changed.until)}` : "";
-  switch (verb) {
-    case "unblock": return `${mailbox(key)} is unblocked${said}.`;
-    case "allow": return `${mailbox(key)} is allowed${end}.`;
-    case "deny": return `${mailbox(key)} is denied${end}.`;
-    case "accept": return `The alarm of ${mailbox(key)} is answered: it was the owner.`;
-    default: return `${mailbox(key)} is denied: the account is stolen.`;
-  }
-}
-
 // A button whose name has the mailbox, for those who do not see where it is.
 function named(text, key, run, attributes) {
   const made = button([text, element("span", " " + mailbox(key), { class: "away" })], () => run(made));
@@ -54,7 +41,7 @@ function blockedButtons(key) {
 
 function open(title, content, buttons) {
   const bar = element("div", buttons, { class: "buttons" });
-  dialog.replaceChildren(element("h2", title, { id: "ask-title" }), ...content, bar);
+  dialog.replaceChildren(element("h2", title, { id: "ask-title" }), ...content.filter(Boolean), bar);
   if (!dialog.open) dialog.showModal();
 }
 const close = (text) => button(text, () => dialog.close());
@@ -106,4 +93,17 @@ function askStolen(key) {
     element("p", "Change its password before you unblock it. Whoever had the old one would go on."),
   ], [go, cancel]);
   cancel.focus();
+}
+// What the thief has sent, so that people can be warned.
+function showStolen(key, { said, sent }) {
+  const people = sent ? sent.people : [];
+  const about = sent ? `Since ${when(sent.since)} it has sent ${many(sent.messages, "message", "messages")} to ${many(sent.recipients, "recipient", "recipients")}${sent.clients.length ? `, from ${visible(sent.clients.slice(0, 5).join(", "), 300)}` : ""}.`
+    : "What it has sent is not known here: the administrator finds it with exirate habits stolen.";
+  const end = close("Close");
+  open([name(split(key).who), " is denied"], [
+    ...said.map((text) => element("p", capital(visible(text, 300)) + ".")), element("p", about),
+    people.length ? element("label", [`Whom to warn${people.length < sent.recipients ? `: the first ${whole(people.length)}` : ""}`,
+      element("textarea", people.map((one) => visible(one)).join("\n"), { readonly: "", rows: Math.min(12, people.length), spellcheck: "false" })], { class: "line" }) : null,
+  ], [end]);
+  end.focus();
 }

@@ -25,6 +25,12 @@ async function ask(method, path, body, signal) {
   if (reply.status === 401 && me) signIn("You are no longer signed in: " + (json.detail || ""));
   throw new Problem((json && json.detail) || `The service replied with status ${reply.status}.`, reply.status);
 }
+// Shows a problem; what is no problem is a fault of the page.
+function caught(problem, show) {
+  if (!(problem instanceof Problem)) throw problem;
+  show(problem.message);
+}
+const problemText = (text) => element("p", visible(text, 400), { class: "problem" });
 function get(route, query, signal) {
   const parts = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null);
   const text = new URLSearchParams(parts).toString();

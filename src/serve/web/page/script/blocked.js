@@ -90,7 +90,7 @@ const ABOUT = {
 
 function listView(main, state) {
   const { title, none, make, of } = LISTS[state];
-  const count = element("p", "", { class: "count" }), about = element("p", ABOUT[state], { class: "about" });
+  const count = element("div", "", { class: "count" }), about = element("p", ABOUT[state], { class: "about" });
   const list = element("ul", [], { class: "cards" });
   const rows = keyedList(list, make);
   const cursors = [null];
@@ -132,11 +132,11 @@ function listView(main, state) {
         if (asked === number) show(status, page);
       } while (again);
     } catch (problem) {
-      fill(count, problem.message, element("span", problem.message, { class: "problem" }));
+      caught(problem, (text) => fill(count, text, problemText(text)));
+    } finally {
+      busy = false;
     }
-    busy = false;
   }
-  read();
   return {
     title,
     // The stream has the first page of those that are blocked.

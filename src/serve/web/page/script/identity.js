@@ -1,16 +1,22 @@
 // All of one identity.
 const LATER = 60;
+const CLOSE = 0.8;
 
 function identityView(main, key) {
   const { who, what } = split(key);
   const title = element("h1", [name(who), what ? element("span", what, { class: "what" }) : null], { tabindex: -1 });
   const verdict = element("div", [], { class: "verdict" });
-  const buttons = element("div", [], { class: "buttons" });
+  // Where they are, and which, does not depend on what is shown: no other one comes under the pointer.
+  const buttons = element("div", mayHelp() ? [
+    named("Unblock", key, (control) => act("unblock", { key }, control)),
+    named("Allow for…", key, () => askForTime("allow", key)),
+    named("Deny for…", key, () => askForTime("deny", key)),
+  ] : [], { class: "buttons" });
   const part = () => element("div", []);
   const alarm = part(), rates = part(), course = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
   const parts = [alarm, rates, course, overrides, crossings, clients, changes];
-  main.append(title, verdict, buttons, ...parts);
-  if (who.length > NAME) title.after(element("details", [element("summary", "The whole name"), element("p", element("bdi", visible(who)), { class: "text" })]));
+  main.append(element("div", [title, buttons], { class: "head" }), verdict, ...parts);
+  if (who.length > NAME) verdict.before(element("details", [element("summary", "The whole name"), element("p", element("bdi", visible(who)), { class: "text" })]));
   const seen = new Map();
   let busy = false, again = false;
 
@@ -19,16 +25,7 @@ function identityView(main, key) {
     const denied = identity.overrides.find((one) => one.override === "deny");
     const allowed = identity.overrides.find((one) => one.override === "allow");
     fill(verdict, JSON.stringify([identity.refused, identity.reasons, identity.free_at, identity.overrides]), verdictOf(identity, denied, allowed));
-    const offered = mayHelp() ? [
-      identity.refused || denied ? "unblock" : null, "allow", denied ? null : "deny",
-    ].filter(Boolean) : [];
-    if (!buttons.contains(document.activeElement) || !buttons.children.length) {
-      fill(buttons, offered.join(), offered.map((verb) => ({
-        unblock: () => named("Unblock", key, (control) => act("unblock", { key }, control), { class: "first" }),
-        allow: () => named("Allow for…", key, () => askForTime("allow", key)),
-        deny: () => named("Deny for…", key, () => askForTime("deny", key)),
-      })[verb]()));
-    }
+    if (mayHelp()) buttons.firstChild.classList.toggle("first", identity.refused || denied !== undefined);
     const isOpen = suspicion && suspicion.suspected;
     fill(alarm, JSON.stringify(suspicion) + mayHelp(), suspicion ? [element("h2", isOpen ? "Suspected" : "Habits"), ...habits(suspicion, isOpen, key)] : []);
     fill(rates, JSON.stringify([records, totals].map((all) => all.map(({ state, reason }) => [reason, state]))), [
@@ -51,18 +48,22 @@ function identityView(main, key) {
         if (main.contains(title)) show(identity, log, done);
       } while (again);
     } catch (problem) {
-      fill(verdict, problem.message, element("p", problem.message, { class: "problem" }));
+      caught(problem, (text) => fill(verdict, text, problemText(text)));
+    } finally {
+      busy = false;
     }
-    busy = false;
   }
-  read();
   return { title: mailbox(key), state: read, refresh: read };
 }
 
 // What is logged may not be readable where the rates are.
-const orProblem = (asked) => asked.catch((problem) => ({ problem: problem.message }));
+const orProblem = (asked) => asked.catch((problem) => {
+  let log;
+  caught(problem, (text) => { log = { problem: text }; });
+  return log;
+});
 function logged(parent, title, log, table) {
-  const shown = log.problem ? element("p", visible(log.problem, 300), { class: "problem" }) : table();
+  const shown = log.problem ? problemText(log.problem) : table();
   fill(parent, JSON.stringify(log), shown ? [element("h2", title), shown] : []);
 }
 
@@ -73,9 +74,10 @@ function verdictOf({ refused, reasons, free_at: end, records, totals }, denied, 
     const why = all.length ? all.map(sentence) : reasons.map((reason) => visible(reason, 300));
     return [element("p", ["Blocked", end ? [". Free ", until(end)] : []].flat(), { class: "big over" }), ...why.map((one) => element("p", capital(one) + "."))];
   }
+  const close = records.some((row) => row.state.share >= CLOSE);
   if (allowed) return [element("p", ["Allowed", allowed.until ? [" until ", at(allowed.until)] : []].flat(), { class: "big" }),
     element("p", `No limit applies to it, by ${visible(allowed.who, 80)}${allowed.reason ? ": " + visible(allowed.reason, 200) : ""}.`)];
-  return [element("p", "Not blocked", { class: "big" }), records.length ? null : element("p", "Nothing of it is counted now.")];
+  return [element("p", close ? "Not blocked, but close to a limit" : "Not blocked", { class: "big" })];
 }
 
 function habits(suspicion, isOpen, key) {
@@ -127,6 +129,7 @@ function showCourse(parent, row, crossings, seen) {
   });
   const marks = crossings.filter((one) => Date.parse(one.at) / 1000 >= from).map((one) => [Date.parse(one.at) / 1000 + zoneShift, state.limit]);
   const shown = { points, from: from + zoneShift, to: to + zoneShift, now: now + zoneShift, dots: marks, title: `Rate of ${mailbox(row.pasted)}: ${amount(state, state.rate)} ${within(state)}` };
+  Object.assign(parent, { shown, limit: state.limit });
   if (!parent.querySelector("figure")) {
     const figure = element("figure", element("figcaption", ""));
     parent.replaceChildren(figure);
@@ -134,7 +137,6 @@ function showCourse(parent, row, crossings, seen) {
   }
   const caption = `${capital(counted(state).words[2])} ${within(state)}: as counted, and dashed as it will be if nothing more is sent. Dots are crossings and refusals.`;
   fill(parent.querySelector("figcaption"), caption, caption);
-  Object.assign(parent, { shown, limit: state.limit });
   parent.redraw();
 }
 

@@ -31,7 +31,7 @@ async function reconnect() {
     listen();
   } catch (problem) {
     if (problem.status === 401) return;
-    lost(`${problem.message} Trying again…`);
+    caught(problem, (text) => lost(`${text} Trying again…`));
     retry = setTimeout(reconnect, 2000);
   }
 }

@@ -27,7 +27,7 @@ function route(isFirst) {
     else one.removeAttribute("aria-current");
   }
   document.title = `${view.title} · exirate desk`;
-  if (latest && view) onState(latest);
+  if (latest) onState(latest); else view.refresh();
   window.scrollTo(0, 0);
   if (isFirst !== true) main.querySelector("h1").focus({ preventScroll: true });
 }
@@ -51,7 +51,7 @@ async function signOut() {
   try {
     await ask("DELETE", "/api/v1/session");
   } catch (problem) {
-    return say(problem.message, true);
+    return caught(problem, (text) => say(text, true));
   }
   signIn("");
 }
@@ -79,10 +79,11 @@ function signIn(why) {
       begin();
       route();
     } catch (problem) {
-      fault.textContent = problem.message;
+      caught(problem, (text) => { fault.textContent = text; });
       token.select();
+    } finally {
+      go.removeAttribute("aria-disabled");
     }
-    go.removeAttribute("aria-disabled");
   });
   main.replaceChildren(element("h1", "Sign in", { tabindex: -1 }), element("p", "With a token, which the administrator of the mail server makes with “exirate web token add”. This browser keeps it until you sign out.", { class: "about" }), form);
   token.focus();
@@ -100,6 +101,6 @@ window.addEventListener("hashchange", route);
     route(true);
   } catch (problem) {
     if (problem.status === 401) return signIn("");
-    main.replaceChildren(element("h1", "The desk cannot be shown", { tabindex: -1 }), element("p", problem.message, { class: "problem" }), button("Try again", () => location.reload()));
+    main.replaceChildren(element("h1", "The desk cannot be shown", { tabindex: -1 }), problemText(problem.message), button("Try again", () => location.reload()));
   }
 })();

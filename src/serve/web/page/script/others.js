@@ -6,10 +6,9 @@ function reader(main, title, about, read) {
     try {
       await read(body);
     } catch (problem) {
-      fill(body, problem.message, element("p", problem.message, { class: "problem" }));
+      caught(problem, (text) => fill(body, text, problemText(text)));
     }
   }
-  refresh();
   return { title, refresh, state: refresh };
 }
 

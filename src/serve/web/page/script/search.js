@@ -47,7 +47,7 @@ async function look() {
   } catch (problem) {
     if (problem.name === "AbortError") return;
     shut();
-    say(problem.message, true);
+    caught(problem, (text) => say(text, true));
   }
 }
 function option(hit, n) {
