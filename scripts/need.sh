@@ -76,3 +76,13 @@ build_all() {
   build_library trace
   cargo build --locked --release --bin exirate --target-dir target
 }
+
+# need_axe: the accessibility checker that runs in the pages of tests, from npm.
+need_axe() {
+  local version=4.14.1 tools=target/tools
+  ! grep -qs "\"version\": \"$version\"" "$tools/node_modules/axe-core/package.json" || return 0
+  command -v npm >/dev/null || need npm
+  mkdir -p "$tools"
+  npm install --prefix "$tools" --no-audit --no-fund --no-save --ignore-scripts --silent "axe-core@$version" ||
+    die "npm could not install axe-core $version"
+}

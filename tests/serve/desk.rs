@@ -47,7 +47,16 @@ impl Answer {
 }
 
 impl Desk {
+    /// With some keys that are blocked.
     pub(super) fn new(web: &str) -> Self {
+        let desk = Self::empty(web);
+        for key in ["alice@example.org", "<script>alert(1)</script>@x", "bob@example.net"] {
+            desk.block(key);
+        }
+        desk
+    }
+
+    pub(super) fn empty(web: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let tokens = folder.path().join("tokens");
         let add = |name: &str, role| {
@@ -57,9 +66,6 @@ impl Desk {
         std::fs::create_dir(folder.path().join("state")).unwrap();
         let desk = Self { folder, help, view };
         desk.configure(web);
-        for key in ["alice@example.org", "<script>alert(1)</script>@x", "bob@example.net"] {
-            desk.block(key);
-        }
         desk
     }
 

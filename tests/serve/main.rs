@@ -13,6 +13,7 @@ mod exim;
 mod exim_faults;
 mod faults;
 mod mail_server;
+mod page;
 mod panel;
 mod parts;
 mod process;

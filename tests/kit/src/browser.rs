@@ -4,11 +4,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+
+use crate::process::TIMEOUT;
 
 /// So long, nothing in a test takes: a browser that does not answer hangs.
 const LONG: Duration = Duration::from_secs(180);
@@ -35,8 +37,9 @@ impl Browser {
             .args(["--remote-debugging-pipe", "--disable-dev-shm-usage", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update"])
             .args(["--disable-sync", "--disable-extensions", "--disable-default-apps"])
-            // Whatever the page asks for, nobody outside is asked.
-            .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=127.0.0.1:9"])
+            // Whatever the page asks for, nobody outside this machine is asked.
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+            .arg("--proxy-server=127.0.0.1:9")
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .env("HOME", profile.path())
@@ -97,8 +100,12 @@ impl Browser {
 
     /// Opens a file, and waits until it is loaded and its scripts have run.
     pub fn open(&mut self, file: &Path) {
+        self.open_url(&format!("file://{}", file.display()));
+    }
+
+    /// Opens a page of a web service, and waits as [`Browser::open`] does.
+    pub fn open_url(&mut self, url: &str) {
         self.events.clear();
-        let url = format!("file://{}", file.display());
         self.call("Page.navigate", json!({"url": url}));
         while !self.events.iter().any(|event| event["method"] == "Page.loadEventFired") {
             let event = self.messages.recv_timeout(LONG).expect("the page loads");
@@ -126,26 +133,82 @@ impl Browser {
         }
     }
 
+    /// Waits until an expression in the page is true.
+    pub fn wait(&mut self, expression: &str) {
+        let begun = Instant::now();
+        while self.value(&format!("Boolean({expression})")) != true {
+            let shown = "document.body.innerText.slice(0, 3000)";
+            assert!(begun.elapsed() < TIMEOUT, "{expression}: {}", self.value(shown));
+        }
+    }
+
+    /// Types a text where the focus is.
+    pub fn type_text(&mut self, text: &str) {
+        self.call("Input.insertText", json!({"text": text}));
+    }
+
+    /// Moves the pointer to the middle of an element, which is scrolled into the window.
+    pub fn point(&mut self, element: &str) -> (Value, Value) {
+        let middle = self.value(&format!(
+            "{{ const one = {element}; one.scrollIntoView({{ block: 'center', behavior: 'instant' }});
+                const {{ left, top, width, height }} = one.getBoundingClientRect();
+                [left + width / 2, top + height / 2] }}"
+        ));
+        let (x, y) = (middle[0].clone(), middle[1].clone());
+        let moved = json!({"type": "mouseMoved", "x": x, "y": y});
+        self.call("Input.dispatchMouseEvent", moved);
+        (x, y)
+    }
+
+    /// Clicks an element, as a user does.
+    pub fn click(&mut self, element: &str) {
+        let (x, y) = self.point(element);
+        for kind in ["mousePressed", "mouseReleased"] {
+            let event = json!({"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event);
+        }
+    }
+
+    /// Shows pages in a window of this size, as somebody who prefers light or dark.
+    pub fn resize(&mut self, width: u32, height: u32, scheme: &str) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        let scheme = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.call("Emulation.setEmulatedMedia", json!({"media": "", "features": scheme}));
+    }
+
+    /// A picture of what is in the window, a PNG.
+    pub fn screenshot(&mut self) -> Vec<u8> {
+        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+    }
+
     /// A picture of the top of the page, a PNG.
     pub fn picture(&mut self, width: u32, height: u32) -> Vec<u8> {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size);
-        let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
+        let picture = self.screenshot();
         self.call("Emulation.clearDeviceMetricsOverride", json!({}));
-        BASE64_STANDARD.decode(picture["data"].as_str().unwrap()).unwrap()
+        picture
     }
 
     /// What the page asked for besides itself, and all that was said in its console:
     /// violations of the content security policy and exceptions are among it.
     pub fn complaints(&mut self, file: &Path) -> Vec<String> {
+        let own = format!("file://{}", file.display());
+        self.complaints_besides(|url| url.split('#').next() == Some(&own))
+    }
+
+    /// The same of a page whose own addresses are `is_own`.
+    pub fn complaints_besides(&mut self, is_own: impl Fn(&str) -> bool) -> Vec<String> {
         // What has happened until now has arrived before the answer.
         self.value("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))");
-        let own = format!("file://{}", file.display());
         let is_complaint = |event: &&Value| match event["method"].as_str() {
             Some("Network.requestWillBeSent") => {
                 let url = event["params"]["request"]["url"].as_str().unwrap_or_default();
-                url.split('#').next() != Some(&own)
+                !is_own(url)
             }
             Some("Runtime.consoleAPICalled" | "Runtime.exceptionThrown" | "Log.entryAdded") => true,
             Some("Network.webSocketCreated" | "Page.javascriptDialogOpening") => true,

@@ -220,6 +220,12 @@ described! {
         pub(in crate::serve::web) by: String,
         /// Each limit, the rate before and with the event, in sentences; of an alarm, the evidence.
         pub(in crate::serve::web) text: Vec<String>,
+        /// The rate with the event; null of an alarm, as are the limit and the period in seconds.
+        pub(in crate::serve::web) rate: Option<f64>,
+        /// The limit that was crossed.
+        pub(in crate::serve::web) limit: Option<f64>,
+        /// Its period in seconds.
+        pub(in crate::serve::web) period: Option<f64>,
         /// When an event of the same size would have passed; null if that is not known, or never.
         pub(in crate::serve::web) passes_at: Option<String>,
         /// The login; null where it, or what follows, is not known.

@@ -121,6 +121,7 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
     let DetailTexts { login, client, sender, recipient, message_id, script, evidence, .. } =
         event.texts.map(known);
     let is_alarm = event.is_alarm();
+    let decisive = (!is_alarm).then(|| logged::decisive(event));
     Crossing {
         id: event.id(),
         event: match event.kind {
@@ -142,6 +143,9 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
             Some(evidence) if is_alarm => vec![evidence],
             _ => limits.measured().map(|(measured, _)| measured.to_string()).collect(),
         },
+        rate: decisive.map(|window| window.after),
+        limit: decisive.map(|window| window.limit),
+        period: decisive.map(|window| window.period),
         passes_at: wait.filter(|_| !is_alarm).map(|wait| text::iso(later(at, wait + 1))),
         login,
         client,

@@ -27,7 +27,7 @@ const SCRIPT: &str = script!(
     "script/blocked.js",
     "script/search.js",
     "script/identity.js",
-    "script/others.js",
+    "script/policies.js",
     "script/live.js",
     "script/main.js",
 );
@@ -44,6 +44,22 @@ mod tests {
             let found = SCRIPT.replace("http://www.w3.org/2000/svg", "").contains(forbidden);
             assert!(!found, "{forbidden}");
         }
+    }
+
+    /// Of two functions of one name, the first would be lost without a word.
+    #[test]
+    fn each_name_of_the_script_is_there_once() {
+        let mut seen = std::collections::HashSet::new();
+        for line in SCRIPT.lines() {
+            let line = line.strip_prefix("async ").unwrap_or(line);
+            let words = ["function ", "const ", "let ", "class "];
+            let Some(rest) = words.iter().find_map(|word| line.strip_prefix(word)) else {
+                continue;
+            };
+            let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+            assert!(end == 0 || seen.insert(&rest[..end]), "{line}");
+        }
+        assert!(seen.len() > 100, "{seen:?}");
     }
 
     #[test]

@@ -1,5 +1,9 @@
 // Changes, and what is asked before them.
 const dialog = document.getElementById("ask");
+// What had the focus before, and has it again afterwards.
+let opener = null;
+// What must not be removed or moved: where somebody is by keys, or will be again.
+const focused = () => (dialog.open ? opener : document.querySelector(":focus-visible"));
 const HOUR = 3600;
 
 function say(text, isProblem) {
@@ -16,11 +20,11 @@ async function act(verb, body, control) {
   }
   try {
     const changed = await change(verb, body);
-    say(changed.said.map((text) => capital(visible(text, 300))).join(". ") + ".");
+    say(`${mailbox(body.key)}: ${changed.said.map((text) => visible(text, 300)).join("; ")}.`);
     refresh();
     return changed;
   } catch (problem) {
-    caught(problem, (text) => say(`Nothing is changed for ${mailbox(body.key)}: ${text}`, true));
+    caught(problem, (text) => say(`${mailbox(body.key)} is not changed: ${text}`, true));
     return null;
   } finally {
     if (control) control.removeAttribute("aria-disabled");
@@ -42,7 +46,10 @@ function blockedButtons(key) {
 function open(title, content, buttons) {
   const bar = element("div", buttons, { class: "buttons" });
   dialog.replaceChildren(element("h2", title, { id: "ask-title" }), ...content.filter(Boolean), bar);
-  if (!dialog.open) dialog.showModal();
+  if (!dialog.open) {
+    opener = document.activeElement;
+    dialog.showModal();
+  }
 }
 const close = (text) => button(text, () => dialog.close());
 dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });

@@ -1,4 +1,4 @@
-// Who is blocked, or close to a limit, or suspected: lists of cards.
+// Who is blocked, close to a limit, suspected, denied or exempt: lists of cards.
 const PAGE = 50;
 
 // The rows of a page, each key once with all its limits.
@@ -12,7 +12,7 @@ function grouped(rows) {
   return [...all.values()];
 }
 
-function meter(state) {
+function meter() {
   const box = element("div", [], { class: "meter" });
   return [box, (one) => {
     const part = one.share ?? 0, text = one.share === null ? "" : percent(one.share);
@@ -20,18 +20,27 @@ function meter(state) {
   }];
 }
 
+// Of a row that is gone, nothing can be pressed but what has the focus, which would be lost.
+function leave(end, buttons) {
+  fill(end, "gone", element("p", "No longer in this list."));
+  const held = focused();
+  for (const one of [...buttons.children]) if (one !== held) one.remove();
+}
+
+function heading(key) {
+  const { who, what } = split(key);
+  return element("h2", [element("a", name(who), { href: "#/key/" + encodeURIComponent(key) }), what ? element("span", what, { class: "what" }) : null]);
+}
+
 // A card: who, why, when free, how much is used, and what may be done.
 function card(item) {
-  const { who, what } = split(item.key);
   const why = element("div", [], { class: "why" }), end = element("div", [], { class: "free" });
-  const [bar, showBar] = meter({});
+  const [bar, showBar] = meter();
   const buttons = element("div", [], { class: "buttons" });
-  const title = element("h2", [element("a", name(who), { href: "#/key/" + encodeURIComponent(item.key) }), what ? element("span", what, { class: "what" }) : null]);
-  const node = element("li", [title, why, end, bar, buttons], { class: "card" });
+  const node = element("li", [heading(item.key), why, end, bar, buttons], { class: "card" });
   let blocked = null;
   function update(next) {
-    const first = next.rows[0], { state } = first;
-    node.classList.toggle("is-blocked", state.over);
+    const { state } = next.rows[0];
     fill(why, next.rows.map(sentence).join("\n"), next.rows.map((row) => element("p", capital(sentence(row)) + ".")));
     // The one that takes longest.
     const last = next.rows.map((row) => row.state).reduce((a, b) => ((b.free_at ?? "~") > (a.free_at ?? "~") ? b : a));
@@ -41,56 +50,68 @@ function card(item) {
     blocked = state.over;
   }
   update(item);
-  const leave = () => {
-    if (blocked === null) return;
-    blocked = null;
-    fill(end, "gone", element("p", "No longer in this list."));
-    buttons.replaceChildren(...(buttons.contains(document.activeElement) ? [document.activeElement] : []));
-  };
-  return { node, update, leave };
+  return { node, update, leave: () => { blocked = null; leave(end, buttons); } };
+}
+
+// A card whose parts are texts: why(item) and controls(item) say what is in it.
+function simpleCard(item, why, controls) {
+  const about = element("div", [], { class: "why" }), end = element("div", [], { class: "free" });
+  const buttons = element("div", [], { class: "buttons" });
+  const node = element("li", [heading(item.key), about, end, buttons], { class: "card" });
+  let here = false;
+  function update(next) {
+    const [first, ...rest] = why(next);
+    fill(about, JSON.stringify(next.rows), [element("p", first), ...rest.map((one) => element("p", one, { class: "quiet" }))]);
+    if (!here) {
+      fill(end, "", []);
+      buttons.replaceChildren(...controls(next));
+    }
+    here = true;
+  }
+  update(item);
+  return { node, update, leave: () => { here = false; leave(end, buttons); } };
 }
 
 // The account's evidence, and the two answers.
 function alarmCard(item) {
-  const { who, what } = split(item.key);
-  const why = element("div", [], { class: "why" }), end = element("div", [], { class: "free" });
-  const buttons = element("div", mayHelp() ? [
-    named("It was the owner", item.key, (control) => act("accept", { key: item.key }, control), { class: "first" }),
-    named("Stolen", item.key, () => askStolen(item.key), { class: "grave" }),
-  ] : [], { class: "buttons" });
-  const title = element("h2", [element("a", name(who), { href: "#/key/" + encodeURIComponent(item.key) }), what ? element("span", what, { class: "what" }) : null]);
-  const node = element("li", [title, why, end, buttons], { class: "card" });
-  function update({ rows: [{ suspicion, reason }] }) {
-    const text = suspicion && suspicion.evidence ? suspicion.evidence : reason;
-    fill(why, text, element("p", capital(visible(text, 400)) + "."));
-    fill(end, JSON.stringify(suspicion), suspicion ? element("p", suspected(suspicion)) : []);
-  }
-  update(item);
-  const leave = () => {
-    fill(end, "gone", element("p", "No longer in this list."));
-    buttons.replaceChildren(...(buttons.contains(document.activeElement) ? [document.activeElement] : []));
-  };
-  return { node, update, leave };
+  return simpleCard(item, ({ rows: [{ suspicion, reason }] }) => [
+    capital(visible(suspicion && suspicion.evidence ? suspicion.evidence : reason, 400)) + ".", ...(suspicion ? [suspected(suspicion)] : []),
+  ], () => alarmButtons(item.key));
+}
+function alarmButtons(key) {
+  return mayHelp() ? [
+    named("It was the owner", key, (control) => act("accept", { key }, control), { class: "first" }),
+    named("Stolen", key, () => askStolen(key), { class: "grave" }),
+  ] : [];
 }
 const ACTIONS = { off: "its mail passes", observe: "its mail passes", hold: "its mail is held", defer: "its mail is deferred" };
 function suspected({ alarm_at, until: end, action }) {
-  return [alarm_at ? ["Since ", at(alarm_at), "; "] : [], ACTIONS[action] || action, end ? [" until ", at(end)] : [], "."].flat();
+  return [alarm_at ? ["Since ", at(alarm_at), "; "] : [], ACTIONS[action] || action, ".",
+    end ? [" Without an answer this ends ", until(end), "."] : []].flat();
+}
+
+// What decides before any limit.
+function decidedCard(item) {
+  const made = simpleCard(item, ({ rows: [row] }) => {
+    const by = row.override;
+    return by ? [capital(by.override === "deny" ? denial(by) : permission(by)) + (by.glob ? ` (all of ${visible(by.key, 100)})` : "") + "."] : [capital(visible(row.reason, 300)) + "."];
+  }, ({ rows: [{ override: by }] }) => (mayHelp() && by && by.override === "deny" && !by.glob ? [
+    named("Unblock", item.key, (control) => act("unblock", { key: item.key }, control)),
+  ] : []));
+  return made;
 }
 
 const LISTS = {
-  blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, of: (status) => status.blocked },
-  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, of: (status) => status.close },
-  suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, of: (status) => status.suspected },
-};
-const ABOUT = {
-  blocked: "Whose next message would be refused.",
-  close: "Who has used four fifths of a limit or more, and is not blocked.",
-  suspected: "Accounts whose mail is unlike what they usually send, as if somebody had the password.",
+  blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, about: "Whose next message would be refused." },
+  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, about: "Who has used four fifths of a limit or more, and is not blocked." },
+  suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
+  denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, about: "Who is refused, whatever the rates are." },
+  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, about: "For whom no limit holds: allowed for a time, or exempt by a policy." },
 };
 
 function listView(main, state) {
-  const { title, none, make, of } = LISTS[state];
-  const count = element("div", "", { class: "count" }), about = element("p", ABOUT[state], { class: "about" });
+  const { title, none, make, about } = LISTS[state];
+  const count = element("div", "", { class: "count" });
   const list = element("ul", [], { class: "cards" });
   const rows = keyedList(list, make);
   const cursors = [null];
@@ -106,16 +127,16 @@ function listView(main, state) {
   };
   const back = step("Previous", -1), forth = step("Next", 1);
   const pages = element("div", [back, forth], { class: "pages" });
-  main.append(element("h1", title, { tabindex: -1 }), about, count, list, pages);
+  main.append(element("h1", title, { tabindex: -1 }), element("p", about, { class: "about" }), count, list, pages);
 
   function show(status, page) {
     next = page.next;
     const items = grouped(page.keys);
     rows.set(items);
     list.hidden = !rows.count();
-    const all = of(status), from = number * PAGE;
+    const all = status[state], from = number * PAGE;
     const which = page.next || number ? `${whole(from + 1)} to ${whole(from + page.keys.length)} of ` : "";
-    const text = all || items.length ? `${which}${whole(all)} of ${many(status.keys, "key", "keys")}` : none;
+    const text = all || items.length ? which + (state === "blocked" || state === "close" ? `${whole(all)} of ${many(status.keys, "key", "keys")}` : whole(all)) : none;
     fill(count, text, text);
     pages.hidden = !page.next && !number;
     back.setAttribute("aria-disabled", number === 0);

@@ -76,7 +76,7 @@ function verdictOf({ refused, reasons, free_at: end, records, totals }, denied, 
   }
   const close = records.some((row) => row.state.share >= CLOSE);
   if (allowed) return [element("p", ["Allowed", allowed.until ? [" until ", at(allowed.until)] : []].flat(), { class: "big" }),
-    element("p", `No limit applies to it, by ${visible(allowed.who, 80)}${allowed.reason ? ": " + visible(allowed.reason, 200) : ""}.`)];
+    element("p", capital(permission(allowed)) + ".")];
   return [element("p", close ? "Not blocked, but close to a limit" : "Not blocked", { class: "big" })];
 }
 
@@ -84,10 +84,7 @@ function habits(suspicion, isOpen, key) {
   const about = isOpen ? element("p", capital(visible(suspicion.evidence || "its mail is unlike its habits", 400)) + ".")
     : element("p", `Its mail is as usual: the score is ${decimals(1)(suspicion.score)}, and an alarm is raised at ${decimals(1)(suspicion.threshold)}.`);
   if (!isOpen) return [about];
-  return [about, element("p", suspected(suspicion), { class: "quiet" }), element("div", mayHelp() ? [
-    named("It was the owner", key, (control) => act("accept", { key }, control), { class: "first" }),
-    named("Stolen", key, () => askStolen(key), { class: "grave" }),
-  ] : [], { class: "buttons" })];
+  return [about, element("p", suspected(suspicion), { class: "quiet" }), element("div", alarmButtons(key), { class: "buttons" })];
 }
 
 // Each rate as a bar against its limit.
@@ -114,21 +111,22 @@ function showCourse(parent, row, crossings, seen) {
   if (!state || state.algorithm !== "average" || !state.period || !(state.limit > 0)) return fill(parent, "", []);
   const now = Math.floor(Date.now() / 1000), zoneShift = wall(new Date().toISOString()) - Date.now() / 1000;
   const last = Date.parse(state.last_seen) / 1000;
-  if (!seen.has(last)) seen.set(last, state.last_rate);
+  seen.set(last, state.last_rate);
   const all = [...seen].sort(([a], [b]) => a - b).slice(-200);
-  const decayed = (t, from, rate) => rate * Math.exp(-(t - from) / state.period);
+  const decayed = (t, from, value) => value * Math.exp(-(t - from) / state.period);
   const to = now + Math.max(state.period, (state.retry_after || 0) * 1.2);
-  const [first] = all[0], from = Math.min(first, now - state.period / 2) - 1;
+  const marks = crossings.filter((one) => one.limit === state.limit && one.period === state.period)
+    .map((one) => [Date.parse(one.at) / 1000, one.rate]).filter(([t]) => t > now - DAY);
+  const from = Math.min(all[0][0], now - state.period / 2, ...marks.map(([t]) => t)) - 60;
   const points = [];
-  all.forEach(([start, rate], n) => {
+  all.forEach(([start, value], n) => {
     const end = n + 1 < all.length ? all[n + 1][0] : to;
     for (let k = 0; k < LATER; k += 1) {
       const t = start + ((end - start) * k) / LATER;
-      points.push([t + zoneShift, decayed(t, start, rate)]);
+      points.push([t + zoneShift, decayed(t, start, value)]);
     }
   });
-  const marks = crossings.filter((one) => Date.parse(one.at) / 1000 >= from).map((one) => [Date.parse(one.at) / 1000 + zoneShift, state.limit]);
-  const shown = { points, from: from + zoneShift, to: to + zoneShift, now: now + zoneShift, dots: marks, title: `Rate of ${mailbox(row.pasted)}: ${amount(state, state.rate)} ${within(state)}` };
+  const shown = { points, from: from + zoneShift, to: to + zoneShift, now: now + zoneShift, dots: marks.map(([t, value]) => [t + zoneShift, value]), title: `Rate of ${mailbox(row.pasted)}: ${amount(state, state.rate)} ${within(state)}` };
   Object.assign(parent, { shown, limit: state.limit });
   if (!parent.querySelector("figure")) {
     const figure = element("figure", element("figcaption", ""));
@@ -145,7 +143,9 @@ function crossingTable(log) {
   const some = (text) => (text ? name(text) : "");
   return plain(["When", "What", "Why", "Client", "Sender", "Recipient"], log.crossings.map((one) => [
     at(one.at), EVENTS[one.event] + (one.event === "crossing" && one.refused === false ? ", not refused" : ""),
-    element("span", `${visible(one.text.join("; "), 300)} (${visible(one.by, 100)})`, { class: "text" }), some(one.client), some(one.sender), some(one.recipient),
+    one.event === "alarm" ? element("span", visible(one.text.join("; "), 400), { class: "text" })
+      : [`${rate(one.rate, one.limit)} of ${exactly(one.limit)}`, element("div", visible(one.by, 100), { class: "text quiet" })],
+    some(one.client), some(one.sender), some(one.recipient),
   ]), `Crossings, refusals and alarms that are logged${log.oldest ? `, since ${when(log.oldest)}` : ""}; the latest first${log.next ? `, ${PAGE} of them` : ""}.`);
 }
 function changeTable(done) {

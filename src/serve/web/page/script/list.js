@@ -6,7 +6,7 @@ const STEADY = 500;
 // make(item) returns {node, update(item), leave()}.
 function keyedList(list, make) {
   const rows = new Map();
-  let latest = null, moved = -STEADY;
+  let latest = null, steady = 0;
   const isPointed = () => list.matches(":hover");
   function set(items) {
     latest = items;
@@ -23,31 +23,36 @@ function keyedList(list, make) {
     arrange();
   }
   function arrange() {
-    const focused = [...rows.values()].find((row) => row.node.contains(document.activeElement));
+    const held = focused();
+    const pinned = held && [...rows.values()].find((row) => row.node.contains(held));
     if (isPointed()) {
       for (const row of rows.values()) if (!row.node.isConnected) list.append(row.node);
       return;
     }
     const before = [...list.children];
     for (const [key, row] of [...rows]) {
-      if (!latest.some((item) => item.key === key) && row !== focused) {
+      if (!latest.some((item) => item.key === key) && row !== pinned) {
         row.node.remove();
         rows.delete(key);
       }
     }
     // Around the row that has the focus, which would lose it if it were moved.
     const order = latest.map((item) => rows.get(item.key).node);
-    if (focused && !order.includes(focused.node)) order.splice(before.indexOf(focused.node), 0, focused.node);
-    const pivot = focused ? order.indexOf(focused.node) : -1;
-    order.slice(0, Math.max(pivot, 0)).forEach((node) => list.insertBefore(node, focused.node));
+    if (pinned && !order.includes(pinned.node)) order.splice(before.indexOf(pinned.node), 0, pinned.node);
+    const pivot = pinned ? order.indexOf(pinned.node) : -1;
+    order.slice(0, Math.max(pivot, 0)).forEach((node) => list.insertBefore(node, pinned.node));
     order.slice(pivot + 1).forEach((node, n) => {
       if (list.children[pivot + 1 + n] !== node) list.insertBefore(node, list.children[pivot + 1 + n] || null);
     });
-    if (before.some((node, n) => list.children[n] !== node)) moved = performance.now();
+    if (before.some((node, n) => list.children[n] !== node)) {
+      list.dataset.moved = "";
+      clearTimeout(steady);
+      steady = setTimeout(() => { delete list.dataset.moved; }, STEADY);
+    }
   }
   // What was pointed at may be another row by now.
   list.addEventListener("click", (event) => {
-    if (event.detail > 0 && performance.now() - moved < STEADY) {
+    if (event.detail > 0 && "moved" in list.dataset) {
       event.preventDefault();
       event.stopPropagation();
       say("The list has just changed: look again.");

@@ -11,6 +11,10 @@ function listen() {
     if (!news.problem) onState(news);
   });
   for (const kind of ["crossing", "change", "missed"]) stream.addEventListener(kind, refresh);
+  // Another process has another token against forged requests.
+  stream.addEventListener("open", async () => {
+    if (isLost) me = await get("me").catch(() => me);
+  });
   stream.addEventListener("error", () => {
     lost("The connection is lost: what is shown may be old. Trying again…");
     if (stream && stream.readyState === EventSource.CLOSED) {
@@ -41,12 +45,11 @@ function lost(text) {
   document.body.classList.toggle("is-lost", isLost);
 }
 
-const counts = { blocked: (status) => status.blocked, close: (status) => status.close, suspected: (status) => status.suspected, others: (status) => status.denied };
 function onState(news) {
   const before = latest;
   latest = news;
-  for (const [id, of] of Object.entries(counts)) {
-    const n = of(news.status);
+  for (const id of Object.keys(LISTS)) {
+    const n = news.status[id];
     fill(document.querySelector(`#sections [data-count=${id}]`), String(n), n ? whole(n) : []);
   }
   const title = view ? view.title : "";

@@ -2,11 +2,8 @@
 const main = document.getElementById("main");
 let view = null;
 const VIEWS = [
-  ["", "Blocked", "blocked", (main) => listView(main, "blocked")],
-  ["close", "Close", "close", (main) => listView(main, "close")],
-  ["suspected", "Suspected", "suspected", (main) => listView(main, "suspected")],
-  ["others", "Denied and exempt", "others", overridesView],
-  ["policies", "Policies", null, policiesView],
+  ["", "Blocked", "blocked"], ["close", "Close", "close"], ["suspected", "Suspected", "suspected"],
+  ["denied", "Denied", "denied"], ["exempt", "Exempt", "exempt"], ["policies", "Policies", null],
 ];
 
 function refresh() {
@@ -21,7 +18,7 @@ function route(isFirst) {
   try { key = decodeURIComponent(rest); } catch { key = rest; }
   const known = VIEWS.find(([one]) => one === path) || VIEWS[0];
   const isKey = path === "key" && key !== "";
-  view = isKey ? identityView(main, key) : known[3](main);
+  view = isKey ? identityView(main, key) : known[2] ? listView(main, known[2]) : policiesView(main);
   for (const one of document.querySelectorAll("#sections a")) {
     if (!isKey && one.getAttribute("href") === "#/" + known[0]) one.setAttribute("aria-current", "page");
     else one.removeAttribute("aria-current");
@@ -68,7 +65,11 @@ function signIn(why) {
   const token = element("input", [], { type: "password", id: "token", autocomplete: "current-password", spellcheck: "false", required: "", "aria-describedby": "sign-in-problem" });
   const fault = element("p", why, { class: "problem", role: "alert", id: "sign-in-problem" });
   const go = element("button", "Sign in", { type: "submit", class: "first" });
-  const form = element("form", [element("label", ["Token", token], { class: "line" }), fault, go], { id: "sign-in" });
+  const form = element("form", [
+    // A name for what a browser may keep.
+    element("input", [], { type: "text", autocomplete: "username", value: "exirate desk", hidden: "" }),
+    element("label", ["Token", token], { class: "line" }), fault, go,
+  ], { id: "sign-in" });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     if (go.getAttribute("aria-disabled") === "true") return;

@@ -20,7 +20,7 @@ function choose(number) {
     query.setAttribute("aria-activedescendant", one.id);
   } else query.removeAttribute("aria-activedescendant");
 }
-function leave(key) {
+function openFound(key) {
   clearTimeout(soon);
   if (asking) asking.abort();
   query.value = "";
@@ -55,7 +55,7 @@ function option(hit, n) {
   const state = hit.refused ? ["blocked", "over"] : hit.suspected ? ["suspected", "over"] : hit.share !== null ? [percent(hit.share) + " used", "quiet"] : ["", ""];
   const made = element("li", [element("span", [name(who), what ? element("span", what, { class: "what" }) : null]), element("span", state[0], { class: state[1] })], { role: "option", id: "hit-" + n, "aria-selected": "false" });
   made.addEventListener("pointerdown", (event) => event.preventDefault());
-  made.addEventListener("click", () => leave(hit.pasted));
+  made.addEventListener("click", () => openFound(hit.pasted));
   return made;
 }
 query.addEventListener("input", () => {
@@ -74,9 +74,9 @@ document.getElementById("search").addEventListener("submit", async (event) => {
   event.preventDefault();
   const text = query.value.trim();
   if (!text) return;
-  if (chosen >= 0) return leave(hits[chosen].pasted);
+  if (chosen >= 0) return openFound(hits[chosen].pasted);
   clearTimeout(soon);
   // What is shown may be of fewer letters.
   if (answered !== text || found.hidden) await look();
-  leave(hits.length ? hits[0].pasted : text);
+  openFound(hits.length ? hits[0].pasted : text);
 });

@@ -50,17 +50,15 @@ function within(state) {
 function sentence(row) {
   const { state } = row;
   const { policy, words: [verb, one, several] } = counted(state);
-  const by = row.override;
-  if (state.decided_by === "deny" && by) return denial(by);
+  if (state.decided_by === "deny" && row.override) return denial(row.override);
   if (state.decided_by !== "rate") return visible(row.reason, 300);
   const n = amount(state, state.rate);
   const of = policy ? ` of ${visible(policy, 60)}` : "";
   return `${verb} ${n} ${n === "1" ? one : several} ${within(state)}; the limit${of} is ${amount(state, state.limit)}`;
 }
-function denial(by) {
-  const why = by.reason ? `: ${visible(by.reason, 200)}` : "";
-  return `is denied ${by.until ? "until " + when(by.until) : "until somebody ends that"}, by ${visible(by.who, 80)}${why}`;
-}
+const by = ({ who, reason }) => `, by ${visible(who, 80)}${reason ? `: ${visible(reason, 200)}` : ""}`;
+const denial = (one) => `is denied ${one.until ? "until " + when(one.until) : "until somebody ends that"}${by(one)}`;
+const permission = (one) => `is allowed ${one.until ? "until " + when(one.until) : "for ever"}${by(one)}`;
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // `53 minutes`, `2 hours 5 minutes`, `3 days`.

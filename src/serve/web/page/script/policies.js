@@ -1,0 +1,30 @@
+// The policies in use.
+function policiesView(main) {
+  const title = "Policies in use";
+  const body = element("div", []);
+  main.append(element("h1", title, { tabindex: -1 }), element("p", "What limits hold. They are changed on the server, with exirate policy apply.", { class: "about" }), body);
+  async function refresh() {
+    try {
+      const { policies } = await get("policies");
+      fill(body, JSON.stringify(policies), policies.length ? policies.map(policySection) : element("p", "No policy is in use.", { class: "quiet" }));
+    } catch (problem) {
+      caught(problem, (text) => fill(body, text, problemText(text)));
+    }
+  }
+  return { title, refresh, state: refresh };
+}
+function policySection(policy) {
+  const of = [[policy.customers, "customer"], [policy.domains, "domain"], [policy.users, "user"]].filter(([n]) => n).map(([n, one]) => many(n, one, one + "s"));
+  const sum = policy.customers + policy.domains + policy.users;
+  const facts = [policy.when ? `For mail that is ${visible(policy.when, 200)}` : "For all mail", `counted by ${policy.key.join(", ")}`, `what is over a limit: ${policy.action}`];
+  return element("section", [
+    element("h2", name(policy.name)), element("p", facts.join("; ") + "."),
+    plain(["Table", "Limits", "Habits"], policy.tables.map((table) => [name(table.table), table.limits.length ? table.limits.map((one) => element("div",
+      `${one.text} ${one.unit.replaceAll("_", " ")}${one.total ? ", all together" : ""}`)) : "none of its own", table.habits || ""]), "The limits of its tables."),
+    of.length ? element("p", `${capital(of.join(", "))} ${sum === 1 ? "has" : "have"} limits of their own: the page of a mailbox shows them.`, { class: "quiet" }) : null,
+    policy.exempt.length ? plain(["Exempt", "Mail to", "Until", "Why"], policy.exempt.map((one) => [
+      element("span", one.matches.map((text) => visible(text, 80)).join(", "), { class: "text" }), one.recipients.length ? visible(one.recipients.join(", "), 200) : "everybody",
+      one.until ? at(one.until) : "for ever", element("span", visible(one.reason || "", 200), { class: "text" }),
+    ]), "Who is exempt of it.") : null,
+  ]);
+}

@@ -1,0 +1,212 @@
+//! The four tasks of who answers the phone, at each width, light and dark, and by keys alone.
+
+use kit::browser::Browser;
+
+use super::{
+    Office, card, card_button, click_in_list, fits, go, is_accessible, keep, of_text, shown,
+    sign_in,
+};
+
+#[test]
+fn whoever_answers_the_phone_does_it_at_every_width_light_and_dark() {
+    let office = Office::new();
+    office.steal("dora@example.org");
+    office.send("ceo@example.org", 1, 100);
+    let mut browser = Browser::start();
+    browser.open_url(&office.url());
+    // A token that is none is no way in.
+    browser.wait("document.activeElement.id === 'token'");
+    is_accessible(&mut browser, "sign in");
+    browser.type_text("exirate_nothing");
+    browser.press("Enter", 13);
+    browser.wait("document.getElementById('sign-in-problem').textContent");
+    assert_eq!(shown(&mut browser, "#sign-in-problem"), "there is no such token");
+    sign_in(&mut browser, &office.desk.help);
+    browser.wait("document.querySelector('.count')?.textContent === 'Nobody is blocked.'");
+    for (number, (width, scheme)) in [
+        (360, "light"),
+        (360, "dark"),
+        (768, "light"),
+        (768, "dark"),
+        (1440, "light"),
+        (1440, "dark"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let what = format!("{width}-{scheme}");
+        browser.resize(width, 800, scheme);
+        go(&mut browser, "", ".count");
+        let login = format!("user{number}@example.org");
+        tasks(&office, &mut browser, &login, &what);
+        views(&mut browser, &login, &what, width != 768);
+    }
+    assert_eq!(office.complaints(&mut browser), Vec::<String>::new());
+    let log = office.desk.audit_log();
+    assert_eq!(log.matches("web=token:desk allow").count(), 6, "{log}");
+}
+
+/// The tasks, with the pointer.
+fn tasks(office: &Office, browser: &mut Browser, login: &str, what: &str) {
+    // A flood as it arrives, without a reload.
+    browser.value("window.same = true");
+    office.send(login, 2, 900);
+    browser.wait(&card(login));
+    assert_eq!(browser.value("window.same"), true, "{what}");
+    // Who is blocked, why, and until when?
+    let text = browser.value(&format!("{}.innerText", card(login)));
+    let text = text.as_str().unwrap();
+    let why = "recipients in the last hour; the limit of outbound is 1,000.";
+    assert!(text.contains("Wrote to 1,") && text.contains(why), "{text}");
+    assert!(text.contains("Free in ") && text.contains("minute"), "{text}");
+    keep(browser, &format!("blocked-{what}"));
+    // The account that a complaint is about: a part of it is typed, and Enter opens it.
+    browser.click("document.getElementById('query')");
+    browser.type_text(login.split('@').next().unwrap());
+    browser.wait("document.querySelector('#found [role=option] bdi')");
+    keep(browser, &format!("search-{what}"));
+    browser.press("Enter", 13);
+    browser.wait("document.querySelector('.rates')");
+    assert!(shown(browser, "h1").starts_with(login), "{what}");
+    assert!(shown(browser, ".verdict").starts_with("Blocked. Free in"), "{what}");
+    let rates = shown(browser, ".rates li");
+    assert!(rates.contains(" of 1,000") && rates.contains("of 5,000"), "{rates}");
+    browser.wait("document.querySelector('figure svg path.later')");
+    let log = shown(browser, "main table");
+    assert!(log.contains("192.0.2.7") && log.contains(" of 1,000"), "{log}");
+    keep(browser, &format!("identity-{what}"));
+    // Unblock for two hours.
+    go(browser, "", ".card");
+    click_in_list(browser, &card_button(login, "Allow for"));
+    browser.wait("document.getElementById('ask').open");
+    browser.click(&of_text("label", "#ask", "2 hours"));
+    browser.click("document.getElementById('reason')");
+    browser.type_text("newsletter, ticket 4711");
+    keep(browser, &format!("allow-{what}"));
+    browser.click(&of_text("button", "#ask", "Allow"));
+    browser.wait("!document.getElementById('ask').open");
+    let said = shown(browser, "#said");
+    assert!(said.contains(login) && said.contains("allowed until"), "{said}");
+    // What is gone goes when the pointer does.
+    browser.point("document.querySelector('.brand')");
+    browser.wait(&format!("!({})", card(login)));
+    browser.click(&of_text("button", "#said", "Dismiss"));
+}
+
+/// Each view fits, and has nothing that an assistant could not use.
+fn views(browser: &mut Browser, login: &str, what: &str, is_checked: bool) {
+    let identity = format!("key/auth%3A{}", login.replace('@', "%40"));
+    for (name, view, ready) in [
+        ("suspected", "suspected", "main .card"),
+        ("exempt", "exempt", "main .card"),
+        ("denied", "denied", ".count"),
+        ("policies", "policies", "main table"),
+        ("allowed", &*identity, "main table"),
+    ] {
+        go(browser, view, ready);
+        fits(browser, &format!("{name}-{what}"));
+        keep(browser, &format!("{name}-{what}"));
+        if is_checked {
+            is_accessible(browser, &format!("{name}-{what}"));
+        }
+    }
+    assert!(shown(browser, ".verdict").starts_with("Allowed until"), "{what}");
+    assert!(shown(browser, "main").contains("newsletter, ticket 4711"), "{what}");
+    go(browser, "suspected", "main .card");
+    let card = shown(browser, "main .card");
+    assert!(card.starts_with("dora@example.org"), "{card}");
+    assert!(card.contains("recipients that it has never written to"), "{card}");
+    // What is asked before an account is denied for good.
+    click_in_list(browser, &of_text("button", "main", "Stolen"));
+    browser.wait("document.getElementById('ask').open");
+    assert!(shown(browser, "#ask").contains("everything that it sends is refused"), "{what}");
+    if is_checked {
+        is_accessible(browser, &format!("stolen-{what}"));
+    }
+    browser.press("Escape", 27);
+    browser.wait("!document.getElementById('ask').open");
+}
+
+fn tab_to(browser: &mut Browser, text: &str) {
+    for _ in 0..60 {
+        browser.press("Tab", 9);
+        let focus =
+            browser.value("document.activeElement.textContent.trim() || document.activeElement.id");
+        let outline = browser.value("getComputedStyle(document.activeElement).outlineStyle");
+        let is_body = browser.value("document.activeElement === document.body") == true;
+        if !is_body && focus.as_str().unwrap().starts_with(text) {
+            assert_eq!(outline, "solid", "the focus on {focus} is not seen");
+            return;
+        }
+    }
+    panic!("{text} is not reached: {}", shown(browser, "body"));
+}
+
+#[test]
+fn keys_alone_do_all_of_it() {
+    let office = Office::new();
+    office.steal("dora@example.org");
+    office.send("alice@example.org", 2, 900);
+    office.send("bob@example.org", 2, 800);
+    let mut browser = office.visitor(&office.desk.help);
+    browser.wait(&card("alice@example.org"));
+    // Past what is on every page.
+    browser.value("document.activeElement.blur()");
+    tab_to(&mut browser, "Skip to the content");
+    browser.press("Enter", 13);
+    assert_eq!(browser.value("document.activeElement.id"), "main");
+    tab_to(&mut browser, "alice@example.org");
+    tab_to(&mut browser, "Allow for… alice@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.activeElement.type === 'radio'");
+    // Two hours are chosen; an hour less, and back.
+    browser.press("ArrowUp", 38);
+    browser.press("ArrowDown", 40);
+    assert_eq!(
+        browser.value("document.activeElement.closest('label').textContent.slice(0, 7)"),
+        "2 hours"
+    );
+    tab_to(&mut browser, "reason");
+    browser.type_text("invoices");
+    browser.press("Enter", 13);
+    browser.wait("!document.getElementById('ask').open");
+    // The focus is where it was, though the row is no longer one of the list.
+    let focus = browser.value("document.activeElement.textContent");
+    assert_eq!(focus, "Allow for… alice@example.org");
+    // Others move around it.
+    tab_to(&mut browser, "bob@example.org");
+    tab_to(&mut browser, "Unblock bob@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.getElementById('said').textContent.includes('bob@example.org')");
+    browser.wait("document.querySelector('.count')?.textContent === 'Nobody is blocked.'");
+    // A search, and the first found.
+    browser.value("window.scrollTo(0, 0); document.getElementById('query').focus()");
+    browser.type_text("ali");
+    browser.wait("document.querySelector('#found [role=option] bdi')");
+    browser.press("ArrowDown", 40);
+    let chosen = "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).textContent";
+    assert!(browser.value(chosen).as_str().unwrap().starts_with("alice@example.org"));
+    browser.press("Enter", 13);
+    browser.wait("document.querySelector('.verdict .big')");
+    assert_eq!(browser.value("document.activeElement.tagName"), "H1");
+    // An account that is stolen.
+    go(&mut browser, "suspected", "main .card");
+    tab_to(&mut browser, "Stolen dora@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.activeElement.textContent === 'Cancel'");
+    browser.press("Escape", 27);
+    tab_to(&mut browser, "Stolen dora@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.activeElement.textContent === 'Cancel'");
+    tab_to(&mut browser, "Yes, it is stolen");
+    browser.press("Enter", 13);
+    browser
+        .wait("document.getElementById('ask-title').textContent === 'dora@example.org is denied'");
+    browser.press("Escape", 27);
+    browser.wait("document.querySelector('.count')?.textContent === 'No account is suspected.'");
+    assert_eq!(office.complaints(&mut browser), Vec::<String>::new());
+    let log = office.desk.audit_log();
+    for done in ["allow", "unblock", "habits stolen", "deny"] {
+        assert!(log.contains(&format!("web=token:desk {done}")), "{done}: {log}");
+    }
+}
