@@ -113,6 +113,7 @@ function listView(main, state) {
   const { title, none, make, about } = LISTS[state];
   const count = element("div", "", { class: "count" });
   const list = element("ul", [], { class: "cards" });
+  const isOfRates = make === card;
   const rows = keyedList(list, make);
   const cursors = [null];
   let next = null, number = 0, busy = false, again = false;
@@ -136,7 +137,7 @@ function listView(main, state) {
     list.hidden = !rows.count();
     const all = status[state], from = number * PAGE;
     const which = page.next || number ? `${whole(from + 1)} to ${whole(from + page.keys.length)} of ` : "";
-    const text = all || items.length ? which + (state === "blocked" || state === "close" ? `${whole(all)} of ${many(status.keys, "key", "keys")}` : whole(all)) : none;
+    const text = !items.length && !number ? none : which + (isOfRates ? `${whole(all)} of ${many(status.keys, "key", "keys")}` : whole(which ? all : items.length));
     fill(count, text, text);
     pages.hidden = !page.next && !number;
     back.setAttribute("aria-disabled", number === 0);

@@ -69,14 +69,13 @@ function logged(parent, title, log, table) {
 
 function verdictOf({ refused, reasons, free_at: end, records, totals }, denied, allowed) {
   const all = [...records, ...totals].filter((row) => row.state.over);
-  if (denied) return [element("p", "Denied", { class: "big over" }), element("p", capital(denial(denied)) + ".")];
+  if (denied) return [element("p", capital(denial(denied)) + ".", { class: "big over" })];
   if (refused) {
     const why = all.length ? all.map(sentence) : reasons.map((reason) => visible(reason, 300));
     return [element("p", ["Blocked", end ? [". Free ", until(end)] : []].flat(), { class: "big over" }), ...why.map((one) => element("p", capital(one) + "."))];
   }
   const close = records.some((row) => row.state.share >= CLOSE);
-  if (allowed) return [element("p", ["Allowed", allowed.until ? [" until ", at(allowed.until)] : []].flat(), { class: "big" }),
-    element("p", capital(permission(allowed)) + ".")];
+  if (allowed) return [element("p", capital(permission(allowed)) + ".", { class: "big" })];
   return [element("p", close ? "Not blocked, but close to a limit" : "Not blocked", { class: "big" })];
 }
 
@@ -104,20 +103,20 @@ function limits(records, totals) {
   return [element("ul", [...records.map(row(false)), ...totals.map(row(true))], { class: "rates" })];
 }
 
-// The rate of a record over time, as far as it is known: from its last event on, as it was seen
-// while this page was open, and as it will be if nothing more is sent.
+// The rate of a record over time, as far as it is known: at crossings and refusals, at the last
+// events that were seen while this page is open, and as it will be if nothing more is sent.
 function showCourse(parent, row, crossings, seen) {
   const state = row && row.state;
   if (!state || state.algorithm !== "average" || !state.period || !(state.limit > 0)) return fill(parent, "", []);
   const now = Math.floor(Date.now() / 1000), zoneShift = wall(new Date().toISOString()) - Date.now() / 1000;
   const last = Date.parse(state.last_seen) / 1000;
   seen.set(last, state.last_rate);
-  const all = [...seen].sort(([a], [b]) => a - b).slice(-200);
   const decayed = (t, from, value) => value * Math.exp(-(t - from) / state.period);
   const to = now + Math.max(state.period, (state.retry_after || 0) * 1.2);
   const marks = crossings.filter((one) => one.limit === state.limit && one.period === state.period)
     .map((one) => [Date.parse(one.at) / 1000, one.rate]).filter(([t]) => t > now - DAY);
-  const from = Math.min(all[0][0], now - state.period / 2, ...marks.map(([t]) => t)) - 60;
+  const all = [...new Map([...marks, ...seen])].sort(([a], [b]) => a - b).slice(-200);
+  const from = Math.min(all[0][0], now - state.period / 2) - 60;
   const points = [];
   all.forEach(([start, value], n) => {
     const end = n + 1 < all.length ? all[n + 1][0] : to;
@@ -133,7 +132,7 @@ function showCourse(parent, row, crossings, seen) {
     parent.replaceChildren(figure);
     parent.redraw = plot(figure, (width) => drawRate(width, parent.shown, parent.limit));
   }
-  const caption = `${capital(counted(state).words[2])} ${within(state)}: as counted, and dashed as it will be if nothing more is sent. Dots are crossings and refusals.`;
+  const caption = `${capital(counted(state).words[2])} ${within(state)}: as far as it is known, and dashed as it will be if nothing more is sent. Dots are crossings and refusals.`;
   fill(parent.querySelector("figcaption"), caption, caption);
   parent.redraw();
 }
@@ -150,12 +149,12 @@ function crossingTable(log) {
 }
 function changeTable(done) {
   return plain(["When", "Who", "What"], done.changes.map((one) => [
-    at(one.at), name(one.who), element("span", `${visible(one.what, 40)}: ${visible(one.text, 300)}`, { class: "text" }),
+    at(one.at), person(one.who), element("span", `${visible(one.what, 40)}: ${visible(one.text, 300)}`, { class: "text" }),
   ]), `Changes by hand, the latest first${done.next ? `, ${PAGE} of them` : ""}.`);
 }
 function overrideTable(overrides) {
   return plain(["State", "Until", "Since", "By", "Why"], overrides.map((one) => [
     `${one.override === "deny" ? "denied" : "allowed"}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
-    one.until ? at(one.until) : "for ever", at(one.since), name(one.who), element("span", visible(one.reason, 200), { class: "text" }),
+    one.until ? at(one.until) : "for ever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }),
   ]), "What decides before any limit.");
 }

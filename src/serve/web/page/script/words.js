@@ -56,9 +56,11 @@ function sentence(row) {
   const of = policy ? ` of ${visible(policy, 60)}` : "";
   return `${verb} ${n} ${n === "1" ? one : several} ${within(state)}; the limit${of} is ${amount(state, state.limit)}`;
 }
-const by = ({ who, reason }) => `, by ${visible(who, 80)}${reason ? `: ${visible(reason, 200)}` : ""}`;
-const denial = (one) => `is denied ${one.until ? "until " + when(one.until) : "until somebody ends that"}${by(one)}`;
-const permission = (one) => `is allowed ${one.until ? "until " + when(one.until) : "for ever"}${by(one)}`;
+// `web=token:desk` is desk: by which way somebody has come is in the log.
+const person = (who) => visible(who.replace(/^(web=)?(token|person):/, ""), 80);
+const by = ({ who, reason }) => `, by ${person(who)}${reason ? `: ${visible(reason, 200)}` : ""}`;
+const denial = (one) => `denied ${one.until ? "until " + when(one.until) : "until somebody ends that"}${by(one)}`;
+const permission = (one) => `allowed ${one.until ? "until " + when(one.until) : "for ever"}${by(one)}`;
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // `53 minutes`, `2 hours 5 minutes`, `3 days`.
