@@ -147,7 +147,7 @@ fn a_browser_is_asked_for_more_than_its_cookie() {
 
 #[test]
 fn users_of_this_machine_and_people_whom_the_proxy_names() {
-    let desk = Desk::new("help = [\"root\"]");
+    let desk = Desk::new("help = [\"@root\"]");
     let (_broker, web) = desk.both();
     let me = desk.ask("GET", "/api/v1/me", &["X-Remote-User: mallory"], None).json();
     assert_eq!((&me["name"], &me["role"]), (&json!("person:root"), &json!("help")));
@@ -156,7 +156,7 @@ fn users_of_this_machine_and_people_whom_the_proxy_names() {
     assert_eq!(desk.ask("POST", "/api/v1/unblock", &[], key()).problem(), "forged");
     assert_eq!(desk.ask("POST", "/api/v1/unblock", &[&csrf], key()).status, 200);
     assert!(desk.audit_log().contains("web=person:root unblock"));
-    desk.configure("proxy = \"root\"\nview = [\"carol\"]\nhelp = [\"alice\"]");
+    desk.configure("proxy = \"root\"\nview = [\"carol\"]\nhelp = [\"alice\", \"@root\"]");
     web.signal(Signal::HUP);
     until("the configuration is in use", || desk.log().contains("is in use"));
     let as_person =
@@ -164,6 +164,8 @@ fn users_of_this_machine_and_people_whom_the_proxy_names() {
     assert_eq!(as_person("alice").json()["role"], "help");
     assert_eq!(as_person("carol").json()["role"], "view");
     assert_eq!(as_person("mallory").problem(), "unknown");
+    // A name from the proxy is in no group.
+    assert_eq!(as_person("root").problem(), "unknown");
     assert_eq!(desk.ask("GET", "/api/v1/me", &[], None).problem(), "unknown");
 }
 

@@ -9,7 +9,7 @@ use super::address::{Address, parse, socket_path};
 use super::follow::{self, Follow, FollowedLog, user_of};
 use super::keys::{self, Key};
 use super::mail::{self, Mail};
-use crate::serve::web::role::is_name;
+use crate::serve::web::role::{Member, Role, is_name};
 use crate::serve::web::token;
 use crate::spec;
 use crate::sys::users;
@@ -37,10 +37,10 @@ pub struct Web {
     pub hosts: Vec<String>,
     /// The user of the proxy, whose names of people are believed.
     pub proxy: Option<u32>,
-    /// Who may look, by name: users of this machine who connect, and people that the proxy names.
-    pub view: Vec<String>,
-    /// Who may help.
-    pub help: Vec<String>,
+    /// Who may look without a token.
+    pub view: Vec<Member>,
+    /// Who may help without a token.
+    pub help: Vec<Member>,
     /// The file of the tokens.
     pub tokens: PathBuf,
     /// The broker's socket.
@@ -84,6 +84,23 @@ impl Web {
             spool: PathBuf::new(),
             log: FollowedLog::usual(),
         }
+    }
+
+    /// What somebody may do without a token: `is_user` of this machine, who has connected, or a
+    /// person whom the proxy names.
+    #[must_use]
+    pub fn role_of(&self, name: &str, is_user: bool) -> Option<Role> {
+        let is_in = |members: &[Member]| {
+            members.iter().any(|member| match member {
+                Member::Person(person) => person == name,
+                Member::Group(group) => {
+                    let user = is_user.then(|| users::ids_of(OsStr::new(name))).flatten();
+                    user.is_some_and(|(_, groups)| groups.contains(group))
+                }
+            })
+        };
+        let roles = [(Role::Help, &self.help), (Role::View, &self.view)];
+        roles.into_iter().find_map(|(role, members)| is_in(members).then_some(role))
     }
 }
 
@@ -141,8 +158,8 @@ pub(super) const KEYS: &[Key<Web>] = &[
         web.hosts = list(reader, value, "\"desk.example.org\"", host);
     }),
     ("proxy", |reader, value, web| web.proxy = user(reader, value, "www-data")),
-    ("view", |reader, value, web| web.view = names(reader, value)),
-    ("help", |reader, value, web| web.help = names(reader, value)),
+    ("view", |reader, value, web| web.view = members(reader, value)),
+    ("help", |reader, value, web| web.help = members(reader, value)),
     ("tokens", |reader, value, web| {
         if let Some(path) = path(reader, value, token::FILE) {
             web.tokens = path;
@@ -195,24 +212,29 @@ fn host(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// Names of people.
-fn names(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<String> {
-    let name = |text: &str| match is_name(text) {
-        true => Ok(text.to_owned()),
-        false => Err(format!(
-            "{text:?} is not a name; expected up to 64 letters, digits and ._-@+, such as \"alice\""
+/// People and groups.
+fn members(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Member> {
+    let member = |text: &str| match text.strip_prefix('@') {
+        Some(group) => match users::group_id_of(OsStr::new(group)) {
+            Some(id) => Ok(Member::Group(id)),
+            None => Err(format!("there is no group {group:?} on this machine")),
+        },
+        None if is_name(text) => Ok(Member::Person(text.to_owned())),
+        None => Err(format!(
+            "{text:?} is not a name; expected up to 64 letters, digits and ._-@+, such as \"alice\", \
+             or a group, such as \"@desk\""
         )),
     };
-    list(reader, value, "[\"alice\", \"bob\"]", name)
+    list(reader, value, "[\"alice\", \"@desk\"]", member)
 }
 
 /// Texts, or none.
-fn list(
+fn list<T>(
     reader: &mut Reader<'_>,
     value: Value<'_>,
     example: &str,
-    parse: impl Fn(&str) -> Result<String, String>,
-) -> Vec<String> {
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Vec<T> {
     let list = (!keys::is_empty(value)).then(|| reader.each(value, example, parse));
     list.flatten().unwrap_or_default()
 }

@@ -135,7 +135,7 @@ impl Askers {
             return self.of_token(&secret, true);
         }
         let unknown = |detail: &str| Problem::new(Kind::Unknown, detail);
-        let name = match call.peer {
+        let (name, is_user) = match call.peer {
             None => return Err(unknown("expected a token")),
             Some((uid, _)) if Some(uid) == web.proxy => {
                 // Of two, one may be from whom the proxy serves.
@@ -144,25 +144,22 @@ impl Askers {
                 let named = named.and_then(|name| name.to_str().ok());
                 let detail =
                     "expected a token, or one person whom the proxy names in X-Remote-User";
-                named.ok_or_else(|| unknown(detail))?.to_owned()
+                (named.ok_or_else(|| unknown(detail))?.to_owned(), false)
             }
             Some((uid, _)) => {
                 let name = users::name_of(uid).and_then(|name| name.into_string().ok());
-                name.ok_or_else(|| unknown("expected a token: the user has no name"))?
+                (name.ok_or_else(|| unknown("expected a token: the user has no name"))?, true)
             }
         };
-        let role = if web.help.contains(&name) {
-            Role::Help
-        } else if web.view.contains(&name) {
-            Role::View
-        } else {
+        // A name of other signs may be in a group; the audit log cannot have it.
+        let role = web.role_of(&name, is_user).filter(|_| is_name(&name)).ok_or_else(|| {
             let shown = if is_name(&name) { &name } else { "this person" };
             let detail =
                 format!("{shown} is neither in view nor in help of [web]; expected a token");
-            return Err(unknown(&detail));
-        };
-        let (who, name) = (Who::Person(name.clone()), format!("person:{name}"));
-        Ok(Asker { name, role, until: None, who, is_automatic: true })
+            unknown(&detail)
+        })?;
+        let who = if is_user { Who::User } else { Who::Person }(name.clone());
+        Ok(Asker { name: format!("person:{name}"), role, until: None, who, is_automatic: true })
     }
 
     /// Who has a token.

@@ -22,14 +22,24 @@ impl Word for Role {
     }
 }
 
+/// Who has a role without a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// A user of this machine who has connected, or a person whom the proxy names.
+    Person(String),
+    /// The users of this machine who are in the group with this id, and have connected.
+    Group(u32),
+}
+
 /// The longest name of somebody who asks.
 const NAME_MAX: usize = 64;
 
-/// Whether somebody who asks can have this name: it is a word of the audit log.
+/// Whether somebody who asks can have this name: it is a word of the audit log, and not that of a
+/// group in the configuration.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let sign = |b: u8| b.is_ascii_alphanumeric() || b"._-@+".contains(&b);
-    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(sign)
+    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(sign) && !text.starts_with('@')
 }
 
 #[cfg(test)]
@@ -41,7 +51,7 @@ mod tests {
         for name in ["alice", "alice@example.org", "a.b-c_d+1"] {
             assert!(is_name(name), "{name}");
         }
-        for name in ["", "a b", "a\nb", "a=b", "é", &"x".repeat(65)] {
+        for name in ["", "@desk", "a b", "a\nb", "a=b", "é", &"x".repeat(65)] {
             assert!(!is_name(name), "{name:?}");
         }
     }

@@ -136,17 +136,11 @@ impl Broker {
                     Err(Refusal::Ended) => Err(Refused::new(Why::Unknown, "the token has ended")),
                 }
             }
-            Who::Person(name) => {
-                let role = if self.web.help.contains(name) {
-                    Role::Help
-                } else if self.web.view.contains(name) {
-                    Role::View
-                } else {
-                    return Err(Refused::new(
-                        Why::Unknown,
-                        "nobody of this name is in view or help",
-                    ));
-                };
+            Who::User(name) | Who::Person(name) => {
+                let is_user = matches!(who, Who::User(_));
+                let role = self.web.role_of(name, is_user).ok_or_else(|| {
+                    Refused::new(Why::Unknown, "nobody of this name is in view or help")
+                })?;
                 Ok(Asker { name: format!("person:{name}"), role })
             }
         }

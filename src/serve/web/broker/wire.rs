@@ -48,8 +48,9 @@ pub struct Request {
 pub enum Who {
     /// Who has this token. The broker looks it up.
     Token(String),
-    /// A person of this name, as the web service says: a user who has connected, or whom the proxy
-    /// names.
+    /// A user of this machine who has connected, as the web service says.
+    User(String),
+    /// A person whom the proxy names, as the web service says.
     Person(String),
 }
 

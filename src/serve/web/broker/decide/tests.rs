@@ -6,6 +6,7 @@ use crate::rate::Timestamp;
 use crate::rate::habits::Sensitivity;
 use crate::serve::config::FollowedLog;
 use crate::serve::web::broker::wire;
+use crate::serve::web::role::Member;
 use crate::serve::web::token;
 use crate::spool::habits::SentMessage;
 use crate::spool::{Options, Spool};
@@ -37,8 +38,8 @@ impl Desk {
         web.tokens.clone_from(&tokens);
         path.clone_into(&mut web.state);
         path.clone_into(&mut web.spool);
-        web.help = vec!["alice".to_owned()];
-        web.view = vec!["bob".to_owned()];
+        web.help = vec![Member::Person("alice".to_owned())];
+        web.view = vec![Member::Person("bob".to_owned()), Member::Group(0)];
         change(&mut web);
         let mut desk = Self { broker: Broker::new(web).unwrap(), folder, help, view };
         desk.count("1h/per_rcpt/alice@example.org");
@@ -148,6 +149,10 @@ fn who_may_not_changes_nothing() {
         (Who::Token(String::new()), Why::Unknown),
         (Who::Token("desk".to_owned()), Why::Unknown),
         (Who::Person("bob".to_owned()), Why::Role),
+        // In a group is a user of this machine, and nobody whom a proxy names so.
+        (Who::User("root".to_owned()), Why::Role),
+        (Who::Person("root".to_owned()), Why::Unknown),
+        (Who::User("no such user".to_owned()), Why::Unknown),
         (Who::Person("mallory".to_owned()), Why::Unknown),
         (Who::Person("token:desk".to_owned()), Why::Unknown),
     ];
