@@ -11,7 +11,10 @@ fn options() -> Vec<(String, String)> {
         let help = stdout(&output);
         let before = found.len();
         for line in help.lines() {
-            if let Some(option) = line.trim_start().strip_suffix(" <TIME>") {
+            // What it means is on the next line, or on the same.
+            let line = line.trim_start();
+            let is_option = line.starts_with('-');
+            if let Some((option, _)) = line.split_once(" <TIME>").filter(|_| is_option) {
                 let option = option.split(' ').next_back().unwrap();
                 found.push((command.clone(), option.to_owned()));
             }
@@ -38,6 +41,7 @@ fn every_option_takes_the_same_times_and_says_so() {
         ("policy show", "--at"),
         ("set", "--at"),
         ("trace record", "--time"),
+        ("web token add", "--until"),
     ] {
         assert!(
             options.contains(&(command.into(), option.into())),

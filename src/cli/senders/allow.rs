@@ -24,7 +24,7 @@ use crate::standing::in_force::InForce;
 use crate::standing::key_text;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals;
-use crate::store::{FOREVER, Inspect, Override, Target};
+use crate::store::{Inspect, Override, Target};
 use crate::text;
 use crate::text::time::now;
 
@@ -54,7 +54,7 @@ struct Setting {
     key: OsString,
 
     /// End the override at this time, or `forever`
-    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = until, add = times::Ahead)]
+    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = times::end_or_forever, add = times::Ahead)]
     until: i64,
 
     /// Say why, for the list and the log
@@ -305,30 +305,5 @@ pub(super) fn note_stronger(changed: &change::Set, rates: &Rates) {
     if let Some(stronger) = &changed.stronger {
         let command = rates.command_about("overrides --remove", stronger);
         note(format_args!("{}; to end that one: `{command}`", change::no_effect(stronger)));
-    }
-}
-
-/// The second that ends an override.
-pub(super) fn until(text: &str) -> Result<i64, String> {
-    if text == "forever" {
-        return Ok(FOREVER);
-    }
-    times::end(text).map_err(|expected| expected + ", or forever")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_end_is_a_duration_or_a_time_in_the_future() {
-        let in_seconds = |text| until(text).map(|second| second - now().seconds);
-        assert!(in_seconds("1d").is_ok_and(|seconds| (86390..=86400).contains(&seconds)));
-        assert!(in_seconds("2h30m").is_ok_and(|seconds| (8990..=9000).contains(&seconds)));
-        assert_eq!(until("forever"), Ok(FOREVER));
-        assert_eq!(until("2999-12-31T00:00:00Z"), Ok(32_503_593_600));
-        for text in ["", "soon", "0", "-1d", "now", "2001-01-01", "@5", "never"] {
-            assert!(until(text).is_err(), "{text}");
-        }
     }
 }

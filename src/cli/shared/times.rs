@@ -8,6 +8,7 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use super::keys;
 use crate::rate::Timestamp;
+use crate::store::FOREVER;
 use crate::text::time::{self, timestamp, zone};
 
 /// A time as an option means it.
@@ -143,6 +144,17 @@ pub(in crate::cli) fn end(text: &str) -> Result<i64, String> {
         true => Ok(end.seconds),
         false => Err(format!("{} is over; {EXPECTED_AHEAD}", time::local(end))),
     }
+}
+
+/// When something is to end, as [`end`], or [`FOREVER`].
+///
+/// # Errors
+/// What would be right.
+pub(in crate::cli) fn end_or_forever(text: &str) -> Result<i64, String> {
+    if text == "forever" {
+        return Ok(FOREVER);
+    }
+    end(text).map_err(|expected| expected + ", or forever")
 }
 
 fn ahead(text: &str) -> Result<Moment, String> {

@@ -100,7 +100,7 @@ struct Add {
     role: Role,
 
     /// End it at this time, or `forever`
-    #[arg(long, value_name = "TIME", value_parser = until, add = times::Ahead)]
+    #[arg(long, value_name = "TIME", value_parser = times::end_or_forever, add = times::Ahead)]
     until: i64,
 
     #[command(flatten)]
@@ -141,14 +141,6 @@ struct Remove {
 
 fn role(text: &str) -> Result<Role, String> {
     Role::of(text).ok_or_else(|| "expected view or help".to_owned())
-}
-
-/// The second that ends a token.
-fn until(text: &str) -> Result<i64, String> {
-    if text == "forever" {
-        return Ok(FOREVER);
-    }
-    times::end(text).map_err(|expected| expected + ", or forever")
 }
 
 /// A token that was made, in JSON.

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::account::{Found, find};
 use super::sent::Lookup;
-use crate::cli::senders::allow::{note_stronger, put, until};
+use crate::cli::senders::allow::{note_stronger, put};
 use crate::cli::shared::audit_log::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -75,7 +75,7 @@ pub(super) struct Stolen {
     keys: Vec<OsString>,
 
     /// End the denial at this time, or `forever`
-    #[arg(long, value_name = "TIME", default_value = "forever", value_parser = until, add = times::Ahead)]
+    #[arg(long, value_name = "TIME", default_value = "forever", value_parser = times::end_or_forever, add = times::Ahead)]
     until: i64,
 
     /// Say why, for the list of overrides and the log

@@ -181,3 +181,15 @@ quickcheck::quickcheck! {
         meant(&text, Direction::Past, NOW).is_none() || meant(&text, Direction::Ahead, NOW).is_some()
     }
 }
+
+#[test]
+fn an_end_is_a_duration_or_a_time_in_the_future_or_never() {
+    let in_seconds = |text| end_or_forever(text).map(|second| second - time::now().seconds);
+    assert!(in_seconds("1d").is_ok_and(|seconds| (86390..=86400).contains(&seconds)));
+    assert!(in_seconds("2h30m").is_ok_and(|seconds| (8990..=9000).contains(&seconds)));
+    assert_eq!(end_or_forever("forever"), Ok(FOREVER));
+    assert_eq!(end_or_forever("2999-12-31T00:00:00Z"), Ok(32_503_593_600));
+    for text in ["", "soon", "0", "-1d", "now", "2001-01-01", "@5", "never"] {
+        assert!(end_or_forever(text).is_err(), "{text}");
+    }
+}
