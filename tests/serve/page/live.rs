@@ -1,9 +1,10 @@
 //! What changes while somebody looks: by others, under the pointer, and without a connection.
 
+use kit::browser::Browser;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Office, card, card_button, click_in_list, go, shown};
+use super::{Office, card, card_button, click_in_list, exirate, go, shown};
 
 #[test]
 fn two_people_see_the_same() {
@@ -45,15 +46,13 @@ fn two_people_see_the_same() {
     assert_eq!(other.value(names), "carol,bob");
     a_click_on_what_has_just_moved_does_nothing(&office, &mut one);
     the_focus_stays(&office, &mut one);
+    what_an_administrator_has_denied_stays(&office, &mut one);
     a_connection_that_is_lost(&mut office, &mut one);
     a_token_that_is_removed(&office, &mut other);
     assert_eq!(office.complaints(&mut one), Vec::<String>::new());
 }
 
-fn a_click_on_what_has_just_moved_does_nothing(
-    office: &Office,
-    browser: &mut kit::browser::Browser,
-) {
+fn a_click_on_what_has_just_moved_does_nothing(office: &Office, browser: &mut Browser) {
     // Pressed in the moment in which another row comes where the first one was.
     browser.value(
         "new MutationObserver((_, observer) => {
@@ -71,7 +70,7 @@ fn a_click_on_what_has_just_moved_does_nothing(
     assert_eq!(office.desk.audit_log(), before);
 }
 
-fn the_focus_stays(office: &Office, browser: &mut kit::browser::Browser) {
+fn the_focus_stays(office: &Office, browser: &mut Browser) {
     browser.value(&format!("{}.querySelector('a').focus()", card("bob@example.org")));
     browser.press("Tab", 9);
     browser.press("Tab", 9);
@@ -94,7 +93,22 @@ fn the_focus_stays(office: &Office, browser: &mut kit::browser::Browser) {
     browser.wait(&format!("!({})", card("bob@example.org")));
 }
 
-fn a_connection_that_is_lost(office: &mut Office, browser: &mut kit::browser::Browser) {
+fn what_an_administrator_has_denied_stays(office: &Office, browser: &mut Browser) {
+    let at = office.desk.folder.path().to_str().unwrap();
+    let deny = ["deny", "mallory@example.org", "--reason", "phishing", "--spool", at];
+    exirate(&deny, 0);
+    go(browser, "denied", ".card");
+    let text = shown(browser, "main .card");
+    assert!(text.contains("Denied until ") && text.contains("phishing"), "{text}");
+    click_in_list(browser, "document.querySelector('main .card button')");
+    browser.wait("document.querySelector('#said .problem')");
+    let said = shown(browser, "#said");
+    assert!(said.starts_with("mallory@example.org is not changed: "), "{said}");
+    assert!(said.contains("phishing"), "{said}");
+    go(browser, "", ".card");
+}
+
+fn a_connection_that_is_lost(office: &mut Office, browser: &mut Browser) {
     let mut web = office.web.take().unwrap();
     web.signal(Signal::TERM);
     assert!(web.wait().success());
@@ -110,7 +124,7 @@ fn a_connection_that_is_lost(office: &mut Office, browser: &mut kit::browser::Br
     browser.wait(&format!("!({})", card("carol@example.org")));
 }
 
-fn a_token_that_is_removed(office: &Office, browser: &mut kit::browser::Browser) {
+fn a_token_that_is_removed(office: &Office, browser: &mut Browser) {
     let tokens = office.desk.path("tokens");
     exirate::serve::web::token::change(&tokens, |all| Ok(all.remove("panel"))).unwrap();
     go(browser, "policies", "#token");

@@ -46,7 +46,9 @@ impl Office {
         let at = desk.folder.path().display().to_string();
         let config = desk.path("exirate.toml");
         let text = std::fs::read_to_string(&config).unwrap();
-        std::fs::write(&config, format!("[listen]\npolicy = \"unix:{at}/policy\"\n{text}"))
+        std::fs::write(&config, format!(
+                "[listen]\npolicy = \"unix:{at}/policy\"\n[follow]\nlog = \"{at}/month.log\"\n{text}"
+            ))
             .unwrap();
         std::fs::write(desk.path("policy.toml"), POLICY).unwrap();
         let policy = desk.path("policy.toml");

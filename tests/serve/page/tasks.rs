@@ -1,6 +1,7 @@
 //! The four tasks of who answers the phone, at each width, light and dark, and by keys alone.
 
 use kit::browser::Browser;
+use serde_json::json;
 
 use super::{
     Office, card, card_button, click_in_list, fits, go, is_accessible, keep, of_text, shown,
@@ -148,8 +149,17 @@ fn keys_alone_do_all_of_it() {
     office.steal("dora@example.org");
     office.send("alice@example.org", 2, 900);
     office.send("bob@example.org", 2, 800);
+    office.send("news@example.net", 3, 700);
     let mut browser = office.visitor(&office.desk.help);
-    browser.wait(&card("alice@example.org"));
+    browser.wait("document.querySelectorAll('main .card').length === 3");
+    // The picture in docs/desk.md: WRITE_PICTURES=1 cargo test --test serve keys_alone
+    let picture = browser.picture(900, 660);
+    assert!(picture.starts_with(b"\x89PNG") && picture.len() < 100_000, "{}", picture.len());
+    if std::env::var_os("WRITE_PICTURES").is_some() {
+        std::fs::write(kit::repository().join("docs/desk.png"), picture).unwrap();
+    }
+    assert_eq!(office.change("/api/v1/unblock", &json!({ "key": "auth:news@example.net" })), 200);
+    browser.wait(&format!("!({})", card("news@example.net")));
     // Past what is on every page.
     browser.value("document.activeElement.blur()");
     tab_to(&mut browser, "Skip to the content");
@@ -202,6 +212,13 @@ fn keys_alone_do_all_of_it() {
     browser.press("Enter", 13);
     browser
         .wait("document.getElementById('ask-title').textContent === 'dora@example.org is denied'");
+    // Whom to warn.
+    let people = browser.value("document.querySelector('#ask textarea').value.split('\\n')");
+    let people: Vec<String> = serde_json::from_value(people).unwrap();
+    assert!(people.len() == 20 && people.contains(&"r19@example.com".to_owned()), "{people:?}");
+    assert!(shown(&mut browser, "#ask").contains("from 203.0.113.9"), "the client");
+    is_accessible(&mut browser, "whom to warn");
+    keep(&mut browser, "stolen");
     browser.press("Escape", 27);
     browser.wait("document.querySelector('.count')?.textContent === 'No account is suspected.'");
     assert_eq!(office.complaints(&mut browser), Vec::<String>::new());

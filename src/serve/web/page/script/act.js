@@ -13,14 +13,14 @@ function say(text, isProblem) {
 }
 
 // Makes a change, says what was done, and has all that is shown looked at again.
-async function act(verb, body, control) {
+async function act(verb, body, control, isSaid = true) {
   if (control) {
     if (control.getAttribute("aria-disabled") === "true") return null;
     control.setAttribute("aria-disabled", "true");
   }
   try {
     const changed = await change(verb, body);
-    say(`${mailbox(body.key)}: ${changed.said.map((text) => visible(text, 300)).join("; ")}.`);
+    if (isSaid) say(`${mailbox(body.key)}: ${changed.said.map((text) => visible(text, 300)).join("; ")}.`);
     refresh();
     return changed;
   } catch (problem) {
@@ -45,7 +45,7 @@ function blockedButtons(key) {
 
 function open(title, content, buttons) {
   const bar = element("div", buttons, { class: "buttons" });
-  dialog.replaceChildren(element("h2", title, { id: "ask-title" }), ...content.filter(Boolean), bar);
+  dialog.replaceChildren(element("h2", title, { id: "ask-title", tabindex: -1 }), ...content.filter(Boolean), bar);
   if (!dialog.open) {
     opener = document.activeElement;
     dialog.showModal();
@@ -54,12 +54,12 @@ function open(title, content, buttons) {
 const close = (text) => button(text, () => dialog.close());
 dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
 
-// For how long, within the bound: hours, and until midnight.
+// For how long, within the bound: hours, a day, and until midnight.
 function times() {
   const midnight = new Date();
   midnight.setHours(24, 0, 0, 0);
   const left = Math.floor((midnight - Date.now()) / 1000);
-  const all = [[HOUR, "1 hour"], [2 * HOUR, "2 hours"], [8 * HOUR, "8 hours"], [24 * HOUR, "1 day"], [left, `until midnight, for ${span(left)}`]];
+  const all = [[HOUR, "1 hour"], [2 * HOUR, "2 hours"], [8 * HOUR, "8 hours"], [24 * HOUR, "1 day"], [left, "until midnight"]];
   const may = all.filter(([seconds]) => seconds > 0 && seconds <= me.longest);
   return may.length ? may : [[me.longest, span(me.longest)]];
 }
@@ -68,7 +68,8 @@ function askForTime(verb, key) {
   const radios = offered.map(([seconds, text], n) => {
     const radio = element("input", [], { type: "radio", name: "time", value: seconds, id: "time-" + n });
     radio.checked = n === Math.min(1, offered.length - 1);
-    return element("label", [radio, text], { class: "choice" });
+    const end = text.startsWith("until") ? null : element("span", `until ${when(new Date(Date.now() + seconds * 1000).toISOString())}`, { class: "quiet" });
+    return element("label", [radio, element("span", [text, end && [" ", end]].flat())], { class: "choice" });
   });
   const reason = element("input", [], { type: "text", id: "reason", maxlength: 100, autocomplete: "off" });
   const form = element("form", [
@@ -91,7 +92,7 @@ function askForTime(verb, key) {
 
 function askStolen(key) {
   const go = named("Yes, it is stolen: deny", key, async (control) => {
-    const changed = await act("stolen", { key }, control);
+    const changed = await act("stolen", { key }, control, false);
     if (changed) showStolen(key, changed);
   }, { class: "grave" });
   const cancel = close("Cancel");
@@ -106,11 +107,11 @@ function showStolen(key, { said, sent }) {
   const people = sent ? sent.people : [];
   const about = sent ? `Since ${when(sent.since)} it has sent ${many(sent.messages, "message", "messages")} to ${many(sent.recipients, "recipient", "recipients")}${sent.clients.length ? `, from ${visible(sent.clients.slice(0, 5).join(", "), 300)}` : ""}.`
     : "What it has sent is not known here: the administrator finds it with exirate habits stolen.";
-  const end = close("Close");
   open([name(split(key).who), " is denied"], [
     ...said.map((text) => element("p", capital(visible(text, 300)) + ".")), element("p", about),
     people.length ? element("label", [`Whom to warn${people.length < sent.recipients ? `: the first ${whole(people.length)}` : ""}`,
       element("textarea", people.map((one) => visible(one)).join("\n"), { readonly: "", rows: Math.min(12, people.length), spellcheck: "false" })], { class: "line" }) : null,
-  ], [end]);
-  end.focus();
+  ], [close("Close")]);
+  // What has been done is read from its begin.
+  dialog.querySelector("h2").focus();
 }

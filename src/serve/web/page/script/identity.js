@@ -38,13 +38,21 @@ function identityView(main, key) {
       identity.clients.map((one) => [name(one.client), whole(one.events), at(one.last)]), "The addresses from which its latest crossings and refusals came.")] : []);
     logged(changes, "Who did what", done, () => (done.changes.length ? changeTable(done) : null));
   }
-  async function read() {
+  // What is logged is read again where something else has changed, or the stream says so.
+  let known = "", log = null, done = null;
+  async function read(isAll) {
+    if (isAll) known = "";
     if (busy) { again = true; return; }
     busy = true;
     try {
       do {
         again = false;
-        const [identity, log, done] = await Promise.all([get("identity", { key }), orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
+        const identity = await get("identity", { key });
+        const now = JSON.stringify([identity.records.map(({ state }) => state.last_seen), identity.overrides, identity.suspicion?.answer]);
+        if (now !== known) {
+          known = now;
+          [log, done] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
+        }
         if (main.contains(title)) show(identity, log, done);
       } while (again);
     } catch (problem) {
@@ -53,7 +61,8 @@ function identityView(main, key) {
       busy = false;
     }
   }
-  return { title: mailbox(key), state: read, refresh: read };
+  const all = () => read(true);
+  return { title: mailbox(key), state: () => document.hidden || read(false), refresh: all, happened: (other) => { if (other === key) all(); } };
 }
 
 // What is logged may not be readable where the rates are.

@@ -10,7 +10,13 @@ function listen() {
     lost(news.problem ? `The database cannot be read: ${news.problem}` : "");
     if (!news.problem) onState(news);
   });
-  for (const kind of ["crossing", "change", "missed"]) stream.addEventListener(kind, refresh);
+  for (const kind of ["crossing", "change"]) {
+    stream.addEventListener(kind, (event) => {
+      const { pasted, key } = JSON.parse(event.data);
+      if (view && view.happened) view.happened(pasted ?? key);
+    });
+  }
+  stream.addEventListener("missed", refresh);
   // Another process has another token against forged requests.
   stream.addEventListener("open", async () => {
     if (isLost) me = await get("me").catch(() => me);

@@ -95,6 +95,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 window.addEventListener("hashchange", route);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 (async () => {
   try {
     me = await get("me");
