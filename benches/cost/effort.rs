@@ -1,5 +1,7 @@
 //! How much is measured.
 
+use std::time::Duration;
+
 /// The amount of measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
@@ -25,6 +27,12 @@ pub(crate) struct Effort {
     pub(crate) short_rounds: usize,
     /// How often the large policy is applied.
     pub(crate) applied_rounds: usize,
+    /// Streams of the web service.
+    pub(crate) streams: usize,
+    /// For how long a route of it is asked, and checks are made meanwhile.
+    pub(crate) asked: Duration,
+    /// For how long it is left alone with its streams.
+    pub(crate) watched: Duration,
 }
 
 pub(crate) const FULL: Effort = Effort {
@@ -39,6 +47,9 @@ pub(crate) const FULL: Effort = Effort {
     many_users: 1_000_000,
     short_rounds: 301,
     applied_rounds: 7,
+    streams: 200,
+    asked: Duration::from_secs(4),
+    watched: Duration::from_secs(30),
 };
 pub(crate) const SMOKE: Effort = Effort {
     rounds: 1,
@@ -52,4 +63,7 @@ pub(crate) const SMOKE: Effort = Effort {
     many_users: 10_000,
     short_rounds: 2,
     applied_rounds: 1,
+    streams: 3,
+    asked: Duration::ZERO,
+    watched: Duration::ZERO,
 };

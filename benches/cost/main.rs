@@ -8,8 +8,8 @@
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
 //! opening, searching), `customers` (very many customers, and a check with their totals), `policy`
 //! (policies, compared with a check
-//! of a spec), `cluster` (checks that servers share, through the agent and Redis) and `socket`
-//! (an Exim without the library, and its daemon); all of them by default. `--before=FILE` also
+//! of a spec), `cluster` (checks that servers share, through the agent and Redis), `socket`
+//! (an Exim without the library, and its daemon) and `web` (the web service, and checks meanwhile); all of them by default. `--before=FILE` also
 //! measures another exirate.so in `session` and `parallel`, in the same rounds.
 //! Run as a test, it makes only a few measurements, to check that it works.
 
@@ -29,6 +29,7 @@ mod policy;
 mod session;
 mod socket;
 mod spool;
+mod web;
 
 use std::path::Path;
 
@@ -55,6 +56,7 @@ fn main() {
         "policy",
         "cluster",
         "socket",
+        "web",
     ];
     if let Some(unknown) = parts.iter().find(|p| !known.contains(p)) {
         eprintln!("bench: unknown part {unknown:?}; the parts are {}", known.join(", "));
@@ -96,5 +98,8 @@ fn main() {
     }
     if wanted("socket") {
         socket::run(effort);
+    }
+    if wanted("web") {
+        web::run(effort);
     }
 }

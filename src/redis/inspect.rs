@@ -53,9 +53,25 @@ impl SharedRates {
     /// The servers cannot be reached, or do not allow what the store needs, or no agent has ever
     /// used them.
     pub fn connect(settings: &Settings, local: Box<dyn Inspect>) -> Result<Self, RedisError> {
+        Self::connect_with(settings, local, true)
+    }
+
+    /// As [`SharedRates::connect`], for a user who may only read.
+    ///
+    /// # Errors
+    /// As of [`SharedRates::connect`].
+    pub fn look(settings: &Settings, local: Box<dyn Inspect>) -> Result<Self, RedisError> {
+        Self::connect_with(settings, local, false)
+    }
+
+    fn connect_with(
+        settings: &Settings,
+        local: Box<dyn Inspect>,
+        may_change: bool,
+    ) -> Result<Self, RedisError> {
         let settings = tool::settings(settings);
         let runtime = tool::runtime()?;
-        let store = RedisStore::connect_command(&settings);
+        let store = RedisStore::connect_command(&settings, may_change);
         let store = runtime.block_on(tool::within(settings.deadline, store))?;
         let (name, replace) = (settings.to_string(), Loaded::new(REPLACE));
         Ok(Self { runtime, store, name, replace, local })

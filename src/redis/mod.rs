@@ -128,22 +128,25 @@ impl RedisStore {
             None => StoreSecret::new(random()?),
         };
         let secret = SharedSecret::agree(&connection, known, old.is_some()).await?;
-        Self::with(connection, secret, settings).await
+        let store = Self::with(connection, secret, settings);
+        probe(&store.connection, &store.script).await?;
+        Ok(store)
     }
 
-    /// Connects for a command, which creates no secret: without one, nothing is shared yet.
-    async fn connect_command(settings: &Settings) -> Result<Self, RedisError> {
+    /// Connects for a command, which creates no secret: without one, nothing is shared yet. Whoever
+    /// changes nothing needs no permission to.
+    async fn connect_command(settings: &Settings, may_change: bool) -> Result<Self, RedisError> {
         let connection = Connection::open(settings).await?;
         let secret = SharedSecret::look(&connection).await?;
-        Self::with(connection, secret, settings).await
+        let store = Self::with(connection, secret, settings);
+        if may_change {
+            probe(&store.connection, &store.script).await?;
+        }
+        Ok(store)
     }
 
-    async fn with(
-        connection: Connection,
-        secret: SharedSecret,
-        settings: &Settings,
-    ) -> Result<Self, RedisError> {
-        let store = Self {
+    fn with(connection: Connection, secret: SharedSecret, settings: &Settings) -> Self {
+        Self {
             connection,
             secret,
             servers: settings.servers.clone(),
@@ -152,9 +155,7 @@ impl RedisStore {
             overrides: SharedOverrides::default(),
             #[cfg(test)]
             time: None,
-        };
-        probe(&store.connection, &store.script).await?;
-        Ok(store)
+        }
     }
 
     /// Looks whether the overrides and the secret are still the same, once a second. Requests

@@ -27,14 +27,21 @@ pub(in crate::serve) fn open(spool: &Path, purpose: Purpose) -> Result<Box<dyn I
     let settings = ClusterSettings::read(&directory).map_err(|error| error.to_string())?;
     let own = own(spool, purpose)?;
     let Some(settings) = settings else { return Ok(Box::new(own)) };
-    let checked = config::read(&settings.config)?;
+    let checked = match purpose {
+        Purpose::Read => config::read_to_look(&settings.config)?,
+        Purpose::Change => config::read(&settings.config)?,
+    };
     let file = settings.config.display();
     let config = checked.config.ok_or_else(|| {
         format!("{file} has errors, or names a password that this user may not read")
     })?;
     let redis = config.redis;
-    let shared = SharedRates::connect(&redis, Box::new(own))
-        .map_err(|error| format!("the shared rates at {redis} cannot be used: {error}"))?;
+    let shared = match purpose {
+        Purpose::Read => SharedRates::look(&redis, Box::new(own)),
+        Purpose::Change => SharedRates::connect(&redis, Box::new(own)),
+    };
+    let shared =
+        shared.map_err(|error| format!("the shared rates at {redis} cannot be used: {error}"))?;
     Ok(Box::new(shared))
 }
 

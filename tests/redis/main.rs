@@ -6,6 +6,7 @@
 
 mod asker;
 mod budget;
+mod desk;
 mod failover;
 mod faults;
 mod nodes;

@@ -21,7 +21,7 @@ use kit::redis::{Cluster, RedisServer};
 use kit::until;
 
 /// Mail servers that share their limits, and what their agents would ask.
-struct Site {
+pub(crate) struct Site {
     folder: tempfile::TempDir,
     runtime: Runtime,
     asker: Asker,
@@ -29,7 +29,7 @@ struct Site {
 
 impl Site {
     /// Its servers are called `mx1` and `mx2`, and a third one, `alone`, shares nothing.
-    fn new(redis: &str, settings: &Settings) -> Self {
+    pub(crate) fn new(redis: &str, settings: &Settings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("exirate.toml");
         let text = format!(
@@ -56,18 +56,23 @@ impl Site {
         site
     }
 
-    fn spool(&self, server: &str) -> PathBuf {
+    /// A file of the site.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn spool(&self, server: &str) -> PathBuf {
         self.folder.path().join(server)
     }
 
-    fn run(&self, server: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, server: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
         command.args(arguments).arg("--spool").arg(self.spool(server));
         command.output().unwrap()
     }
 
     /// Runs a command that must succeed, and returns its output.
-    fn output(&self, server: &str, arguments: &[&str]) -> String {
+    pub(crate) fn output(&self, server: &str, arguments: &[&str]) -> String {
         let output = self.run(server, arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -87,7 +92,7 @@ impl Site {
     }
 
     /// Counts an event of `alice` or the like; the rate, and what an override has decided.
-    fn count(&mut self, key: &str, event: Option<&str>) -> (f64, Option<Overridden>) {
+    pub(crate) fn count(&mut self, key: &str, event: Option<&str>) -> (f64, Option<Overridden>) {
         let name = format!("1d/per_rcpt{}/{key}", if event.is_some() { "/unique" } else { "" });
         let check = Check {
             event: event.map(str::as_bytes),
@@ -296,7 +301,7 @@ fn overrides_are_shared(site: &mut Site) {
 }
 
 /// The user and its permissions, as the documentation has them.
-fn set_user(server: &RedisServer) {
+pub(crate) fn set_user(server: &RedisServer) {
     let documented = documented();
     let mut command = vec!["acl", "setuser", "exirate", "reset", "on", ">right"];
     command.extend(documented.iter().map(String::as_str));

@@ -180,6 +180,17 @@ pub fn read_web(path: &Path) -> Result<Checked<Web>, String> {
     Ok(checked(path, &load_if_any(path)?, web::read))
 }
 
+/// Reads the file at `path` for the web service, which may connect to Redis as another user than
+/// the agent: one that only reads.
+///
+/// # Errors
+/// It cannot be read, in words.
+pub(super) fn read_to_look(path: &Path) -> Result<Checked, String> {
+    let document =
+        |reader: &mut Reader<'_>, table: &DeTable<'_>| document_of(reader, table, path, true);
+    Ok(checked(path, &load(path)?, document))
+}
+
 /// The text of the file at `path`; empty if it is [`FILE`] and does not exist.
 fn load_if_any(path: &Path) -> Result<String, String> {
     let is_optional = path == Path::new(FILE) && !path.exists();
@@ -189,7 +200,7 @@ fn load_if_any(path: &Path) -> Result<String, String> {
 /// Checks `text`, the configuration file at `path`, for the agent.
 #[must_use]
 pub fn check(path: &Path, text: &str) -> Checked {
-    checked(path, text, |reader, table| document_of(reader, table, path))
+    checked(path, text, |reader, table| document_of(reader, table, path, false))
 }
 
 /// Checks `text`, the configuration file at `path`, for the mail front ends. What belongs
@@ -214,14 +225,21 @@ fn checked<T>(
     Checked { config: config.filter(|_| !diagnostics.has_errors()), diagnostics }
 }
 
-fn document_of(reader: &mut Reader<'_>, table: &DeTable<'_>, path: &Path) -> Option<Config> {
+/// `is_web`: as the web service connects to Redis.
+fn document_of(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    path: &Path,
+    is_web: bool,
+) -> Option<Config> {
+    let web = table.get("web").filter(|_| is_web).and_then(|web| web.get_ref().as_table());
     let mut agent_socket = PathBuf::from(AGENT_SOCKET);
     let mut agent = None;
     let mut redis = None;
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "listen" => agent_socket = listen(reader, value).unwrap_or(agent_socket),
-            "redis" => redis = redis::read(reader, value, path),
+            "redis" => redis = redis::read(reader, value, path, web),
             "agent" => agent = agent_of(reader, value),
             // Of the other daemons.
             "mail" | "follow" | "web" => {}

@@ -33,6 +33,8 @@ pub(super) struct Draft {
     password: Option<Secret>,
     ca: Option<Vec<u8>>,
     deadline: Duration,
+    /// Another user connects than that of `[redis]`.
+    is_another: bool,
 }
 
 /// The keys of `[redis]`.
@@ -49,18 +51,13 @@ pub(super) const KEYS: &[Key<Draft>] = &[
         redis.servers = Some(nodes).filter(|nodes| !nodes.is_empty()).map(Servers::Cluster);
     }),
     ("user", |reader, value, redis| {
-        let name = reader.string(value, "\"exirate\"");
-        if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
-            reader.error(value, "not the name of a user; expected such as exirate");
+        if !redis.is_another {
+            user(reader, value, redis);
         }
-        redis.user = name.map(str::to_owned);
     }),
     ("password_file", |reader, value, redis| {
-        let example = "\"/etc/exirate/redis.password\"";
-        let Some(file) = reader.string(value, example) else { return };
-        match secret(credential(&beside(&redis.path, file))) {
-            Ok(secret) => redis.password = Some(secret),
-            Err(message) => reader.error(value, message),
+        if !redis.is_another {
+            password(reader, value, redis);
         }
     }),
     ("ca_file", |reader, value, redis| {
@@ -77,7 +74,34 @@ pub(super) const KEYS: &[Key<Draft>] = &[
     }),
 ];
 
-pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Option<Settings> {
+/// The keys of `[web]` that stand for those of `[redis]` where the web service connects, which only
+/// looks.
+const OF_WEB: [Key<Draft>; 2] = [("redis_user", user), ("redis_password_file", password)];
+
+fn user(reader: &mut Reader<'_>, value: Value<'_>, redis: &mut Draft) {
+    let name = reader.string(value, "\"exirate\"");
+    if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+        reader.error(value, "not the name of a user; expected such as exirate");
+    }
+    redis.user = name.map(str::to_owned);
+}
+
+fn password(reader: &mut Reader<'_>, value: Value<'_>, redis: &mut Draft) {
+    let example = "\"/etc/exirate/redis.password\"";
+    let Some(file) = reader.string(value, example) else { return };
+    match secret(credential(&beside(&redis.path, file))) {
+        Ok(secret) => redis.password = Some(secret),
+        Err(message) => reader.error(value, message),
+    }
+}
+
+/// Reads `[redis]`, for the web service with what `web` says of it.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    path: &Path,
+    web: Option<&DeTable<'_>>,
+) -> Option<Settings> {
     let table = reader.table(value, "[redis]")?;
     let mut draft = Draft {
         path: path.to_owned(),
@@ -86,12 +110,20 @@ pub(super) fn read(reader: &mut Reader<'_>, value: Value<'_>, path: &Path) -> Op
         password: None,
         ca: None,
         deadline: DEADLINE,
+        is_another: web.is_some_and(|web| web.contains_key("redis_user")),
     };
     keys::read(reader, table, "[redis]", KEYS, &mut draft);
     one_form(reader, value, table);
+    let another = web.filter(|_| draft.is_another);
+    for (key, read) in OF_WEB {
+        if let Some(value) = another.and_then(|web| web.get(key)) {
+            read(reader, value, &mut draft);
+        }
+    }
+    let (of, key) = another.map_or((table, "password_file"), |web| (web, "redis_password_file"));
     let Draft { servers, user, password, ca, deadline, .. } = draft;
-    if user.is_some() && !table.contains_key("password_file") {
-        reader.error(value, "the user has no password; add password_file = \"…\"");
+    if user.is_some() && !of.contains_key(key) {
+        reader.error(value, format!("the user has no password; add {key} = \"…\""));
     }
     let servers = servers?;
     warn(reader, value, &servers, password.is_some(), ca.is_some());

@@ -285,7 +285,9 @@ fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
 }
 
 /// What depends on the machine, or has no default.
-const NO_DEFAULT: [&str; 17] = [
+const NO_DEFAULT: [&str; 19] = [
+    "redis_user",
+    "redis_password_file",
     "state",
     "log",
     "spool",

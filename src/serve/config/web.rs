@@ -192,6 +192,11 @@ pub(super) const KEYS: &[Key<Web>] = &[
     ("changes_a_day", |reader, value, web| {
         web.changes_a_day = reader.integer(value, 0..=1_000_000).unwrap_or(0);
     }),
+    // Of where the shared rates are: see `redis`.
+    ("redis_user", |reader, value, _| _ = reader.string(value, "\"exirate-web\"")),
+    ("redis_password_file", |reader, value, _| {
+        let _ = reader.string(value, "\"/etc/exirate/redis-web.password\"");
+    }),
     ("max_connections", |reader, value, web| {
         web.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
     }),

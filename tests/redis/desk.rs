@@ -1,0 +1,165 @@
+//! The desk on rates that servers share: what is blocked on one is shown on another, and unblocked for
+//! all.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use exirate::engine::Overridden;
+use exirate::redis::Servers;
+use exirate::serve::web::role::Role;
+use exirate::serve::web::token;
+use exirate::spool::{Options, Spool};
+use exirate::store::FOREVER;
+use serde_json::{Value, json};
+
+use crate::asker::{settings, tcp};
+use crate::tools::{Site, set_user};
+use kit::redis::RedisServer;
+use kit::{Process, TIMEOUT, until};
+
+/// The web service and the broker of a server.
+struct Desk {
+    folder: tempfile::TempDir,
+    token: String,
+    _processes: [Process; 2],
+}
+
+impl Desk {
+    /// Of the server whose database is in `spool`.
+    fn start(spool: &Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path();
+        let tokens = at.join("tokens");
+        let token = token::change(&tokens, |all| all.add("desk", Role::Help, 0, FOREVER)).unwrap();
+        fs::create_dir(at.join("state")).unwrap();
+        let shown = at.display();
+        let text = format!(
+            "[mail]\nspool = {spool:?}\n[web]\nlisten = \"unix:{shown}/web\"\nuser = \"root\"\n\
+             broker = \"{shown}/broker\"\nstate = \"{shown}/state\"\ntokens = {tokens:?}\n"
+        );
+        fs::write(at.join("desk.toml"), text).unwrap();
+        let processes = ["broker", "web"].map(|what| {
+            let log = File::options().create(true).append(true).open(at.join("log")).unwrap();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+            command.args(["serve", what, "--config"]).arg(at.join("desk.toml"));
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+            command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM");
+            let process = Process(command.spawn().unwrap());
+            until("it listens", || UnixStream::connect(at.join(what)).is_ok());
+            process
+        });
+        Self { folder, token, _processes: processes }
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let mut stream = UnixStream::connect(self.folder.path().join("web")).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (token, length) = (&self.token, body.len());
+        let request = format!(
+            "{method} /api/v1/{path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap())
+    }
+
+    fn get(&self, path: &str) -> (u16, Value) {
+        self.ask("GET", path, &Value::Null)
+    }
+
+    fn change(&self, verb: &str, body: Value) -> (u16, Value) {
+        self.ask("POST", verb, &body)
+    }
+
+    /// How many changes are counted.
+    fn counted(&self) -> String {
+        fs::read_to_string(self.folder.path().join("state/changes")).unwrap_or_default()
+    }
+}
+
+/// The permissions of the user of the web service, as the documentation has them.
+fn documented() -> Vec<String> {
+    let text = include_str!("../../docs/desk.md");
+    let start = "ACL SETUSER exirate-web on >PASSWORD ";
+    let line = text.lines().find_map(|line| line.strip_prefix(start));
+    line.expect("docs/desk.md shows the user").split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_servers_share_is_shown_and_unblocked_on_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = RedisServer::start(folder.path(), "redis", &[]);
+    set_user(&server);
+    let permissions = documented();
+    let allow = |permissions: &[&str]| {
+        let start = ["acl", "setuser", "exirate-web", "reset", "on", ">looks"];
+        assert_eq!(server.ask(&[&start[..], permissions].concat()), "OK\n");
+    };
+    let all: Vec<&str> = permissions.iter().map(String::as_str).collect();
+    allow(&all);
+    let url = format!("server = \"redis://127.0.0.1:{}\"", server.port);
+    let mut site = Site::new(&url, &settings(Servers::Single(tcp(server.port))));
+    // The configuration that the servers have joined with.
+    let config = site.path("exirate.toml");
+    let password = site.path("web.password");
+    fs::write(&password, "looks\n").unwrap();
+    fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let before = fs::read_to_string(&config).unwrap();
+    let web = format!("[web]\nredis_user = \"exirate-web\"\nredis_password_file = {password:?}\n");
+    fs::write(&config, before + &web).unwrap();
+    // As a server has one that has ever made a check.
+    drop(Spool::open(&site.spool("mx1"), Options::default()).unwrap());
+    let desk = Desk::start(&site.spool("mx1"));
+    for key in ["alice", "bob"] {
+        site.count(key, None);
+        site.output("mx2", &["set", key, "--rate", "500"]);
+    }
+    // Blocked by what another server has counted, and shown here.
+    let (status, identity) = desk.get("identity?key=alice");
+    assert_eq!((status, &identity["refused"]), (200, &json!(true)), "{identity}");
+    assert_eq!(desk.get("status").1["blocked"], 2);
+    // Each permission is needed, and no other: the broker alone may change.
+    for lacks in ["+scan", "+get"] {
+        let others: Vec<&str> = all.iter().copied().filter(|one| *one != lacks).collect();
+        assert!(others.len() < all.len(), "{lacks}");
+        allow(&others);
+        let (status, problem) = desk.get("identity?key=alice");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(status == 503 && detail.contains("lacks a permission"), "{lacks}: {problem}");
+    }
+    allow(&all);
+    // Unblocked here, and seen by another.
+    let (status, done) = desk.change("unblock", json!({ "key": "alice" }));
+    assert_eq!((status, &done["said"][0]), (200, &json!("alice can send again now")), "{done}");
+    assert_eq!(site.run("mx2", &["list", "alice"]).status.code(), Some(1));
+    assert_eq!(site.count("alice", None), (1.0, None));
+    assert_eq!(desk.get("status").1["blocked"], 1);
+    let body = json!({ "key": "carol", "seconds": 3600, "reason": "call" });
+    assert_eq!(desk.change("deny", body.clone()).0, 200);
+    until("carol is denied everywhere", || site.count("carol", None).1 == Some(Overridden::Deny));
+    let log = fs::read_to_string(site.spool("mx1").join("exirate/audit.log")).unwrap();
+    assert!(log.contains("web=token:desk unblock rate=") && log.contains(" deny until="), "{log}");
+    // Redis is away: that is shown, and nothing is changed or counted.
+    let counted = desk.counted();
+    server.kill();
+    for path in ["identity?key=bob", "keys", "status", "overrides"] {
+        let (status, problem) = desk.get(path);
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        let away = format!("the shared rates at redis://127.0.0.1:{}", server.port);
+        assert!(status == 503 && detail.starts_with(&away), "{path}: {problem}");
+    }
+    for (verb, body) in [("unblock", json!({ "key": "bob" })), ("deny", body)] {
+        let (status, problem) = desk.change(verb, body);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(status == 503 && detail.contains("cannot be used"), "{verb}: {problem}");
+    }
+    assert_eq!(desk.counted(), counted);
+}
