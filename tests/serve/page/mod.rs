@@ -137,11 +137,11 @@ impl Office {
         browser
     }
 
-    /// What a page complains of, besides that nobody was known, or that the service was away.
+    /// What a page complains of, besides refusals, and that the service was away.
     fn complaints(&self, browser: &mut Browser) -> Vec<String> {
         let url = self.url();
         let mut all = browser.complaints_besides(|asked| asked.starts_with(&url));
-        let expected = ["401 (Unauthorized)", "ERR_CONNECTION_REFUSED"];
+        let expected = ["401 (Unauthorized)", "403 (Forbidden)", "ERR_CONNECTION_REFUSED"];
         all.retain(|one| !expected.iter().any(|text| one.contains(text)));
         all
     }
