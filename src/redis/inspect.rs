@@ -19,7 +19,8 @@ use super::{RedisStore, random};
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::bloom;
 use crate::store::{
-    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics, Unread,
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics,
+    Unread, Visit,
 };
 
 /// How many keys are looked at in one step of a SCAN, and then read at the same time.
@@ -257,6 +258,17 @@ impl Inspect for SharedRates {
                 (Err(error), _) => return self.said(Err(error)),
             }
         }
+        Ok(unread)
+    }
+
+    fn survey(&mut self, visit: Visit<'_>) -> Result<Unread, InspectError> {
+        let unread = self.for_each(&mut |entry| visit(entry.record_key(), entry.remembered()))?;
+        // Habits are those of this server.
+        self.local.survey(&mut |key, remembered| {
+            if key.kind == Kind::Habits {
+                visit(key, remembered);
+            }
+        })?;
         Ok(unread)
     }
 

@@ -1,9 +1,12 @@
 //! The spool database as a store that can be inspected.
 
+use std::collections::HashSet;
+
 use crate::engine::RecordKey;
 use crate::rate::bloom;
 use crate::store::{
     Edit, Edited, Entry, Inspect, InspectError, Override, OwnedKey, Restored, Statistics, Unread,
+    Visit,
 };
 
 use super::{LeftOut, Spool};
@@ -18,6 +21,18 @@ impl From<LeftOut> for Unread {
 impl Inspect for Spool {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
         Ok(Spool::for_each(self, visit)?.into())
+    }
+
+    fn survey(&mut self, visit: Visit<'_>) -> Result<Unread, InspectError> {
+        Ok(Spool::survey(self, visit)?.into())
+    }
+
+    fn for_each_of(
+        &mut self,
+        identities: &HashSet<Vec<u8>>,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        Ok(Spool::for_each_of(self, identities, visit)?.into())
     }
 
     fn for_each_habits_key(

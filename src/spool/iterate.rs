@@ -1,7 +1,9 @@
 //! Reads all records of the database.
 
-use crate::engine::RecordKey;
-use crate::store::{Entry, OwnedKey};
+use std::collections::{BTreeSet, HashSet};
+
+use crate::engine::{self, RecordKey};
+use crate::store::{Entry, OwnedKey, Visit};
 use crate::sys::files;
 use crate::sys::lock::Kind;
 use crate::sys::mapping::Mapping;
@@ -40,12 +42,61 @@ impl Spool {
     /// The database's directory cannot be used; nothing has been visited.
     pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<LeftOut, SpoolError> {
         let mut damaged = 0;
-        let shards = self.each_shard(entries, |(entries, count)| {
-            entries.into_iter().for_each(&mut visit);
-            damaged += count;
-        })?;
+        let shards = self.each_shard(
+            |body| entries(body, |_| true),
+            |(entries, count)| {
+                entries.into_iter().for_each(&mut visit);
+                damaged += count;
+            },
+        )?;
         self.damaged += damaged;
         Ok(LeftOut { damaged, shards })
+    }
+
+    /// As [`Spool::for_each`], of these identities alone: no shards are read but theirs.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used; nothing has been visited.
+    pub fn for_each_of(
+        &mut self,
+        identities: &HashSet<Vec<u8>>,
+        mut visit: impl FnMut(Entry),
+    ) -> Result<LeftOut, SpoolError> {
+        self.after_fork()?;
+        let shard = |identity: &Vec<u8>| self.database.hashing.place(identity).shard;
+        let shards: BTreeSet<u8> = identities.iter().map(shard).collect();
+        let wanted = |identity: &[u8]| identities.contains(identity);
+        let mut left_out = LeftOut::default();
+        for number in shards {
+            match self.read_shard(number, |body| body.map(|body| entries(body, wanted))) {
+                Ok(found) => {
+                    let (entries, damaged) = found.unwrap_or_default();
+                    left_out.damaged += damaged;
+                    entries.into_iter().for_each(&mut visit);
+                }
+                Err(error) => left_out.shards.push(error),
+            }
+        }
+        self.damaged += left_out.damaged;
+        Ok(left_out)
+    }
+
+    /// Calls `visit` with every record of a rate or of habits as it lies in the database, in no
+    /// particular order. Its shard is locked meanwhile: a slow `visit` delays checks.
+    ///
+    /// # Errors
+    /// The database's directory cannot be used; nothing has been visited.
+    pub fn survey(&mut self, visit: Visit<'_>) -> Result<LeftOut, SpoolError> {
+        self.after_fork()?;
+        let mut left_out = LeftOut::default();
+        for number in 0..=u8::MAX {
+            match self.read_shard(number, |body| body.map_or(0, |body| survey(body, visit))) {
+                Ok(damaged) => left_out.damaged += damaged,
+                Err(error) => left_out.shards.push(error),
+            }
+        }
+        self.damaged += left_out.damaged;
+        Ok(left_out)
     }
 
     /// The keys of all records whose name `is_wanted`, also of those that have no rate and
@@ -169,20 +220,32 @@ impl Body {
     }
 }
 
-/// All records of a shard that remember something, and how many are damaged.
-fn entries(body: &Body) -> (Vec<Entry>, u64) {
-    let (mut entries, mut damaged) = (Vec::new(), 0);
+/// Calls `visit` with all records of a shard that remember a rate or habits, and returns how many
+/// are damaged.
+fn survey(body: &Body, visit: Visit<'_>) -> u64 {
+    let mut damaged = 0;
     for record in body.records() {
         let Some(record) = record.filter(|record| record.current.is_some()) else {
             damaged += 1;
             continue;
         };
-        if record.is_of_habits() {
-            continue;
+        let remembered = record.remembered(&body.map, body.seed);
+        let remembered = remembered.filter(|remembered| remembered.state.average.is_some());
+        if let Some((remembered, key)) = remembered.zip(record.record_key(&body.map)) {
+            visit(key, remembered);
         }
-        let remembered = record.remembered(&body.map, body.seed).zip(record.record_key(&body.map));
-        entries.extend(remembered.and_then(|(remembered, key)| Entry::of(&key, remembered)));
     }
+    damaged
+}
+
+/// The rates of a shard whose identities are `wanted`, and how many of its records are damaged.
+fn entries(body: &Body, wanted: impl Fn(&[u8]) -> bool) -> (Vec<Entry>, u64) {
+    let mut entries = Vec::new();
+    let damaged = survey(body, &mut |key, remembered| {
+        if key.kind != engine::Kind::Habits && wanted(key.identity()) {
+            entries.extend(Entry::of(&key, remembered));
+        }
+    });
     (entries, damaged)
 }
 

@@ -5,9 +5,8 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::key_text::{self, unescape_one};
 use super::pattern::{Pattern, Syntax};
-use crate::engine::{AlgorithmKind, Kind, RecordKey};
-use crate::identity::fold::{Folding, split_field};
-use crate::spec::StoredKey;
+use crate::identity::fold::Folding;
+use crate::rate::Timestamp;
 use crate::store::Target;
 use crate::sys::users;
 use crate::text;
@@ -62,10 +61,21 @@ impl AuditLine {
         })
     }
 
+    /// When.
+    pub(crate) fn time(&self) -> Option<Timestamp> {
+        let at: jiff::Timestamp = self.at.parse().ok()?;
+        Some(Timestamp { seconds: at.as_second(), micros: 0 })
+    }
+
+    /// Whether data of somebody was erased.
+    pub(crate) fn is_of_erasure(&self) -> bool {
+        self.what == "erase"
+    }
+
     /// The key that it is about, as it can be pasted: that of a record without what it counts.
     pub(crate) fn key(&self) -> Option<String> {
         let bytes = unescaped(self.key_text()?);
-        Some(key_text::key(key_text::key_of(&record_of(&bytes))))
+        Some(key_text::key(key_text::key_of(&key_text::record_of(&bytes))))
     }
 
     /// The key as it is written: what follows it in a line of an override is left out.
@@ -81,7 +91,7 @@ impl AuditLine {
     pub(crate) fn is_of(&self, pattern: &Pattern, target: &Target, folding: &Folding) -> bool {
         let Some(text) = self.key_text() else { return false };
         let bytes = unescaped(text);
-        if pattern.matches(&record_of(&bytes)) {
+        if pattern.matches(&key_text::record_of(&bytes)) {
             return true;
         }
         let (text, exact) = match text.strip_suffix(" --exact") {
@@ -127,26 +137,6 @@ fn unescaped(text: &str) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// The key of the record of this name, or of the identity of this name.
-fn record_of(name: &[u8]) -> RecordKey<'_> {
-    let algorithm = AlgorithmKind::default();
-    let of_policy =
-        |identity_start| RecordKey { name, identity_start, kind: Kind::Policy, algorithm };
-    if split_field(name).is_some() {
-        return of_policy(0);
-    }
-    if key_text::looks_stored(name) {
-        return StoredKey::record_key(name);
-    }
-    // `POLICY/UNIT/WINDOW/FIELD:VALUE`, in which the window may have a slash.
-    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
-    let mut starts = slashes.skip(2).take(2);
-    match starts.find(|&at| name.get(at..).is_some_and(|rest| split_field(rest).is_some())) {
-        Some(start) => of_policy(start),
-        None => RecordKey { name, identity_start: 0, kind: Kind::Spec, algorithm },
-    }
 }
 
 #[cfg(test)]
@@ -199,7 +189,8 @@ mod tests {
             ("unblock rate=2 limit=2 key=out/recipients/1h/auth:alice", "alice", true),
             ("unblock rate=2 limit=2 key=out/messages/1/1h/auth:alice", "auth:alice", true),
             ("deny until=forever key=Alice reason=x", "alice", true),
-            ("deny until=forever key=auth:alice", "alice", false),
+            ("deny until=forever key=auth:alice", "alice", true),
+            ("deny until=forever key=sender:bob", "alice", false),
             ("deny until=forever key=bob reason=key=alice", "alice", false),
             ("deny until=forever key=bob reason= key=alice", "alice", false),
             ("allow until=forever key=*@x", "alice@x", false),

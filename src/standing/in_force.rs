@@ -8,11 +8,12 @@ use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::{participle, sentence};
 use crate::engine::{AlgorithmKind, Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
+use crate::identity::fold::Folding;
 use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait, calendar};
-use crate::store::{FOREVER, Inspect, Override, deciding};
+use crate::store::{FOREVER, Inspect, Override, Overrides, deciding};
 use crate::text;
 use crate::text::time::now as clock;
 
@@ -144,6 +145,29 @@ impl InForce {
     /// The policies in use.
     pub(crate) fn image(&self) -> Option<&Image> {
         self.policies.as_ref()?.image().ok()
+    }
+
+    /// The overrides, also those that have ended.
+    pub(crate) fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    /// What decides the override of a key, of many keys in turn.
+    pub(crate) fn quick_overrides(&self) -> impl FnMut(&RecordKey<'_>) -> Option<Overridden> {
+        // They were read from such bytes.
+        let bytes = Overrides::encode(&self.overrides).unwrap_or_default();
+        let overrides = Overrides::decode(bytes).unwrap_or_default();
+        let (mut scratch, second) = (String::new(), self.now.seconds);
+        move |key| match overrides.is_empty() {
+            true => None,
+            false => overrides.find(key, &mut scratch).at(second),
+        }
+    }
+
+    /// How the policies in use fold identities.
+    pub(crate) fn folding(&self) -> Folding {
+        let identity = self.image().and_then(|image| image.identity().ok());
+        identity.map_or_else(Folding::default, |identity| identity.folding.clone())
     }
 
     /// Whether a policy in use exempts anybody.

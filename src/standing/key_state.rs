@@ -1,7 +1,7 @@
 //! The state of a key as commands show it.
 
 use super::key_text::{self, PolicyKey};
-use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::engine::{AlgorithmKind, Kind, RecordKey, State};
 use crate::json_schema::described;
 use crate::rate::{
     self, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom, calendar, remaining, retry_after,
@@ -48,6 +48,27 @@ impl Filter {
     pub(crate) fn events(&self) -> f64 {
         bloom::events(self.fill, self.bytes)
     }
+}
+
+/// Which part of its limit a record has used with one more event at most; cheaper than
+/// [`KeyState::share`], and not less.
+pub(crate) fn share_at_most(algorithm: AlgorithmKind, state: &State, now: Timestamp) -> f64 {
+    // A store keeps periods rounded up; without one, nothing is known.
+    let (Some(average), true) = (state.average, state.period > 0.0 && state.limit > 0.0) else {
+        return f64::INFINITY;
+    };
+    let rate = match algorithm {
+        AlgorithmKind::MovingAverage => average.next(now, state.period, 1.0).rate,
+        AlgorithmKind::Bucket => {
+            let rate = if state.period.is_finite() { state.limit / state.period } else { 0.0 };
+            Bucket { burst: state.limit, rate }.level(Some(average), now) + 1.0
+        }
+        AlgorithmKind::Calendar => {
+            let is_present = CalendarWindow::lasting(state.start, state.period).is_present(now);
+            if is_present { average.rate + 1.0 } else { 1.0 }
+        }
+    };
+    rate / state.limit
 }
 
 /// What is remembered of the record of a spec, as far as its name and these

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use crate::engine::{Kind, RecordKey};
+use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::identity::fold::split_field;
 use crate::spec::StoredKey;
 use crate::sys::users;
 use crate::text;
@@ -115,6 +116,26 @@ pub(crate) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {
         Kind::Spec => parts(key).map_or(key.name, |parts| parts.key),
         Kind::Policy | Kind::Habits => key.identity(),
+    }
+}
+
+/// The key of the record of this name, or of the identity of this name.
+pub(crate) fn record_of(name: &[u8]) -> RecordKey<'_> {
+    let algorithm = AlgorithmKind::default();
+    let of_policy =
+        |identity_start| RecordKey { name, identity_start, kind: Kind::Policy, algorithm };
+    if split_field(name).is_some() {
+        return of_policy(0);
+    }
+    if looks_stored(name) {
+        return StoredKey::record_key(name);
+    }
+    // `POLICY/UNIT/WINDOW/FIELD:VALUE`, in which the window may have a slash.
+    let slashes = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at + 1);
+    let mut starts = slashes.skip(2).take(2);
+    match starts.find(|&at| name.get(at..).is_some_and(|rest| split_field(rest).is_some())) {
+        Some(start) => of_policy(start),
+        None => RecordKey { name, identity_start: 0, kind: Kind::Spec, algorithm },
     }
 }
 

@@ -2,6 +2,7 @@
 //! which keys are stored, or a client could hide others by sending under a
 //! name such as `*@example.org`.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,7 +11,8 @@ use std::path::Path;
 use globset::{GlobBuilder, GlobMatcher};
 
 use crate::engine::{Kind, RecordKey};
-use crate::identity::fold::Folding;
+use crate::identity::Field;
+use crate::identity::fold::{Folding, TOTALS};
 use crate::standing::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use crate::store::{Target, compile_glob, names};
 use crate::text;
@@ -119,6 +121,27 @@ impl Pattern {
                 Ok((Target::Exact { key, counted_as: names.next(), folding }, shown))
             }
         }
+    }
+
+    /// The names that it means, folded; none of a glob.
+    pub(crate) fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// The identities of records that it may match, as long as those of specs are written as they
+    /// are folded, and those of policies have one field; none of a glob.
+    pub(crate) fn identities(&self) -> HashSet<Vec<u8>> {
+        let Matcher::Literal(literal) = &self.matcher else { return HashSet::new() };
+        let mut all = HashSet::from([literal.clone()]);
+        for name in self.names.iter().chain([literal]) {
+            all.insert(key_text::record_of(name).identity().to_vec());
+            all.insert(name.clone());
+        }
+        for name in &self.names {
+            let fields = Field::ALL.iter().map(|field| field.word()).chain(TOTALS);
+            all.extend(fields.map(|field| [field.as_bytes(), b":", name].concat()));
+        }
+        all
     }
 
     /// Whether it may match more than one key.

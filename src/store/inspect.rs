@@ -1,5 +1,6 @@
 //! Looking at a store and changing it by hand: what the program's commands call.
 
+use std::collections::HashSet;
 use std::error::Error;
 
 use crate::engine::{
@@ -15,6 +16,9 @@ use super::overrides::Override;
 /// that a command works with whatever store it is given.
 pub type InspectError = Box<dyn Error + Send + Sync>;
 
+/// What is called with a record that lies in a store.
+pub type Visit<'v> = &'v mut dyn FnMut(RecordKey<'_>, Remembered<'_>);
+
 /// A store that can be inspected, and changed by hand while checks run.
 pub trait Inspect {
     /// Calls `visit` with every record of a rate, in no particular order, and returns what
@@ -23,6 +27,32 @@ pub trait Inspect {
     /// # Errors
     /// The store cannot be used; not all records have been visited.
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError>;
+
+    /// Calls `visit` with every record of a rate as it lies in the store, in no particular order,
+    /// and where a store keeps habits, with the records of these as well; returns what had to be
+    /// left out. Nothing is copied, and checks may have to wait for `visit`, which must be quick.
+    ///
+    /// # Errors
+    /// The store cannot be used; not all records have been visited.
+    fn survey(&mut self, visit: Visit<'_>) -> Result<Unread, InspectError> {
+        self.for_each(&mut |entry| visit(entry.record_key(), entry.remembered()))
+    }
+
+    /// As [`Inspect::for_each`], of these identities alone.
+    ///
+    /// # Errors
+    /// The store cannot be used; not all records have been visited.
+    fn for_each_of(
+        &mut self,
+        identities: &HashSet<Vec<u8>>,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        self.for_each(&mut |entry| {
+            if identities.contains(entry.record_key().identity()) {
+                visit(entry);
+            }
+        })
+    }
 
     /// Calls `visit` with the key of each account's habits, in no particular order; with none
     /// where a store keeps none.
@@ -257,6 +287,14 @@ impl Entry {
             apart: state.apart,
             filter,
         })
+    }
+
+    /// Its contents.
+    #[must_use]
+    pub fn remembered(&self) -> Remembered<'_> {
+        let filter = self.filter.as_ref();
+        let filter = filter.map(|filter| Filter { epoch: filter.epoch, bits: &filter.bits });
+        Remembered { state: self.state(), filter }
     }
 
     /// The result of restoring this entry where `known` is stored.

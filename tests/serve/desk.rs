@@ -167,7 +167,7 @@ impl Desk {
     }
 }
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     let (seconds, micros) = exirate::sys::clock::now();
     Timestamp { seconds, micros }
 }

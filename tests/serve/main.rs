@@ -9,6 +9,7 @@ mod attack;
 mod calendar;
 mod client;
 mod desk;
+mod desk_reads;
 mod exim;
 mod exim_faults;
 mod faults;

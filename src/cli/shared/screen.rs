@@ -143,6 +143,8 @@ impl Tally {
 
     fn bar(&self) -> ProgressBar {
         let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+        // A thread writes it: a terminal that stops must not stop who counts, perhaps with a lock.
+        bar.enable_steady_tick(Duration::from_millis(200));
         match ProgressStyle::with_template(TALLY) {
             Ok(style) => bar.with_style(style).with_message(self.what),
             Err(_) => bar,

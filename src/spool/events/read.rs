@@ -289,6 +289,14 @@ impl EventReader {
 }
 
 impl Spool {
+    /// The second since which events of a kind are kept: older ones are removed.
+    ///
+    /// # Errors
+    /// The limits could not be read.
+    pub fn events_kept_since(&mut self, kind: EventKind, now: i64) -> Result<i64, SpoolError> {
+        Ok(self.event_limits()?.of(kind).oldest(now))
+    }
+
     /// Reads the events that were written since `reader` last read, in the order in
     /// which they were written; each crossing once. One that may still get its details
     /// comes with the next call, unless `all`. Those that are older than the log's age are

@@ -26,6 +26,7 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
+use crate::engine::Kind;
 use crate::history::explain::rule;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::standing::accounts::{Account, InUse};
@@ -252,9 +253,9 @@ impl Explain {
         let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
-        let unread = store.for_each(&mut |entry| {
-            if wanted.contains(key_text::key_of(&entry.record_key())) {
-                records.push(OwnedKey::from(entry.record_key()));
+        let unread = store.survey(&mut |key, _| {
+            if key.kind != Kind::Habits && wanted.contains(key_text::key_of(&key)) {
+                records.push(OwnedKey::from(key));
             }
         })?;
         unread.parts.iter().for_each(complain);

@@ -11,7 +11,7 @@ use clap::Args;
 use super::complete;
 use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
-use crate::engine::RecordKey;
+use crate::engine::{Kind, RecordKey};
 use crate::identity::fold::Folding;
 use crate::standing::key_text::{self, MODES};
 use crate::standing::pattern::{self, Pattern, Syntax};
@@ -210,10 +210,13 @@ impl Selection {
     ) -> Result<(Vec<OwnedKey>, usize), Failure> {
         let mut keys = Vec::new();
         let mut tally = Tally::of("keys searched");
-        let unread = store.for_each(&mut |entry| {
+        let unread = store.survey(&mut |key, _| {
+            if key.kind == Kind::Habits {
+                return;
+            }
             tally.add();
-            if self.contains(&entry.record_key()) {
-                keys.push(OwnedKey::from(entry.record_key()));
+            if self.contains(&key) {
+                keys.push(OwnedKey::from(key));
             }
         })?;
         unread.parts.iter().for_each(complain);

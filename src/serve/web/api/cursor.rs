@@ -7,6 +7,9 @@ use crate::text;
 /// The last of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::serve::web) struct Cursor {
+    /// At which time, in microseconds since 1970, the numbers were as they are, where they change
+    /// with time: they are the same for all pages.
+    pub(in crate::serve::web) at: u64,
     pub(in crate::serve::web) rank: u64,
     pub(in crate::serve::web) key: Vec<u8>,
 }
@@ -24,10 +27,12 @@ impl Cursor {
         if !text.bytes().all(|b| b.is_ascii_hexdigit()) || !text.len().is_multiple_of(2) {
             return None;
         }
-        let (rank, key) = text.split_at_checked(16)?;
+        let (at, rest) = text.split_at_checked(16)?;
+        let (rank, key) = rest.split_at_checked(16)?;
         let byte = |at| u8::from_str_radix(key.get(at..at + 2)?, 16).ok();
         let bytes: Option<Vec<u8>> = (0..key.len()).step_by(2).map(byte).collect();
-        Some(Self { rank: u64::from_str_radix(rank, 16).ok()?, key: bytes? })
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Self { at: number(at)?, rank: number(rank)?, key: bytes? })
     }
 
     /// Whether one of this rank and these bytes comes after it.
@@ -36,10 +41,10 @@ impl Cursor {
     }
 }
 
-/// In hexadecimal: the rank, and the bytes.
+/// In hexadecimal: the time, the rank, and the bytes.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{}", self.rank, text::hex(&self.key))
+        write!(f, "{:016x}{:016x}{}", self.at, self.rank, text::hex(&self.key))
     }
 }
 
@@ -65,8 +70,8 @@ mod tests {
     use super::*;
 
     quickcheck! {
-        fn a_cursor_is_read_back(rank: u64, key: Vec<u8>) -> bool {
-            let cursor = Cursor { rank, key };
+        fn a_cursor_is_read_back(at: u64, rank: u64, key: Vec<u8>) -> bool {
+            let cursor = Cursor { at, rank, key };
             Cursor::parse(&cursor.to_string()) == Some(cursor)
         }
 
@@ -84,7 +89,7 @@ mod tests {
                 let rest = all.iter().filter(|(rank, key)| {
                     after.as_ref().is_none_or(|after| after.is_before(*rank, key))
                 });
-                let cursor = |one: &&(u64, Vec<u8>)| Cursor { rank: one.0, key: one.1.clone() };
+                let cursor = |one: &&(u64, Vec<u8>)| Cursor { at: 0, rank: one.0, key: one.1.clone() };
                 let page = Page::of(rest, usize::from(limit).max(1), cursor);
                 seen.extend(page.items.into_iter().cloned());
                 let Some(next) = page.next else { break };

@@ -1,6 +1,7 @@
 //! The API: its routes, and what is in their replies.
 
 pub(super) mod cursor;
+mod news;
 mod openapi;
 mod pages;
 mod replies;

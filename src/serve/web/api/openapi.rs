@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::route::{Parameter, Route};
+use super::types::{Change, Crossing, Missed};
 use crate::json_schema::{Schema as _, Schemas};
 use crate::serve::web::http::problem::ProblemJson;
 use crate::toml_file::Word as _;
@@ -55,6 +56,8 @@ fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
     let good = match route.reply {
         Some(schema) => json!({ "application/json": { "schema": schema(all) } }),
         None if route.path.ends_with("/events") => {
+            // What `data` has is in the components.
+            let _ = (Missed::schema(all), Crossing::schema(all), Change::schema(all));
             json!({ "text/event-stream": { "schema": { "type": "string" } } })
         }
         None => json!({ "application/json": {} }),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::cursor::Cursor;
 use super::state::{Api, Asked};
+use super::stream;
 use super::types::{Changed, ForATime, Identities, Me, OfKey, Session, ThiefMail};
 use crate::serve::web::asker::{Asker, cookie_name};
 use crate::serve::web::broker::client;
@@ -120,6 +121,13 @@ fn set_cookie(reply: &mut Reply, is_local: bool, token: &str, age: &str) {
     }
 }
 
+pub(super) fn events(api: &Rc<Api>, asked: &Asked) -> Result<Reply, Problem> {
+    let until = asked.asker.as_ref().and_then(|asker| asker.until);
+    let last = asked.call.head.headers.get("last-event-id");
+    let last = last.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
+    stream::begin(api, until, last.filter(|id| !id.is_empty()))
+}
+
 pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let state = match asked.query("state") {
         None => State::Blocked,
@@ -178,7 +186,8 @@ async fn ask(
     let reply = client::ask(&broker, &request).await;
     match reply.map_err(|why| Problem::new(Kind::Unavailable, why))? {
         wire::Reply::Done(done) => {
-            api.look.forget().await;
+            api.look.forget();
+            api.streams.wake.notify_one();
             let until = end(done.until);
             let sent = done.sent.map(|sent| ThiefMail {
                 since: text::iso_second(sent.since),

@@ -4,15 +4,16 @@
 use hyper::Method;
 use serde_json::Value;
 
+use super::openapi;
 use super::replies::{
-    changes, crossings, for_seconds, forget_session, identities, keys, me, of_key, search, session,
+    changes, crossings, events, for_seconds, forget_session, identities, keys, me, of_key, search,
+    session,
 };
 use super::route::{Parameter, Route, Run};
 use super::types::{
     Changed, Changes, Crossings, ForATime, Found, Identities, Identity, Keys, Me, OfKey, Overrides,
     PoliciesInUse, Session, Status,
 };
-use super::{openapi, stream};
 use crate::json_schema::{Schema, Schemas};
 use crate::serve::web::broker::wire::Verb;
 use crate::serve::web::http::reply;
@@ -147,14 +148,14 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/events",
         role: Some(Role::View),
-        about: "Send how many keys there are, and the first that are blocked, whenever that is read \
-                again: server-sent events, each with the fields of `status` and `keys`",
+        about: "Send how keys stand whenever that is read again, and what happens: server-sent \
+                events, `state` with the fields `status` and `keys`, `crossing` with a Crossing, \
+                `change` with a Change, and `missed` with a Missed, if the stream could not continue \
+                after Last-Event-ID",
         query: &[],
         body: None,
         reply: None,
-        run: |api, asked| {
-            Box::pin(async move { stream::begin(&api, asked.asker.and_then(|one| one.until)) })
-        },
+        run: |api, asked| Box::pin(async move { events(&api, &asked) }),
     },
     change(
         "/api/v1/unblock",

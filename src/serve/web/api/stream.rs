@@ -4,14 +4,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::SendError;
 use tokio::task::spawn_local;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
+use super::news::Place;
 use super::state::Api;
+use super::streams::Streams;
+use super::types::Missed;
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
+use crate::serve::web::look::news_reader::NewsReader;
 use crate::serve::web::look::snapshot::State;
 use crate::text::time::now;
 
@@ -22,8 +27,13 @@ const QUIET: Duration = Duration::from_secs(15);
 /// How many keys an event has.
 const KEYS: usize = 50;
 
-/// Begins a stream, which ends when the token of who has asked ends.
-pub(super) fn begin(api: &Rc<Api>, until: Option<i64>) -> Result<Reply, Problem> {
+/// Begins a stream, which ends when the token of who has asked ends. `last` is the id of the last
+/// event of the stream that it continues.
+pub(super) fn begin(
+    api: &Rc<Api>,
+    until: Option<i64>,
+    last: Option<String>,
+) -> Result<Reply, Problem> {
     let streams = &api.streams;
     let most = api.web.borrow().max_streams;
     if streams.open.get() >= most {
@@ -35,54 +45,120 @@ pub(super) fn begin(api: &Rc<Api>, until: Option<i64>) -> Result<Reply, Problem>
         spawn_local(async move { read(&api).await });
     }
     let counted = streams.open.add(1);
-    // One event may wait for a peer that is slow. It has the latest after that.
+    // One event may wait for a peer that is slow.
     let (sender, receiver) = mpsc::channel(1);
-    let mut latest = streams.latest.subscribe();
-    latest.mark_changed();
+    let api = Rc::clone(api);
     spawn_local(async move {
         let _counted = counted;
-        while until.is_none_or(|until| now().seconds < until) {
-            let changed = tokio::select! {
-                changed = timeout(QUIET, latest.changed()) => changed,
-                () = sender.closed() => return,
-            };
-            let bytes = match changed {
-                Ok(Ok(())) => match latest.borrow_and_update().clone() {
-                    Some(event) => event,
-                    None => return,
-                },
-                Ok(Err(_)) => return,
-                Err(_) => Bytes::from_static(b":\n\n"),
-            };
-            if !bytes.is_empty() && sender.send(bytes).await.is_err() {
-                return;
-            }
-        }
+        // It ends when the peer does, or the service.
+        let _ = serve(&api.streams, sender, until, last.as_deref()).await;
     });
     Ok(reply::events(receiver))
 }
 
+/// Sends what is new until the peer, its token or the service ends.
+async fn serve(
+    streams: &Streams,
+    sender: mpsc::Sender<Bytes>,
+    until: Option<i64>,
+    last: Option<&str>,
+) -> Result<(), SendError<Bytes>> {
+    let mut heard = streams.heard.subscribe();
+    heard.mark_changed();
+    let mut place: Option<Place> = None;
+    let mut states = 0;
+    while until.is_none_or(|until| now().seconds < until) {
+        let changed = tokio::select! {
+            changed = timeout(QUIET, heard.changed()) => changed,
+            () = sender.closed() => return Ok(()),
+        };
+        match changed {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Ok(()),
+            Err(_) => {
+                sender.send(Bytes::from_static(b":\n\n")).await?;
+                continue;
+            }
+        }
+        let Some(latest) = heard.borrow_and_update().clone() else { return Ok(()) };
+        if !streams.news.borrow().is_read {
+            continue;
+        }
+        let is_first = place.is_none();
+        let mut here = place.unwrap_or_else(|| streams.news.borrow().resume(last));
+        loop {
+            if std::mem::take(&mut here.missed) {
+                sender.send(missed()).await?;
+            }
+            let next = streams.news.borrow().get(here.next);
+            match next {
+                Ok(Some(bytes)) => {
+                    sender.send(bytes).await?;
+                    here.next += 1;
+                }
+                Ok(None) => break,
+                Err(again) => here = again,
+            }
+        }
+        place = Some(here);
+        if is_first {
+            // Only from here on it knows what it has had.
+            let id = streams.news.borrow().id_at_end(now());
+            sender.send(Bytes::from(format!("id: {id}\n\n"))).await?;
+        }
+        if latest.states != states && !latest.state.is_empty() {
+            sender.send(latest.state.clone()).await?;
+            states = latest.states;
+        }
+    }
+    Ok(())
+}
+
+/// Reads what has happened, and how keys stand.
+async fn read_state(api: &Api) -> Result<Value, Problem> {
+    let streams = &api.streams;
+    let is_again = streams.news.borrow().is_known();
+    // It is lost where a thread of this process fails: all that is kept is void then.
+    let reader = streams.reader.take().unwrap_or_else(|| NewsReader::new(is_again));
+    let (reader, batch) = api.look.news(reader).await?;
+    streams.reader.replace(Some(reader));
+    let batch = batch?;
+    let is_new = {
+        let mut latest = streams.news.borrow_mut();
+        latest.is_read = true;
+        latest.add(batch, now())
+    };
+    if is_new {
+        streams.heard.send_modify(|_| {});
+    }
+    let (status, keys) = (api.status().await?, api.page(State::Blocked, "", KEYS, None).await?);
+    Ok(json!({ "status": status, "keys": keys }))
+}
+
+fn missed() -> Bytes {
+    let detail = "some crossings and changes are left out: they are too old, or too many; the lists \
+                  of both have what is still known";
+    let json = json!(Missed { detail: detail.to_owned() });
+    Bytes::from(format!("event: missed\ndata: {json}\n\n"))
+}
+
 /// Reads the database while there are streams.
 async fn read(api: &Api) {
-    while api.streams.open.get() > 0 {
-        let event = match (api.status().await, api.page(State::Blocked, "", KEYS, None).await) {
-            (Ok(status), Ok(keys)) => json!({ "status": status, "keys": keys }),
-            (Err(problem), _) | (_, Err(problem)) => json!({ "problem": problem.detail }),
-        };
-        let event = Bytes::from(format!("event: state\ndata: {event}\n\n"));
-        api.streams.latest.send_if_modified(|latest| {
-            let is_new = latest.as_ref().is_some_and(|latest| *latest != event);
-            if is_new {
-                *latest = Some(event);
-            }
-            is_new
-        });
-        sleep(TICK).await;
+    let streams = &api.streams;
+    while streams.open.get() > 0 {
+        let state = read_state(api).await;
+        let state = state.unwrap_or_else(|problem| json!({ "problem": problem.detail }));
+        let state = Bytes::from(format!("event: state\ndata: {state}\n\n"));
+        streams
+            .heard
+            .send_if_modified(|heard| heard.as_mut().is_some_and(|heard| heard.hear(state)));
+        let _ = timeout(TICK, streams.wake.notified()).await;
     }
+    streams.news.borrow_mut().is_read = false;
     // The next stream begins with what is then.
-    api.streams.latest.send_if_modified(|latest| {
-        if let Some(latest) = latest {
-            *latest = Bytes::new();
+    streams.heard.send_if_modified(|heard| {
+        if let Some(heard) = heard {
+            heard.hear(Bytes::new());
         }
         false
     });

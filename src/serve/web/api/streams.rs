@@ -1,26 +1,63 @@
 //! The streams that are open.
 
-use hyper::body::Bytes;
-use tokio::sync::watch;
+use std::cell::RefCell;
 
+use hyper::body::Bytes;
+use tokio::sync::{Notify, watch};
+
+use super::news::Latest;
 use crate::serve::count::Count;
+use crate::serve::web::look::news_reader::NewsReader;
 
 /// The streams that are open.
 pub(in crate::serve::web) struct Streams {
     pub(in crate::serve::web) open: Count,
-    /// The latest event, which all of them have; `None` once the service stops.
-    pub(super) latest: watch::Sender<Option<Bytes>>,
+    /// How keys stand, which all of them have; `None` once the service stops. A change wakes them,
+    /// also for news.
+    pub(super) heard: watch::Sender<Option<Heard>>,
+    /// What has happened.
+    pub(super) news: RefCell<Latest>,
+    pub(super) reader: RefCell<Option<NewsReader>>,
+    /// Something was changed: all is read at once.
+    pub(super) wake: Notify,
+}
+
+/// How keys stand.
+#[derive(Clone, Default)]
+pub(super) struct Heard {
+    /// An event; empty if nothing was read yet.
+    pub(super) state: Bytes,
+    /// How many there were before.
+    pub(super) states: u64,
+}
+
+impl Heard {
+    /// Takes in an event; false if it is the same.
+    pub(super) fn hear(&mut self, state: Bytes) -> bool {
+        let is_new = self.state != state;
+        if is_new {
+            self.state = state;
+            self.states += 1;
+        }
+        is_new
+    }
 }
 
 impl Streams {
     /// Ends all of them.
     pub(in crate::serve::web) fn end(&self) {
-        self.latest.send_replace(None);
+        self.heard.send_replace(None);
     }
 }
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { open: Count::default(), latest: watch::channel(Some(Bytes::new())).0 }
+        Self {
+            open: Count::default(),
+            heard: watch::channel(Some(Heard::default())).0,
+            news: RefCell::default(),
+            reader: RefCell::default(),
+            wake: Notify::new(),
+        }
     }
 }

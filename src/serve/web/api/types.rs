@@ -132,18 +132,6 @@ described! {
         pub(in crate::serve::web) overrides: Vec<OverrideJson>,
         /// What its habits say; null if they are not known.
         pub(in crate::serve::web) suspicion: Option<Suspicion>,
-        /// The clients of its latest crossings and refusals, the latest first.
-        pub(in crate::serve::web) clients: Vec<Client>,
-    }
-
-    /// From where an identity was refused, or crossed a limit.
-    pub(in crate::serve::web) struct Client {
-        /// The client's address.
-        pub(in crate::serve::web) client: String,
-        /// How many of its crossings and refusals came from there.
-        pub(in crate::serve::web) events: u64,
-        /// When the latest came.
-        pub(in crate::serve::web) last: String,
     }
 
     /// What the habits of an account say.
@@ -198,6 +186,18 @@ described! {
         /// When the oldest that is logged, of any key, has happened; null if there is none. Older
         /// ones are not known.
         pub(in crate::serve::web) oldest: Option<String>,
+        /// From where all of them came, not only those of the page: the latest first.
+        pub(in crate::serve::web) clients: Vec<Client>,
+    }
+
+    /// From where something was refused, or crossed a limit.
+    pub(in crate::serve::web) struct Client {
+        /// The client's address.
+        pub(in crate::serve::web) client: String,
+        /// How many came from there.
+        pub(in crate::serve::web) events: u64,
+        /// When the latest came.
+        pub(in crate::serve::web) last: String,
     }
 
     /// A crossing of a limit, a refusal, or an alarm of habits.
@@ -331,6 +331,12 @@ described! {
         pub(in crate::serve::web) until: Option<String>,
         /// Why.
         pub(in crate::serve::web) reason: Option<String>,
+    }
+
+    /// Some events of the stream were left out.
+    pub(in crate::serve::web) struct Missed {
+        /// Why, and what to do.
+        pub(in crate::serve::web) detail: String,
     }
 
     /// All overrides that are in force.

@@ -2,7 +2,7 @@
 
 use super::thief::Thief;
 use super::wire::{Done, Refused, Why};
-use crate::engine::Overridden;
+use crate::engine::{Kind, Overridden};
 use crate::identity::fold::Folding;
 use crate::rate::Wait;
 use crate::serve::config::Web;
@@ -92,9 +92,9 @@ impl Work<'_> {
         let (now, target) = (self.now, self.target.clone());
         let is_meant = |one: &Override| change::is_denial_of(one, &target, now);
         let mut keys = Vec::new();
-        let unread = self.store.for_each(&mut |entry| {
-            if pattern.matches(&entry.record_key()) {
-                keys.push(OwnedKey::from(entry.record_key()));
+        let unread = self.store.survey(&mut |key, _| {
+            if key.kind != Kind::Habits && pattern.matches(&key) {
+                keys.push(OwnedKey::from(key));
             }
         });
         keys.sort_unstable();

@@ -35,6 +35,7 @@ pub(super) fn of_key(
     let lines = own.changes_logged().map_err(unavailable)?;
     // By places: the log before may be removed meanwhile, with all that is older.
     let cursor = |(_, (file, end)): &(AuditLine, (u64, u64))| Cursor {
+        at: 0,
         rank: *end,
         key: file.to_be_bytes().to_vec(),
     };

@@ -15,15 +15,15 @@ use crate::serve::web::http::problem::Problem;
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::standing::key_state::later;
 use crate::standing::key_text;
-use crate::standing::logged::{self, Limits};
+use crate::standing::logged::{Limits, by, decisive, key};
 use crate::store::DetailTexts;
 use crate::text;
 
 /// How many clients are named.
 const CLIENTS: usize = 10;
 
-/// All that was logged.
-pub(super) struct Logged {
+/// What was logged.
+struct Logged {
     /// Crossings, alarms and refusals, the latest first.
     events: Vec<LoggedEvent>,
     oldest: Option<Timestamp>,
@@ -31,10 +31,7 @@ pub(super) struct Logged {
 
 impl Logged {
     /// Reads both logs, of the events that are `wanted`.
-    pub(super) fn read(
-        own: &mut Spool,
-        wanted: impl Fn(&LoggedEvent) -> bool,
-    ) -> Result<Self, Problem> {
+    fn read(own: &mut Spool, wanted: impl Fn(&LoggedEvent) -> bool) -> Result<Self, Problem> {
         let now = text::time::now();
         let (mut events, mut refused, mut oldest) = (Vec::new(), HashSet::new(), None);
         for kind in [EventKind::Refusals, EventKind::Crossings] {
@@ -45,7 +42,7 @@ impl Logged {
             }
             read.retain(|event| wanted(event));
             // A refusal may be a crossing as well, and says more.
-            let id = |event: &LoggedEvent| (event.at.as_micros(), logged::key(event).to_vec());
+            let id = |event: &LoggedEvent| (event.at.as_micros(), key(event).to_vec());
             match kind {
                 EventKind::Refusals => refused.extend(read.iter().map(id)),
                 EventKind::Crossings => read.retain(|event| !refused.contains(&id(event))),
@@ -56,11 +53,10 @@ impl Logged {
         Ok(Self { events, oldest })
     }
 
-    /// From where those came that are `wanted`, the latest first.
-    pub(super) fn clients(&self, wanted: impl Fn(&LoggedEvent) -> bool) -> Vec<Client> {
+    /// From where they came, the latest first.
+    fn clients(&self) -> Vec<Client> {
         let mut all: Vec<Client> = Vec::new();
-        let known = self.events.iter().filter(|event| !event.texts.client.is_empty());
-        for event in known.filter(|event| wanted(event)) {
+        for event in self.events.iter().filter(|event| !event.texts.client.is_empty()) {
             let client = text::printable(&event.texts.client);
             if let Some(one) = all.iter_mut().find(|one| one.client == client) {
                 one.events += 1;
@@ -86,34 +82,37 @@ impl OneKey {
 /// A page of those of a key, or of all.
 pub(super) fn of_key(
     spool: &Path,
-    key: Option<&str>,
+    argument: Option<&str>,
     limit: usize,
     after: Option<&Cursor>,
 ) -> Result<Crossings, Problem> {
     let folding = folding(spool)?;
-    let key = key.map(|key| OneKey::parse(key, &folding)).transpose()?;
+    let wanted_key = argument.map(|key| OneKey::parse(key, &folding)).transpose()?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
-    let wanted = |event: &LoggedEvent| key.as_ref().is_none_or(|key| key.is_of(event, &folding));
-    let Logged { events, oldest } = Logged::read(&mut own, wanted)?;
+    let wanted =
+        |event: &LoggedEvent| wanted_key.as_ref().is_none_or(|key| key.is_of(event, &folding));
+    let logged = Logged::read(&mut own, wanted)?;
     let cursor = |event: &&LoggedEvent| Cursor {
+        at: 0,
         rank: u64::try_from(event.at.as_micros()).unwrap_or(0),
         key: event.id().into_bytes(),
     };
     let is_after = |event: &&LoggedEvent| {
-        let Cursor { rank, key } = cursor(event);
+        let Cursor { rank, key, .. } = cursor(event);
         after.is_none_or(|after| after.is_before(rank, &key))
     };
-    let Page { items, next } = Page::of(events.iter().filter(is_after), limit, cursor);
+    let Page { items, next } = Page::of(logged.events.iter().filter(is_after), limit, cursor);
     Ok(Crossings {
         crossings: items.into_iter().map(crossing).collect(),
         next,
-        oldest: oldest.map(text::iso),
+        oldest: logged.oldest.map(text::iso),
+        clients: logged.clients(),
     })
 }
 
 /// An event as the API has it.
 pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
-    let key = logged::key(event);
+    let counted = key(event);
     let limits = Limits::of(event);
     let wait = limits.wait().and_then(Wait::whole_seconds);
     let at = Timestamp { micros: 0, ..event.at };
@@ -121,7 +120,7 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
     let DetailTexts { login, client, sender, recipient, message_id, script, evidence, .. } =
         event.texts.map(known);
     let is_alarm = event.is_alarm();
-    let decisive = (!is_alarm).then(|| logged::decisive(event));
+    let window = (!is_alarm).then(|| decisive(event));
     Crossing {
         id: event.id(),
         event: match event.kind {
@@ -130,22 +129,22 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
             EventKind::Refusals => "refusal",
         },
         at: text::iso(at),
-        shown: key_text::shown(key),
-        pasted: key_text::key(key),
+        shown: key_text::shown(counted),
+        pasted: key_text::key(counted),
         refused: match (event.kind, event.enforcement) {
             (EventKind::Refusals, _) => Some(true),
             (_, Enforcement::Enforced) => None,
             _ => Some(false),
         },
         enforcement: event.enforcement.word(),
-        by: if is_alarm { "habits".to_owned() } else { logged::by(event) },
+        by: if is_alarm { "habits".to_owned() } else { by(event) },
         text: match evidence {
             Some(evidence) if is_alarm => vec![evidence],
             _ => limits.measured().map(|(measured, _)| measured.to_string()).collect(),
         },
-        rate: decisive.map(|window| window.after),
-        limit: decisive.map(|window| window.limit),
-        period: decisive.map(|window| window.period),
+        rate: window.map(|window| window.after),
+        limit: window.map(|window| window.limit),
+        period: window.map(|window| window.period),
         passes_at: wait.filter(|_| !is_alarm).map(|wait| text::iso(later(at, wait + 1))),
         login,
         client,

@@ -1,12 +1,13 @@
 //! All of one identity.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use super::crossings::Logged;
+use super::index::Index;
 use super::one_key::{OneKey, folding};
 use super::row::{self, reason};
 use super::{suspicion, unavailable};
-use crate::engine::Overridden;
+use crate::engine::{Kind, Overridden};
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::Identity;
@@ -15,41 +16,55 @@ use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::{Totals, called};
-use crate::store::{Inspect, Override, OwnedKey};
+use crate::store::{Entry, Inspect, Override, OwnedKey};
 use crate::text;
 
-/// Those of these keys, in this order.
-pub(super) fn of_keys(spool: &Path, keys: &[String]) -> Result<Vec<Identity>, Problem> {
+/// Those of these keys, in this order. Without an index of all keys, all are read.
+pub(super) fn of_keys(
+    spool: &Path,
+    keys: &[String],
+    index: Option<&Index>,
+) -> Result<Vec<Identity>, Problem> {
     let folding = folding(spool)?;
     let keys: Vec<OneKey> =
         keys.iter().map(|key| OneKey::parse(key, &folding)).collect::<Result<_, _>>()?;
     let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
     let mut records: Vec<Vec<KeyState>> = keys.iter().map(|_| Vec::new()).collect();
-    let left_out = store.for_each(&mut |entry| {
+    let mut add = |entry: Entry| {
         let key = entry.record_key();
-        let mut meant = keys.iter().zip(&mut records).filter(|(one, _)| one.pattern.matches(&key));
-        if let Some((_, records)) = meant.next() {
-            let record = KeyState::from(entry.clone());
-            meant.for_each(|(_, records)| records.push(record.clone()));
-            records.push(record);
+        for (one, records) in keys.iter().zip(&mut records) {
+            if one.pattern.matches(&key) {
+                records.push(KeyState::from(entry.clone()));
+            }
         }
-    });
+    };
+    let left_out = match index {
+        Some(index) => {
+            let mut identities = HashSet::new();
+            for key in &keys {
+                identities.extend(key.pattern.identities());
+                identities.extend(index.others(&key.pattern));
+            }
+            store.for_each_of(&identities, &mut add)
+        }
+        None => store.survey(&mut |key, remembered| {
+            let is_rate = key.kind != Kind::Habits;
+            if is_rate && keys.iter().any(|one| one.pattern.matches(&key)) {
+                Entry::of(&key, remembered).into_iter().for_each(&mut add);
+            }
+        }),
+    };
     if let Some(error) = left_out.map_err(unavailable)?.parts.pop() {
         return Err(unavailable(error));
     }
     let (in_force, _) = InForce::of(&mut *store, spool);
-    let overrides = store.overrides().map_err(unavailable)?;
-    let logged = Logged::read(&mut own, |event| keys.iter().any(|key| key.is_of(event, &folding)))?;
-    keys.iter()
-        .zip(records)
-        .map(|(key, records)| {
-            let clients = logged.clients(|event| key.is_of(event, &folding));
-            let suspicion = suspicion::of_target(&mut own, &key.target, &in_force);
-            let found = identity(&mut *store, key, records, &in_force, &overrides)?;
-            Ok(Identity { suspicion, clients, ..found })
-        })
-        .collect()
+    let each = keys.iter().zip(records).map(|(key, records)| {
+        let suspicion = suspicion::of_target(&mut own, &key.target, &in_force);
+        let found = identity(&mut *store, key, records, &in_force)?;
+        Ok(Identity { suspicion, ..found })
+    });
+    each.collect()
 }
 
 /// What the rates and overrides of an identity say.
@@ -58,7 +73,6 @@ fn identity(
     key: &OneKey,
     mut records: Vec<KeyState>,
     in_force: &InForce,
-    overrides: &[Override],
 ) -> Result<Identity, Problem> {
     let (target, now) = (&key.target, in_force.now);
     let keys: Vec<OwnedKey> = records.iter().map(|one| one.record_key().into()).collect();
@@ -73,7 +87,7 @@ fn identity(
             && (override_state::covers(target, one)
                 || records.iter().any(|record| one.target.applies_to(&record.record_key())))
     };
-    let overrides: Vec<Override> = overrides.iter().filter(is_of_it).cloned().collect();
+    let overrides: Vec<Override> = in_force.overrides().iter().filter(is_of_it).cloned().collect();
     let denied = override_state::of_target(&overrides, target, now.seconds);
     let denied = denied.filter(|one| one.overridden == Overridden::Deny);
     let refused: Vec<&KeyState> = records.iter().filter(|one| in_force.refuses(one)).collect();
@@ -100,6 +114,5 @@ fn identity(
         totals: totals.records().map(|record| row::of_record(record, in_force)).collect(),
         overrides: overrides.iter().map(OverrideJson::of).collect(),
         suspicion: None,
-        clients: Vec::new(),
     })
 }

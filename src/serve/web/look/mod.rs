@@ -4,7 +4,11 @@
 mod changes;
 mod crossings;
 mod identity;
+mod index;
+mod latest;
+pub(super) mod news_reader;
 mod one_key;
+mod places;
 mod policies;
 mod row;
 mod search;
@@ -14,58 +18,54 @@ mod suspicion;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, Semaphore};
-use tokio::task::spawn_blocking;
-
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
 use super::http::problem::{Kind, Problem};
 use crate::serve::rates::{self, Purpose};
 use crate::standing::override_state::OverrideJson;
 use crate::text;
+use latest::Latest;
+use news_reader::{Batch, NewsReader};
+use places::Places;
 use snapshot::Snapshot;
-
-/// How many looks there are at the same time: one more would take a processor from mail.
-const LOOKS_MAX: usize = 2;
 
 /// Reads the database.
 pub(super) struct Look {
     spool: PathBuf,
-    last: Mutex<Option<Arc<Snapshot>>>,
-    places: Semaphore,
+    latest: Latest,
+    places: Places,
 }
 
 impl Look {
     pub(super) fn new(spool: PathBuf) -> Self {
-        Self { spool, last: Mutex::new(None), places: Semaphore::new(LOOKS_MAX) }
+        let places = Places::new();
+        Self { latest: Latest::new(spool.clone(), places.clone()), spool, places }
     }
 
     /// All keys, as they were moments ago.
     pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, Problem> {
-        // Whoever comes meanwhile waits, and has the same.
-        let mut last = self.last.lock().await;
-        if let Some(snapshot) = last.as_ref().filter(|snapshot| snapshot.is_fresh()) {
-            return Ok(Arc::clone(snapshot));
-        }
-        let taken = self.run(|spool| Snapshot::take(spool).map_err(unavailable)).await?;
-        let taken = Arc::new(taken);
-        *last = Some(Arc::clone(&taken));
-        Ok(taken)
+        self.latest.get().await
     }
 
     /// Something was changed: the next look is a new one.
-    pub(super) async fn forget(&self) {
-        self.last.lock().await.take();
+    pub(super) fn forget(&self) {
+        self.latest.forget();
     }
 
     /// All of these identities.
     pub(super) async fn identities(&self, keys: Vec<String>) -> Result<Vec<Identity>, Problem> {
-        self.run(move |spool| identity::of_keys(spool, &keys)).await
+        let snapshot = self.latest.for_index().await;
+        let index = move |spool: &Path| {
+            let index = snapshot.as_ref().map(|snapshot| &snapshot.index);
+            identity::of_keys(spool, &keys, index)
+        };
+        self.run(index).await
     }
 
     /// The identities that somebody may mean who types `text`.
     pub(super) async fn search(&self, text: String, limit: usize) -> Result<Found, Problem> {
-        self.run(move |spool| search::found(spool, &text, limit)).await
+        let snapshot = self.latest.get().await?;
+        self.run(move |spool| search::found(spool, &snapshot, &text, limit)).await
     }
 
     /// A page of what was logged of crossings and refusals, of a key or of all.
@@ -88,6 +88,18 @@ impl Look {
         self.run(move |spool| changes::of_key(spool, key.as_deref(), limit, after.as_ref())).await
     }
 
+    /// What has happened since the last call with `reader`, which is returned.
+    pub(super) async fn news(
+        &self,
+        mut reader: NewsReader,
+    ) -> Result<(NewsReader, Result<Batch, Problem>), Problem> {
+        self.run(move |spool| {
+            let batch = reader.read(spool);
+            Ok((reader, batch))
+        })
+        .await
+    }
+
     /// The policies in use.
     pub(super) async fn policies(&self) -> Result<PoliciesInUse, Problem> {
         self.run(policies::in_use).await
@@ -108,10 +120,8 @@ impl Look {
         &self,
         look: impl FnOnce(&Path) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = self.places.acquire().await;
-        let _place = place.map_err(unavailable)?;
         let spool = self.spool.clone();
-        spawn_blocking(move || look(&spool)).await.map_err(unavailable)?
+        self.places.run(move || look(&spool)).await
     }
 }
 

@@ -34,8 +34,8 @@ function identityView(main, key) {
     showCourse(course, records[0], log.crossings || [], seen);
     fill(overrides, JSON.stringify(identity.overrides), identity.overrides.length ? [element("h2", "Allowed or denied"), overrideTable(identity.overrides)] : []);
     logged(crossings, "What happened", log, () => (log.crossings.length ? crossingTable(log) : null));
-    fill(clients, JSON.stringify(identity.clients), (identity.clients || []).length ? [element("h2", "Where it came from"), plain(["Client", "#Crossings and refusals", "Latest"],
-      identity.clients.map((one) => [name(one.client), whole(one.events), at(one.last)]), "The addresses from which its latest crossings and refusals came.")] : []);
+    fill(clients, JSON.stringify(log.clients), (log.clients || []).length ? [element("h2", "Where it came from"), plain(["Client", "#Crossings and refusals", "Latest"],
+      log.clients.map((one) => [name(one.client), whole(one.events), at(one.last)]), "The addresses from which its latest crossings and refusals came.")] : []);
     logged(changes, "Who did what", done, () => (done.changes.length ? changeTable(done) : null));
   }
   // What is logged is read again where something else has changed, or the stream says so.
