@@ -105,7 +105,7 @@ impl Desk {
         let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
         command.args(["serve", what, "--config"]).arg(self.path("exirate.toml"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM");
+        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").env("TZ", "UTC");
         command
     }
 

@@ -21,6 +21,7 @@ async function act(verb, body, control, isSaid = true) {
   try {
     const changed = await change(verb, body);
     if (isSaid) say(`${mailbox(body.key)}: ${changed.said.map((text) => visible(text, 300)).join("; ")}.`);
+    if (view && view.changed) view.changed(verb, body.key);
     refresh();
     return changed;
   } catch (problem) {

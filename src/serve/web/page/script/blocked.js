@@ -1,5 +1,6 @@
 // Who is blocked, close to a limit, suspected, denied or exempt: lists of cards.
 const PAGE = 50;
+const READING = "The database is being read…";
 
 // The rows of a page, each key once with all its limits.
 function grouped(rows) {
@@ -102,16 +103,16 @@ function decidedCard(item) {
 }
 
 const LISTS = {
-  blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, about: "Whose next message would be refused." },
-  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, about: "Who has used four fifths of a limit or more, and is not blocked." },
-  suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
-  denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, about: "Who is refused, whatever the rates are." },
-  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, about: "For whom no limit holds: allowed for a time, or exempt by a policy." },
+  blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, ends: ["unblock", "allow"], about: "Whose next message would be refused." },
+  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
+  suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, ends: ["accept", "stolen"], about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
+  denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, ends: ["unblock"], about: "Who is refused, whatever the rates are." },
+  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny"], about: "For whom no limit holds: allowed for a time, or exempt by a policy." },
 };
 
 function listView(main, state) {
-  const { title, none, make, about } = LISTS[state];
-  const count = element("div", "", { class: "count" });
+  const { title, none, make, ends, about } = LISTS[state];
+  const count = element("div", READING, { class: "count" });
   const list = element("ul", [], { class: "cards" });
   const isOfRates = make === card;
   const rows = keyedList(list, make);
@@ -164,5 +165,6 @@ function listView(main, state) {
     // The stream has the first page of those that are blocked.
     state: (news) => (state === "blocked" && number === 0 ? show(news.status, news.keys) : read()),
     refresh: read,
+    changed: (verb, key) => { if (ends.includes(verb)) rows.mark(key); },
   };
 }

@@ -5,7 +5,7 @@ const CLOSE = 0.8;
 function identityView(main, key) {
   const { who, what } = split(key);
   const title = element("h1", [name(who), what ? element("span", what, { class: "what" }) : null], { tabindex: -1 });
-  const verdict = element("div", [], { class: "verdict" });
+  const verdict = element("div", READING, { class: "verdict" });
   // Where they are, and which, does not depend on what is shown: no other one comes under the pointer.
   const buttons = element("div", mayHelp() ? [
     named("Unblock", key, (control) => act("unblock", { key }, control)),

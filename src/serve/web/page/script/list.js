@@ -60,7 +60,14 @@ function keyedList(list, make) {
   }, true);
   list.addEventListener("pointerleave", () => { if (latest) arrange(); });
   list.addEventListener("focusout", () => setTimeout(() => { if (latest && list.isConnected) arrange(); }));
-  return { set, count: () => rows.size };
+  // What was just changed is gone, before the database has been read again.
+  function mark(key) {
+    const row = rows.get(key);
+    if (!row) return;
+    row.node.classList.add("gone");
+    row.leave();
+  }
+  return { set, mark, count: () => rows.size };
 }
 
 // Puts content into an element if it is other than before: `what` says which it is.

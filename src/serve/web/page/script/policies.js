@@ -1,7 +1,7 @@
 // The policies in use.
 function policiesView(main) {
   const title = "Policies in use";
-  const body = element("div", []);
+  const body = element("div", READING);
   main.append(element("h1", title, { tabindex: -1 }), element("p", "What limits hold. They are changed on the server, with exirate policy apply.", { class: "about" }), body);
   async function refresh() {
     try {

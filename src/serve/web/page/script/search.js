@@ -5,6 +5,7 @@ const openKey = (key) => { location.hash = "#/key/" + encodeURIComponent(key); }
 let hits = [], chosen = -1, asking = null, soon = 0, answered = "";
 
 function shut() {
+  if (asking) asking.abort();
   found.hidden = true;
   found.replaceChildren();
   hits = [];
@@ -22,7 +23,6 @@ function choose(number) {
 }
 function openFound(key) {
   clearTimeout(soon);
-  if (asking) asking.abort();
   query.value = "";
   shut();
   query.blur();
@@ -30,25 +30,37 @@ function openFound(key) {
 }
 async function look() {
   const text = query.value.trim();
-  if (asking) asking.abort();
   if (!text) return shut();
-  asking = new AbortController();
+  if (asking) asking.abort();
+  const { signal } = asking = new AbortController();
+  // With many keys it may take a moment.
+  const slow = setTimeout(() => {
+    hits = [];
+    offer([nothing("Searching…")]);
+  }, 400);
   try {
-    const reply = await get("search", { q: text }, asking.signal);
+    const reply = await get("search", { q: text }, signal);
     if (query.value.trim() !== text) return;
     answered = text;
     hits = reply.found;
-    found.replaceChildren(...hits.map(option));
-    if (!hits.length) found.append(element("li", `No key has “${visible(text, 60)}”. Enter shows what would hold for it.`, { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" }));
-    if (reply.more) found.append(element("li", "There are more: type more of the name.", { class: "none", role: "presentation" }));
-    found.hidden = false;
-    query.setAttribute("aria-expanded", "true");
-    choose(-1);
+    const shown = hits.map(option);
+    if (!hits.length) shown.push(nothing(`No key has “${visible(text, 60)}”. Enter shows what would hold for it.`));
+    if (reply.more) shown.push(element("li", "There are more: type more of the name.", { class: "none", role: "presentation" }));
+    offer(shown);
   } catch (problem) {
     if (problem.name === "AbortError") return;
     shut();
     caught(problem, (text) => say(text, true));
+  } finally {
+    clearTimeout(slow);
   }
+}
+const nothing = (text) => element("li", text, { class: "none", role: "option", "aria-disabled": "true", "aria-selected": "false" });
+function offer(options) {
+  found.replaceChildren(...options);
+  found.hidden = false;
+  query.setAttribute("aria-expanded", "true");
+  choose(-1);
 }
 function option(hit, n) {
   const { who, what } = split(hit.shown);
