@@ -6,6 +6,7 @@
 
 mod agent;
 mod attack;
+mod broker_faults;
 mod calendar;
 mod client;
 mod desk;
@@ -23,3 +24,11 @@ mod secret;
 mod servers;
 mod stores;
 mod web;
+
+/// Started by a test of this binary, in a mount namespace of its own.
+#[test]
+fn worker_process() {
+    if kit::worker::arguments().is_some() {
+        broker_faults::full_disk();
+    }
+}

@@ -5,7 +5,7 @@
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
 //! in use, [`held`] what becomes of what they hold, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
-//! servers, [`servers`] those servers, [`trace`] the trace store, [`filesystem`]
+//! servers, [`servers`] those servers, [`desk`] the web service, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
 //! own or with a call that Exim refuses. Where there is no Exim, [`mail`] checks Postfix or
@@ -15,6 +15,7 @@ mod alerts;
 mod cluster;
 mod configuration;
 mod database;
+mod desk;
 mod directory;
 mod elf;
 mod files;
@@ -91,7 +92,7 @@ checks Exim and what it can load, every call of our libraries in its configurati
 and its files, that the policies in use are those of /etc/exirate/policy.toml and are
 evaluated where they count, the agent and the Redis servers if limits are shared with
 other servers, and those servers: how many run, and whether their releases, policies
-and clocks are the same; the trace store if there is one, the file system, the limits
+and clocks are the same; the web service and its broker; the trace store if there is one, the file system, the limits
 of Exim's daemon, and whether that has read the configuration as it is now. Warnings of
 `exirate policy lint` about the policies in use are warnings here. As root it runs no
 program that another user can change. Where there is no Exim, it checks in its place that
@@ -259,6 +260,8 @@ impl Doctor {
         if depth == Depth::All {
             findings.about("The shared limits");
             cluster::look(spool, Path::new(config::FILE), findings);
+            findings.about("The desk");
+            desk::look(spool, Path::new(config::FILE), findings);
             findings.about("The trace store");
             trace::look(spool, who, record, findings);
         }
