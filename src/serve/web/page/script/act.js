@@ -20,7 +20,7 @@ async function act(verb, body, control, isSaid = true) {
   }
   try {
     const changed = await change(verb, body);
-    if (isSaid) say(`${mailbox(body.key)}: ${changed.said.map((text) => visible(text, 300)).join("; ")}.`);
+    if (isSaid) say(done(verb, body.key, changed));
     if (view && view.changed) view.changed(verb, body.key);
     refresh();
     return changed;
@@ -31,6 +31,14 @@ async function act(verb, body, control, isSaid = true) {
     if (control) control.removeAttribute("aria-disabled");
   }
 }
+// What was done; a time is that of the browser.
+function done(verb, key, { said, until: end }) {
+  const [first, ...rest] = said.map((text) => visible(text, 300));
+  const timed = { allow: "allowed", deny: "denied" }[verb];
+  const begin = timed && end ? `${mailbox(key)} is ${timed} until ${when(end)}` : first;
+  return [begin, ...rest].join("; ") + ".";
+}
+
 // A button whose name has the mailbox, for those who do not see where it is.
 function named(text, key, run, attributes) {
   const made = button([text, element("span", " " + mailbox(key), { class: "away" })], () => run(made));
