@@ -81,6 +81,11 @@ pub(in crate::serve::web) struct Problem {
     pub(in crate::serve::web) detail: String,
 }
 
+/// That something cannot be used, for this reason.
+pub(in crate::serve::web) fn unavailable(error: impl std::fmt::Display) -> Problem {
+    Problem::new(Kind::Unavailable, error.to_string())
+}
+
 impl Problem {
     pub(in crate::serve::web) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }

@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use super::one_key::{OneKey, folding};
-use super::unavailable;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Change, Changes};
-use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::standing::audit_line::AuditLine;
 
 /// A change as the API has it.

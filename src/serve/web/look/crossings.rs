@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::one_key::{OneKey, folding};
-use super::unavailable;
 use crate::history::explain::rule;
 use crate::identity::fold::Folding;
 use crate::rate::{Timestamp, Wait};
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Client, Crossing, Crossings};
-use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::standing::key_state::later;
 use crate::standing::key_text;

@@ -13,8 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::places::Places;
 use super::snapshot::Snapshot;
-use super::unavailable;
-use crate::serve::web::http::problem::{Kind, Problem};
+use crate::serve::web::http::problem::{Kind, Problem, unavailable};
 use crate::text::counted;
 
 /// For how long somebody waits for a new snapshot; then he has the one before.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
-use super::http::problem::{Kind, Problem};
+use super::http::problem::{Problem, unavailable};
 use crate::serve::rates::{self, Purpose};
 use crate::standing::override_state::OverrideJson;
 use crate::text;
@@ -123,8 +123,4 @@ impl Look {
         let spool = self.spool.clone();
         self.places.run(move || look(&spool)).await
     }
-}
-
-fn unavailable(error: impl std::fmt::Display) -> Problem {
-    Problem::new(Kind::Unavailable, error.to_string())
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use hyper::body::Bytes;
 use serde::Serialize;
 
-use super::{changes, crossings, unavailable};
+use super::{changes, crossings};
 use crate::rate::Timestamp;
 use crate::serve::rates::{self, Purpose};
-use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::spool::{EventKind, EventReader};
 use crate::standing::audit_line::AuditLine;
 use crate::text;

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use super::unavailable;
 use crate::identity::fold::Folding;
 use crate::policy::image::{ImageError, PolicyFile};
-use crate::serve::web::http::problem::{Kind, Problem};
+use crate::serve::web::http::problem::{Kind, Problem, unavailable};
 use crate::standing::pattern::{Pattern, Syntax};
 use crate::store::Target;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::unavailable;
-use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::problem::{Problem, unavailable};
 
 /// How many looks there are at the same time: one more would take a processor from mail.
 const LOOKS_MAX: usize = 2;

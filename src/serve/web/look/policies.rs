@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::unavailable;
 use crate::policy::image::{ImageError, PolicyFile, PolicyImage};
 use crate::policy::limit::Limit;
 use crate::policy::model::{Amount, Limits, Match, MemberKind, Policy, Window};
@@ -10,7 +9,7 @@ use crate::policy::word::{Unit, Word as _};
 use crate::serve::web::api::types::{
     ExemptEntry, PoliciesInUse, PolicyInUse, PolicyLimit, PolicyTable,
 };
-use crate::serve::web::http::problem::Problem;
+use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::text;
 
 /// Those of the spool directory.
