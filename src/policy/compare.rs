@@ -95,7 +95,7 @@ impl<'i> Compared<'i> {
                 let client = message.event.client.address();
                 let learn = match self.done() {
                     _ if message.only_looks || !are_known => Learn::Never,
-                    OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
+                    OnHabits::Hold | OnHabits::Defer if !message.bypassed => Learn::UnlessSuspected,
                     _ => Learn::Always,
                 };
                 let sending = Sending {

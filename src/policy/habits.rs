@@ -82,7 +82,7 @@ impl Suspicion {
             Some(Overridden::Allow) => return None,
             overridden => overridden == Some(Overridden::Deny),
         };
-        (is_denied || judged.suspected_since.is_some()).then(|| Self {
+        (is_denied || judged.suspected.is_some()).then(|| Self {
             rule: rule(),
             key: key.into(),
             judged,
@@ -100,10 +100,10 @@ impl Suspicion {
     #[must_use]
     pub fn why(&self) -> String {
         let Self { judged, at, .. } = self;
-        match (&judged.alarm, judged.suspected_since) {
+        match (&judged.alarm, judged.suspected) {
             _ if self.is_denied() => "an override denies it".to_owned(),
             (Some(alarm), _) => format!("this message raises an alarm: {alarm}"),
-            (None, Some(since)) => {
+            (None, Some((since, _))) => {
                 let ago = text::rough(at.saturating_sub(since) as f64);
                 format!("an alarm was raised {ago} ago")
             }

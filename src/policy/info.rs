@@ -8,7 +8,6 @@ use super::explain;
 use super::habits::{HABITS, Suspicion};
 use super::outcome::{Outcome, Reason};
 use super::word::Word as _;
-use crate::rate::habits::SUSPECTED_FOR;
 use crate::rate::{Timestamp, Wait};
 
 /// What a field holds.
@@ -130,11 +129,9 @@ fn of_habits<'a>(suspicion: &'a Suspicion, name: &[u8]) -> Option<Field<'a>> {
         b"rate" => Field::Rate(judged.score),
         b"limit" => Field::Size(judged.threshold),
         b"remaining" => Field::Checked(b"unlimited"),
-        b"retry_after" => match judged.suspected_since {
+        b"retry_after" => match judged.suspected {
             _ if suspicion.is_denied() => Field::Checked(b"never"),
-            Some(since) => {
-                Field::Whole(since.saturating_add(SUSPECTED_FOR).saturating_sub(suspicion.at) as f64)
-            }
+            Some((_, until)) => Field::Whole(until.saturating_sub(suspicion.at) as f64),
             None => Field::Whole(0.0),
         },
         _ => return None,

@@ -76,7 +76,8 @@ pub enum SendingStage {
 pub enum Learn {
     /// They are.
     Always,
-    /// Not while the account is suspected: the message will be sent again.
+    /// Not while the account is suspected: then the message is held or deferred, and only that is
+    /// counted.
     UnlessSuspected,
     /// They are only looked at.
     Never,
@@ -85,8 +86,8 @@ pub enum Learn {
 /// What the habits of an account say, after a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Judged {
-    /// When the alarm was raised for which the account is suspected, if it is.
-    pub suspected_since: Option<i64>,
+    /// If the account is suspected: when the alarm was raised, and until when it is.
+    pub suspected: Option<(i64, i64)>,
     /// The score, before an alarm sets it to 0.
     pub score: f64,
     /// The score at which an alarm is raised.
@@ -99,7 +100,7 @@ pub struct Judged {
 
 impl Sending<'_> {
     /// Updates `habits` by the message, which was sent `at` this second since 1970, and for
-    /// which there is this override. Also whether it was learned.
+    /// which there is this override. Also whether they have changed.
     pub fn judge(
         &self,
         habits: &mut Habits,
@@ -111,9 +112,19 @@ impl Sending<'_> {
             // Its messages are not known.
             _ if self.stage == SendingStage::Failed && habits.messages() == 0 => false,
             Learn::Always => true,
-            Learn::UnlessSuspected => !habits.is_suspected(at),
+            Learn::UnlessSuspected => {
+                overridden == Some(Overridden::Allow) || !habits.is_suspected(at)
+            }
             Learn::Never => false,
         };
+        let is_held = self.learn == Learn::UnlessSuspected
+            // Anybody can have a program answer him.
+            && self.stage == SendingStage::Sent
+            && overridden.is_none()
+            && !learns;
+        if is_held {
+            habits.hold(at);
+        }
         let update = learns.then(|| {
             let recipients = self.recipients.iter().copied();
             match self.stage {
@@ -139,13 +150,15 @@ impl Sending<'_> {
         let threshold =
             update.map_or_else(|| habits.threshold(at, self.sensitivity), |one| one.threshold);
         let judged = Judged {
-            suspected_since: habits.alarm_at().filter(|_| habits.is_suspected(at)),
+            suspected: (habits.is_suspected(at))
+                .then(|| Some((habits.alarm_at()?, habits.suspected_until()?)))
+                .flatten(),
             score,
             threshold,
             alarm: update.and_then(|update| update.alarm),
             overridden,
         };
-        (judged, learns)
+        (judged, learns || is_held)
     }
 }
 
@@ -210,6 +223,50 @@ mod tests {
             });
             assert_eq!(habits.is_suspected(alarm.unwrap()), suspected);
         }
+    }
+
+    /// How many messages of a thief leave on each day: one to a stranger each minute if he `sends`
+    /// then, and held while the account is suspected.
+    fn left(days: i64, sends: impl Fn(i64, &Judged) -> bool) -> Vec<u32> {
+        let (mut habits, mut name) = (Habits::default(), Vec::new());
+        let mut send = |at: i64, to: u64| {
+            let sending = Sending {
+                key: habits_key(b"auth:alice", &mut name),
+                network: Some(7),
+                recipients: &[to.wrapping_mul(0x9e37_79b9_7f4a_7c15)],
+                sensitivity: Sensitivity::Normal,
+                stage: SendingStage::Sent,
+                learn: Learn::UnlessSuspected,
+            };
+            sending.judge(&mut habits, at, None).0
+        };
+        let mut at = 1_800_000_000;
+        for n in 0..200 {
+            at += 20_000;
+            send(at, n % 9);
+        }
+        let (first, mut judged, mut left) = (at, Judged::default(), vec![0; days as usize]);
+        while at + 60 < first + days * 86_400 {
+            at += 60;
+            if sends(at, &judged) {
+                judged = send(at, at as u64);
+                left[((at - first) / 86_400) as usize] += u32::from(judged.suspected.is_none());
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn a_thief_who_goes_on_is_held_for_a_week_and_some_messages_leave_before_the_next_alarm() {
+        // Nothing but what it takes to raise the next alarm, which takes more each time.
+        for (days, most) in left(28, |_, _| true).chunks(7).zip([30, 100, 200, 400]) {
+            assert!(days[0] > 5 && days[0] < most, "{days:?}");
+            assert!(days[1..].iter().all(|&left| left == 0), "{days:?}");
+        }
+        // Who stops for a day is free again, as the owner would be.
+        let stops = |at, judged: &Judged| judged.suspected.is_none_or(|(_, until)| until <= at);
+        let days = left(3, stops);
+        assert!(days.is_sorted() && days[0] < 30 && days[2] < 200, "{days:?}");
     }
 
     #[test]

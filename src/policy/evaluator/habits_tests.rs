@@ -96,7 +96,7 @@ impl Server {
 fn an_account_is_suspected_after_strangers_and_not_for_ever() {
     for (habits, action, verdict, learned) in [
         ("observe", "enforce", Verdict::Log, 1),
-        ("hold", "enforce", Verdict::Hold, 1),
+        ("hold", "enforce", Verdict::Hold, 0),
         ("defer", "enforce", Verdict::Defer, 0),
         ("defer", "observe", Verdict::Log, 1),
     ] {

@@ -1,8 +1,8 @@
 //! What an account is shown as, and what becomes of an alarm that somebody answers.
 
 use super::{
-    Added, DAY, Habits, SUSPECTED_FOR, Sensitivity, VOLUME_MIN, VOLUME_RECORDS, left_of,
-    network_of, place_of,
+    Added, DAY, Habits, SUSPECTED_FOR, SUSPECTED_MOST, Sensitivity, VOLUME_MIN, VOLUME_RECORDS,
+    left_of, network_of, place_of, second,
 };
 
 /// What somebody who knows says of an alarm.
@@ -49,18 +49,42 @@ impl Answers {
 }
 
 impl Habits {
-    /// Whether an alarm was raised within a day before `now` that nobody has answered.
+    /// Whether the account is suspected at `now`: nobody has answered the last alarm, and it, or a
+    /// message that was held or deferred since, is less than a day ago.
     #[must_use]
     pub fn is_suspected(&self, now: i64) -> bool {
-        // One that is more than a day ahead is of a clock that was wrong.
-        let near = -SUSPECTED_FOR..SUSPECTED_FOR;
-        self.unanswered().is_some_and(|alarm| near.contains(&now.saturating_sub(alarm)))
+        self.unanswered().is_some_and(|alarm| {
+            // One that is more than a day ahead is of a clock that was wrong.
+            (alarm - SUSPECTED_FOR < now) && (now < self.ends(alarm))
+        })
     }
 
-    /// Until when the account is suspected, if nobody answers.
+    /// Until when the account is suspected, if nobody answers and no more mail of it is held or
+    /// deferred.
     #[must_use]
     pub fn suspected_until(&self) -> Option<i64> {
-        self.unanswered().map(|alarm| alarm + SUSPECTED_FOR)
+        self.unanswered().map(|alarm| self.ends(alarm))
+    }
+
+    /// When the suspicion ends that this alarm began.
+    fn ends(&self, alarm: i64) -> i64 {
+        (alarm.max(self.held_at.into()) + SUSPECTED_FOR).min(alarm + SUSPECTED_MOST)
+    }
+
+    /// How many messages were held or deferred since the last alarm.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.held.into()
+    }
+
+    /// Counts a message that is held or deferred, as the account is suspected: it is so for another
+    /// day, as whoever sends it has not stopped. Nothing is learned from it: if each raised the score
+    /// to the next alarm, which needs a higher one, a thief who goes on would soon need more than he
+    /// sends in a day.
+    pub fn hold(&mut self, at: i64) {
+        let at = self.set_back(at);
+        self.held_at = self.held_at.max(second(at));
+        self.held = self.held.saturating_add(1);
     }
 
     /// When the last alarm was raised, if nobody has answered it.

@@ -97,8 +97,11 @@ const MANY_MOVES: f64 = 1.0 / 16.0;
 const MANY_FIRST: f32 = 0.3;
 /// A failure that comes so much later than the last message, in seconds, counts as of then.
 const FAILED_LATEST: i64 = SCORE_FORGOTTEN as i64;
-/// So many seconds after an alarm, the account is no longer suspected.
+/// So many seconds after an alarm, or after the last message that was held or deferred since, the
+/// account is no longer suspected.
 pub const SUSPECTED_FOR: i64 = DAY_SECONDS;
+/// So many seconds after an alarm it is not in any case.
+const SUSPECTED_MOST: i64 = 7 * DAY_SECONDS;
 /// The first message comes so many seconds after an imagined one.
 const BEFORE_FIRST: i64 = 1_000_000_000;
 const DAY: f64 = 86_400.0;
@@ -228,6 +231,10 @@ layout! {
     accepted: u16,
     /// Those of which somebody said that the account was stolen.
     stolen: u16,
+    /// When a message was last held or deferred.
+    held_at: u32,
+    /// How many were, since the last alarm.
+    held: u16,
 }
 
 impl Default for Habits {
@@ -270,6 +277,8 @@ impl Default for Habits {
             alarms: 0,
             accepted: 0,
             stolen: 0,
+            held_at: 0,
+            held: 0,
         }
     }
 }
@@ -387,7 +396,7 @@ impl Habits {
     /// When the last message was sent, in seconds since 1970.
     #[must_use]
     pub fn at(&self) -> i64 {
-        self.at.max(self.volume_at).into()
+        self.at.max(self.volume_at).max(self.held_at).into()
     }
 
     /// How many messages it has learned from, up to 65,535.
@@ -428,6 +437,7 @@ impl Habits {
                 &mut self.alarm_at,
                 &mut self.told_at,
                 &mut self.since,
+                &mut self.held_at,
             ] {
                 *time = second(i64::from(*time) - ahead);
             }
@@ -576,6 +586,7 @@ impl Habits {
         }
         self.answer = 0;
         self.alarm_at = second(at);
+        self.held = 0;
         alarm.is_told = self.told_at == 0 || at - i64::from(self.told_at) > SUSPECTED_FOR;
         if alarm.is_told {
             alarm.untold = self.untold.into();

@@ -115,6 +115,10 @@ impl Lines<'_> {
             let since = text::time::local_second(habits.since());
             line("added", format!("since {since}: {}", signals(habits.added_since())));
         }
+        if habits.held() > 0 {
+            let held = text::counted(habits.held(), "message", "messages");
+            line("held", format!("{held} held or deferred since the alarm"));
+        }
         line("last one", signals(habits.last_added()));
         line(
             "volume",

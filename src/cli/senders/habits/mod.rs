@@ -34,8 +34,8 @@ hours and from networks that it never uses. No limit is set by anybody.
 
 Exit status: 0 shown; 1 an account is suspected, or a KEY matches nothing; 2 an error.
 
-After an alarm an account is suspected for a day, or until somebody answers. Suspected accounts
-come first. STATE is until when one is suspected, or how its last alarm was answered. The last
+After an alarm an account is suspected until somebody answers, or for a day. Each message that is
+held or deferred begins the day again, for up to a week. Suspected accounts come first. STATE is until when one is suspected, or how its last alarm was answered. The last
 line counts all alarms of these accounts and their answers.
 
 SCORE is a log-likelihood ratio, in nats: how much more likely a thief is than the owner, from the
@@ -53,7 +53,7 @@ KEY is a login such as alice@example.org, local_account:NAME for a local account
 
 JSON: an array of objects with `key`, `score`, `threshold`, `at` (the last message; seconds since
 1970), `messages`, `alarm_at` (null: never), `since` (the evidence began), `suspected_until` (null:
-not suspected), `answer` (\"accepted\" or \"stolen\"; null: none), `alarms`, `accepted`, `stolen` (how
+not suspected), `held` (messages held or deferred since the alarm), `answer` (\"accepted\" or \"stolen\"; null: none), `alarms`, `accepted`, `stolen` (how
 many of each), `usual` and `evidence`."
 )]
 pub(in crate::cli) struct HabitsCommand {
