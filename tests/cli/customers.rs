@@ -8,6 +8,7 @@ use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
 use exirate::spool::{Options, Spool};
+use serde_json::Value;
 
 use crate::{exirate, json, stderr, stdout};
 
@@ -27,7 +28,7 @@ key = ["server"]
 when = "authenticated"
 default.messages = "1000/1h"
 "#;
-const USERS: &str = "user,customer\nann@c.test,acme\n";
+const USERS: &str = "user,customer,habits\nann@c.test,acme,observe\n";
 
 /// A spool directory with the policies in use.
 struct Machine(tempfile::TempDir);
@@ -212,12 +213,18 @@ fn show_says_whose_customer_a_user_is_and_where_the_package_is_from() {
             "out 50/1h messages ann@c.test package gold p.toml:7:12",
             "out 3/1h messages all of customer acme customer acme p.toml:11:22",
             "out: package gold, from customer acme",
+            "out: habits observe, sensitivity normal (user ann@c.test)",
         ]
     );
     let output = machine.run(&[&show[..], &["x@a.test", "--json"]].concat());
     let found = &json(&output)["policies"][0];
     assert_eq!((&found["customer"], &found["package"]), (&"acme".into(), &"gold".into()));
     assert_eq!(found["package_from"], "customer acme");
+    assert_eq!(found["habits"], Value::Null);
+    let found = json(&machine.run(&[&show[..], &["ann@c.test", "--json"]].concat()));
+    let habits = &found["policies"][0]["habits"];
+    assert_eq!(habits["rule"], "user ann@c.test");
+    assert_eq!((&habits["habits"], &habits["sensitivity"]), (&"observe".into(), &"normal".into()));
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::path::Path;
 
 use super::super::model::{Match, Member, MemberKind, Piece, When};
 use super::super::network::Cidr;
-use super::super::word::{Action, Counting, Field, Placeholder, State, Unit};
+use super::super::word::{
+    Action, Counting, Field, OnHabits, Placeholder, Sensitivity, State, Unit,
+};
 use super::{Compiled, Load, compile, compile_long};
 use crate::policy::lint::lint;
 use crate::toml_file::diagnostic::{Severity, place};
@@ -226,7 +228,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "version = 1\n[policy.out]\nusers = \"users.csv\"\n",
-        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size\n",
+        "dir/users.csv:1:6: unknown column \"recipient\"; did you mean \"recipients\"? Allowed: user, package, customer, habits, sensitivity, messages, recipients, unique_recipients, unique_senders, unique_clients, bytes, connections, rejected_recipients, auth_failures, recipients_per_message, failed_recipients, unknown_recipients, message_size\n",
     ),
     (
         "version = 1\n[policy.out]\nusers = \"other.csv\"\n",
@@ -269,6 +271,20 @@ fn users_come_from_a_file_too() {
     assert_eq!(
         users.get("carl").unwrap().limits.each.get(&Unit::Recipients).unwrap().windows[..],
         []
+    );
+
+    let said = "user,habits,sensitivity\nalice,observe,high\ncarl,,low\n";
+    assert_eq!(diagnostics_of(policy, said), "");
+    let policies = compiled(policy, said).policies.unwrap();
+    let habits = ["alice", "carl"].map(|user| {
+        let habits = &policies.policies["out"].users.get(user).unwrap().limits.habits;
+        (habits.habits, habits.sensitivity)
+    });
+    let (low, high) = (Some(Sensitivity::Low), Some(Sensitivity::High));
+    assert_eq!(habits, [(Some(OnHabits::Observe), high), (None, low)]);
+    assert_eq!(
+        diagnostics_of(policy, "user,habits\nalice,hols\n"),
+        "dir/users.csv:2:7: unknown habits \"hols\"; did you mean \"hold\"? Allowed: off, observe, hold, defer\n"
     );
 
     let wrong = "user,package,recipients\nBOB,,1/1h\nalice,silver,1/1h\ndora,gold\n,,1/1h\neve,gold, 1/1h x/1h\n";

@@ -1,10 +1,10 @@
 //! `users = "users.csv"`: users in a file of their own.
 //!
-//! The first row names the columns: `user`, `package`, `customer`, and units. An empty cell
+//! The first row names the columns: `user`, `package`, `customer`, `habits`, `sensitivity`, and units. An empty cell
 //! says nothing; several windows are separated by blanks: `100/1h 500 daily`.
 
 use super::super::model::{Amount, Location, Member};
-use super::super::word::{Unit, Word as _};
+use super::super::word::{Unit, Word};
 use super::amount::{self, UNLIMITED};
 use super::tables::Named;
 use crate::csv::{Cell, row};
@@ -18,12 +18,19 @@ enum Column {
     User,
     Package,
     Customer,
+    Habits,
+    Sensitivity,
     Unit(Unit),
 }
 
 /// The columns that are no units.
-const NAMED: [(&str, Column); 3] =
-    [("user", Column::User), ("package", Column::Package), ("customer", Column::Customer)];
+const NAMED: [(&str, Column); 5] = [
+    ("user", Column::User),
+    ("package", Column::Package),
+    ("customer", Column::Customer),
+    ("habits", Column::Habits),
+    ("sensitivity", Column::Sensitivity),
+];
 
 impl Column {
     fn of(name: &str) -> Option<Self> {
@@ -145,6 +152,12 @@ impl Table<'_, '_, '_> {
                 Column::Customer => {
                     member.customer = Some(self.named.customers.add(&text, at));
                 }
+                Column::Habits => {
+                    member.limits.habits.habits = self.word(offset, "habits", &text);
+                }
+                Column::Sensitivity => {
+                    member.limits.habits.sensitivity = self.word(offset, "sensitivity", &text);
+                }
                 Column::Unit(unit) => {
                     let amount = self.amount(*unit, offset, at, &text);
                     member.limits.each.insert(*unit, amount);
@@ -156,6 +169,15 @@ impl Table<'_, '_, '_> {
             Ok(names) => self.named.users.add(self.reader, "user", &user, names, member),
             Err(message) => self.reader.diagnostics.error(member.limits.at, message),
         }
+    }
+
+    fn word<W: Word>(&mut self, offset: usize, what: &str, text: &str) -> Option<W> {
+        let word = W::of(text);
+        if word.is_none() {
+            let instead = allowed_instead(text, &W::words());
+            self.error(offset, format!("unknown {what} {text:?}; {instead}"));
+        }
+        word
     }
 
     fn amount(&mut self, unit: Unit, offset: usize, at: Location, text: &str) -> Amount {

@@ -15,7 +15,7 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
-use crate::policy::limit::{Exemption, Limit, Package, Per, Rule, Subject};
+use crate::policy::limit::{AppliedHabits, Exemption, Limit, Package, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::source::FILE;
 use crate::policy::word::{Field, State, Word as _};
@@ -47,11 +47,12 @@ Each window is a line. PER is what is counted: the identity, all users of its do
 its customer together, or what the policy has as its key. RULE is the table that the limit is
 from, WHERE its line; the policies in use have no lines. Limits that an exemption lifts are shown dimmed, and the
 exemption is named below. So is the package that applies, and what names it: the user, the domain, the customer
-or the front end.
+or the front end; and what becomes of mail that is unlike the habits of the user, where they are on.
 
 JSON: `file` is what is shown, and `policies` an array of objects with `policy`, `when`,
 `action`, `identity` (null if the policy counts something else), `package`, `package_from`
-(`customer acme`), `customer`, `exempt` (null,
+(`customer acme`), `customer`, `habits` (null: off, or an object with `habits`, `sensitivity` and
+`rule`), `exempt` (null,
 or an object with `file`, `line`, `until` and `reason`) and `limits`, each with `unit`,
 `per`, `kind` (window or bucket), `limit` (or burst), `period` (seconds; of a bucket, in
 which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
@@ -121,6 +122,14 @@ struct JsonExempt<'a> {
     reason: Option<&'a str>,
 }
 
+/// What becomes of mail that is unlike the user's habits.
+#[derive(Serialize)]
+struct JsonHabits {
+    habits: &'static str,
+    sensitivity: &'static str,
+    rule: String,
+}
+
 /// What a policy says.
 #[derive(Serialize)]
 struct JsonPolicy<'a> {
@@ -131,6 +140,7 @@ struct JsonPolicy<'a> {
     package: Option<&'a str>,
     package_from: Option<String>,
     customer: Option<&'a str>,
+    habits: Option<JsonHabits>,
     exempt: Option<JsonExempt<'a>>,
     limits: Vec<Line>,
 }
@@ -197,6 +207,7 @@ struct Shown<'p> {
     package: Option<Package<'p>>,
     unknown_package: Option<&'p str>,
     customer: Option<&'p str>,
+    habits: Option<AppliedHabits<'p>>,
     exempt: Option<(Exemption<'p>, Location)>,
     lines: Vec<Line>,
 }
@@ -351,6 +362,7 @@ impl Show {
         let identity = searched.identity.as_str();
         let (package, customer) = (policy.package(&subject)?, policy.customer(&subject)?);
         let unknown_package = policy.unknown_package(&subject)?;
+        let habits = policy.habits(&subject)?;
         Ok(Shown {
             name,
             policy: *policy,
@@ -358,6 +370,7 @@ impl Show {
             package,
             unknown_package,
             customer,
+            habits,
             exempt,
             lines,
         })
@@ -459,6 +472,11 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
             let line = format!("{}: {package}", one.name);
             writeln!(screen, "{}", printable(line.as_bytes()))?;
         }
+        if let Some(AppliedHabits { on, sensitivity, rule }) = one.habits {
+            let (on, sensitivity) = (on.word(), sensitivity.word());
+            let line = format!("{}: habits {on}, sensitivity {sensitivity} ({rule})", one.name);
+            writeln!(screen, "{}", printable(line.as_bytes()))?;
+        }
         if let Some((entry, at)) = one.exempt {
             let until = entry.until.map_or_else(
                 || "for ever".to_owned(),
@@ -492,6 +510,11 @@ fn json<'a>(files: &[PathBuf], one: &'a Shown<'_>) -> JsonPolicy<'a> {
         package: one.package.map(|package| package.name),
         package_from: one.package.map(|package| package.from.to_string()),
         customer: one.customer,
+        habits: one.habits.map(|AppliedHabits { on, sensitivity, rule }| JsonHabits {
+            habits: on.word(),
+            sensitivity: sensitivity.word(),
+            rule: rule.to_string(),
+        }),
         exempt,
         limits: one.lines.clone(),
     }
