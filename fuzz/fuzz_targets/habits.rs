@@ -26,6 +26,8 @@ enum Gap {
 #[derive(Arbitrary, Debug)]
 enum Step {
     Message { network: Option<u16>, recipients: Vec<u8>, strangers: u8 },
+    Marked { strangers: u8 },
+    Held,
     Failed(u8),
     Accepted,
     Stolen(Vec<u8>),
@@ -62,12 +64,21 @@ fuzz_target!(|input: Input| {
         };
         // That at which the last alarm was raised, or would have been.
         let highest = habits.threshold(i64::MIN, Sensitivity::Low).max(habits.score(i64::MIN));
+        let is_marked = matches!(step, Step::Marked { .. });
         let update = match step {
             Step::Message { network, recipients, strangers } => {
                 let known = recipients.into_iter().map(hash);
                 let new = (0..u64::from(strangers)).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let network = network.map(u64::from);
                 Some(habits.message(at, network, known.chain(new), Sensitivity::Low))
+            }
+            Step::Marked { strangers } => {
+                let new = (0..u64::from(strangers)).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                Some(habits.marked_message(at, new, Sensitivity::Low))
+            }
+            Step::Held => {
+                habits.hold(at);
+                None
             }
             Step::Failed(recipient) => Some(habits.failed(at, hash(recipient), Sensitivity::Low)),
             Step::Accepted => {
@@ -81,7 +92,8 @@ fuzz_target!(|input: Input| {
         };
         if let Some(update) = update {
             assert!(update.score.is_finite() && update.threshold >= 20.0);
-            assert!(update.alarm.is_some() || update.score < update.threshold);
+            // Marked mail is nothing to the score.
+            assert!(is_marked || update.alarm.is_some() || update.score < update.threshold);
         }
         check(&habits, update.and_then(|update| update.alarm), highest + 6.0);
     }

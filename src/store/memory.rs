@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 
+use siphasher::sip;
 use siphasher::sip128::SipHasher24;
 
 use crate::engine::{
@@ -165,6 +166,13 @@ impl Memory {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that makes the same of the same events each time, as it hashes with a key that
+    /// is known: for what is simulated.
+    #[must_use]
+    pub fn repeatable() -> Self {
+        Self::with_event_key(*b"exirate simulate")
     }
 
     /// An empty store that hashes unique events with this key, as a store does whose
@@ -336,7 +344,7 @@ impl Store for Memory {
     }
 
     fn habits_hash(&self, text: &[u8]) -> u64 {
-        SipHasher24::new_with_key(&self.filter_key.0).hash(text).h1
+        sip::SipHasher24::new_with_key(&self.filter_key.0).hash(text)
     }
 
     fn learn(

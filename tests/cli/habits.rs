@@ -80,7 +80,8 @@ fn assert_is_named(found: &Value) {
         assert!(theft.contains(&alarm["at"].as_i64().unwrap()), "{alarm}");
     }
     let after = theft.iter().position(|&at| alarms[0]["at"] == at).unwrap();
-    assert!(after < 12, "{after}");
+    // A stranger whose hash is like that of somebody known counts for nothing.
+    assert!(after < 20, "{after}");
 }
 
 #[test]
@@ -422,7 +423,7 @@ fn a_suspected_account_is_answered_for() {
 }
 
 #[test]
-fn simulations_name_whom_the_habits_of_policies_would_have_named() {
+fn simulations_name_those_who_are_unlike_the_habits_of_policies() {
     let folder = folder();
     let log = folder.path().join("mainlog");
     let all = log_of(1);

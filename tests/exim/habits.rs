@@ -19,7 +19,11 @@ fn now() -> i64 {
 
 /// An Exim with the shipped ACLs in which alice has written to one address for weeks.
 fn exim(habits: &str) -> PrivateExim {
-    let mut exim = shipped_acl_before(Setup::new(), "  accept\n");
+    exim_of(Setup::new(), habits)
+}
+
+fn exim_of(setup: Setup, habits: &str) -> PrivateExim {
+    let mut exim = shipped_acl_before(setup, "  accept\n");
     apply(&exim, &format!("[policy.out]\nhabits = \"{habits}\"\n"));
     let mut spool = Spool::open(&exim.spool(), Options::default()).unwrap();
     let mut name = Vec::new();
@@ -38,14 +42,19 @@ fn habits(exim: &PrivateExim) -> Habits {
     spool.habits(habits_key(ALICE, &mut Vec::new())).unwrap().unwrap()
 }
 
-/// The next two recipients that alice's habits do not take for known: they have a few bits of each,
+/// How many of these recipients alice's habits do not take for known: they have a few bits of each,
 /// which may be those of another.
+fn strangers_of(exim: &PrivateExim, to: &[String]) -> u32 {
+    let spool = Spool::open(&exim.spool(), Options::default()).unwrap();
+    let hashes = to.iter().map(|to| spool.habits_hash(to.as_bytes()));
+    habits(exim).message(now(), None, hashes, Sensitivity::Normal).strangers
+}
+
+/// The next two recipients that alice's habits do not take for known.
 fn next_strangers(exim: &PrivateExim, names: &mut impl Iterator<Item = u32>) -> [String; 2] {
-    let (known, spool) = (habits(exim), Spool::open(&exim.spool(), Options::default()).unwrap());
     loop {
         let to = [(); 2].map(|()| format!("s{}@private.test", names.next().unwrap()));
-        let hashes = to.each_ref().map(|to| spool.habits_hash(to.as_bytes()));
-        if known.clone().message(now(), None, hashes, Sensitivity::Normal).strangers == 2 {
+        if strangers_of(exim, &to) == 2 {
             return to;
         }
     }
@@ -82,9 +91,10 @@ fn a_stolen_account_is_held_and_nobody_else() {
         assert!(strangers < 60, "{}", exim.log("main"));
     }
     assert!(strangers > 4, "{strangers}");
-    // All is held from then on, whomever it is for, and learned.
+    // All is held from then on, for known people too. It is counted, and not learned.
     assert_eq!(send(&mut alice, &["known@private.test"], ""), 250);
-    assert_eq!((frozen(&exim), habits(&exim).messages()), (2, 62 + sent));
+    let known = habits(&exim);
+    assert_eq!((frozen(&exim), known.messages(), known.held()), (2, 61 + sent, 1));
     assert_eq!(send(&mut session(&exim, "bob"), &["known@private.test"], ""), 250);
     assert_eq!(frozen(&exim), 2);
     let log = exim.log("main");
@@ -124,6 +134,32 @@ fn a_stolen_account_is_deferred_and_what_says_it_is_a_list_is_not_compared() {
     let learned = habits(&exim).messages();
     assert_eq!(learned, 61 + sent);
     assert_eq!(send(&mut alice, &["known@private.test"], ""), 451);
-    assert_eq!(habits(&exim).messages(), learned);
+    let known = habits(&exim);
+    assert_eq!((known.messages(), known.held()), (learned, 1));
     assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn recipients_that_are_refused_after_the_text_are_not_learned() {
+    let setup = Setup::new().main("prdr_enable = true");
+    let setup = setup.acl("acl_smtp_data_prdr", "  deny local_parts = ^r\n  accept\n");
+    let exim = exim_of(setup, "observe");
+    let two = (0..).map(|n| ["a", "r"].map(|name| format!("{name}{n}@private.test")));
+    let to = two.into_iter().find(|to| strangers_of(&exim, to) == 2).unwrap();
+    let mut alice = session(&exim, "alice");
+    assert_eq!(alice.command("MAIL FROM:<a@client.test> PRDR").code, 250);
+    for to in &to {
+        assert_eq!(alice.command(format!("RCPT TO:<{to}>")).code, 250);
+    }
+    assert_eq!(alice.command("DATA").code, 354);
+    let mut reply = alice.command("Subject: x\r\n\r\nx\r\n.");
+    let mut refused = 0;
+    // One for each recipient, and one for the message.
+    while !reply.text.contains("id=") {
+        refused += u32::from(reply.code == 550);
+        reply = alice.expect();
+    }
+    assert_eq!(refused, 1, "{}", exim.log("main"));
+    assert_eq!(habits(&exim).messages(), 61);
+    assert_eq!(to.each_ref().map(|to| strangers_of(&exim, std::slice::from_ref(to))), [0, 1]);
 }

@@ -17,8 +17,6 @@ use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
 use crate::store::Memory;
 
-/// The key of the hashes of unique events: a log gives the same decisions each time.
-const EVENT_KEY: [u8; 16] = *b"exirate simulate";
 /// With so many records, those that decide nothing any more are dropped.
 const FORGET_FROM: usize = 50_000;
 /// The most sessions that are open at a time; then the half that began first is forgotten.
@@ -102,7 +100,7 @@ impl<'i> Simulation<'i> {
         Ok(Self {
             replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
             settings,
-            store: Memory::with_event_key(EVENT_KEY),
+            store: Memory::repeatable(),
             forget_from: FORGET_FROM,
             sessions: FastMap::default(),
             waiting: Waiting::default(),

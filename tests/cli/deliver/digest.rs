@@ -1,7 +1,12 @@
 //! Alerts that people can act on: what they say, many at once, and tests of receivers.
 
 use std::process::Output;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use exirate::rate::Timestamp;
+use exirate::rate::habits::Sensitivity;
+use exirate::spool::{Options, Spool};
+use exirate::store::{Learn, Sending, SendingStage, Store as _, habits_key};
 use kit::{FakeClock, TIMEOUT};
 use serde_json::Value;
 
@@ -79,6 +84,50 @@ fn a_mail_says_who_how_much_and_what_to_do() {
     assert_eq!(denied, "[]\n");
     let listed = stdout(&machine.at(&clock, "2026-12-01 10:00:08", &["list", "--json"]));
     assert_eq!(listed, "[]\n");
+}
+
+#[test]
+fn an_alarm_of_habits_says_its_evidence_and_how_to_answer_it() {
+    let machine = Machine::new("run = [\"DIR/alarm\", \"{key}\"]\nmail = \"a@example.org\"");
+    machine.program("alarm", "echo \"$1\" >>\"${0%/*}/ran\"; cat >\"${0%/*}/object\"");
+    machine.program("sendmail", SENDMAIL);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().cast_signed();
+    let mut spool = Spool::open(machine.spool(), Options::default()).unwrap();
+    let mut send = |at: i64, to: &str| {
+        let mut name = Vec::new();
+        let sending = Sending {
+            key: habits_key(b"auth:alice@example.org", &mut name),
+            network: None,
+            recipients: &[spool.habits_hash(to.as_bytes())],
+            sensitivity: Sensitivity::Normal,
+            stage: SendingStage::Sent,
+            learn: Learn::Always,
+        };
+        spool.learn(&sending, || Timestamp { seconds: at, micros: 0 }).unwrap().alarm
+    };
+    for n in (1..=60).rev() {
+        assert_eq!(send(now - n * 20_000, "bob@example.net"), None);
+    }
+    let alarm = (0..50).find_map(|n| send(now, &format!("s{n}@example.net"))).unwrap();
+    drop(spool);
+    let sendmail = machine.path("sendmail").display().to_string();
+    let delivered = machine.deliver(&["--sendmail", &sendmail]);
+    assert_eq!((code(&delivered), stderr(&delivered)), (Some(0), String::new()));
+    let evidence = alarm.to_string();
+    assert_eq!(machine.lines("ran"), ["auth:alice@example.org"]);
+    let object: Value = serde_json::from_str(&machine.lines("object")[0]).unwrap();
+    assert_eq!((&object["event"], &object["evidence"]), (&"crossing".into(), &evidence.into()));
+    let mails = mails(&machine);
+    let [mail] = &mails[..] else { panic!("{mails:?}") };
+    assert!(mail.contains("auth:alice@example.org may be stolen"), "{mail}");
+    assert!(mail.contains("recipients that it has never written to"), "{mail}");
+    let answer = mail.lines().find(|line| line.starts_with("  exirate habits accept ")).unwrap();
+    let answer = answer.trim().replacen("exirate", env!("CARGO_BIN_EXE_exirate"), 1);
+    let answered = std::process::Command::new("/bin/sh").args(["-c", &answer]).output().unwrap();
+    assert_eq!(code(&answered), Some(0), "{}", stderr(&answered));
+    let shown = stdout(&run(machine.spool(), &["habits", "--json"]));
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()[0]["answer"], "accepted");
+    assert_eq!(stdout(&machine.deliver(&["--sendmail", &sendmail])), "");
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl Learner {
 impl Learn {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.dry_run {
-            return self.learn(Store::Memory(Box::default()), screen);
+            return self.learn(Store::Memory(Box::new(Memory::repeatable())), screen);
         }
         let directory = self.common.directory()?;
         require_owner(&directory)?;
