@@ -20,7 +20,7 @@ pub(crate) struct Account {
     sensitivity: Sensitivity,
     /// Whoever has ever been written to.
     known: HashSet<u64>,
-    /// Failures that have not come yet: when, and of whom.
+    /// Failures that have not come yet: when, and which.
     failing: BinaryHeap<Reverse<(i64, u64)>>,
     random: Random,
 }
@@ -61,7 +61,7 @@ impl Account {
         alarms
     }
 
-    /// Learns a message; of the recipients to whom nobody has written before, this share fails
+    /// Learns a message; of the recipients that nobody has written to before, this share fails
     /// soon.
     pub(crate) fn learn(&mut self, message: &Message, share: f64) -> Update {
         if share > 0.0 {

@@ -25,7 +25,7 @@ described! {
         since: String,
         /// Why.
         reason: String,
-        /// By whom.
+        /// Who did it.
         who: String,
     }
 }

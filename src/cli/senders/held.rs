@@ -87,7 +87,7 @@ struct Place {
 /// Show the recipients and headers of held messages
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  What would be sent, and to whom?
+  What would be sent, and to which people?
     exirate held show alice@example.org
 
 Exit status: 0 shown; 1 a KEY or ID has no held message; 2 an error.

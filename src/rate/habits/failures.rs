@@ -1,7 +1,7 @@
-//! The second set of rules: recipients who do not exist, or to whom it could not be delivered.
+//! The second set of rules: recipients who do not exist, or could not be reached.
 //!
 //! That shows only after the message was learned, so it is an update of its own. What is assumed:
-//! of the recipients on a thief's list, a fifth fails; of the strangers to whom an owner writes,
+//! of the recipients on a thief's list, a fifth fails; of the strangers that an owner writes to,
 //! one of fifty. Both are assumptions, as no public set of mail says what became of it. What does
 //! not fail counts for nobody: a list that was cleaned says nothing of who uses it.
 
@@ -13,11 +13,11 @@ const THIEF_FAILED: f64 = 0.2;
 const OWNER_FAILED: f64 = 0.02;
 
 impl Habits {
-    /// Updates the habits by a recipient of an earlier message, to whom it could not be delivered
+    /// Updates the habits by a recipient of an earlier message, who could not be reached
     /// `at` this second since 1970. `recipient` is a hash, as in [`Habits::message`].
     ///
     /// A message is one decision, an old address book too: since the evidence began, no more
-    /// failures count than there were messages. One whom the account has written to before is no
+    /// failures count than there were messages. One that the account has written to before is no
     /// stranger, and counts for nobody.
     pub fn failed(&mut self, at: i64, recipient: u64, sensitivity: Sensitivity) -> Update {
         let at = at.clamp(self.at.into(), i64::from(self.at) + FAILED_LATEST);

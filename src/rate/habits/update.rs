@@ -104,7 +104,7 @@ pub struct Alarm {
     pub seconds: i64,
     /// New networks since then.
     pub networks: u32,
-    /// Strangers since then to whom it could not be delivered, as far as they count.
+    /// Strangers since then who could not be reached, as far as they count.
     pub failures: u32,
     /// New recipients a day, as usual.
     pub usual: f64,

@@ -148,7 +148,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// So many different recipients to whom the account has written lately, or as many as there
+    /// So many different recipients that the account has written to lately, or as many as there
     /// are.
     fn known(&mut self, count: usize) -> Vec<u64> {
         let mut found: Vec<u64> = Vec::new();
@@ -162,7 +162,7 @@ impl Writer<'_> {
         found
     }
 
-    /// So many to whom it has not.
+    /// So many that it has not written to.
     fn strangers(&mut self, count: usize) -> Vec<u64> {
         (0..count).map(|_| self.random.bits()).collect()
     }

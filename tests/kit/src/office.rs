@@ -103,7 +103,7 @@ pub fn stranger(number: usize) -> String {
     format!("ok-stranger{number}@spam.test")
 }
 
-/// Somebody to whom alice writes every day.
+/// Somebody that alice writes to every day.
 pub fn partner() -> String {
     partner_of(0, 0)
 }

@@ -24,13 +24,13 @@ use crate::cli::{Failure, Outcome};
     exirate habits '*@example.org'
   It was alice herself:
     exirate habits accept alice@example.org
-  Somebody has her password: deny the account, and list whom to warn:
+  Somebody has her password: deny the account, and list the people to warn:
     exirate habits stolen alice@example.org --logs /var/log/exim4
   Learn from the logs of the last weeks, and see who would have been named:
     exirate habits learn /var/log/exim4
 
-An account is compared with its own mail: recipients to whom it has never written, in runs, at
-hours and from networks that it never uses. No limit is set by anybody.
+An account is compared with its own mail: recipients that it has never written to, in runs,
+at hours and from networks that it never uses. No limit is set by anybody.
 
 Exit status: 0 shown; 1 an account is suspected, or a KEY matches nothing; 2 an error.
 

@@ -42,7 +42,7 @@ const SHOWN: usize = 20;
     exirate habits stolen alice@example.org --trace
 
 The account is denied, as by `exirate deny`, and the answer is counted. Then it shows what was sent
-since the evidence began, and to whom: all mail of the account, also what the owner has sent
+since the evidence began, and to which people: all mail of the account, also what the owner has sent
 meanwhile. Once the password is another: `exirate unblock KEY`.
 
 Exit status: 0 denied and listed; 1 a KEY matches no account, or has had no alarm that it could be
