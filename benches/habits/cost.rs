@@ -1,5 +1,6 @@
 //! What a message costs, and what an account takes.
 
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
@@ -16,11 +17,13 @@ use exirate::spool::{Options, Spool};
 use exirate::store::habits_key;
 use kit::Random;
 use kit::habits::mix;
-use kit::table::{head, middle_of, print, row};
+use kit::table::{head, print, row};
 
 /// Messages in a round.
 const ROUND: usize = 20_000;
 const ROUNDS: usize = 21;
+/// Processes whose first message is measured.
+const FIRST: usize = 2000;
 /// Recipients of a message, and the most nanoseconds that it may cost.
 const GOALS: [(usize, f64); 2] = [(1, 500.0), (50, 3000.0)];
 /// Room for the most accounts.
@@ -29,7 +32,7 @@ const START: i64 = 1_790_000_000;
 
 /// Prints the cost of an update, alone and in the database, and the size of so many accounts.
 pub(crate) fn run(accounts: usize) {
-    head(&format!("An update: medians of {ROUNDS} rounds, in nanoseconds"));
+    head(&format!("An update: the fastest tenth of {ROUNDS} rounds, in nanoseconds"));
     let mut rows = vec![row([
         "recipients",
         "arithmetic",
@@ -76,7 +79,7 @@ pub(crate) fn run(accounts: usize) {
                 assert!(is_known);
             }));
         }
-        let [alone, stored, floor] = [alone, stored, floor].map(middle_of);
+        let [alone, stored, floor] = [alone, stored, floor].map(fastest_tenth);
         let missed = if stored - floor > most { ", missed" } else { "" };
         rows.push(row([
             &recipients.to_string(),
@@ -89,24 +92,18 @@ pub(crate) fn run(accounts: usize) {
     }
     print(&rows);
     through_a_policy();
+    first_of_a_process();
     fill(accounts);
 }
 
 /// Prints what habits add to the evaluation of a policy when a message is complete.
 fn through_a_policy() {
     head(&format!(
-        "A message through a policy, at DATA: medians of {ROUNDS} rounds, in nanoseconds"
+        "A message through a policy, at DATA: the fastest tenth of {ROUNDS} rounds, in nanoseconds"
     ));
     let mut rows =
         vec![row(["recipients", "without habits", "with habits", "difference", "at most"])];
-    let images = ["off", "observe"].map(|habits| {
-        let text = format!(
-            "version = 1\n[policy.out]\nhabits = \"{habits}\"\ndefault.bytes = \"900G/1h\"\n"
-        );
-        let none = |_: &Path| Err(String::new());
-        let policies = compile(Path::new("policy.toml"), &text, &none).policies.unwrap();
-        Image::from_bytes(build(&policies)).unwrap()
-    });
+    let images = images();
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     for (recipients, most) in GOALS {
         let mut random = Random::new(1);
@@ -124,23 +121,7 @@ fn through_a_policy() {
                 times.push(nanoseconds(|n| {
                     let to = |place: usize| &*texts[(n * recipients + place) % ROUND];
                     let all = || (0..recipients).map(|place| to(place).into()).collect();
-                    let step = Step {
-                        facts: SessionFacts {
-                            recipients: recipients as u32,
-                            message_size: 1000,
-                            ..SessionFacts::default()
-                        },
-                        recipients: &all,
-                        ..Step::new(
-                            AclStage::Data,
-                            Event {
-                                auth: Some("alice@example.org"),
-                                client: Origin::Client([192, 0, 2, 7].into()),
-                                sender: Some("alice@example.org"),
-                                ..Event::default()
-                            },
-                        )
-                    };
+                    let step = step(&all, recipients);
                     session.new_message();
                     let at = START + 60 * (round * ROUND + n) as i64;
                     let clock = || Timestamp { seconds: at, micros: 0 };
@@ -157,7 +138,7 @@ fn through_a_policy() {
                 }));
             }
         }
-        let [without, with] = times.map(middle_of);
+        let [without, with] = times.map(fastest_tenth);
         let missed = if with - without > most { ", missed" } else { "" };
         rows.push(row([
             &recipients.to_string(),
@@ -170,10 +151,78 @@ fn through_a_policy() {
     print(&rows);
 }
 
+/// The same policy without habits and with them.
+fn images() -> [Image; 2] {
+    ["off", "observe"].map(|habits| {
+        let text = format!(
+            "version = 1\n[policy.out]\nhabits = \"{habits}\"\ndefault.bytes = \"900G/1h\"\n"
+        );
+        let none = |_: &Path| Err(String::new());
+        let policies = compile(Path::new("policy.toml"), &text, &none).policies.unwrap();
+        Image::from_bytes(build(&policies)).unwrap()
+    })
+}
+
+/// A message that is complete.
+fn step<'a>(recipients: &'a dyn Fn() -> Vec<Cow<'a, str>>, count: usize) -> Step<'a> {
+    Step {
+        facts: SessionFacts {
+            recipients: count as u32,
+            message_size: 1000,
+            ..SessionFacts::default()
+        },
+        recipients,
+        ..Step::new(
+            AclStage::Data,
+            Event {
+                auth: Some("alice@example.org"),
+                client: Origin::Client([192, 0, 2, 7].into()),
+                sender: Some("alice@example.org"),
+                ..Event::default()
+            },
+        )
+    }
+}
+
+/// Prints what habits add to the first message of a process: the database is opened, and has known
+/// the account for long.
+fn first_of_a_process() {
+    let images = images();
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut times = [Vec::new(), Vec::new()];
+    for n in 0..FIRST {
+        for ((image, folder), times) in images.iter().zip(&folders).zip(&mut times) {
+            let all = || vec![Cow::Borrowed("bob@example.net")];
+            let (mut session, step) = (PolicySession::default(), step(&all, 1));
+            let clock = || Timestamp { seconds: START + 60 * n as i64, micros: 0 };
+            let begun = Instant::now();
+            let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+            let mut evaluator = Evaluator::of_image(image);
+            let store = Ok(&mut spool);
+            black_box(evaluator.evaluate(&mut session, "out", &step, store, clock, &mut Quiet));
+            times.push(begun.elapsed().as_nanos() as f64);
+        }
+    }
+    let [without, with] = times.map(fastest_tenth);
+    println!(
+        "\nThe first message of a process, opening the database included, the fastest tenth of {FIRST}: \
+         {:.1} us without habits, {:.1} us with them ({:+.1} %, at most 3)",
+        without / 1e3,
+        with / 1e3,
+        (with / without - 1.0) * 100.0
+    );
+}
+
 /// Sees nothing.
 struct Quiet;
 
 impl Observer for Quiet {}
+
+/// What the fastest tenth takes, which waits least for other programs.
+fn fastest_tenth(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times[times.len() / 10]
+}
 
 /// The time of one of a round.
 fn nanoseconds(mut one: impl FnMut(usize)) -> f64 {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::decide::applies;
 use super::habits::{Suspicion, account};
 use super::image::{ImageError, PolicyImage};
-use super::key;
+use super::key::{self, Key};
 use super::limit::{AppliedHabits, Rule, Subject};
 use super::model::Identity;
 use super::outcome::Outcome;
@@ -15,9 +15,11 @@ use crate::event::session::HabitsMemory;
 use crate::rate::Timestamp;
 use crate::store::{Judged, Learn, Sending, SendingStage, Store, habits_key, habits_network_hash};
 
-/// A policy by which messages are compared with habits.
-#[derive(Clone, Copy)]
-pub(super) struct Compared<'i> {
+/// How a message is compared with habits.
+pub(super) struct Compared<'i, 'e> {
+    /// The account that sends it.
+    account: Key<'e>,
+    /// The policy that says so.
     pub(super) policy: PolicyImage<'i>,
     on: OnHabits,
     sensitivity: Sensitivity,
@@ -34,38 +36,46 @@ pub(super) struct Message<'m> {
     pub(super) bypassed: bool,
 }
 
-impl<'i> Compared<'i> {
-    /// The policy by which a message is compared with the habits of its account: the strictest
-    /// of `before` and `policy` that says so, with the highest sensitivity of all.
-    pub(super) fn with(
-        before: Option<Self>,
+impl<'i, 'e> Compared<'i, 'e> {
+    /// Has the message of `event` compared by `policy`, if that says so, unless a policy before does
+    /// what is as strict; with the highest sensitivity of all.
+    pub(super) fn by(
+        compared: &mut Option<Self>,
         policy: PolicyImage<'i>,
         identity: &Identity,
-        event: &Event<&str>,
+        event: &Event<&'e str>,
         now: impl Fn() -> i64,
-    ) -> Result<Option<Self>, ImageError> {
-        let settings = policy.settings();
-        if !applies(settings, identity, event) {
-            return Ok(before);
+    ) -> Result<(), ImageError> {
+        if !applies(policy.settings(), identity, event) {
+            return Ok(());
         }
-        let Some(account) = account(identity, event) else { return Ok(before) };
+        let new = if compared.is_none() { account(identity, event) } else { None };
+        let known = compared.as_ref().map(|compared| &compared.account);
+        let Some(account) = known.or(new.as_ref()) else { return Ok(()) };
         let subject = Subject::of_sender(&account.identity, event);
         let Some(AppliedHabits { on, sensitivity, .. }) = policy.habits(&subject)? else {
-            return Ok(before);
+            return Ok(());
         };
         if policy.has_exemptions() && policy.exemption(&subject, now())?.is_some() {
-            return Ok(before);
+            return Ok(());
         }
-        let own = Self { policy, on, sensitivity };
-        let strictest = before.filter(|before| before.done() >= own.done()).unwrap_or(own);
-        let sensitivity = before.map_or(sensitivity, |one| one.sensitivity.max(sensitivity));
-        Ok(Some(Self { sensitivity, ..strictest }))
+        match compared {
+            Some(before) => {
+                before.sensitivity = before.sensitivity.max(sensitivity);
+                if done(&policy, on) > before.done() {
+                    (before.policy, before.on) = (policy, on);
+                }
+            }
+            None => {
+                *compared = new.map(|account| Self { account, policy, on, sensitivity });
+            }
+        }
+        Ok(())
     }
 
     /// What becomes of the mail of a suspected account.
     fn done(&self) -> OnHabits {
-        let observes = self.policy.settings().action == Action::Observe;
-        if observes { OnHabits::Observe } else { self.on }
+        done(&self.policy, self.on)
     }
 
     /// Has `message` learned, unless that is done and `judged` is what came of it; the outcome,
@@ -80,7 +90,7 @@ impl<'i> Compared<'i> {
         at: Timestamp,
         visit: impl FnOnce(&str, &Judged),
     ) -> Result<Option<Outcome>, String> {
-        let Some(account) = account(identity, &message.event) else { return Ok(None) };
+        let account = &self.account;
         let subject = Subject::of_sender(&account.identity, &message.event);
         let HabitsMemory { judged, recipients, name } = memory;
         let judged = match judged {
@@ -142,8 +152,7 @@ impl<'i> Compared<'i> {
         };
         let are_known = !all.is_empty();
         for to in all {
-            let event = Event { recipient: Some(&*to), ..message.event };
-            let Some(to) = key::value(identity, &event, Field::Recipient) else { continue };
+            let Some(to) = key::folded(identity, Field::Recipient, &to) else { continue };
             if self.policy.exempts_recipients() {
                 let subject = Subject { recipient: Some(&to), ..*subject };
                 let exempt = self.policy.exemption(&subject, at.seconds);
@@ -156,5 +165,13 @@ impl<'i> Compared<'i> {
         hashes.sort_unstable();
         hashes.dedup();
         Ok(are_known)
+    }
+}
+
+/// What a policy that says `on` does with the mail of a suspected account.
+fn done(policy: &PolicyImage<'_>, on: OnHabits) -> OnHabits {
+    match policy.settings().action {
+        Action::Observe => OnHabits::Observe,
+        Action::Enforce => on,
     }
 }

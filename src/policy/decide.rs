@@ -209,8 +209,7 @@ pub fn exempt_recipients(
     }
     let mut exempt = 0;
     for recipient in recipients {
-        let event = Event { recipient: Some(&**recipient), ..event };
-        let recipient = key::value(identity, &event, Field::Recipient);
+        let recipient = key::folded(identity, Field::Recipient, recipient);
         let subject = Subject { recipient: recipient.as_deref(), ..subject };
         exempt += usize::from(policy.exemption(&subject, now)?.is_some());
     }

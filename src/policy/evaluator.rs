@@ -229,6 +229,11 @@ impl<'i> Evaluator<'i> {
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
         let compared = None;
+        let mut store = store.map(KeptLock);
+        let store = match &mut store {
+            Ok(KeptLock(store)) => Ok(&mut **store),
+            Err(why) => Err(*why),
+        };
         let mut run = Run { image, step, session, store, counters, clock, observer, compared };
         let all = image.ok().filter(|_| names.trim() == "*");
         let named = all.is_none().then(|| names.split(',').map(str::trim));
@@ -262,6 +267,15 @@ impl<'i> Evaluator<'i> {
     }
 }
 
+/// A store that keeps its lock while an event is evaluated, and no longer, also during a panic.
+struct KeptLock<'s, S: Store>(&'s mut S);
+
+impl<S: Store> Drop for KeptLock<'_, S> {
+    fn drop(&mut self) {
+        self.0.keep_lock(false);
+    }
+}
+
 /// Why a policy cannot be evaluated, and what it says of that, if it can be read.
 struct Fault {
     error: String,
@@ -285,7 +299,7 @@ struct Run<'r, 's, S, C, O> {
     clock: C,
     observer: &'r mut O,
     /// The policy by which the message is compared with the habits of its account.
-    compared: Option<Compared<'r>>,
+    compared: Option<Compared<'r, 's>>,
 }
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
@@ -345,6 +359,12 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         name: &str,
         policy: PolicyImage<'r>,
     ) -> Result<(Arc<str>, Outcome), Fault> {
+        if policy.uses_habits()
+            && is_learned_at(self.step.stage)
+            && let Ok(store) = &mut self.store
+        {
+            store.keep_lock(true);
+        }
         let decided = self.limits(name, policy)?;
         let accepts = decided.1.verdict < Verdict::Defer;
         if policy.uses_habits()
@@ -353,11 +373,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let Self { image, step, clock, compared, .. } = self;
             let image = image.map_err(Fault::unread)?;
             let now = || clock().seconds;
-            let found = image
+            let added = image
                 .identity()
-                .and_then(|identity| Compared::with(*compared, policy, identity, &step.event, now));
+                .and_then(|identity| Compared::by(compared, policy, identity, &step.event, now));
             let on_error = Some(policy.settings().on_error);
-            *compared = found.map_err(|error| Fault { error: error.to_string(), on_error })?;
+            added.map_err(|error| Fault { error: error.to_string(), on_error })?;
         }
         Ok(decided)
     }
@@ -371,7 +391,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Has the message learned, which all policies accept; what becomes of it by that.
     fn habits(&mut self) -> Option<Evaluated> {
         let compared = self.compared.take()?;
-        let Compared { policy, .. } = compared;
+        let policy = compared.policy;
         let Self { image, step, session, store, counters, clock, observer, .. } = self;
         let (Ok(image), Ok(store)) = (image, store) else { return None };
         let has_failed = step.stage == AclStage::Delivery;

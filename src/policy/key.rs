@@ -20,6 +20,18 @@ pub struct Key<'e> {
     pub identity: Cow<'e, str>,
 }
 
+/// `text`, which is the value of `field`, a login or an address, folded; `None` if nothing is left.
+#[must_use]
+pub fn folded<'e>(identity: &Identity, field: Field, text: &'e str) -> Option<Cow<'e, str>> {
+    let folding = &identity.folding;
+    if folding.is_folded(text) {
+        return Some(Cow::Borrowed(text)).filter(|text| !text.is_empty());
+    }
+    let mut folded = String::new();
+    let is_known = folding.field_into(field, text, &mut folded) && !folded.is_empty();
+    is_known.then_some(Cow::Owned(folded))
+}
+
 /// The value of `field`, folded; `None` if it is not known.
 #[must_use]
 pub fn value<'e>(
@@ -28,14 +40,7 @@ pub fn value<'e>(
     field: Field,
 ) -> Option<Cow<'e, str>> {
     let folding = &identity.folding;
-    let fold = |text: Option<&'e str>| {
-        let text = text?;
-        if folding.is_folded(text) {
-            return Some(Cow::Borrowed(text));
-        }
-        let mut folded = String::new();
-        folding.field_into(field, text, &mut folded).then_some(Cow::Owned(folded))
-    };
+    let fold = |text: Option<&'e str>| folded(identity, field, text?);
     let text = match field {
         Field::Auth => fold(event.auth),
         Field::LocalAccount => event.local_account.map(|text| Cow::Owned(text.trim().to_owned())),

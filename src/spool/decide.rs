@@ -102,7 +102,17 @@ impl Store for Spool {
         Spool::has_events(self)
     }
 
+    #[inline]
+    fn keep_lock(&mut self, keeps: bool) {
+        self.keeps_lock = keeps;
+        if !keeps {
+            self.release_lock();
+        }
+    }
+
     fn describe(&mut self, details: &EventDetails<'_>) {
+        // Writing to a log may take a while.
+        self.release_lock();
         Spool::describe(self, details);
     }
 }

@@ -1,6 +1,7 @@
 //! Values derived from the database's random key: the position of a record, the bits of
 //! an event, and the start value of checksums.
 
+use siphasher::sip;
 use siphasher::sip128::{Hash128, SipHasher24};
 
 use crate::engine::RecordKey;
@@ -16,7 +17,8 @@ pub(super) struct Hashing {
     pub(super) seed: u32,
     places: SipHasher24,
     events: SipHasher24,
-    habits: SipHasher24,
+    /// Of 64 bits: a message has a hash for each recipient.
+    habits: sip::SipHasher24,
 }
 
 /// The position of a record.
@@ -36,6 +38,7 @@ const EVENT: &[u8] = b"exirate event";
 impl Hashing {
     pub(super) fn new(key: [u8; 16]) -> Self {
         let root = SipHasher24::new_with_key(&key);
+        let habits = root.hash(b"exirate habits");
         let derived = |purpose: &[u8]| {
             let Hash128 { h1, h2 } = root.hash(purpose);
             SipHasher24::new_with_keys(h1, h2)
@@ -45,7 +48,7 @@ impl Hashing {
             seed: root.hash(b"exirate checksum").h1 as u32,
             places: derived(b"exirate key"),
             events: derived(EVENT),
-            habits: derived(b"exirate habits"),
+            habits: sip::SipHasher24::new_with_keys(habits.h1, habits.h2),
         }
     }
 
@@ -71,7 +74,7 @@ impl Hashing {
     /// The hash of a recipient or a network, of which habits have some bits.
     #[inline]
     pub(super) fn habit(&self, text: &[u8]) -> u64 {
-        self.habits.hash(text).h1
+        self.habits.hash(text)
     }
 
     /// The hash of the text of a unique event.

@@ -5,7 +5,7 @@ use std::fs::File;
 use crate::engine::{Change, RecordKey, Remembered};
 use crate::rate::Timestamp;
 use crate::sys::clock;
-use crate::sys::lock::Kind;
+use crate::sys::lock::{Guard, Kind};
 
 use super::apply::Failure;
 use super::database::{ATTEMPTS, Database, shard_name};
@@ -82,13 +82,18 @@ impl Spool {
         let mut failure = None;
         for _ in 0..ATTEMPTS {
             // On every exit but the last, the shard is closed, to be opened again.
-            let Some(mut shard) = self.take_shard(number)? else { break };
+            let kept = self.take_kept(number);
+            let is_kept = kept.is_some();
+            let found = kept.map_or_else(|| self.take_shard(number), |shard| Ok(Some(shard)))?;
+            let Some(mut shard) = found else { break };
             let Shard { file, body } = &mut *shard;
             let second = clock::coarse_seconds();
             body.prefetch(key_slot, second);
-            let guard = self
-                .database
-                .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
+            let path = || self.database.path_of(&shard_name(number));
+            let guard = match is_kept {
+                true => Guard::of_kept(file),
+                false => self.database.lock(file, Kind::Exclusive, path)?,
+            };
             let condition = body
                 .condition(file, &self.database, second)
                 .map_err(|source| self.shard_error("examine", number, source))?;
@@ -114,7 +119,13 @@ impl Spool {
             }
             self.note_damage(lookups.iter().filter(|lookup| lookup.has_no_state()).count() as u64);
             let done = act(&self.database, file, body, found);
-            drop(guard);
+            match self.keeps_lock {
+                true => {
+                    guard.keep();
+                    self.kept = Some(number);
+                }
+                false => drop(guard),
+            }
             self.put_shard(shard);
             return match done {
                 Ok(result) => Ok(result),

@@ -48,6 +48,7 @@ mod rebuild;
 mod record;
 mod shard;
 mod sizes;
+mod slots;
 mod stats;
 #[cfg(test)]
 mod stop_tests;
@@ -68,6 +69,7 @@ use std::path::Path;
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::sys::fork;
+use crate::sys::lock;
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::text::counted;
 
@@ -109,6 +111,10 @@ pub struct Spool {
     overrides: known_overrides::Known,
     /// Crossings and refusals that wait for [`Spool::describe`].
     events: Vec<events::entry::PendingEvent>,
+    /// Whether locks are kept: see [`crate::store::Store::keep_lock`].
+    keeps_lock: bool,
+    /// The shard whose lock is kept. It is in the table.
+    kept: Option<u8>,
 }
 
 impl Spool {
@@ -167,6 +173,8 @@ impl Spool {
             reported: 0,
             overrides,
             events: Vec::new(),
+            keeps_lock: false,
+            kept: None,
         }
     }
 
@@ -237,15 +245,42 @@ impl Spool {
     fn after_fork(&mut self) -> Result<(), SpoolError> {
         let process = fork::process();
         if process != self.process {
-            self.shards.iter_mut().for_each(|shard| *shard = None);
+            self.close_shards();
             self.database.dir.reopen()?;
             self.process = process;
         }
         Ok(())
     }
 
+    /// Closes all shards, and so releases a lock that was kept.
+    fn close_shards(&mut self) {
+        self.kept = None;
+        self.shards.iter_mut().for_each(|shard| *shard = None);
+    }
+
+    /// Takes a shard out of the table whose lock was kept.
+    #[inline]
+    fn take_kept(&mut self, number: u8) -> Option<Box<Shard>> {
+        self.kept.take_if(|kept| *kept == number)?;
+        self.shards.get_mut(usize::from(number)).and_then(Option::take)
+    }
+
+    /// Releases a lock that was kept: always before another one is taken, as those who lock
+    /// several do so in ascending order.
+    #[inline]
+    fn release_lock(&mut self) {
+        if let Some(number) = self.kept.take()
+            && let Some(Some(shard)) = self.shards.get(usize::from(number))
+            // Else it is the parent's.
+            && self.process == fork::process()
+        {
+            lock::unlock(&shard.file);
+        }
+    }
+
     /// Takes a shard out of the table, and opens it if it is not open.
     fn take_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
+        self.release_lock();
         match self.shards.get_mut(usize::from(number)).and_then(Option::take) {
             Some(shard) => Ok(Some(shard)),
             None => self.open_shard(number),
@@ -269,7 +304,7 @@ impl Spool {
         if !error.is_out_of_files() || self.shards.iter().all(Option::is_none) {
             return result;
         }
-        self.shards.iter_mut().for_each(|shard| *shard = None);
+        self.close_shards();
         act(&mut self.database)
     }
 

@@ -12,6 +12,7 @@ use super::format::{
 };
 
 use super::hashing::{Hashing, KeySlot};
+use super::slots::SLOTS_BYTES;
 
 /// Not a valid sealed epoch: the filter is void.
 const VOID: u64 = 0;
@@ -291,7 +292,7 @@ impl Record {
     /// The head's checksum is not computed for a record without a filter that has a valid
     /// state: such a head follows from the key, and a state is valid only together with
     /// the right checksum of the head. It is computed if there is a filter, whose size
-    /// only the checksum protects, and if no state is valid: then the checksum itself may
+    /// only the checksum protects (that of habits is always the same), and if no state is valid: then the checksum itself may
     /// be damaged, and a state written with it would be valid here and nowhere else.
     #[inline]
     pub(super) fn of_key(
@@ -308,7 +309,11 @@ impl Record {
             return None;
         }
         record.current = record.latest_state(map);
-        let vouched_for = record.filter_bytes.is_none() && record.current.is_some();
+        let is_known = match record.filter_bytes {
+            None => true,
+            Some(bytes) => key.kind == Kind::Habits && bytes == SLOTS_BYTES,
+        };
+        let vouched_for = is_known && record.current.is_some();
         (vouched_for || record.head_is_sound(map, seed)?).then_some(record)
     }
 

@@ -92,7 +92,7 @@ impl Spool {
     pub fn set_max_bytes(&mut self, max_bytes: u64) -> Result<(), SpoolError> {
         self.with_files(|database| database.set_max_bytes(max_bytes.max(MAX_BYTES_MIN)))?;
         // Shards that are open have the old limit.
-        self.shards.iter_mut().for_each(|shard| *shard = None);
+        self.close_shards();
         Ok(())
     }
 

@@ -81,6 +81,11 @@ pub trait Store {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Self::Error>;
 
+    /// Says whether a lock that is taken is kept until another one is needed or this is called with
+    /// `false`: where the calls that follow at once are as a rule about the same identity. Other
+    /// processes wait meanwhile.
+    fn keep_lock(&mut self, _keeps: bool) {}
+
     /// Whether the latest decisions have made crossings or refusals that
     /// [`Store::describe`] should describe.
     fn has_events(&self) -> bool {

@@ -101,11 +101,17 @@ fn wait(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'
     }
 }
 
-impl Guard<'_> {
+impl<'a> Guard<'a> {
     /// Keeps the lock until [`unlock`] is called, or every process that has the
     /// file open has closed it.
     pub fn keep(self) {
         std::mem::forget(self);
+    }
+
+    /// The guard of a lock of `file` that this process has kept.
+    #[must_use]
+    pub fn of_kept(file: &'a File) -> Self {
+        Self { file, process: fork::process(), waited: false }
     }
 }
 

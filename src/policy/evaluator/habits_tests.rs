@@ -4,7 +4,8 @@ use super::tests::bytes;
 use super::*;
 use crate::event::Origin;
 use crate::policy::word::Verdict;
-use crate::store::Memory;
+use crate::spool::Options;
+use crate::store::{Memory, habits_key};
 
 const START: i64 = 1_800_000_000;
 
@@ -319,4 +320,51 @@ fn mail_of_a_login_without_a_sender_is_for_the_second_rule() {
     let before = server.messages();
     assert!(until_held(&mut server).is_some_and(|sent| sent > 60));
     assert_eq!(server.messages(), before, "it is not learned");
+}
+
+#[test]
+fn the_lock_is_kept_from_the_decision_until_the_message_is_learned_and_no_longer() {
+    /// Looks whether another process could learn of alice now.
+    struct Looks<'f> {
+        folder: &'f Path,
+        found: Vec<bool>,
+        panics: bool,
+    }
+    fn is_free(folder: &Path) -> bool {
+        let options = Options { timeout: std::time::Duration::ZERO };
+        let mut other = Spool::open(folder, options).unwrap();
+        let mut name = Vec::new();
+        let key = habits_key(b"auth:alice@example.org", &mut name);
+        other.update(key, None, |_, _| ((), None)).is_ok()
+    }
+    impl Observer for Looks<'_> {
+        fn decided(&mut self, _: &Decided<'_>) {
+            self.found.push(is_free(self.folder));
+            assert!(!self.panics, "on purpose");
+        }
+    }
+    let policy = "[policy.out]\nhabits = \"hold\"\ndefault.messages = \"1000/1h\"\n";
+    let image = Image::from_bytes(bytes(policy)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+    let mut evaluator = Evaluator::of_image(&image);
+    let recipients = || vec![Cow::Borrowed("bob@x.test")];
+    for (stage, panics) in
+        [(AclStage::Mail, false), (AclStage::Data, false), (AclStage::Data, true)]
+    {
+        let step = Step { recipients: &recipients, ..Step::new(stage, alice()) };
+        let mut looks = Looks { folder: folder.path(), found: Vec::new(), panics };
+        let mut session = PolicySession::default();
+        let now = || Timestamp { seconds: START, micros: 0 };
+        let evaluated = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let store = Ok(&mut spool);
+            evaluator.evaluate(&mut session, "out", &step, store, now, &mut looks)
+        }));
+        assert_eq!(evaluated.is_err(), panics);
+        assert_eq!(looks.found, [stage == AclStage::Mail], "{stage:?}");
+        assert!(is_free(folder.path()), "{stage:?}");
+    }
+    let mut name = Vec::new();
+    let habits = spool.habits(habits_key(b"auth:alice@example.org", &mut name)).unwrap();
+    assert_eq!(habits.unwrap().messages(), 1);
 }
