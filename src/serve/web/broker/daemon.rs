@@ -14,7 +14,7 @@ use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::timeout;
 
 use super::decide::Broker;
-use super::wire::{LINE_MAX, Reply, Request, Why, read, write};
+use super::wire::{Done, LINE_MAX, Reply, Request, Why, read, write};
 use crate::serve::config::{self, Address};
 use crate::serve::listen::{Bound, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
@@ -169,7 +169,10 @@ async fn serve(mut stream: Stream, peer: Peer, broker: Arc<Mutex<Broker>>, log: 
     let bytes = write(&reply).or_else(|_| {
         // Too much to say.
         let reply = match reply {
-            Reply::Done(done) => Reply::Done(super::wire::Done { said: Vec::new(), ..done }),
+            Reply::Done(done) => {
+                let said = vec!["what was done is in audit.log".to_owned()];
+                Reply::Done(Done { said, sent: None, ..done })
+            }
             Reply::Refused(refused) => Reply::refused(refused.why, "see the log"),
         };
         write(&reply)
