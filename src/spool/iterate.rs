@@ -42,13 +42,10 @@ impl Spool {
     /// The database's directory cannot be used; nothing has been visited.
     pub fn for_each(&mut self, mut visit: impl FnMut(Entry)) -> Result<LeftOut, SpoolError> {
         let mut damaged = 0;
-        let shards = self.each_shard(
-            |body| entries(body, |_| true),
-            |(entries, count)| {
-                entries.into_iter().for_each(&mut visit);
-                damaged += count;
-            },
-        )?;
+        let shards = self.each_shard(entries, |(entries, count)| {
+            entries.into_iter().for_each(&mut visit);
+            damaged += count;
+        })?;
         self.damaged += damaged;
         Ok(LeftOut { damaged, shards })
     }
@@ -68,16 +65,11 @@ impl Spool {
         let wanted = |identity: &[u8]| identities.contains(identity);
         let mut left_out = LeftOut::default();
         for number in shards {
-            match self.read_shard(number, |body| body.map(|body| entries(body, wanted))) {
-                Ok(found) => {
-                    let (entries, damaged) = found.unwrap_or_default();
-                    left_out.damaged += damaged;
-                    entries.into_iter().for_each(&mut visit);
-                }
+            match self.read_shard(number, |body| body.map(|body| entries_of(body, wanted))) {
+                Ok(found) => found.into_iter().flatten().for_each(&mut visit),
                 Err(error) => left_out.shards.push(error),
             }
         }
-        self.damaged += left_out.damaged;
         Ok(left_out)
     }
 
@@ -238,15 +230,30 @@ fn survey(body: &Body, visit: Visit<'_>) -> u64 {
     damaged
 }
 
-/// The rates of a shard whose identities are `wanted`, and how many of its records are damaged.
-fn entries(body: &Body, wanted: impl Fn(&[u8]) -> bool) -> (Vec<Entry>, u64) {
+/// The rates of a shard, and how many of its records are damaged.
+fn entries(body: &Body) -> (Vec<Entry>, u64) {
     let mut entries = Vec::new();
     let damaged = survey(body, &mut |key, remembered| {
-        if key.kind != engine::Kind::Habits && wanted(key.identity()) {
+        if key.kind != engine::Kind::Habits {
             entries.extend(Entry::of(&key, remembered));
         }
     });
     (entries, damaged)
+}
+
+/// The rates of a shard whose identities are `wanted`. No more is read of other records than their
+/// keys.
+fn entries_of(body: &Body, wanted: impl Fn(&[u8]) -> bool) -> Vec<Entry> {
+    let is_wanted = |offset: &usize| Record::identity_at(&body.map, *offset).is_some_and(&wanted);
+    let mut offsets: Vec<usize> = body.occupied().filter(is_wanted).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    let records = offsets.into_iter().filter_map(|at| Record::read(&body.map, at, body.seed));
+    let records = records.filter(|record| !record.is_of_habits());
+    let read = records.filter_map(|record| {
+        Entry::of(&record.record_key(&body.map)?, record.remembered(&body.map, body.seed)?)
+    });
+    read.collect()
 }
 
 const _: () = assert!(SHARDS == u8::MAX as usize + 1);

@@ -280,6 +280,12 @@ impl Record {
         Some(record)
     }
 
+    /// The identity of a record that may be at `offset`: nothing is checked.
+    pub(super) fn identity_at(map: &Mapping, offset: usize) -> Option<&[u8]> {
+        let record = Self::outline(map, offset)?;
+        record.key(map)?.get(record.identity_start..)
+    }
+
     /// Whether the head's checksum is that of the head and the key.
     fn head_is_sound(&self, map: &Mapping, seed: u32) -> Option<bool> {
         let (head, _) = map.bytes(self.offset, HEAD_BYTES)?.split_at_checked(HEAD_CRC)?;

@@ -1,8 +1,10 @@
 //! Tests that every store must pass that can be inspected.
 
+use std::collections::HashSet;
+
 use super::super::{Edit, Entry, Inspect, Memory, OwnedKey, Restored, Store};
 use super::{at, check, decide, leaky, with_limit};
-use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Remembered, Update};
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use quickcheck::{Arbitrary, Gen};
 
@@ -19,12 +21,32 @@ pub(crate) fn inspection<S: Store + Inspect>(mut fresh: impl FnMut() -> S) {
     edits_and_checks_take_turns(&mut fresh);
 }
 
-/// All records, in order.
+/// All records, in order: the same however they are read.
 fn list<S: Inspect>(store: &mut S) -> Vec<Entry> {
     let mut entries = Vec::new();
     let unread = Inspect::for_each(store, &mut |entry| entries.push(entry)).unwrap();
     assert_eq!((unread.damaged, unread.parts.len()), (0, 0));
-    entries.sort_by_key(|entry| OwnedKey::from(entry.record_key()));
+    let sort = |entries: &mut Vec<Entry>| {
+        entries.sort_by_key(|entry| OwnedKey::from(entry.record_key()));
+    };
+    sort(&mut entries);
+    let mut looked_at = Vec::new();
+    let look = &mut |key: RecordKey<'_>, remembered: Remembered<'_>| {
+        looked_at.extend(Entry::of(&key, remembered));
+    };
+    let unread = store.survey(look).unwrap();
+    assert_eq!((unread.damaged, unread.parts.len()), (0, 0));
+    sort(&mut looked_at);
+    assert_eq!(looked_at, entries);
+    let identity = |entry: &Entry| entry.record_key().identity().to_vec();
+    let identities: HashSet<Vec<u8>> =
+        entries.iter().step_by(2).map(identity).chain([b"nobody".to_vec()]).collect();
+    let mut found = Vec::new();
+    store.for_each_of(&identities, &mut |entry| found.push(entry)).unwrap();
+    sort(&mut found);
+    let mut expected = entries.clone();
+    expected.retain(|entry| identities.contains(&identity(entry)));
+    assert_eq!(found, expected);
     entries
 }
 
