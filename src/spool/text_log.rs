@@ -72,6 +72,12 @@ impl Spool {
         self.lines(&AUDIT)
     }
 
+    /// Whether `audit.log` was begun again: older lines than it has may be gone.
+    #[must_use]
+    pub fn changes_begun_again(&self) -> bool {
+        files::info_at(self.database.dir.directory(), AUDIT.before).is_ok()
+    }
+
     /// The whole lines of a log, the oldest first.
     fn lines(&mut self, log: &TextLog) -> Result<Vec<LoggedLine>, SpoolError> {
         self.with_files(|database| {

@@ -465,6 +465,28 @@ mod tests {
         assert!(!leaky.is_over(later(second(1000), wait.ceil() as u64)));
     }
 
+    quickcheck::quickcheck! {
+        /// What a snapshot leaves out uses less of its limit, and its next event passes.
+        fn a_share_is_not_more_than_it_is_at_most(
+            rate: u16, limit: u16, period: u16, age: u32, bucket: bool
+        ) -> quickcheck::TestResult {
+            let (rate, limit) = (f64::from(rate) / 16.0, f64::from(limit) / 64.0);
+            let at = Timestamp { seconds: 1_795_000_000, micros: 0 };
+            let now = later(at, u64::from(age) % 100_000);
+            let name = format!("{period}s/per_rcpt/x").into_bytes();
+            let mut entry = super::entry(name, Average { at, rate }, limit);
+            // As a store keeps it.
+            entry.period = f64::from(period).max(f64::from(u8::from(bucket)));
+            if bucket {
+                (entry.algorithm, entry.kind) = (AlgorithmKind::Bucket, Kind::Policy);
+            }
+            let most = share_at_most(entry.algorithm, &entry.state(), now);
+            let record = KeyState::from(entry);
+            let is_right = record.share(now) <= most && (most >= 1.0 || !record.is_over(now));
+            quickcheck::TestResult::from_bool(is_right || limit == 0.0 && most.is_infinite())
+        }
+    }
+
     #[test]
     fn a_bucket_is_shown_as_one() {
         let average = Average { at: second(1000), rate: 5.0 };

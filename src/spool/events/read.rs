@@ -297,6 +297,13 @@ impl Spool {
         Ok(self.event_limits()?.of(kind).oldest(now))
     }
 
+    /// Whether the log of a kind was begun again: older events than those it has may be gone.
+    #[must_use]
+    pub fn events_begun_again(&self, kind: EventKind) -> bool {
+        let before = EventLog::of(kind).before;
+        files::info_at(self.database.dir.directory(), before).is_ok()
+    }
+
     /// Reads the events that were written since `reader` last read, in the order in
     /// which they were written; each crossing once. One that may still get its details
     /// comes with the next call, unless `all`. Those that are older than the log's age are

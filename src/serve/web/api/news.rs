@@ -43,9 +43,8 @@ impl Latest {
             self.first += batch.news.len().max(1) as u64;
             self.since = Some(settled(now));
         }
-        // What is read at first is as old as the log.
-        let oldest = batch.news.first().map(|one| one.at);
-        self.since = self.since.or(oldest).or(Some(settled(now)));
+        // What is read at first is as old as the logs.
+        self.since = self.since.or(Some(batch.since));
         if !batch.is_break {
             self.kept.extend(batch.news);
         }
@@ -128,8 +127,9 @@ mod tests {
     }
 
     fn batch(seconds: impl IntoIterator<Item = i64>) -> Batch {
-        let news = seconds.into_iter().map(news).collect();
-        Batch { news, is_break: false, oldest: at(i64::MIN) }
+        let news: Vec<News> = seconds.into_iter().map(news).collect();
+        let since = news.first().map_or(at(i64::MIN), |one| one.at);
+        Batch { news, is_break: false, oldest: at(i64::MIN), since }
     }
 
     /// What a stream has from a place on.

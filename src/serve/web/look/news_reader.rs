@@ -20,6 +20,8 @@ pub(in crate::serve::web) struct NewsReader {
     changes: Option<(u64, u64)>,
     /// The next batch is a break.
     is_break: bool,
+    /// What is read next comes after what was read before.
+    has_read: bool,
 }
 
 /// Something that has happened.
@@ -41,6 +43,8 @@ pub(in crate::serve::web) struct Batch {
     pub(in crate::serve::web) is_break: bool,
     /// What is older has been removed since.
     pub(in crate::serve::web) oldest: Timestamp,
+    /// What is older than the logs may be gone.
+    pub(in crate::serve::web) since: Timestamp,
 }
 
 impl News {
@@ -56,7 +60,7 @@ impl NewsReader {
     /// From the oldest that is known; again, where another one has read it before.
     pub(in crate::serve::web) fn new(is_again: bool) -> Self {
         let crossings = EventReader::new(EventKind::Crossings);
-        Self { crossings, changes: None, is_break: is_again }
+        Self { crossings, changes: None, is_break: is_again, has_read: false }
     }
 
     /// What was logged since the last call.
@@ -70,11 +74,19 @@ impl NewsReader {
         let lines = own.changes_logged().map_err(unavailable)?;
         let known = self.changes.map(|place| lines.iter().position(|line| line.place == place));
         // A log that was removed, with what comes after what is known.
-        let is_known = known.is_some();
+        let has_read = std::mem::replace(&mut self.has_read, true);
         let mut is_break = std::mem::take(&mut self.is_break) || known == Some(None);
         let new = known.flatten().map_or(0, |at| at + 1);
         let new = lines.get(new..).unwrap_or_default();
         self.changes = lines.last().map(|line| line.place).or(self.changes);
+        let mut since = oldest;
+        if own.events_begun_again(EventKind::Crossings) {
+            since = events.first().map_or(now, |event| event.at).max(since);
+        }
+        if own.changes_begun_again() {
+            let first = lines.iter().find_map(|line| AuditLine::parse(&line.text)?.time());
+            since = first.unwrap_or(now).max(since);
+        }
         let mut news: Vec<News> = events
             .iter()
             // With its own time, which is in its name.
@@ -85,7 +97,7 @@ impl NewsReader {
             .collect();
         for line in new {
             let Some(read) = AuditLine::parse(&line.text) else { continue };
-            is_break |= is_known && read.is_of_erasure();
+            is_break |= has_read && read.is_of_erasure();
             let (Some(at), (file, end)) = (read.time(), line.place) else { continue };
             news.extend(News::of(
                 at,
@@ -96,6 +108,6 @@ impl NewsReader {
         }
         news.sort_by_key(|one| one.at);
         news.retain(|one| one.at >= oldest);
-        Ok(Batch { news, is_break, oldest })
+        Ok(Batch { news, is_break, oldest, since })
     }
 }
