@@ -449,7 +449,10 @@ fn what_was_erased_or_removed_from_the_journal_is_not_sent_again() {
     let details =
         EventDetails { login: &long, sender: &long, recipient: &long, ..EventDetails::default() };
     let all = |events: &[SentEvent]| events.iter().filter(|one| one.event == "crossing").count();
-    let is_last = |number: usize| move |one: &SentEvent| one.data["pasted"] == number.to_string();
+    let is_last = |number: usize| {
+        let name = json!(number.to_string());
+        move |one: &SentEvent| one.data["pasted"] == name
+    };
     for _ in 0..2 {
         let (current, before) = (file(), number);
         while file() == current {
