@@ -16,8 +16,8 @@ use exirate::store::FOREVER;
 use serde_json::{Value, json};
 
 use crate::asker::{settings, tcp};
-use crate::tools::{Site, set_user};
-use kit::redis::RedisServer;
+use crate::tools::{Site, on_cluster, set_user};
+use kit::redis::{Cluster, RedisServer};
 use kit::{Process, TIMEOUT, until};
 
 /// The web service and the broker of a server.
@@ -28,6 +28,22 @@ struct Desk {
 }
 
 impl Desk {
+    /// Of the first server of a site, with a user of its own in Redis.
+    fn of(site: &Site) -> Self {
+        // The configuration that the servers have joined with.
+        let (config, password) = (site.path("exirate.toml"), site.path("web.password"));
+        fs::write(&password, "looks\n").unwrap();
+        fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .unwrap();
+        let before = fs::read_to_string(&config).unwrap();
+        let web =
+            format!("[web]\nredis_user = \"exirate-web\"\nredis_password_file = {password:?}\n");
+        fs::write(&config, before + &web).unwrap();
+        // As a server has one that has ever made a check.
+        drop(Spool::open(&site.spool("mx1"), Options::default()).unwrap());
+        Self::start(&site.spool("mx1"))
+    }
+
     /// Of the server whose database is in `spool`.
     fn start(spool: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -93,31 +109,47 @@ fn documented() -> Vec<String> {
     line.expect("docs/desk.md shows the user").split(' ').map(str::to_owned).collect()
 }
 
+/// Sets those of the user of the web service.
+fn set_permissions(server: &RedisServer, permissions: &[&str]) {
+    let start = ["acl", "setuser", "exirate-web", "reset", "on", ">looks"];
+    assert_eq!(server.ask(&[&start[..], permissions].concat()), "OK\n");
+}
+
+#[test]
+fn the_user_who_looks_may_do_enough_on_a_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path());
+    let permissions = documented();
+    let all: Vec<&str> = permissions.iter().map(String::as_str).collect();
+    for node in &cluster.nodes {
+        set_user(node);
+        set_permissions(node, &all);
+    }
+    let mut site = on_cluster(&cluster);
+    let desk = Desk::of(&site);
+    // Keys of all primaries.
+    for number in 0..30 {
+        site.count(&format!("u{number}"), None);
+    }
+    assert_eq!(desk.get("status").1["keys"], 30);
+    assert_eq!(desk.get("identity?key=u7").1["records"].as_array().map(Vec::len), Some(1));
+    assert_eq!(desk.change("unblock", json!({ "key": "u7" })).0, 200);
+    assert_eq!(site.run("mx2", &["list", "u7"]).status.code(), Some(1));
+    assert_eq!(desk.get("status").1["keys"], 29);
+}
+
 #[test]
 fn what_servers_share_is_shown_and_unblocked_on_each() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = RedisServer::start(folder.path(), "redis", &[]);
     set_user(&server);
     let permissions = documented();
-    let allow = |permissions: &[&str]| {
-        let start = ["acl", "setuser", "exirate-web", "reset", "on", ">looks"];
-        assert_eq!(server.ask(&[&start[..], permissions].concat()), "OK\n");
-    };
+    let allow = |permissions: &[&str]| set_permissions(&server, permissions);
     let all: Vec<&str> = permissions.iter().map(String::as_str).collect();
     allow(&all);
     let url = format!("server = \"redis://127.0.0.1:{}\"", server.port);
     let mut site = Site::new(&url, &settings(Servers::Single(tcp(server.port))));
-    // The configuration that the servers have joined with.
-    let config = site.path("exirate.toml");
-    let password = site.path("web.password");
-    fs::write(&password, "looks\n").unwrap();
-    fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let before = fs::read_to_string(&config).unwrap();
-    let web = format!("[web]\nredis_user = \"exirate-web\"\nredis_password_file = {password:?}\n");
-    fs::write(&config, before + &web).unwrap();
-    // As a server has one that has ever made a check.
-    drop(Spool::open(&site.spool("mx1"), Options::default()).unwrap());
-    let desk = Desk::start(&site.spool("mx1"));
+    let desk = Desk::of(&site);
     for key in ["alice", "bob"] {
         site.count(key, None);
         site.output("mx2", &["set", key, "--rate", "500"]);

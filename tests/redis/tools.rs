@@ -365,7 +365,7 @@ fn the_commands_work_on_one_redis_and_say_when_it_is_away() {
     assert!(words.contains("exirate.toml"), "{words}");
 }
 
-fn on_cluster(cluster: &Cluster) -> Site {
+pub(crate) fn on_cluster(cluster: &Cluster) -> Site {
     let url = |node: &RedisServer| format!("\"redis://127.0.0.1:{}\"", node.port);
     let urls: Vec<String> = cluster.nodes.iter().map(url).collect();
     let redis = format!("cluster = [{}]", urls.join(", "));
