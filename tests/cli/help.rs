@@ -35,6 +35,9 @@ fn try_out(example: &str) {
         .replace("/usr/share/", "./")
         .replace("/usr/local/share/", "./")
         .replace("cluster join", "cluster join --agent-user daemon")
+        .replace("web token add", "web token add --file web.tokens")
+        .replace("web token list", "web token list --file web.tokens")
+        .replace("web token remove", "web token remove --file web.tokens")
         // libfaketime and man's sandbox do not go together.
         .replace("| man -l -", "| env -u LD_PRELOAD man -l - >/dev/null");
     let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
@@ -45,6 +48,10 @@ fn try_out(example: &str) {
     // An alarm was raised, as exit code 1 says.
     let learn = "exirate habits learn /var/log/exim4/month.log";
     assert_eq!(machine.run(learn).status.code(), Some(1));
+    if example.contains("web token remove") {
+        let add = "exirate web token add desk --role help --until 90d --file web.tokens";
+        assert!(machine.run(add).status.success());
+    }
     let output = machine.run(&line);
     let said = stderr(&output);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");
