@@ -1,11 +1,13 @@
 //! Reads the journal of crossings and the log of refusals.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::time::SystemTime;
 
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{DetailTexts, Enforcement};
-use crate::sys::files::{self, Access};
+use crate::sys::files::{self, Access, FileInfo};
 
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
@@ -181,8 +183,8 @@ impl LoggedEvent {
 #[derive(Debug)]
 pub struct EventReader {
     kind: EventKind,
-    /// How far each file has been read, by its identity.
-    read: Vec<((u64, u64), u64)>,
+    /// How far each file has been read.
+    read: Vec<(FileId, u64)>,
     /// Where in `waiting` the latest crossing of each record is, counted from the first
     /// event, or that crossing itself once it was returned.
     latest: HashMap<RecordId, Latest>,
@@ -190,6 +192,10 @@ pub struct EventReader {
     /// Bytes that are no entry.
     damaged: u64,
 }
+
+/// A file: its device and inode, and when it was made, where the file system says it. A file that is
+/// removed gives its inode to a new one.
+type FileId = ((u64, u64), Option<SystemTime>);
 
 #[derive(Debug)]
 struct Latest {
@@ -335,15 +341,19 @@ impl Spool {
             Err(crate::sys::secure_dir::DirError::Unsettled { path }.into())
         })?;
         let seed = self.database.hashing.seed;
-        let is_there = |identity: (u64, u64)| {
-            files.iter().flatten().any(|(_, info)| info.identity == identity)
+        let id_of = |file: &File, info: &FileInfo| -> FileId {
+            (info.identity, file.metadata().and_then(|metadata| metadata.created()).ok())
         };
-        reader.read.retain(|(identity, _)| is_there(*identity));
         let names = [log.before, log.name];
-        for ((file, info), name) in
-            files.iter().zip(names).filter_map(|(file, name)| Some((file.as_ref()?, name)))
-        {
-            let known = reader.read.iter().position(|(identity, _)| *identity == info.identity);
+        let files: Vec<_> = files
+            .iter()
+            .zip(names)
+            .filter_map(|(file, name)| file.as_ref().map(|(file, info)| (file, info, name)))
+            .map(|(file, info, name)| (file, info, id_of(file, info), name))
+            .collect();
+        reader.read.retain(|(known, _)| files.iter().any(|(_, _, id, _)| id == known));
+        for (file, info, id, name) in files {
+            let known = reader.read.iter().position(|(known, _)| *known == id);
             let from = known.and_then(|at| reader.read.get(at)).map_or(0, |(_, from)| *from);
             // It was replaced by a shorter one.
             let from = if from > info.size { 0 } else { from };
@@ -359,7 +369,7 @@ impl Spool {
             let done = from + if all { bytes.len() } else { done } as u64;
             match known.and_then(|at| reader.read.get_mut(at)) {
                 Some(known) => known.1 = done,
-                None => reader.read.push((info.identity, done)),
+                None => reader.read.push((id, done)),
             }
         }
         Ok(reader.take(now, all, limits.of(reader.kind).oldest(now.seconds)))

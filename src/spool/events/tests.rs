@@ -435,6 +435,27 @@ fn the_files_are_bounded_and_the_latest_entries_stay() {
 }
 
 #[test]
+fn a_file_with_the_inode_of_one_before_is_read_from_its_start() {
+    // Of a real file system, which gives inodes again.
+    let folder = tempfile::tempdir().unwrap();
+    let mut spool = open(folder.path());
+    let mut follower = EventReader::new(EventKind::Crossings);
+    for file in 1..=5 {
+        // Each is longer than the one before.
+        for number in 1..=file {
+            let record = RecordId { hash: u64::from(number), kind: 1, algorithm: 1 };
+            let number = file * 10 + number;
+            let one = Entry { what: What::Crossing, record, number, ..entry() };
+            let bytes = one.encode(spool.database.hashing.seed);
+            spool.database.append_event(CROSSINGS, &bytes).unwrap();
+        }
+        let new = spool.read_events(&mut follower, at(0), true).unwrap();
+        assert_eq!(new.len(), file as usize, "file {file}");
+        std::fs::remove_file(path(&spool, "crossings")).unwrap();
+    }
+}
+
+#[test]
 fn a_copy_contains_the_events_and_a_stranger_cannot_add_one() {
     let folder = memory_folder();
     let mut spool = open(folder.path());

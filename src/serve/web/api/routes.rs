@@ -1,6 +1,8 @@
 //! The routes. One is stated here alone: what serves it, who may, and the schema that
 //! `openapi.json` shows.
 
+use std::sync::LazyLock;
+
 use hyper::Method;
 use serde_json::Value;
 
@@ -24,6 +26,9 @@ const KEY: Parameter =
 const OF_KEY: Parameter = ("key", false, "Only of this key.");
 const LIMIT: Parameter = ("limit", false, "How many: 50, or up to 500.");
 const CURSOR: Parameter = ("cursor", false, "What `next` of the page before has.");
+
+/// The document of all routes: anybody may ask for it, so it is made once.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| openapi::document(ROUTES));
 
 /// All of them.
 pub(super) const ROUTES: &[Route] = &[
@@ -209,7 +214,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: None,
-        run: |_, _| Box::pin(async move { reply::json(&openapi::document(ROUTES)) }),
+        run: |_, _| Box::pin(async move { reply::json(&*SCHEMA) }),
     },
 ];
 
