@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::serve::config::Address;
 use crate::serve::count::{Count, CountGuard};
@@ -21,6 +21,9 @@ use crate::serve::socket::{Access, Listener};
 
 /// After a failure to accept a connection, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connections that are being closed for others: files that are open besides [`Peers`]' most.
+pub const CLOSING: usize = 256;
 
 /// A socket that is bound. A unix socket is removed when it is dropped.
 pub struct Bound {
@@ -253,9 +256,15 @@ impl Peers {
         self.connected.get()
     }
 
-    /// Waits until there are fewer than now.
-    pub async fn fewer(&self) {
-        self.connected.less().await;
+    /// Waits until none is left, for `most` at most; how many are left then.
+    pub async fn ended(&self, most: Duration) -> usize {
+        let none = async {
+            while self.connected() > 0 {
+                self.connected.less().await;
+            }
+        };
+        let _ = timeout(most, none).await;
+        self.connected()
     }
 
     /// Accepts those that connect until `stop` is set, and begins to serve each by `begin`,

@@ -45,6 +45,14 @@ pub(super) fn read_again<C>(read: Result<Checked<C>, String>, path: &Path, log: 
     read.inspect_err(failed).ok()
 }
 
+/// Says which of these keys have changed, where `false`, that a running unit cannot change.
+pub(super) fn need_restart(same: &[(&str, bool)], log: &Log) {
+    for (key, _) in same.iter().filter(|(_, same)| !same) {
+        let text = format_args!("{key} has changed: restart to use the new value");
+        log.write(Level::Warning, text);
+    }
+}
+
 /// Says that this is so of the configuration that was read again.
 pub(super) fn is_in_use(path: &Path, log: &Log) {
     let path = path.display();

@@ -8,11 +8,11 @@
 //! - [`override_state`]: an override in words and in JSON
 //! - [`logged`]: a crossing or a refusal that was logged, in words
 //! - [`accounts`]: accounts with habits, and those that a key may mean
-//! - [`change`]: what is changed by hand, [`changer`]: by whom, and [`audit_log`]: the log of that;
+//! - [`change`]: what is changed by hand, [`changer`]: who does it, and [`audit_log`]: the log of that;
 //!   [`audit_line`]: the same, read back
 //! - [`left`]: what still refuses a key after a change
 //! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
-//! - [`key_text`], [`pattern`]: keys as text, and what a text means as a key
+//! - [`key_text`], [`pattern`], [`one_key`]: keys as text, and what a text means as a key
 
 pub(crate) mod accounts;
 pub(crate) mod alarm;
@@ -25,6 +25,7 @@ pub(crate) mod key_state;
 pub(crate) mod key_text;
 pub(crate) mod left;
 pub(crate) mod logged;
+pub(crate) mod one_key;
 pub(crate) mod override_state;
 pub(crate) mod pattern;
 pub(crate) mod sent;

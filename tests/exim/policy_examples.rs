@@ -286,7 +286,7 @@ fn checked(exim: &PrivateExim) -> Option<String> {
     json["verdict"].as_str().map(str::to_owned)
 }
 
-/// What becomes of a suspected account is in `habits.rs`; here, of whom that is said.
+/// What becomes of a suspected account is in `habits.rs`; here, who is suspected.
 fn habits(exim: &PrivateExim, example: &str) {
     apply(exim, example, &[("500/1h", "3/1h")]);
     let mut client = session(exim, "192.0.2.7", Some("alice"), "a@x.test");

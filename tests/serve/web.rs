@@ -335,7 +335,7 @@ fn the_broker_is_asked_by_the_web_service_alone() {
     let request = json!({
         "who": { "token": desk.help }, "verb": "unblock", "key": "alice@example.org",
     });
-    // As another user, whom the file system lets in.
+    // As another user that the file system lets in.
     let opened = Command::new("chmod").arg("a+rwx").arg(desk.folder.path()).arg(&path).status();
     assert!(opened.unwrap().success());
     let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\

@@ -13,7 +13,7 @@ use super::screen::{Tally, complain, note, progress};
 use super::spool_dir;
 use crate::cli::Failure;
 use crate::identity::fold::Folding;
-use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::image::PolicyFile;
 use crate::spool::{self, Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
 use crate::sys::files;
@@ -43,19 +43,11 @@ impl Common {
 
     /// How the policies in use fold identities; where there are none, the default.
     pub(in crate::cli) fn folding(&self) -> Result<Folding, Failure> {
-        let file = PolicyFile::open(&self.directory()?);
-        let folding = match file.image() {
-            Ok(image) => image.identity().map_err(|error| error.to_string()),
-            Err(ImageError::Absent { .. }) => return Ok(Folding::default()),
-            Err(error) => Err(error.to_string()),
-        };
-        Ok(folding.map_or_else(
-            |error| {
-                note(format_args!("identities are folded as without policies: {error}"));
-                Folding::default()
-            },
-            |identity| identity.folding.clone(),
-        ))
+        let folding = PolicyFile::open(&self.directory()?).folding();
+        Ok(folding.unwrap_or_else(|error| {
+            note(format_args!("identities are folded as without policies: {error}"));
+            Folding::default()
+        }))
     }
 
     /// Opens the database for reading only; it must exist.

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
 use super::{Image, ImageError};
+use crate::identity::fold::Folding;
 use crate::spool::{self, Spool};
 use crate::sys::files::Access;
 use crate::sys::secure_dir::{DirError, SecureDir};
@@ -51,6 +52,19 @@ impl PolicyFile {
     #[inline]
     pub fn image(&self) -> Result<&Image, &ImageError> {
         self.opened.as_ref().map(|opened| &opened.image)
+    }
+
+    /// How the policies in use fold identities; where there are none, the default.
+    ///
+    /// # Errors
+    /// The image cannot be used: in words.
+    pub fn folding(&self) -> Result<Folding, String> {
+        let identity = match self.image() {
+            Ok(image) => image.identity().map_err(|error| error.to_string())?,
+            Err(ImageError::Absent { .. }) => return Ok(Folding::default()),
+            Err(error) => return Err(error.to_string()),
+        };
+        Ok(identity.folding.clone())
     }
 
     /// Opens the image again if it has been replaced, or could not be used. If nothing has

@@ -87,7 +87,7 @@ impl Web {
     }
 
     /// What somebody may do without a token: `is_user` of this machine, who has connected, or a
-    /// person whom the proxy names.
+    /// person named by the proxy.
     #[must_use]
     pub fn role_of(&self, name: &str, is_user: bool) -> Option<Role> {
         let is_in = |members: &[Member]| {

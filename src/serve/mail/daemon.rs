@@ -14,15 +14,13 @@ use super::decider::Decider;
 use super::milter::Milter;
 use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Mail};
-use crate::serve::listen::{Acceptor, Bound, Peers};
+use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped,
+    Signals, Unit, is_in_use, need_restart, raise_open_files, read_again, until_stopped,
 };
 
-/// Connections that are being closed for others.
-const CLOSING: usize = 256;
 /// How long connections may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
@@ -99,13 +97,8 @@ impl Daemon {
         drop((policy, milter));
         let _ = stop.send(true);
         serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
-        let ended = async {
-            while self.peers.connected() > 0 {
-                self.peers.fewer().await;
-            }
-        };
-        if timeout(STOP_MAX, ended).await.is_err() {
-            let left = self.peers.connected();
+        let left = self.peers.ended(STOP_MAX).await;
+        if left > 0 {
             let text = format_args!("{left} connections have not ended, and are closed");
             log.write(Level::Warning, text);
         }
@@ -139,10 +132,7 @@ impl Unit for Daemon {
             ("socket_mode", old.access.mode == new.access.mode),
             ("socket_group", old.access.group == new.access.group),
         ];
-        for (key, _) in same.iter().filter(|(_, same)| !same) {
-            let text = format_args!("{key} has changed: restart to use the new value");
-            self.log.write(Level::Warning, text);
-        }
+        need_restart(&same, &self.log);
         self.decider.set(&new);
         self.service.set(&new);
         self.filter.set(&new);

@@ -1,5 +1,5 @@
-//! Who asks: by a token, or as a user of this machine who has connected, or as a person whom the
-//! proxy names.
+//! Who asks: by a token, or as a user of this machine who has connected, or as a person named by
+//! the proxy.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
@@ -138,12 +138,11 @@ impl Askers {
         let (name, is_user) = match call.peer {
             None => return Err(unknown("expected a token")),
             Some((uid, _)) if Some(uid) == web.proxy => {
-                // Of two, one may be from whom the proxy serves.
+                // Of two, one may be from who asks the proxy.
                 let mut all = headers.get_all(PERSON).iter();
                 let named = all.next().filter(|_| all.next().is_none());
                 let named = named.and_then(|name| name.to_str().ok());
-                let detail =
-                    "expected a token, or one person whom the proxy names in X-Remote-User";
+                let detail = "expected a token, or one person named by the proxy in X-Remote-User";
                 (named.ok_or_else(|| unknown(detail))?.to_owned(), false)
             }
             Some((uid, _)) => {

@@ -8,22 +8,19 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::timeout;
 
 use super::api;
 use super::api::state::Api;
 use super::http::connection;
 use crate::serve::config::{self, Web};
-use crate::serve::listen::{Bound, Peers};
+use crate::serve::listen::{Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped,
+    Signals, Unit, is_in_use, need_restart, raise_open_files, read_again, until_stopped,
 };
 
-/// Connections that are being closed for others.
-const CLOSING: usize = 256;
 /// How long requests may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -76,13 +73,8 @@ impl Daemon {
         let _ = stop.send(true);
         serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
         self.api.streams.end();
-        let ended = async {
-            while self.peers.connected() > 0 {
-                self.peers.fewer().await;
-            }
-        };
-        if timeout(STOP_MAX, ended).await.is_err() {
-            let left = self.peers.connected();
+        let left = self.peers.ended(STOP_MAX).await;
+        if left > 0 {
             let text = format_args!("{left} connections have not ended, and are closed");
             log.write(Level::Warning, text);
         }
@@ -115,10 +107,7 @@ impl Unit for Daemon {
             ("socket_group", old.group == new.group),
             ("spool", old.spool == new.spool),
         ];
-        for (key, _) in same.iter().filter(|(_, same)| !same) {
-            let text = format_args!("{key} has changed: restart to use the new value");
-            self.log.write(Level::Warning, text);
-        }
+        need_restart(&same, &self.log);
         self.peers.set(new.max_connections);
         raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
         self.api.askers.set(&new);

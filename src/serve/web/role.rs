@@ -25,7 +25,7 @@ impl Word for Role {
 /// Who has a role without a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// A user of this machine who has connected, or a person whom the proxy names.
+    /// A user of this machine who has connected, or a person named by the proxy.
     Person(String),
     /// The users of this machine who are in the group with this id, and have connected.
     Group(u32),

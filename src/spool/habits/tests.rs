@@ -131,7 +131,7 @@ fn alarms(spool: &mut Spool, now: i64) -> Vec<LoggedEvent> {
 }
 
 /// Mail to somebody known, and to strangers until the next one raises an alarm; when that is,
-/// and to whom.
+/// and its recipient.
 fn theft(spool: &mut Spool, from: &Path) -> (i64, String) {
     let mut at = 1_800_000_000;
     for _ in 0..60 {

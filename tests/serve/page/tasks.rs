@@ -212,12 +212,12 @@ fn keys_alone_do_all_of_it() {
     browser.press("Enter", 13);
     browser
         .wait("document.getElementById('ask-title').textContent === 'dora@example.org is denied'");
-    // Whom to warn.
+    // The people to warn.
     let people = browser.value("document.querySelector('#ask textarea').value.split('\\n')");
     let people: Vec<String> = serde_json::from_value(people).unwrap();
     assert!(people.len() == 20 && people.contains(&"r19@example.com".to_owned()), "{people:?}");
     assert!(shown(&mut browser, "#ask").contains("from 203.0.113.9"), "the client");
-    is_accessible(&mut browser, "whom to warn");
+    is_accessible(&mut browser, "the people to warn");
     keep(&mut browser, "stolen");
     browser.press("Escape", 27);
     browser.wait("document.querySelector('.count')?.textContent === 'No account is suspected.'");

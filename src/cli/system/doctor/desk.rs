@@ -47,7 +47,7 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
     let owner = spool.metadata().ok().and_then(|info| name_of(info.uid()));
     let owner = owner.map_or_else(|| MAIL_USER.to_owned(), |name| name.display().to_string());
     if web.user.is_none() {
-        let text = "there is no user exirate-web, as whom the web service runs";
+        let text = "there is no user exirate-web for the web service";
         findings.warning(text).fix("systemd-sysusers");
     }
     match tokens {

@@ -365,7 +365,7 @@ described! {
         pub(in crate::serve::web) messages: u64,
         /// To how many recipients.
         pub(in crate::serve::web) recipients: u64,
-        /// Whom to warn: the first 500 of them.
+        /// Who is to be warned: the first 500 of them.
         pub(in crate::serve::web) people: Vec<String>,
         /// From where; the most messages first.
         pub(in crate::serve::web) clients: Vec<String>,

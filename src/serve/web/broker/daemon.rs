@@ -20,7 +20,7 @@ use crate::serve::listen::{Bound, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::socket::Access;
-use crate::serve::supervise::{Signals, Unit, is_in_use, read_again, until_stopped};
+use crate::serve::supervise::{Signals, Unit, is_in_use, need_restart, read_again, until_stopped};
 use crate::sys::users;
 use crate::text::time::now;
 
@@ -92,12 +92,7 @@ impl Daemon {
         drop(bound);
         let _ = stop.send(true);
         serving.await.map_err(|error| format!("the broker has failed: {error}"))?;
-        let ended = async {
-            while peers.connected() > 0 {
-                peers.fewer().await;
-            }
-        };
-        if timeout(STOP_MAX, ended).await.is_err() {
+        if peers.ended(STOP_MAX).await > 0 {
             log.write(Level::Warning, "some changes have not ended");
         }
         log.write(Level::Notice, "stopped");
@@ -123,10 +118,7 @@ impl Unit for Daemon {
             ("user", web.user == self.user),
             ("state", web.state == broker.web().state),
         ];
-        for (key, _) in same.iter().filter(|(_, same)| !same) {
-            let text = format_args!("{key} has changed: restart to use the new value");
-            self.log.write(Level::Warning, text);
-        }
+        need_restart(&same, &self.log);
         broker.set(web);
         is_in_use(&self.path, &self.log);
     }

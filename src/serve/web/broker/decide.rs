@@ -6,14 +6,14 @@ use super::wire::{Done, Refused, Reply, Request, Verb, Who, Why};
 use super::work::Work;
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
-use crate::policy::image::{ImageError, PolicyFile};
+use crate::policy::image::PolicyFile;
 use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{Refusal, TokenFile};
 use crate::standing::changer::Changer;
-use crate::standing::pattern::{Pattern, Syntax};
-use crate::store::{Inspect, Target};
+use crate::standing::one_key::{NotOne, OneKey};
+use crate::store::Inspect;
 use crate::text;
 use crate::toml_file::Word as _;
 
@@ -82,8 +82,8 @@ impl Broker {
             let detail = format!("the reason is longer than {REASON_MAX} bytes");
             return Err(Refused::new(Why::Bounds, detail));
         }
-        let folding = folding(&self.web)?;
-        let (pattern, target, argument) = one_key(&request.key, &folding)?;
+        let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
+        let OneKey { pattern, target, shown: argument } = one_key(&request.key, &folding)?;
         let spool = &self.web.spool;
         let mut store: Box<dyn Inspect> = match request.verb {
             // Habits are of this server alone.
@@ -169,28 +169,16 @@ impl Broker {
 }
 
 /// What the text of a key means: one identity.
-fn one_key(text: &str, folding: &Folding) -> Result<(Pattern, Target, String), Refused> {
+fn one_key(text: &str, folding: &Folding) -> Result<OneKey, Refused> {
     if text.is_empty() || text.len() > KEY_MAX {
         let detail = format!("expected a key of 1 to {KEY_MAX} bytes");
         return Err(Refused::new(Why::Malformed, detail));
     }
-    let syntax = Syntax { exact: false, folding: folding.clone() };
-    let wrong = |why: String| Refused::new(Why::Malformed, why);
-    let pattern = Pattern::parse(text.as_bytes(), syntax).map_err(wrong)?;
-    if pattern.is_loose() {
-        let detail = format!("{}: expected one key, not a glob", text::printable(text.as_bytes()));
-        return Err(Refused::new(Why::Bounds, detail));
-    }
-    let (target, argument) = pattern.override_target().map_err(wrong)?;
-    Ok((pattern, target, argument))
-}
-
-/// How the policies in use fold identities.
-fn folding(web: &Web) -> Result<Folding, Refused> {
-    let file = PolicyFile::open(&web.spool);
-    match file.image() {
-        Ok(image) => Ok(image.identity().map_err(Refused::database)?.folding.clone()),
-        Err(ImageError::Absent { .. }) => Ok(Folding::default()),
-        Err(error) => Err(Refused::database(error)),
-    }
+    OneKey::parse(text, folding).map_err(|fault| match fault {
+        NotOne::Wrong(why) => Refused::new(Why::Malformed, why),
+        NotOne::Glob => {
+            let shown = text::printable(text.as_bytes());
+            Refused::new(Why::Bounds, format!("{shown}: expected one key, not a glob"))
+        }
+    })
 }

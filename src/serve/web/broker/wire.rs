@@ -50,7 +50,7 @@ pub enum Who {
     Token(String),
     /// A user of this machine who has connected, as the web service says.
     User(String),
-    /// A person whom the proxy names, as the web service says.
+    /// A person named by the proxy, as the web service says.
     Person(String),
 }
 

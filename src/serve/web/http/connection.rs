@@ -65,7 +65,7 @@ pub(in crate::serve::web) async fn serve<F: Future<Output = Reply>>(
             }
             Err(problem) => reply::problem(&problem),
         };
-        // Of too many, those whom nobody knows are closed first.
+        // Of too many, those of unknown peers are closed first.
         if reply.extensions().get::<Known>().is_some() {
             asking.asks();
         }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::one_key::{OneKey, folding};
+use super::folding;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Change, Changes};
 use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::standing::audit_line::AuditLine;
+use crate::standing::one_key::OneKey;
 
 /// A change as the API has it.
 pub(super) fn change(line: AuditLine) -> Change {

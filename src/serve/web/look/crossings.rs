@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::one_key::{OneKey, folding};
+use super::folding;
 use crate::history::explain::rule;
 use crate::identity::fold::Folding;
 use crate::rate::{Timestamp, Wait};
@@ -15,6 +15,7 @@ use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::standing::key_state::later;
 use crate::standing::key_text;
 use crate::standing::logged::{Limits, by, decisive, key};
+use crate::standing::one_key::OneKey;
 use crate::store::DetailTexts;
 use crate::text;
 

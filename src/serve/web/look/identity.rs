@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::folding;
 use super::index::Index;
-use super::one_key::{OneKey, folding};
 use super::row::{self, reason};
 use super::suspicion;
 use crate::engine::{Kind, Overridden};
@@ -14,6 +14,7 @@ use crate::serve::web::api::types::Identity;
 use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
+use crate::standing::one_key::{NotOne, OneKey};
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::{Totals, called};
 use crate::store::{Entry, Inspect, Override, OwnedKey};
@@ -27,7 +28,7 @@ pub(super) fn of_keys(
 ) -> Result<Vec<Identity>, Problem> {
     let folding = folding(spool)?;
     let keys: Vec<OneKey> =
-        keys.iter().map(|key| OneKey::parse(key, &folding)).collect::<Result<_, _>>()?;
+        keys.iter().map(|key| OneKey::parse(key, &folding)).collect::<Result<_, NotOne>>()?;
     let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
     let mut records: Vec<Vec<KeyState>> = keys.iter().map(|_| Vec::new()).collect();

@@ -149,7 +149,7 @@ fn who_may_not_changes_nothing() {
         (Who::Token(String::new()), Why::Unknown),
         (Who::Token("desk".to_owned()), Why::Unknown),
         (Who::Person("bob".to_owned()), Why::Role),
-        // In a group is a user of this machine, and nobody whom a proxy names so.
+        // In a group is a user of this machine, and nobody named so by a proxy.
         (Who::User("root".to_owned()), Why::Role),
         (Who::Person("root".to_owned()), Why::Unknown),
         (Who::User("no such user".to_owned()), Why::Unknown),

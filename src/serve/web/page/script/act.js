@@ -118,7 +118,7 @@ function showStolen(key, { said, sent }) {
     : "What it has sent is not known here: the administrator finds it with exirate habits stolen.";
   open([name(split(key).who), " is denied"], [
     ...said.map((text) => element("p", capital(visible(text, 300)) + ".")), element("p", about),
-    people.length ? element("label", [`Whom to warn${people.length < sent.recipients ? `: the first ${whole(people.length)}` : ""}`,
+    people.length ? element("label", [`People to warn${people.length < sent.recipients ? `: the first ${whole(people.length)}` : ""}`,
       element("textarea", people.map((one) => visible(one)).join("\n"), { readonly: "", rows: Math.min(12, people.length), spellcheck: "false" })], { class: "line" }) : null,
   ], [close("Close")]);
   // What has been done is read from its begin.

@@ -107,7 +107,7 @@ const LISTS = {
   close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
   suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, unit: "account", ends: ["accept", "stolen"], about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
   denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, ends: ["unblock"], about: "Who is refused, whatever the rates are." },
-  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny"], about: "For whom no limit holds: allowed for a time, or exempt by a policy." },
+  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny"], about: "No limit holds for these: they are allowed for a time, or exempt by a policy." },
 };
 
 function listView(main, state) {

@@ -1,0 +1,39 @@
+//! What the text of a key means: one identity.
+
+use super::pattern::{Pattern, Syntax};
+use crate::identity::fold::Folding;
+use crate::store::Target;
+
+/// One identity.
+#[derive(Debug)]
+pub(crate) struct OneKey {
+    pub(crate) pattern: Pattern,
+    pub(crate) target: Target,
+    /// As it can be pasted.
+    pub(crate) shown: String,
+}
+
+/// Why a text means no identity, or several.
+#[derive(Debug)]
+pub(crate) enum NotOne {
+    /// It cannot be a key: in words.
+    Wrong(String),
+    /// It may match more than one.
+    Glob,
+}
+
+impl OneKey {
+    /// Reads a key as somebody types it.
+    ///
+    /// # Errors
+    /// It is none, or a glob.
+    pub(crate) fn parse(text: &str, folding: &Folding) -> Result<Self, NotOne> {
+        let syntax = Syntax { exact: false, folding: folding.clone() };
+        let pattern = Pattern::parse(text.as_bytes(), syntax).map_err(NotOne::Wrong)?;
+        if pattern.is_loose() {
+            return Err(NotOne::Glob);
+        }
+        let (target, shown) = pattern.override_target().map_err(NotOne::Wrong)?;
+        Ok(Self { pattern, target, shown })
+    }
+}
