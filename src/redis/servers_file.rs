@@ -1,12 +1,12 @@
 //! The file in which an agent shows the servers that share the limits, beside its socket: for
 //! users who cannot read its configuration, and programs without a network.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::servers::{KnownServers, agent_field, is_server_name, pairs, policy_field, whole};
+use crate::sys::small_file;
 
 /// The first word of the file. Another version is not read.
 const VERSION: &str = "v=1";
@@ -35,18 +35,7 @@ pub fn write_servers(path: &Path, known: &KnownServers, own: &str, local: u64) -
             text += &format!("{}\t{policy}\n", policy_field(name));
         }
     }
-    let new = path.with_extension("servers.new");
-    let _ = fs::remove_file(&new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&new)?;
-    let written = file
-        .write_all(text.as_bytes())
-        // Whatever the umask is.
-        .and_then(|()| file.set_permissions(fs::Permissions::from_mode(MODE)))
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written
+    small_file::replace(path, MODE, text.as_bytes(), false)
 }
 
 /// Reads the file, which must belong to root or to the user `owner`; the second is the name of
@@ -56,8 +45,7 @@ pub fn write_servers(path: &Path, known: &KnownServers, own: &str, local: u64) -
 /// Why it cannot be used.
 pub fn read_servers(path: &Path, owner: u32, local: u64) -> io::Result<(KnownServers, String)> {
     let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = small_file::open(path)?;
     let info = file.metadata()?;
     if !info.is_file() || !(info.uid() == 0 || info.uid() == owner) {
         return Err(wrong("it is not a file of the agent"));
@@ -84,6 +72,8 @@ fn parse(text: &[u8], local: u64) -> Option<(KnownServers, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use quickcheck::{Arbitrary as _, Gen};
 
     use super::super::servers::{AgentState, KnownServer, PolicyState};

@@ -1,16 +1,15 @@
 //! A unix socket that one instance of the daemon listens on.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{
-    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, chown,
-};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use crate::sys::lock::{Kind, try_lock};
 use crate::sys::lock_holder::lock_holder;
+use crate::sys::small_file::{open_lock, with_suffix};
 
 /// Why the socket cannot be used.
 #[derive(Debug)]
@@ -114,12 +113,6 @@ pub fn lock_of(path: &Path) -> PathBuf {
     with_suffix(path, ".lock")
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
-}
-
 impl Listener {
     /// Listens at `path`, where those who have `access` may connect. The socket of an instance that was
     /// killed is replaced.
@@ -132,15 +125,7 @@ impl Listener {
             move |source| SocketError::Io { action, path, source }
         };
         let lock_path = lock_of(path);
-        let lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(&lock_path)
-            .map_err(failed("cannot create", &lock_path))?;
+        let lock = open_lock(&lock_path).map_err(failed("cannot create", &lock_path))?;
         let guard = try_lock(&lock, Kind::Exclusive);
         match guard.map_err(failed("cannot lock", &lock_path))? {
             Some(guard) => guard.keep(),

@@ -8,10 +8,12 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::config::Checked;
+use super::listen::Bound;
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::socket::Listener;
@@ -76,6 +78,28 @@ impl Stop {
             Self::Socket(why) => Err(why),
         }
     }
+}
+
+/// As [`until_stopped`], for a unit that listens at these sockets; then nobody finds them any more,
+/// another instance may start, and `serving` ends, as `stop` says.
+pub(super) async fn listen_until_stopped(
+    unit: &mut impl Unit,
+    signals: &mut Signals,
+    log: &Log,
+    bound: Vec<Bound>,
+    stop: &watch::Sender<bool>,
+    mut serving: JoinHandle<()>,
+) -> Result<Stop, String> {
+    for one in &bound {
+        log.write(Level::Notice, format_args!("listening on {}", one.address()));
+    }
+    let manager = Manager::from_environment();
+    let sockets: Vec<_> = bound.iter().filter_map(Bound::unix).collect();
+    let why = until_stopped(unit, signals, &manager, log, &sockets, &mut serving).await?;
+    drop(bound);
+    let _ = stop.send(true);
+    serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+    Ok(why)
 }
 
 /// Runs until a signal says to stop, or one of the unit's sockets is lost. An error says that

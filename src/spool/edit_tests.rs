@@ -1,7 +1,5 @@
 //! Keys forgotten and put back by hand, also by a process that dies.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::engine::{AlgorithmKind, FilterChange, RecordKey};
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
@@ -98,9 +96,7 @@ fn forgetting_dies_at_any_step() {
             write(&mut spool, b"key", 5, filter);
             write(&mut spool, b"other", 6, renew(50));
             let (before, other) = (spool.get(b"key").unwrap(), spool.get(b"other").unwrap());
-            failpoint::allow_steps(Some(steps));
-            let died = catch_unwind(AssertUnwindSafe(|| spool.forget(b"key"))).is_err();
-            failpoint::allow_steps(None);
+            let died = failpoint::dies_after(steps, || spool.forget(b"key"));
             let mut spool = open(folder.path());
             sound(&mut spool);
             assert_eq!(spool.get(b"other").unwrap(), other);

@@ -6,7 +6,6 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::engine::{Change, FilterChange};
@@ -88,9 +87,7 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, KEY, last))).is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || write(&mut dying, KEY, last));
         drop(dying);
         let mut spool = open(attempt.path());
         if steps == u32::MAX {
@@ -189,10 +186,8 @@ fn who_has_mapped_less_of_the_file_counts_all_of_it() {
         // So large that there is no rebuilding for what is taken for dead.
         write(&mut neighbour, KEY, change(1, renew(200_000, 9, 7)));
         let mut dying = open(folder.path());
-        failpoint::allow_steps(Some(steps));
         let last = change(2, renew(50_000, 9, 7));
-        let died = catch_unwind(AssertUnwindSafe(|| write(&mut dying, &other, last))).is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || write(&mut dying, &other, last));
         drop(dying);
         // It has not looked at the shard since.
         write(&mut neighbour, &third, change(3, FilterChange::Keep));
@@ -225,12 +220,9 @@ fn in_making_a_database() {
     let mut deaths = 0;
     for steps in 0.. {
         let folder = memory_folder();
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| {
+        let died = failpoint::dies_after(steps, || {
             write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
-        }))
-        .is_err();
-        failpoint::allow_steps(None);
+        });
         let mut spool = open(folder.path());
         assert_eq!(spool.verify().unwrap().problems().count(), 0, "step {steps}");
         let found = state(&mut spool).map(|s| s.0);
@@ -283,9 +275,7 @@ fn in_a_command_of_roots() {
     for steps in 0.. {
         let folder = folder_of_exim();
         write(&mut open(folder.path()), KEY, change(1, FilterChange::Keep));
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| as_root(folder.path()))).is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || as_root(folder.path()));
         assert_all_is_of_exim(folder.path(), &format!("after step {steps}"));
         as_root(folder.path());
         assert_all_is_of_exim(folder.path(), &format!("after a command that follows step {steps}"));

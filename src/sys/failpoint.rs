@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What happens at the first step that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,14 @@ pub(crate) fn allow_steps(steps: Option<u32>) {
 pub(crate) fn allow_steps_until(steps: Option<u32>, failure: Failure) {
     LEFT.set(steps);
     FAILURE.set(failure);
+}
+
+/// Runs `act`, in which this thread dies after so many writing steps; whether it did.
+pub(crate) fn dies_after<T>(steps: u32, act: impl FnOnce() -> T) -> bool {
+    allow_steps(Some(steps));
+    let died = catch_unwind(AssertUnwindSafe(act)).is_err();
+    allow_steps(None);
+    died
 }
 
 /// Limits the bytes of disk that this thread may reserve; `None` is any number.

@@ -16,6 +16,7 @@ pub mod lock;
 pub mod lock_holder;
 pub mod mapping;
 pub mod secure_dir;
+pub mod small_file;
 pub mod unix_stream;
 #[cfg(feature = "cli")]
 pub mod users;

@@ -7,9 +7,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{
     DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cli::Failure;
+use crate::sys::small_file::with_suffix;
 
 /// Writes a file by `write`, under the name `path.tmp` first and then renamed,
 /// so that nobody ever reads a part of it. It gets these permissions, less
@@ -49,7 +50,7 @@ pub(in crate::cli) fn replace_as(
         })?;
         return fill(file, path, write).map(drop);
     }
-    let temporary = suffixed(path, ".tmp");
+    let temporary = with_suffix(path, ".tmp");
     // One that was left behind; and then only one that is new, so that no link
     // of a stranger is followed.
     let _ = fs::remove_file(&temporary);
@@ -154,12 +155,6 @@ fn fill(
     out.into_inner().map_err(|error| failed(error.into_error()))
 }
 
-fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -238,7 +233,7 @@ mod tests {
         assert_eq!(reader.join().unwrap(), b"one");
         let (mut reader, writer) = io::pipe().unwrap();
         rustix::fs::fchown(&writer, Some(rustix::fs::Uid::from_raw(65_534)), None).unwrap();
-        let path = PathBuf::from(format!("/proc/self/fd/{}", writer.as_raw_fd()));
+        let path = std::path::PathBuf::from(format!("/proc/self/fd/{}", writer.as_raw_fd()));
         replace(&path, 0o600, |out| Ok(out.write_all(b"one")?)).unwrap();
         drop(writer);
         let mut got = String::new();

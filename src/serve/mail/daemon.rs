@@ -16,9 +16,8 @@ use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Mail};
 use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
-use crate::serve::notify::Manager;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, need_restart, raise_open_files, read_again, until_stopped,
+    Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
 };
 
 /// How long connections may take to end when the daemon stops.
@@ -73,7 +72,7 @@ impl Daemon {
         let (policy_acceptor, milter_acceptor) = (acceptor(&mut policy)?, acceptor(&mut milter)?);
         let (service, filter) = (Rc::clone(&self.service), Rc::clone(&self.filter));
         let peers = Rc::clone(&self.peers);
-        let mut serving = spawn_local(async move {
+        let serving = spawn_local(async move {
             let policy = async {
                 if let Some(acceptor) = policy_acceptor {
                     service.serve(acceptor, Rc::clone(&peers), stopped.clone()).await;
@@ -86,17 +85,9 @@ impl Daemon {
             };
             tokio::join!(policy, milter);
         });
-        for bound in policy.iter().chain(&milter) {
-            self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
-        }
-        let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
-        let sockets: Vec<_> = policy.iter().chain(&milter).filter_map(Bound::unix).collect();
+        let (log, bound) = (Rc::clone(&self.log), policy.into_iter().chain(milter).collect());
         let why =
-            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
-        // From now on mail servers find no socket, and another instance may start.
-        drop((policy, milter));
-        let _ = stop.send(true);
-        serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+            listen_until_stopped(&mut self, &mut signals, &log, bound, &stop, serving).await?;
         let left = self.peers.ended(STOP_MAX).await;
         if left > 0 {
             let text = format_args!("{left} connections have not ended, and are closed");

@@ -15,10 +15,9 @@ use super::http::connection;
 use crate::serve::config::{self, Web};
 use crate::serve::listen::{Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
-use crate::serve::notify::Manager;
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, need_restart, raise_open_files, read_again, until_stopped,
+    Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
 };
 
 /// How long requests may take to end when the daemon stops.
@@ -55,7 +54,7 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let (api, peers) = (Rc::clone(&self.api), Rc::clone(&self.peers));
         let of_connections = stopped.clone();
-        let mut serving = spawn_local(async move {
+        let serving = spawn_local(async move {
             let begin = |stream, peer| {
                 let (api, stop) = (Rc::clone(&api), of_connections.clone());
                 spawn_local(connection::serve(stream, peer, stop, move |call| {
@@ -64,14 +63,9 @@ impl Daemon {
             };
             peers.accept(acceptor, stopped, begin).await;
         });
-        self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
-        let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
-        let sockets: Vec<_> = bound.unix().into_iter().collect();
+        let (log, bound) = (Rc::clone(&self.log), vec![bound]);
         let why =
-            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
-        drop(bound);
-        let _ = stop.send(true);
-        serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+            listen_until_stopped(&mut self, &mut signals, &log, bound, &stop, serving).await?;
         self.api.streams.end();
         let left = self.peers.ended(STOP_MAX).await;
         if left > 0 {

@@ -4,9 +4,9 @@
 //! random a text cannot be guessed from its hash, and the file may be readable by everyone. The
 //! web service and the broker each look a token up for themselves.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use super::role::{Role, is_name};
 use crate::store::FOREVER;
 use crate::sys::lock::{Kind, lock};
+use crate::sys::small_file;
 use crate::text;
 use crate::toml_file::Word as _;
 
@@ -203,8 +204,7 @@ pub fn read(path: &Path) -> Result<Tokens, String> {
 /// Opens the file, and says how it is told from a later one.
 fn open(path: &Path) -> Result<Option<(File, Stamp)>, String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    let file = match small_file::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error)),
@@ -262,46 +262,24 @@ pub fn change<T>(
     change: impl FnOnce(&mut Tokens) -> Result<T, String>,
 ) -> Result<T, String> {
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    let beside = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let (lock_path, new) = (beside(".lock"), beside(".new"));
-    let lock_file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(&lock_path)
-        .map_err(|error| failed(&lock_path, error))?;
+    let lock_path = small_file::with_suffix(path, ".lock");
+    let lock_file = small_file::open_lock(&lock_path).map_err(|error| failed(&lock_path, error))?;
     let guard = lock(&lock_file, Kind::Exclusive, LOCK_TIMEOUT);
     let _guard = guard
         .map_err(|error| failed(&lock_path, error))?
         .ok_or_else(|| format!("{}: locked by another process", lock_path.display()))?;
     let mut tokens = read(path)?;
     let result = change(&mut tokens)?;
-    let written = write(&new, &tokens.text()).and_then(|()| std::fs::rename(&new, path));
+    // Readable by everyone: the two services have users of their own.
+    let written = small_file::replace(path, 0o644, tokens.text().as_bytes(), true);
     written.map_err(|error| failed(path, error))?;
     Ok(result)
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    // Whatever the umask is: the two services have users of their own.
-    file.set_permissions(std::fs::Permissions::from_mode(0o644))?;
-    file.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -351,7 +329,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.tokens");
-        write(&path, &Tokens::default().text()).unwrap();
+        small_file::replace(&path, 0o644, Tokens::default().text().as_bytes(), false).unwrap();
         assert!(read(&path).is_ok());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
         assert!(read(&path).unwrap_err().contains("nobody else can write"));

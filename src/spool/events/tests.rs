@@ -1,6 +1,5 @@
 //! The journal and the log, read back after kills, damage and full disks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::engine::{Algorithm, Check, Update};
@@ -236,13 +235,10 @@ fn a_kill_at_any_step_loses_no_crossing_and_repeats_none() {
                 if known {
                     decide(&mut spool, &check("key", update, 1.0), 900);
                 }
-                failpoint::allow_steps(Some(steps));
-                let died = catch_unwind(AssertUnwindSafe(|| {
+                let died = failpoint::dies_after(steps, || {
                     decide(&mut spool, &check("key", update, 30.0), 1000);
                     spool.describe(&EventDetails { login: b"x", ..Default::default() });
-                }))
-                .is_err();
-                failpoint::allow_steps(None);
+                });
                 drop(spool);
                 let mut spool = open(folder.path());
                 journaled |= died && !crossings(&mut spool).is_empty();

@@ -1,6 +1,5 @@
 //! Habits in the database.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use kit::habits::{Message, stream};
@@ -81,10 +80,8 @@ fn who_is_killed_loses_at_most_one_message() {
             let attempt = memory_folder();
             copy(folder.path(), attempt.path());
             let mut dying = open(attempt.path());
-            failpoint::allow_steps(Some(steps));
             let next = || _ = learn(&mut dying, IDENTITY, &mail[before]);
-            let died = catch_unwind(AssertUnwindSafe(next)).is_err();
-            failpoint::allow_steps(None);
+            let died = failpoint::dies_after(steps, next);
             drop(dying);
             let mut spool = open(attempt.path());
             let mut new = old.clone().unwrap_or_default();
@@ -163,11 +160,7 @@ fn an_alarm_is_journaled_once_whenever_the_process_is_killed() {
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = open(attempt.path());
-        failpoint::allow_steps(Some(steps));
-        let died =
-            catch_unwind(AssertUnwindSafe(|| send(&mut dying, at, &to, Sensitivity::Normal)))
-                .is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || send(&mut dying, at, &to, Sensitivity::Normal));
         drop(dying);
         let mut spool = open(attempt.path());
         // Lost is the message at most, and then the next one raises the alarm.
@@ -289,10 +282,8 @@ fn an_alarm_is_answered_once_and_whoever_is_killed_meanwhile_has_answered_or_not
             let attempt = memory_folder();
             copy(folder.path(), attempt.path());
             let mut dying = open(attempt.path());
-            failpoint::allow_steps(Some(steps));
             let next = || _ = dying.answer_habits(key, answer);
-            let died = catch_unwind(AssertUnwindSafe(next)).is_err();
-            failpoint::allow_steps(None);
+            let died = failpoint::dies_after(steps, next);
             drop(dying);
             let mut spool = open(attempt.path());
             let found = read(&mut spool).unwrap();

@@ -1,7 +1,6 @@
 //! Overrides in the spool database: running processes apply them at once, also after a
 //! kill, and ignore damaged ones.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -454,9 +453,7 @@ fn dies_everywhere(
         copy(folder.path(), attempt.path());
         let (mut running, mut dying) = (open(attempt.path()), open(attempt.path()));
         assert_eq!(decide(&mut running, "a"), old);
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| change(&mut dying))).is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || change(&mut dying));
         drop(dying);
         let first = decide(&mut running, "a");
         assert!(first == old || first == after, "step {steps}");

@@ -213,17 +213,13 @@ mod tests {
 
     #[test]
     fn files_that_root_creates_never_exist_with_the_wrong_owner() {
-        use std::panic::{AssertUnwindSafe, catch_unwind};
         let mut created = false;
         for steps in 0.. {
             let folder = tempfile::tempdir().unwrap();
             let directory = open_directory(folder.path()).unwrap();
-            failpoint::allow_steps(Some(steps));
-            let killed = catch_unwind(AssertUnwindSafe(|| {
+            let killed = failpoint::dies_after(steps, || {
                 create_at(&directory, c"file", (4321, 4322), 0o640).unwrap();
-            }))
-            .is_err();
-            failpoint::allow_steps(None);
+            });
             if let Ok(found) = info_at(&directory, c"file") {
                 assert_eq!((found.uid, found.gid, found.mode), (4321, 4322, 0o640));
                 created = true;

@@ -1,7 +1,6 @@
 //! Repairing and copying the store.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use crate::sys::failpoint;
@@ -177,14 +176,12 @@ fn a_repair_may_be_killed_at_any_step() {
         let attempt = memory_folder();
         copy(folder.path(), attempt.path());
         let mut dying = TraceStore::open(&trace_directory(attempt.path()), Access::Write).unwrap();
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| dying.repair(&mut |_, _| {}).unwrap()));
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || dying.repair(&mut |_, _| {}).unwrap());
         drop(dying);
         assert_eq!(repair(attempt.path()).left, [], "step {steps}");
         let trace = TraceStore::open(&trace_directory(attempt.path()), Access::Read).unwrap();
         assert_eq!(found(&trace), (0..50).collect::<Vec<_>>(), "step {steps}");
-        if died.is_ok() {
+        if !died {
             assert!(steps > 50, "{steps}");
             return;
         }
@@ -234,9 +231,7 @@ fn as_root(folder: &Path) {
 fn a_command_of_root_may_be_killed_at_any_step() {
     for steps in 0.. {
         let folder = folder_of_exim();
-        failpoint::allow_steps(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| as_root(folder.path()))).is_err();
-        failpoint::allow_steps(None);
+        let died = failpoint::dies_after(steps, || as_root(folder.path()));
         assert_all_is_of_exim(folder.path(), &format!("after step {steps}"));
         as_root(folder.path());
         assert_all_is_of_exim(folder.path(), &format!("after a command that follows step {steps}"));

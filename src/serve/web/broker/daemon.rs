@@ -18,9 +18,10 @@ use super::wire::{Done, LINE_MAX, Reply, Request, Why, read, write};
 use crate::serve::config::{self, Address};
 use crate::serve::listen::{Bound, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
-use crate::serve::notify::Manager;
 use crate::serve::socket::Access;
-use crate::serve::supervise::{Signals, Unit, is_in_use, need_restart, read_again, until_stopped};
+use crate::serve::supervise::{
+    Signals, Unit, is_in_use, listen_until_stopped, need_restart, read_again,
+};
 use crate::sys::users;
 use crate::text::time::now;
 
@@ -68,7 +69,7 @@ impl Daemon {
         let peers = Peers::new(CONNECTIONS_MAX, Rc::clone(&self.log));
         let (log, broker, user) = (Rc::clone(&self.log), Arc::clone(&self.broker), self.user);
         let (all, asked) = (Rc::clone(&peers), Rc::clone(&self.asked));
-        let mut serving = spawn_local(async move {
+        let serving = spawn_local(async move {
             let begin = |stream: Stream, peer: Peer| {
                 let (log, broker, asked) =
                     (Rc::clone(&log), Arc::clone(&broker), Rc::clone(&asked));
@@ -84,14 +85,9 @@ impl Daemon {
             };
             all.accept(acceptor, stopped, begin).await;
         });
-        self.log.write(Level::Notice, format_args!("listening on {}", bound.address()));
-        let (log, manager) = (Rc::clone(&self.log), Manager::from_environment());
-        let sockets: Vec<_> = bound.unix().into_iter().collect();
+        let (log, bound) = (Rc::clone(&self.log), vec![bound]);
         let why =
-            until_stopped(&mut self, &mut signals, &manager, &log, &sockets, &mut serving).await?;
-        drop(bound);
-        let _ = stop.send(true);
-        serving.await.map_err(|error| format!("the broker has failed: {error}"))?;
+            listen_until_stopped(&mut self, &mut signals, &log, bound, &stop, serving).await?;
         if peers.ended(STOP_MAX).await > 0 {
             log.write(Level::Warning, "some changes have not ended");
         }

@@ -2,10 +2,10 @@
 //! restart gives nobody more.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+use crate::sys::small_file;
 
 /// Seconds of a day, which begins at midnight UTC.
 const DAY: i64 = 86_400;
@@ -30,8 +30,7 @@ impl Used {
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut used = Self { directory: directory.to_owned(), day: 0, numbers: BTreeMap::new() };
         let path = directory.join(FILE);
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        let file = match small_file::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(used),
             file => file?,
         };
@@ -69,18 +68,11 @@ impl Used {
     }
 
     fn write(&self) -> io::Result<()> {
-        let new = self.directory.join("changes.new");
-        match std::fs::remove_file(&new) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         let mut text = format!("{}\n", self.day);
         for (name, number) in &self.numbers {
             text += &format!("{name} {number}\n");
         }
-        file.write_all(text.as_bytes())?;
-        std::fs::rename(&new, self.directory.join(FILE))
+        small_file::replace(&self.directory.join(FILE), 0o600, text.as_bytes(), false)
     }
 }
 

@@ -4,6 +4,7 @@ use hyper::StatusCode;
 
 use crate::json_schema::described;
 use crate::serve::web::broker::wire::{Refused, Why};
+use crate::standing::one_key::NotOne;
 
 /// The kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,15 @@ pub(in crate::serve::web) struct Problem {
 /// That something cannot be used, for this reason.
 pub(in crate::serve::web) fn unavailable(error: impl std::fmt::Display) -> Problem {
     Problem::new(Kind::Unavailable, error.to_string())
+}
+
+impl From<NotOne> for Problem {
+    fn from(fault: NotOne) -> Self {
+        match fault {
+            NotOne::Wrong(why) => Self::new(Kind::Malformed, why),
+            NotOne::Glob => Self::new(Kind::Malformed, "expected one key, not a glob"),
+        }
+    }
 }
 
 impl Problem {

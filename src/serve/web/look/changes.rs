@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::folding;
+use crate::policy::image::PolicyFile;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Change, Changes};
@@ -29,7 +29,7 @@ pub(super) fn of_key(
     limit: usize,
     after: Option<&Cursor>,
 ) -> Result<Changes, Problem> {
-    let folding = folding(spool)?;
+    let folding = PolicyFile::open(spool).folding().map_err(unavailable)?;
     let key = key.map(|key| OneKey::parse(key, &folding)).transpose()?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
     let lines = own.changes_logged().map_err(unavailable)?;

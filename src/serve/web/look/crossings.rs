@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::folding;
 use crate::history::explain::rule;
 use crate::identity::fold::Folding;
+use crate::policy::image::PolicyFile;
 use crate::rate::{Timestamp, Wait};
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
@@ -86,7 +86,7 @@ pub(super) fn of_key(
     limit: usize,
     after: Option<&Cursor>,
 ) -> Result<Crossings, Problem> {
-    let folding = folding(spool)?;
+    let folding = PolicyFile::open(spool).folding().map_err(unavailable)?;
     let wanted_key = argument.map(|key| OneKey::parse(key, &folding)).transpose()?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
     let wanted =

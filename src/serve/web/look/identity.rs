@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::folding;
 use super::index::Index;
 use super::row::{self, reason};
 use super::suspicion;
 use crate::engine::{Kind, Overridden};
+use crate::policy::image::PolicyFile;
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::Identity;
@@ -26,7 +26,7 @@ pub(super) fn of_keys(
     keys: &[String],
     index: Option<&Index>,
 ) -> Result<Vec<Identity>, Problem> {
-    let folding = folding(spool)?;
+    let folding = PolicyFile::open(spool).folding().map_err(unavailable)?;
     let keys: Vec<OneKey> =
         keys.iter().map(|key| OneKey::parse(key, &folding)).collect::<Result<_, NotOne>>()?;
     let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;

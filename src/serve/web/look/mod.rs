@@ -19,11 +19,8 @@ use std::sync::Arc;
 
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
-use super::http::problem::{Kind, Problem, unavailable};
-use crate::identity::fold::Folding;
-use crate::policy::image::PolicyFile;
+use super::http::problem::{Problem, unavailable};
 use crate::serve::rates::{self, Purpose};
-use crate::standing::one_key::NotOne;
 use crate::standing::override_state::OverrideJson;
 use crate::text;
 use latest::Latest;
@@ -124,19 +121,5 @@ impl Look {
     ) -> Result<T, Problem> {
         let spool = self.spool.clone();
         self.places.run(move || look(&spool)).await
-    }
-}
-
-/// How the policies in use fold identities.
-fn folding(spool: &Path) -> Result<Folding, Problem> {
-    PolicyFile::open(spool).folding().map_err(unavailable)
-}
-
-impl From<NotOne> for Problem {
-    fn from(fault: NotOne) -> Self {
-        match fault {
-            NotOne::Wrong(why) => Self::new(Kind::Malformed, why),
-            NotOne::Glob => Self::new(Kind::Malformed, "expected one key, not a glob"),
-        }
     }
 }
