@@ -14,13 +14,15 @@ use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::sys::{clock, fork};
 use crate::text;
+use crate::versions::{OtherVersion, Versions};
 
 /// The file, in the spool directory.
 const FILE: &CStr = c"exirate.bypass";
 /// Its permissions: who may see the spool directory may read it.
 const MODE: u32 = 0o644;
-/// Its first line.
-const FIRST: &str = "exirate bypass 1";
+/// Its first line, before the version of the format.
+const FIRST: &str = "exirate bypass ";
+const VERSION: u32 = 1;
 /// No file is larger.
 const BYTES_MAX: u64 = 8192;
 /// The longest bypass, in seconds.
@@ -72,14 +74,17 @@ impl Bypass {
         let read = read.map_err(directory.failed("read", FILE))?;
         bytes.truncate(read);
         let text = std::str::from_utf8(&bytes).ok();
+        if let Some(version) = text.and_then(|text| Versions::read(FIRST, text.lines().next()?)) {
+            let known = Versions::only(VERSION).check(version);
+            let other = |version: OtherVersion| version.error("run `exirate bypass` again");
+            known.map_err(other).map_err(directory.failed("read", FILE))?;
+        }
         text.and_then(Self::parse).map(Some).ok_or_else(|| unsafe_file("it is damaged"))
     }
 
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.strip_suffix('\n')?.split('\n');
-        if lines.next() != Some(FIRST) {
-            return None;
-        }
+        Versions::read(FIRST, lines.next()?)?;
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let (since, until) = (value("since")?.parse().ok()?, value("until")?.parse().ok()?);
         let (who, reason) = (value("who")?.to_owned(), value("reason")?.to_owned());
@@ -94,7 +99,8 @@ impl Bypass {
     /// It could not be written; another one lasts on.
     pub fn begin(&self, spool: &Path) -> Result<(), DirError> {
         let Self { since, until, who, reason } = self;
-        let text = format!("{FIRST}\nsince {since}\nuntil {until}\nwho {who}\nreason {reason}\n");
+        let text =
+            format!("{FIRST}{VERSION}\nsince {since}\nuntil {until}\nwho {who}\nreason {reason}\n");
         let directory = SecureDir::of_spool(spool)?;
         // Two commands at the same time do not write one file.
         let new = format!("exirate.bypass.{}", std::process::id());
@@ -243,6 +249,19 @@ mod tests {
     }
 
     #[test]
+    fn one_of_a_later_version_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("exirate.bypass");
+        std::fs::write(&file, "exirate bypass 2\nwhatever\n").unwrap();
+        let error = Bypass::read(folder.path()).unwrap_err().to_string();
+        let said = "is of format version 2, and this exirate knows no version above 1: run `exirate \
+                    bypass` again";
+        assert!(error.ends_with(said), "{error}");
+        hour().begin(folder.path()).unwrap();
+        assert_eq!(Bypass::read(folder.path()).unwrap(), Some(hour()));
+    }
+
+    #[test]
     fn a_file_that_somebody_else_could_have_made_is_no_bypass() {
         let folder = tempfile::tempdir().unwrap();
         let spool = folder.path().join("spool");
@@ -295,7 +314,7 @@ mod tests {
             assert!(error.contains("it is damaged"), "{error}");
         };
         (0..text.len()).for_each(|end| damaged(&text.as_bytes()[..end]));
-        damaged(text.replace("bypass 1", "bypass 2").as_bytes());
+        damaged(text.replace("bypass 1", "bypass 0").as_bytes());
         damaged(text.replace("until 17", "until 27").as_bytes());
         damaged(text.replace("until 17", "until 16").as_bytes());
         damaged(format!("{text}more\n").as_bytes());
@@ -309,7 +328,7 @@ mod tests {
 
     quickcheck! {
         fn no_bytes_are_a_longer_bypass(bytes: Vec<u8>, since: i64, until: i64) -> bool {
-            let text = format!("{FIRST}\nsince {since}\nuntil {until}\nwho \nreason \n");
+            let text = format!("{FIRST}1\nsince {since}\nuntil {until}\nwho \nreason \n");
             let found = Bypass::parse(&text);
             found.is_some() == until.checked_sub(since).is_some_and(|long| (1..=LONGEST).contains(&long))
                 && std::str::from_utf8(&bytes).ok().and_then(Bypass::parse).is_none()

@@ -35,6 +35,7 @@
 //! - `page_parts`: what the pages of the report and of the web service share
 //! - `csv`: comma-separated values, read and written
 //! - `json_schema`: JSON whose schema is stated with its type
+//! - [`versions`]: the versions of a format that a program knows
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
@@ -84,3 +85,4 @@ mod text;
 pub mod toml_file;
 #[cfg(feature = "trace")]
 pub mod trace;
+pub mod versions;

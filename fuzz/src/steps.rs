@@ -142,8 +142,8 @@ fn open() -> Option<Spool> {
 fn checked<T>(result: Result<T, SpoolError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
-        Err(SpoolError::Version { found, known, .. }) => {
-            assert!(found != known, "version {found} is refused, but known");
+        Err(SpoolError::Version { version, .. }) => {
+            assert!(!version.known.contain(version.found), "{version:?} is refused, but known");
             None
         }
         Err(SpoolError::Damaged { .. }) => None,

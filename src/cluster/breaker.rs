@@ -32,12 +32,14 @@ use crate::sys::clock;
 use crate::sys::files;
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::SecureDir;
+use crate::versions::OtherVersion;
 
 /// The file.
 pub const STATE: &CStr = c"cluster.state";
 /// Its size.
 const BYTES: usize = 96;
-const MAGIC: u64 = u64::from_le_bytes(*b"EXIRCLU1");
+/// What it begins with; the last byte is its version.
+const MAGIC: [u8; 8] = *b"EXIRCLU1";
 const UNTIL: usize = 8;
 const ABSENCE: usize = 16;
 const APART: usize = 24;
@@ -267,11 +269,17 @@ fn map(directory: &SecureDir) -> Option<Mapping> {
         files::reserve(&file, 0, BYTES as u64).ok()?;
     }
     let mut map = Mapping::of(&file, true).ok().filter(|map| map.len() >= BYTES)?;
-    if map.u64(0) != Some(MAGIC) {
+    let own = u64::from_le_bytes(MAGIC);
+    let magic = map.u64(0)?;
+    // Of another version: each process then finds out for itself whether the store is away.
+    if OtherVersion::of_magic(magic, MAGIC).is_some() {
+        return None;
+    }
+    if magic != own {
         for word in (8..BYTES).step_by(8) {
             map.set_u64(word, 0)?;
         }
-        map.set_u64(0, MAGIC)?;
+        map.set_u64(0, own)?;
     }
     Some(map)
 }
@@ -311,7 +319,7 @@ fn is_of_one_day(since: u64, now: u64) -> bool {
 fn read_counts_at(directory: &SecureDir, now: u64) -> Option<ClusterCounts> {
     let (file, _) = directory.open_file(files::Access::Read, STATE).ok()??;
     let map = Mapping::of(&file, false).ok()?;
-    (map.u64(0)? == MAGIC).then_some(())?;
+    (map.u64(0)? == u64::from_le_bytes(MAGIC)).then_some(())?;
     let (shared, apart) = (map.u64(SHARED)?, map.u64(ALL_APART)?);
     // A release before has written a shorter file.
     let later = |word| map.u64(word).unwrap_or(0);

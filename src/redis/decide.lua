@@ -28,6 +28,9 @@ local function seconds(at)
   return whole + (at - whole * 1000000) / 1000000
 end
 
+-- The version of a record that this script does not know.
+local later = nil
+
 -- The record of `key`; nil if there is none, or something else.
 local function read(key)
   local head = redis.pcall('GETRANGE', key, 0, HEAD - 1)
@@ -36,6 +39,7 @@ local function read(key)
     if string.sub(head.err, 1, 9) ~= 'WRONGTYPE' then redis.call('GETRANGE', key, 0, HEAD - 1) end
     return nil
   end
+  if is_later(head) then later = string.byte(head) end
   if #head ~= HEAD or string.byte(head) ~= VERSION then return nil end
   local state = read_head(head)
   if state.limit ~= state.limit or not (state.rate >= 0 and math.abs(state.at) < TIME_MAX and state.limit >= 0 and state.period >= 0
@@ -324,6 +328,8 @@ local function compute_all(refused)
 end
 
 local all = compute_all(false)
+-- Nothing is written, and the server that asks decides alone.
+if later then return redis.error_reply('ERR record is of format version ' .. later) end
 local totals, refused_by_own = false, false
 for _, one in ipairs(all) do
   if one.check.total == 1 then totals = true

@@ -4,6 +4,9 @@ use std::fmt;
 
 use redis::{ErrorKind, ServerErrorKind};
 
+use super::record;
+use crate::versions::{OtherVersion, USE_THE_LATER};
+
 /// Why checks are not decided.
 #[derive(Debug)]
 pub enum RedisError {
@@ -23,6 +26,8 @@ pub enum RedisError {
     Overrides(String),
     /// A record changes so often that it cannot be changed by hand.
     Busy,
+    /// A record has a version that this exirate does not know.
+    Version(OtherVersion),
     /// A record has a number or a time that no shared record can have.
     Range,
 }
@@ -48,7 +53,12 @@ impl RedisError {
     pub fn is_lost(&self) -> bool {
         match self {
             Self::Server(error) => concerns_all(error),
-            Self::Reply | Self::NeverUsed | Self::Busy | Self::Range | Self::Overrides(_) => false,
+            Self::Reply
+            | Self::NeverUsed
+            | Self::Busy
+            | Self::Range
+            | Self::Version(_)
+            | Self::Overrides(_) => false,
             Self::Start(_) | Self::Random(_) | Self::ForeignKey(_) => true,
         }
     }
@@ -95,6 +105,7 @@ impl fmt::Display for RedisError {
                 );
             }
             Self::Overrides(why) => return f.write_str(why),
+            Self::Version(version) => return write!(f, "a record {version}: {USE_THE_LATER}"),
             Self::Server(error) => error,
         };
         if error.is_timeout() {
@@ -157,6 +168,7 @@ impl std::error::Error for RedisError {
             | Self::NeverUsed
             | Self::Overrides(_)
             | Self::Busy
+            | Self::Version(_)
             | Self::Range => None,
         }
     }
@@ -164,6 +176,13 @@ impl std::error::Error for RedisError {
 
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
-        Self::Server(error)
+        // As decide.lua says it.
+        let found =
+            error.detail().and_then(|text| text.strip_prefix("record is of format version "));
+        let digits = found.map(|text| text.split_once(' ').map_or(text, |(digits, _)| digits));
+        match digits.and_then(|digits| digits.parse().ok()).map(record::known) {
+            Some(Err(version)) => Self::Version(version),
+            _ => Self::Server(error),
+        }
     }
 }

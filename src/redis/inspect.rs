@@ -22,6 +22,8 @@ use crate::store::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics,
     Unread, Visit,
 };
+use crate::text::counted;
+use crate::versions::USE_THE_LATER;
 
 /// How many keys are looked at in one step of a SCAN, and then read at the same time.
 const KEYS_AT_ONCE: u32 = 200;
@@ -86,9 +88,10 @@ impl SharedRates {
     fn said<T>(&self, result: Result<T, RedisError>) -> Result<T, InspectError> {
         let name = &self.name;
         result.map_err(|error| match error {
-            RedisError::Busy | RedisError::Range | RedisError::Overrides(_) => {
-                format!("{name}: {error}").into()
-            }
+            RedisError::Busy
+            | RedisError::Range
+            | RedisError::Version(_)
+            | RedisError::Overrides(_) => format!("{name}: {error}").into(),
             _ => format!("the shared rates at {name} cannot be used: {error}").into(),
         })
     }
@@ -103,6 +106,7 @@ impl SharedRates {
         match self.send(cmd("GET").arg(key))? {
             Value::Nil => Ok((Vec::new(), None)),
             Value::BulkString(bytes) => {
+                record::not_later(&bytes).map_err(RedisError::Version)?;
                 let record = Record::read(&bytes);
                 Ok((bytes, record))
             }
@@ -184,6 +188,7 @@ impl SharedRates {
                     Ok(Value::Nil) => {}
                     Ok(Value::BulkString(bytes)) => match self.entry(key, &bytes) {
                         Some(entry) => entry.into_iter().for_each(&mut *visit),
+                        None if record::not_later(&bytes).is_err() => known.later += 1,
                         None => damaged += 1,
                     },
                     Err(error) if error.code() != Some("WRONGTYPE") => return Err(error.into()),
@@ -220,6 +225,8 @@ enum Changed {
 struct Known {
     hashes: HashSet<u64>,
     hasher: RandomState,
+    /// How many records are of a later version.
+    later: u64,
 }
 
 impl Known {
@@ -257,6 +264,11 @@ impl Inspect for SharedRates {
                 }
                 (Err(error), _) => return self.said(Err(error)),
             }
+        }
+        if known.later > 0 {
+            let (name, records) = (&self.name, counted(known.later, "record", "records"));
+            let later = format!("{name}: {records} of a later format version: {USE_THE_LATER}");
+            unread.parts.push(later.into());
         }
         Ok(unread)
     }

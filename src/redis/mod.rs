@@ -198,7 +198,9 @@ impl RedisStore {
     /// Returns, once, what the administrator should know, in one sentence each.
     #[must_use]
     pub fn take_incidents(&self) -> Vec<String> {
-        self.secret.take_incidents()
+        let mut incidents = self.secret.take_incidents();
+        incidents.extend(self.overrides.take_incident());
+        incidents
     }
 
     /// Decides the checks of the event with this number, by the rules of

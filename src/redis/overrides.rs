@@ -42,6 +42,8 @@ struct Kept {
     /// Its header then; empty if there was no list.
     header: Vec<u8>,
     list: Arc<Overrides>,
+    /// Why it cannot be read, which is said once; whether it was said.
+    fault: Option<(String, bool)>,
 }
 
 /// What a refresh has begun with.
@@ -74,12 +76,22 @@ impl SharedOverrides {
     /// cluster, other servers may well decide.
     pub(super) async fn refresh(&self, connection: &Connection, begun: Refresh) {
         let Refresh { known, failures } = begun;
-        if self.read(connection, known).await.is_ok() {
-            let mut copy = self.lock();
-            if failures > 0 {
-                copy.next = Some(Instant::now() + AGE_MAX);
+        let read = self.read(connection, known).await;
+        let mut copy = self.lock();
+        match read {
+            Ok(()) => {
+                if failures > 0 {
+                    copy.next = Some(Instant::now() + AGE_MAX);
+                }
+                (copy.failures, copy.fault) = (0, None);
             }
-            copy.failures = 0;
+            Err(RedisError::Overrides(why)) => {
+                if copy.fault.as_ref().is_none_or(|(known, _)| *known != why) {
+                    copy.fault = Some((why, false));
+                }
+            }
+            // That the store is away is said elsewhere.
+            Err(_) => {}
         }
     }
 
@@ -109,6 +121,13 @@ impl SharedOverrides {
             Check { overridden, ..*check }
         };
         checks.iter().map(decided).collect()
+    }
+
+    /// Why the list cannot be read, once.
+    pub(super) fn take_incident(&self) -> Option<String> {
+        let mut copy = self.lock();
+        let (why, said) = copy.fault.as_mut()?;
+        (!std::mem::replace(said, true)).then(|| format!("overrides stay as they were: {why}"))
     }
 
     /// How often the list could not be read, one time after the other.

@@ -11,6 +11,11 @@
 local VERSION, HEAD, HAS_RATE, IS_CALENDAR = 1, 92, 1, 2
 local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
 local CALENDAR_LAYOUT = '<BBI2ddI4fdI4I4I4I4dc32'
+-- What all versions begin with, so that an agent which does not know one of them leaves the
+-- record alone: u8 version, u8 flags, u16 zero. What begins otherwise is no record.
+local function is_later(head)
+  return #head >= 4 and string.byte(head) > VERSION and string.sub(head, 3, 4) == '\0\0'
+end
 -- A rate below this vanishes when an event is added to it: see src/rate/forget.rs.
 local VANISHES = 2.220446049250313e-16 / 8
 -- No key lives longer: ten years, in seconds.

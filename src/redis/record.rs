@@ -4,6 +4,7 @@ use crate::engine::{AlgorithmKind, Filter, Kind, RecordKey, Remembered, State};
 use crate::rate::bloom::MAX_BYTES as FILTER_BYTES_MAX;
 use crate::rate::{Average, Timestamp, calendar};
 use crate::store::{ByteReader, FilterEntry, OwnedKey};
+use crate::versions::{OtherVersion, Versions};
 
 /// The version of the layout.
 const VERSION: u8 = 1;
@@ -17,6 +18,20 @@ pub(super) const HEAD: usize = 92;
 const TIME_MAX: f64 = (1_u64 << 53) as f64;
 /// What all keys of records begin with.
 pub(super) const PREFIX: &str = "exirate:{";
+
+/// Whether this version of a record is known.
+pub(super) fn known(version: u32) -> Result<(), OtherVersion> {
+    Versions::only(VERSION.into()).check(version)
+}
+
+/// Whether a value is no record of a later version: what all versions begin with, `record.lua`
+/// says.
+pub(super) fn not_later(value: &[u8]) -> Result<(), OtherVersion> {
+    match value {
+        &[version, _, 0, 0, ..] if version > 0 => known(version.into()),
+        _ => Ok(()),
+    }
+}
 
 /// A record.
 #[derive(Clone, Debug, PartialEq)]

@@ -492,8 +492,47 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     });
     let error = Inspect::overrides(&mut a).unwrap_err().to_string();
     assert!(error.contains("in the key exirate:overrides is damaged: delete this key"), "{error}");
+    let said = b.store.take_incidents().join(" ");
+    assert!(
+        said.starts_with("overrides stay as they were: ") && said.contains("damaged"),
+        "{said}"
+    );
+    assert!(b.store.take_incidents().is_empty());
     a.ask(cmd("DEL").arg("exirate:overrides"));
     until("it is read again, and there is none", || decide(0.5, 0).over);
+}
+
+/// A record that a later agent has written is neither counted in nor replaced, and the server
+/// that asks is told why.
+#[test]
+fn a_record_of_a_later_version_is_left_alone() {
+    let server = TestServer::start();
+    let mut store = server.fresh();
+    store.decide_event(1, &[strict(100.0)], NOW);
+    let key = key(&strict(1.0).record_key(), &store.store.secret.get().tag(b"alice"));
+    let Value::BulkString(mut later) = store.ask(cmd("GET").arg(&key)) else { panic!() };
+    for (version, length) in [(2, 92), (255, 5000), (2, 4)] {
+        later[0] = version;
+        later.resize(length, 7);
+        store.ask(cmd("SET").arg(&key).arg(&later));
+        let bob = Check { key: RecordKey { name: b"bob", ..strict(1.0).key }, ..strict(1.0) };
+        let said = |error: String| {
+            let version =
+                format!("a record is of format version {version}, and this exirate knows");
+            assert!(error.contains(&version), "{error}");
+            assert!(error.contains("above 1: use the later exirate that wrote it"), "{error}");
+        };
+        // Nor is another record of the same event changed.
+        let error = store.decide_at(2, &[bob, strict(100.0)], NOW, &mut Vec::new()).unwrap_err();
+        assert!(!error.is_lost());
+        said(error.to_string());
+        said(Inspect::get(&mut store, strict(1.0).record_key()).unwrap_err().to_string());
+        let unread = Inspect::for_each(&mut store, &mut |entry| panic!("{entry:?}")).unwrap();
+        assert_eq!((unread.damaged, unread.parts.len()), (0, 1));
+        let text = unread.parts[0].to_string();
+        assert!(text.contains("1 record of a later format version: use the later"), "{text}");
+        assert_eq!(store.ask(cmd("GET").arg(&key)), Value::BulkString(later.clone()));
+    }
 }
 
 /// Changes of the list that are made at the same time are all made.

@@ -11,6 +11,7 @@ use super::error::SetupError;
 use super::files;
 use super::steps::Steps;
 use crate::sys::lock::{self, Kind};
+use crate::versions::{OtherVersion, Versions};
 
 /// The directory of the manifest. It is root's alone: what stands there is removed by `--undo`.
 pub(crate) const DIRECTORY: &str = "/var/lib/exirate-setup";
@@ -33,6 +34,12 @@ pub(crate) struct Manifest {
     pub(super) finished: bool,
     /// In the order in which it was made.
     pub(super) entries: Vec<Entry>,
+}
+
+/// What a manifest of any version has.
+#[derive(Deserialize)]
+struct Start {
+    version: u32,
 }
 
 impl Default for Manifest {
@@ -101,16 +108,42 @@ impl Manifest {
         let path = directory.join(FILE);
         let Some(bytes) = files::read(&path)? else { return Ok(None) };
         let unfit = |why: String| SetupError::Unfit(format!("{}: {why}", path.display()));
-        let manifest: Self =
-            serde_json::from_slice(&bytes).map_err(|error| unfit(error.to_string()))?;
-        if manifest.version != VERSION {
-            return Err(unfit(format!("version {} is another release's", manifest.version)));
-        }
-        Ok(Some(manifest))
+        let wrong = |error: serde_json::Error| unfit(error.to_string());
+        let Start { version } = serde_json::from_slice(&bytes).map_err(wrong)?;
+        let remedy = "use `exirate setup --undo` of the later exirate that wrote it";
+        let other = |other: OtherVersion| unfit(format!("it {other}: {remedy}"));
+        Versions::only(VERSION).known().check(version).map_err(other)?;
+        Ok(Some(serde_json::from_slice(&bytes).map_err(wrong)?))
     }
 
     /// Whether all of it is in force.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_of_another_version_is_refused_in_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |text: &str| {
+            fs::write(folder.path().join(FILE), text).unwrap();
+            Manifest::read(folder.path()).map_err(|error| error.to_string())
+        };
+        // What it has besides may be of any form.
+        for (version, bound) in [("2", "above"), ("4294967295", "above"), ("0", "below")] {
+            let text = format!(r#"{{"version": {version}, "finished": "yes", "steps": []}}"#);
+            let error = said(&text).unwrap_err();
+            let expected = format!(
+                "is of format version {version}, and this exirate knows no version {bound} 1"
+            );
+            assert!(error.contains(&expected), "{error}");
+            assert!(error.contains("use `exirate setup --undo` of the later exirate"), "{error}");
+        }
+        let whole = r#"{"version": 1, "finished": true, "entries": [], "of a later one": 1}"#;
+        assert_eq!(said(whole), Ok(Some(Manifest::default())));
     }
 }

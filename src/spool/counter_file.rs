@@ -1,7 +1,8 @@
 //! A file of counters in the directory of the database, which all processes map.
 //!
 //! Each counter is one atomic addition: nothing is locked, and a process that is killed
-//! leaves what it had counted. The file has a fixed size, and is identified by its `magic`.
+//! leaves what it had counted. The file has a fixed size, and is identified by its `magic`, the
+//! last byte of which is its version. One of another version is neither counted in nor replaced.
 //! A name has the slot that its hash leads to; one that finds no slot is counted in
 //! `uncounted`. [`retain`] frees the slots of names that no longer exist.
 //!
@@ -32,6 +33,7 @@ use super::{FILE_MODE, open_directory};
 use crate::sys::files::{self, Access};
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::versions::{OtherVersion, USE_THE_LATER};
 
 /// Which file it is.
 #[derive(Debug)]
@@ -294,6 +296,7 @@ fn open(spool: &Path, kind: &Kind) -> Option<Mapping> {
                 map.set_u64(0, right)?;
                 return Some(map);
             }
+            magic if OtherVersion::of_magic(magic, kind.magic).is_some() => return None,
             _ => quarantine(&dir, &file, kind)?,
         }
     }
@@ -338,6 +341,11 @@ pub fn read(spool: &Path, kind: &Kind) -> Result<Option<Contents>, DirError> {
 /// The file, mapped, if it is there and sound.
 fn map_of(dir: &SecureDir, access: Access, kind: &Kind) -> Result<Option<Mapping>, DirError> {
     let Some((file, info)) = dir.open_file(access, kind.file)? else { return Ok(None) };
+    let mut magic = [0; 8];
+    let _ = files::read_start(&file, &mut magic).map_err(dir.failed("read", kind.file))?;
+    if let Some(version) = OtherVersion::of_magic(u64::from_le_bytes(magic), kind.magic) {
+        return Err(dir.failed("read", kind.file)(version.error(USE_THE_LATER)));
+    }
     if info.size != BYTES as u64 {
         return Ok(None);
     }

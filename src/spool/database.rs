@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::versions::{OtherVersion, Versions};
 
 use super::SpoolError;
-use super::format::{VERSIONS, Versions};
+use super::format::VERSIONS;
 use super::hashing::Hashing;
 use super::known_overrides::Word;
 use super::sizes::MAX_BYTES_DEFAULT;
@@ -107,7 +108,8 @@ impl Database {
 
     /// The error for a file `name` of an unknown version.
     pub(super) fn unknown_version(&self, name: &CStr, found: u32) -> SpoolError {
-        SpoolError::Version { path: self.path_of(name), found, known: self.versions.newest }
+        let version = OtherVersion { found, known: self.versions };
+        SpoolError::Version { path: self.path_of(name), version }
     }
 
     /// Opens a regular file in the directory, for writing if the database is open for

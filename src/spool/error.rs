@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::store::ListFault;
 use crate::sys::secure_dir::DirError;
+use crate::versions::{OtherVersion, USE_THE_LATER};
 
 /// Why the spool database could not be used.
 ///
@@ -37,9 +38,7 @@ pub enum SpoolError {
         /// The file.
         path: PathBuf,
         /// Its version.
-        found: u32,
-        /// The highest version this exirate knows.
-        known: u32,
+        version: OtherVersion,
     },
     /// The key's text is too long.
     KeyTooLong {
@@ -120,24 +119,18 @@ impl fmt::Display for SpoolError {
                  keeps the damaged file under another name",
                 path.display()
             ),
-            Self::Version { path, found, known } => {
-                write!(
-                    f,
-                    "{} is of format version {found}, and this exirate knows ",
-                    path.display()
-                )?;
-                if found > known {
+            Self::Version { path, version } => {
+                write!(f, "{} {version}: ", path.display())?;
+                if version.is_later() {
                     write!(
                         f,
-                        "no version above {known}: use the later exirate that wrote it, or run its \
-                         `exirate export`, move the directory away, and run `exirate import` of \
-                         this one"
+                        "{USE_THE_LATER}, or run its `exirate export`, move the directory away, \
+                         and run `exirate import` of this one"
                     )
                 } else {
-                    write!(
-                        f,
-                        "version {known}: run `exirate export` of the exirate that wrote it, move \
-                         the directory away, and run `exirate import` of this one"
+                    f.write_str(
+                        "run `exirate export` of the exirate that wrote it, move the directory \
+                         away, and run `exirate import` of this one",
                     )
                 }
             }

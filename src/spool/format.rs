@@ -4,20 +4,13 @@
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::{Decode, Encode};
 
+use crate::versions::Versions;
+
 /// The format version of the databases that this exirate creates.
 pub(super) const VERSION: u32 = 2;
 
-/// The versions of the format that a library knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Versions {
-    /// The lowest that it reads and writes. Lower ones are refused.
-    pub(super) oldest: u32,
-    /// The highest, which it gives to new databases.
-    pub(super) newest: u32,
-}
-
 /// The versions that this exirate knows.
-pub(super) const VERSIONS: Versions = Versions { oldest: VERSION, newest: VERSION };
+pub(super) const VERSIONS: Versions = Versions::only(VERSION);
 /// The number of shards.
 pub(super) const SHARDS: usize = 256;
 /// The magic of the file `database`.
@@ -291,7 +284,7 @@ impl Header {
         if header.magic != SHARD_MAGIC || !checksum_fits(bytes) {
             return Err(Fault::Damaged);
         }
-        versions.check(header.version).map(|()| header)
+        check(versions, header.version).map(|()| header)
     }
 }
 
@@ -307,7 +300,7 @@ impl Superblock {
         if superblock.magic != DATABASE_MAGIC || !checksum_fits(bytes) {
             return Err(Fault::Damaged);
         }
-        versions.check(superblock.version)?;
+        check(versions, superblock.version)?;
         if superblock.shards as usize != SHARDS {
             return Err(Fault::Damaged);
         }
@@ -327,18 +320,12 @@ impl StoredLimits {
     }
 }
 
-impl Versions {
-    fn contain(self, version: u32) -> bool {
-        (self.oldest..=self.newest).contains(&version)
-    }
-
-    fn check(self, version: u32) -> Result<(), Fault> {
-        match version {
-            // No version of exirate has written this.
-            0 => Err(Fault::Damaged),
-            _ if self.contain(version) => Ok(()),
-            _ => Err(Fault::Version(version)),
-        }
+/// Whether a version can be read.
+fn check(versions: Versions, version: u32) -> Result<(), Fault> {
+    match version {
+        // No version of exirate has written this.
+        0 => Err(Fault::Damaged),
+        _ => versions.check(version).map_err(|other| Fault::Version(other.found)),
     }
 }
 

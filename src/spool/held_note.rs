@@ -6,7 +6,7 @@ pub const HELD_BY: &str = "exirate: policy ";
 /// Bytes in which a field ends, and `%`, which stands before the number of one.
 const SPECIAL: [u8; 4] = *b"\t\n\r%";
 
-/// A line of `held.log`.
+/// A line of `held.log`. Fields that a later version adds at its end are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldNote {
     /// When the message was complete, in seconds since 1970.
@@ -45,7 +45,7 @@ impl HeldNote {
         let (at, id, policy) = (text()?.parse().ok()?, text()?, text()?);
         let key = fields.next()??;
         let why = String::from_utf8_lossy(&fields.next()??).into_owned();
-        fields.next().is_none().then_some(Self { at, id, policy, key, why })
+        Some(Self { at, id, policy, key, why })
     }
 }
 
@@ -76,9 +76,10 @@ mod tests {
         };
         let line = note.line();
         assert!(!line.contains(&b'\n'));
-        assert_eq!(HeldNote::parse(&line), Some(note));
+        assert_eq!(HeldNote::parse(&line), Some(note.clone()));
+        assert_eq!(HeldNote::parse(&[&line[..], b"\tlater\t%"].concat()), Some(note));
         assert_eq!(HeldNote::parse(&HeldNote::default().line()), Some(HeldNote::default()));
-        for line in ["", "1", "1\t2\t3\t4", "x\t2\t3\t4\t5", "1\t2\t3\t4\t5\t6", "1\t2\t3\t%4\t5"] {
+        for line in ["", "1", "1\t2\t3\t4", "x\t2\t3\t4\t5", "1\t2\t3\t%4\t5"] {
             assert_eq!(HeldNote::parse(line.as_bytes()), None, "{line}");
         }
     }

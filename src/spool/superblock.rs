@@ -9,13 +9,14 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 
 use crate::sys::files::{self, Access};
+use crate::versions::Versions;
 
 use super::SpoolError;
 use super::database::{Database, Options, shard_name};
 use super::events::EventLimits;
 use super::format::{
     DATABASE_BYTES, DATABASE_EVENTS, DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD,
-    EVENT_LIMITS_BYTES, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION, VERSIONS, Versions,
+    EVENT_LIMITS_BYTES, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION, VERSIONS,
 };
 use super::hashing::Hashing;
 use super::sizes::MAX_BYTES_DEFAULT;

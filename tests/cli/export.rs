@@ -269,7 +269,10 @@ fn a_file_of_another_kind_is_refused() {
         ("", "is empty: expected the output of `exirate export`"),
         ("\n\n", "is empty"),
         ("[]\n", "line 1: it is neither a line of exim_dumpdb"),
-        ("{\"exirate_export\":2}\n", "written by a later exirate: its format is version 2"),
+        (
+            "{\"exirate_export\":2}\n",
+            "is of format version 2, and this exirate knows no version above 1: use the later",
+        ),
         ("{\"exirate_export\":1,\"key\":\"12\"}\n", "32 hexadecimal digits"),
         ("** Failed to open database lock file x\n", "exim_dumpdb says: Failed to open"),
     ] {

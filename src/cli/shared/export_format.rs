@@ -17,6 +17,7 @@ use crate::engine::{AlgorithmKind, Kind};
 use crate::rate::{Average, Timestamp, bloom};
 use crate::standing::key_state;
 use crate::store::{Entry, FilterEntry};
+use crate::versions::{USE_THE_LATER, Versions};
 
 /// The version of the format that is written; older ones can be read.
 const VERSION: u32 = 1;
@@ -44,13 +45,8 @@ impl Header {
              the first line of an export: {\"exirate_export\":1,…}"
                 .to_owned()
         })?;
-        if header.exirate_export != VERSION {
-            return Err(format!(
-                "it was written by a later exirate: its format is version {}, and this exirate \
-                 reads version {VERSION}",
-                header.exirate_export
-            ));
-        }
+        let known = Versions::only(VERSION).known().check(header.exirate_export);
+        known.map_err(|other| format!("it {other}: {USE_THE_LATER}"))?;
         header.key()?;
         Ok(header)
     }

@@ -200,6 +200,19 @@ fn without_the_file_a_process_is_on_its_own() {
 }
 
 #[test]
+fn a_file_of_a_later_version_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = crate::spool::open_directory(folder.path(), true).unwrap();
+    let path = folder.path().join("exirate/cluster.state");
+    let later = [b"EXIRCLU2", &[7; 200][..]].concat();
+    std::fs::write(&path, &later).unwrap();
+    assert!(map(&directory).is_none());
+    forget_late(&directory);
+    assert!(read_counts(&directory).is_none());
+    assert_eq!(std::fs::read(&path).unwrap(), later);
+}
+
+#[test]
 fn the_table_is_the_layout() {
     let document: String = include_str!("../breaker.rs")
         .lines()

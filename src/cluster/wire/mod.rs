@@ -62,6 +62,7 @@ mod request;
 mod tests;
 
 use crate::store::ByteReader;
+use crate::versions::{OtherVersion, Versions};
 
 pub use reply::{
     DECISION_BYTES, Reply, Status, read_decision, read_reply, write_decisions, write_refusal,
@@ -89,7 +90,7 @@ pub enum Fault {
     /// Its size is impossible.
     Size(u32),
     /// It has another version of the protocol.
-    Version(u16),
+    Version(OtherVersion),
     /// Its checksum is wrong.
     Checksum,
     /// A request of this kind is not known.
@@ -106,7 +107,7 @@ impl std::fmt::Display for Fault {
             Self::Magic => f.write_str("it is no message of exirate's protocol"),
             Self::Size(bytes) => write!(f, "a message cannot have {bytes} bytes"),
             Self::Version(version) => {
-                write!(f, "version {version} of the protocol, and this is version {VERSION}")
+                write!(f, "the message {version}: restart the agent, and what asks it")
             }
             Self::Checksum => f.write_str("wrong checksum"),
             Self::Kind(kind) => write!(f, "unknown kind of request {kind}"),
@@ -177,9 +178,7 @@ impl Header {
         }
         // The version comes first: another one may have another checksum.
         let (_, version) = (reader.u32(), reader.u16().ok_or(size)?);
-        if version != VERSION {
-            return Err(Fault::Version(version));
-        }
+        Versions::only(VERSION.into()).known().check(version.into()).map_err(Fault::Version)?;
         if crc32fast::hash(covered) != u32::from_le_bytes(*crc) {
             return Err(Fault::Checksum);
         }

@@ -8,6 +8,7 @@ use crate::engine::{
 };
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
+use crate::versions::as_the_next;
 use kit::fields::documented;
 
 /// A check that owns its texts, and a decision of it.
@@ -278,7 +279,20 @@ fn other_versions_kinds_and_sizes_are_refused() {
         })
     };
     let other = with(8, 2);
-    assert_eq!(read_request(&other), Err(Fault::Version(2)));
+    let fault = read_request(&other).unwrap_err();
+    assert!(matches!(fault, Fault::Version(version) if version.is_later()));
+    assert_eq!(
+        fault.to_string(),
+        "the message is of format version 2, and this exirate knows no version above 1: restart the \
+         agent, and what asks it"
+    );
+    assert!(
+        as_the_next(|| read_request(&other)).is_ok()
+            && as_the_next(|| read_request(&message)).is_ok()
+    );
+    for version in [0, u16::MAX] {
+        assert!(matches!(read_request(&with(8, version)), Err(Fault::Version(_))), "{version}");
+    }
     assert_eq!(event_of(&other), 5, "so that the reply can name it");
     assert_eq!(read_request(&with(10, 9)), Err(Fault::Kind(9)));
     assert_eq!(read_request(&with(32, 65)), Err(Fault::Field("count")));

@@ -11,7 +11,7 @@ use super::fields::Fields;
 use super::layout::{
     ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
     HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, HEADER_ZONE, MAGIC, ROW_HEAD_BYTES,
-    SLOT_BYTES, Table, VERSION, checksum, row_checksum, slot_checksum,
+    SLOT_BYTES, Table, VERSIONS, checksum, row_checksum, slot_checksum,
 };
 use crate::sys::mapping::Mapping;
 
@@ -96,9 +96,10 @@ impl Container {
             return Err(damaged(0, "the checksum of the header is wrong"));
         }
         let version = u32(HEADER_VERSION)?;
-        if version != VERSION {
-            return Err(Fault::Version(version));
+        if version == 0 {
+            return Err(damaged(HEADER_VERSION, "no exirate has written version 0"));
         }
+        VERSIONS.known().check(version).map_err(Fault::Version)?;
         let length = at(HEADER_LENGTH).i64().map_err(|what| damaged(HEADER_LENGTH, what))?;
         if u64::try_from(length) != Ok(source.len() as u64) || source.len() < HEADER_BYTES {
             return Err(damaged(HEADER_LENGTH, "the file has not the length that it should have"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::sys::secure_dir::DirError;
 
-use super::layout::VERSION;
+use crate::versions::{OtherVersion, USE_THE_LATER};
 
 /// Why a policy image cannot be used.
 ///
@@ -35,7 +35,7 @@ pub enum ImageError {
         /// The image.
         path: PathBuf,
         /// Its version.
-        found: u32,
+        version: OtherVersion,
     },
 }
 
@@ -65,12 +65,13 @@ impl fmt::Display for ImageError {
                 "the policy image {} is damaged at byte {offset}: {what}; {APPLY} again",
                 path.display()
             ),
-            Self::Version { path, found } => write!(
-                f,
-                "the policy image {} has format version {found}, and this exirate reads version \
-                 {VERSION}: {APPLY} again with the exirate that reads it",
-                path.display()
-            ),
+            Self::Version { path, version } => {
+                write!(f, "the policy image {} {version}: ", path.display())?;
+                match version.is_later() {
+                    true => write!(f, "{USE_THE_LATER}, or {APPLY} again with this one"),
+                    false => write!(f, "{APPLY} again"),
+                }
+            }
         }
     }
 }
@@ -91,7 +92,7 @@ pub(super) enum Fault {
     /// The part at this offset is damaged.
     Damaged(u64, &'static str),
     /// It is sound, but of this unknown version.
-    Version(u32),
+    Version(OtherVersion),
 }
 
 impl Fault {
@@ -101,7 +102,7 @@ impl Fault {
         let path = path.to_path_buf();
         match self {
             Self::Damaged(offset, what) => ImageError::Damaged { path, offset, what },
-            Self::Version(found) => ImageError::Version { path, found },
+            Self::Version(version) => ImageError::Version { path, version },
         }
     }
 }

@@ -7,6 +7,7 @@ use super::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::source::compile;
 use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
+use crate::versions::as_the_next;
 
 /// An image whose only policy has this name.
 fn image(policy: &str) -> Vec<u8> {
@@ -76,7 +77,25 @@ fn an_image_that_cannot_be_used_does_not_replace_one_that_can() {
     other[56..60].copy_from_slice(&crc.to_le_bytes());
     install(spool.path(), &other).unwrap();
     let error = PolicyFile::open(spool.path()).image().unwrap_err().to_string();
-    assert!(error.contains("has format version 5, and this exirate reads version 4"), "{error}");
+    assert!(
+        error.contains(
+            "is of format version 5, and this exirate knows no version above 4: use the later"
+        ),
+        "{error}"
+    );
+    // What still runs goes on with the image that it has open; a later program reads both.
+    assert_eq!(name(running.refresh()), "new");
+    as_the_next(|| {
+        assert_eq!(name(PolicyFile::open(spool.path()).image()), "other");
+        assert_eq!(name(Image::from_bytes(image("this")).as_ref()), "this");
+    });
+    for version in [0, 0xffff_ffff_u32] {
+        other[8..12].copy_from_slice(&version.to_le_bytes());
+        let crc = super::layout::checksum(0, &other[..56]);
+        other[56..60].copy_from_slice(&crc.to_le_bytes());
+        let error = Image::from_bytes(other.clone()).unwrap_err();
+        assert_eq!(matches!(error, ImageError::Version { .. }), version > 0, "{error}");
+    }
     install(spool.path(), &image("newer")).unwrap();
     assert_eq!(name(running.refresh()), "newer");
 

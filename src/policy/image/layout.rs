@@ -3,11 +3,15 @@
 
 use crate::calendar::Every;
 use crate::policy::word::Unit;
+use crate::versions::Versions;
 
 /// The magic of an image.
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
-/// The format version that this exirate reads and writes.
+/// The format version that this exirate writes. A later one writes the lowest that can express a
+/// policy, so that libraries which are still loaded read the image.
 pub(super) const VERSION: u32 = 4;
+/// The versions that it reads.
+pub(super) const VERSIONS: Versions = Versions::only(VERSION);
 
 /// The size of the header.
 pub(super) const HEADER_BYTES: usize = 72;

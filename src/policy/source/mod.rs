@@ -23,12 +23,19 @@ use crate::toml_file::diagnostic::Diagnostics;
 use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
+use crate::versions::{USE_THE_LATER, Versions};
 use kind::{Context, Kind as _};
 #[cfg(test)]
 pub(super) use policy::TABLES;
 
 /// The policy file that is used where none is named.
 pub const FILE: &str = "/etc/exirate/policy.toml";
+/// The versions of the policy language.
+const VERSIONS: Versions = Versions::only(VERSION);
+const VERSION: u32 = 1;
+/// What is said of another one.
+const WRITE_VERSION: &str =
+    "this exirate reads version 1 of the policy language; write: version = 1";
 /// The keys at the top of a policy file.
 const TOP: &[&str] = &["version", ACTION, ZONE, "identity", "on", "policy"];
 /// The time zone of limits by the calendar.
@@ -103,11 +110,17 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
                 .error(Location::START, "the version is missing; start with: version = 1");
         }
         Some(value) => match value.get_ref().as_integer() {
-            Some(version) if version.as_str() == "1" => {}
-            _ => reader.error(
-                value,
-                "this exirate reads version 1 of the policy language; write: version = 1",
-            ),
+            Some(version) => match version.as_str().parse().map(|found| VERSIONS.check(found)) {
+                Ok(Ok(())) => {}
+                Ok(Err(other)) if other.is_later() => {
+                    reader.error(
+                        value,
+                        format!("the file {other}: {USE_THE_LATER}, or write: version = 1"),
+                    );
+                }
+                _ => reader.error(value, WRITE_VERSION),
+            },
+            None => reader.error(value, WRITE_VERSION),
         },
     }
     if let Some(value) = table.get("identity") {

@@ -83,6 +83,8 @@ pub enum Failed {
     Lost(String),
     /// The part that has these keys cannot be used; other parts can.
     Part(String),
+    /// It has records of these keys that this agent does not know; others are not affected.
+    Keys(String),
     /// It cannot decide this request; others are not affected.
     Request(String),
 }
@@ -185,6 +187,11 @@ impl<B: Backend> Link<B> {
                 self.silent.set(None);
                 self.log.write_seldom("requests that failed", Level::Warning, &why);
                 away(why.into())
+            }
+            Ok(Err(Failed::Keys(why))) => {
+                self.silent.set(None);
+                self.log.write_seldom("records of a later version", Level::Warning, &why);
+                Err((Status::KeysAway, why.into()))
             }
             Ok(Err(Failed::Part(why))) => Err(self.without_part(why.into())),
             Ok(Err(Failed::Lost(why))) => {

@@ -2,7 +2,7 @@
 
 use super::link::{Backend, Failed};
 use crate::engine::{Check, Decision};
-use crate::redis::{Announcement, KnownServers, RedisStore, Settings};
+use crate::redis::{Announcement, KnownServers, RedisError, RedisStore, Settings};
 
 impl Backend for RedisStore {
     type Settings = Settings;
@@ -20,6 +20,7 @@ impl Backend for RedisStore {
         Self::decide(self, event, checks, decisions).await.map_err(|error| {
             let why = error.to_string();
             match error.is_lost() {
+                false if matches!(error, RedisError::Version(_)) => Failed::Keys(why),
                 false => Failed::Request(why),
                 true if Self::has_parts(self) && !Self::is_away(self) => Failed::Part(why),
                 true => Failed::Lost(why),

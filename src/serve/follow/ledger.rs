@@ -19,6 +19,7 @@ use super::folder::Folder;
 use crate::rate::Timestamp;
 use crate::sys::files::{append, sync};
 use crate::sys::lock;
+use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
 
 const NAME: &CStr = c"counted";
 const NEW: &CStr = c"counted.new";
@@ -27,6 +28,10 @@ const KEY: &CStr = c"key";
 const KEY_NEW: &CStr = c"key.new";
 /// The hash of a failure, the time that it was counted with, and a checksum.
 const ENTRY: usize = 20;
+/// What the file begins with, and the version of all files of the directory: as an entry has a hash
+/// and a time, with a checksum like theirs.
+const MAGIC: u64 = u64::from_le_bytes(*b"EXIRATEF");
+const VERSION: u32 = 1;
 /// So long after it was counted, in seconds, a failure is forgotten: no log that is read again is
 /// older.
 const KEPT: i64 = 10 * 86_400;
@@ -60,8 +65,12 @@ impl Ledger {
         let hasher = SipHasher13::new_with_key(&key(&folder)?);
         let bytes = folder.read(NAME)?.unwrap_or_default();
         let (mut counted, mut last) = (HashMap::new(), None);
+        let version =
+            version(&bytes).map_or(Ok(()), |found| Versions::only(VERSION).known().check(found));
+        let other = |other: OtherVersion| other.error(USE_THE_LATER);
+        version.map_err(other)?;
         // What is not whole was being written when the machine stopped.
-        for (hash, at) in bytes.chunks(ENTRY).filter_map(read) {
+        for (hash, at) in bytes.chunks(ENTRY).filter_map(read).filter(|(hash, _)| *hash != MAGIC) {
             let at = if is_ahead(at, now) { now } else { at };
             counted.insert(hash, at);
             last = Some((hash, at));
@@ -146,7 +155,9 @@ fn written(
     counted.retain(|_, at| now.seconds.saturating_sub(at.seconds) < KEPT);
     let mut all: Vec<_> = counted.iter().map(|(hash, at)| (*at, *hash)).collect();
     all.sort_unstable_by_key(|one| (last.is_some_and(|(last, _)| last == one.1), *one));
-    let bytes: Vec<u8> = all.into_iter().flat_map(|(at, hash)| entry(hash, at)).collect();
+    let head = entry(MAGIC, Timestamp::from_micros(VERSION.into()));
+    let entries = all.into_iter().flat_map(|(at, hash)| entry(hash, at));
+    let bytes: Vec<u8> = head.into_iter().chain(entries).collect();
     folder.replace(NAME, NEW, &bytes, true)?;
     folder.appended(NAME)
 }
@@ -161,6 +172,13 @@ fn key(folder: &Folder) -> io::Result<[u8; 16]> {
     SysRng.try_fill_bytes(&mut key).map_err(io::Error::other)?;
     folder.replace(KEY, KEY_NEW, &key, true)?;
     Ok(key)
+}
+
+/// The version of a file, where its head is sound.
+fn version(bytes: &[u8]) -> Option<u32> {
+    let (magic, at) = read(bytes.get(..ENTRY)?)?;
+    let version = u32::try_from(at.as_micros()).ok();
+    version.filter(|version| magic == MAGIC && *version > 0)
 }
 
 /// An entry, which has [`ENTRY`] bytes.
@@ -184,6 +202,7 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+    use crate::versions::as_the_next;
 
     #[test]
     fn what_was_entered_is_there_after_a_restart() {
@@ -232,6 +251,33 @@ mod tests {
         drop(ledger);
         let ledger = Ledger::open(folder.path(), at(now.seconds + 9)).unwrap();
         assert_eq!([1, 2, 3, 4].map(|hash| ledger.has(hash)), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_later_version_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let mut ledger = Ledger::open(folder.path(), now).unwrap();
+        ledger.enter(7, now).unwrap();
+        drop(ledger);
+        let path = folder.path().join("counted");
+        let mut bytes = std::fs::read(&path).unwrap();
+        assert_eq!((bytes.len(), version(&bytes)), (2 * ENTRY, Some(1)));
+        // The later one reads what this one has entered.
+        as_the_next(|| assert!(Ledger::open(folder.path(), now).unwrap().has(7)));
+        for later in [2, u32::MAX] {
+            bytes.splice(..ENTRY, entry(MAGIC, Timestamp::from_micros(later.into())));
+            std::fs::write(&path, &bytes).unwrap();
+            let why = Ledger::open(folder.path(), now).unwrap_err().to_string();
+            assert!(why.contains("version above 1: use the later exirate"), "{why}");
+            assert_eq!(std::fs::read(&path).unwrap(), bytes);
+        }
+        // A damaged head is as a damaged entry.
+        bytes[8] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let ledger = Ledger::open(folder.path(), now).unwrap();
+        assert_eq!((ledger.len(), ledger.has(7)), (1, true));
+        assert_eq!(version(&std::fs::read(&path).unwrap()), Some(1));
     }
 
     #[test]

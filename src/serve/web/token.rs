@@ -22,6 +22,7 @@ use crate::sys::lock::{Kind, lock};
 use crate::sys::small_file;
 use crate::text;
 use crate::toml_file::Word as _;
+use crate::versions::{USE_THE_LATER, Versions};
 
 /// Where the tokens are.
 pub const FILE: &str = "/etc/exirate/web.tokens";
@@ -34,7 +35,10 @@ const MOST: usize = 1000;
 const FILE_BYTES: u64 = 256 << 10;
 /// How long another process that changes the file is waited for.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The first line of the file.
+/// The first line of the file, before the version of the format.
+const FIRST: &str = "# exirate web.tokens ";
+const VERSION: u32 = 1;
+/// The second.
 const HEAD: &str = "# The tokens of exirate's web service, by `exirate web token`: NAME ROLE SINCE \
                     UNTIL SHA-256. The times are seconds since 1970; - is forever.\n";
 
@@ -124,6 +128,9 @@ impl Tokens {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let version = text.lines().next().and_then(|line| Versions::read(FIRST, line));
+        let known = Versions::only(VERSION).known().check(version.unwrap_or(VERSION));
+        known.map_err(|other| format!("it {other}: {USE_THE_LATER}"))?;
         let mut all = Self::default();
         for (at, line) in text.lines().enumerate() {
             if line.is_empty() || line.starts_with('#') {
@@ -146,7 +153,7 @@ impl Tokens {
     /// As a file has them.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = HEAD.to_owned();
+        let mut text = format!("{FIRST}{VERSION}\n{HEAD}");
         for Token { name, role, since, until, hash } in &self.0 {
             let until = if *until == FOREVER { "-".to_owned() } else { until.to_string() };
             let (role, hash) = (role.word(), text::hex(hash));
@@ -310,6 +317,9 @@ mod tests {
         let mut all = Tokens::default();
         all.add("panel", Role::View, 1, FOREVER).unwrap();
         all.add("desk@example.org", Role::Help, 2, 3).unwrap();
+        let later = all.text().replacen(" 1\n", " 2\n", 1) + "what one had not\n";
+        let why = Tokens::parse(&later).unwrap_err();
+        assert!(why.starts_with("it is of format version 2, and this exirate knows"), "{why}");
         assert_eq!(Tokens::parse(&all.text()), Ok(all));
     }
 

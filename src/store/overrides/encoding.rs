@@ -7,12 +7,15 @@ use std::ops::Range;
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::store::byte_reader::ByteReader;
+use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
 
 use super::glob;
 use super::target::{OVERRIDES_MAX, Override, TEXT_MAX, Target};
 
 const MAGIC: &[u8; 8] = b"EXIRATEO";
+/// The version of the format.
 const VERSION: u32 = 1;
+const VERSIONS: Versions = Versions::only(VERSION);
 /// The size of the header: magic, version, number of entries, size, checksum.
 pub const HEADER_BYTES: usize = 24;
 /// The offset of the checksum, which covers everything but itself.
@@ -35,17 +38,14 @@ pub enum ListFault {
     /// They are damaged.
     Damaged,
     /// They have a version that this exirate does not know.
-    Version(u32),
+    Version(OtherVersion),
 }
 
 impl fmt::Display for ListFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Damaged => f.write_str("it is damaged"),
-            Self::Version(found) => write!(
-                f,
-                "it has version {found}, and this exirate knows version {VERSION}: use the newer one"
-            ),
+            Self::Version(version) => write!(f, "it {version}: {USE_THE_LATER}"),
         }
     }
 }
@@ -295,9 +295,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], mut see: impl FnMut(Encoded<'a>)) -> Res
     if magic != Some(*MAGIC) || u32::from_le_bytes(crc) != checksum(bytes) || version == 0 {
         return Err(ListFault::Damaged);
     }
-    if version != VERSION {
-        return Err(ListFault::Version(version));
-    }
+    VERSIONS.known().check(version).map_err(ListFault::Version)?;
     if size as usize != bytes.len() || count as usize > OVERRIDES_MAX {
         return Err(ListFault::Damaged);
     }

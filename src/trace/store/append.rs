@@ -2,6 +2,7 @@
 
 use crate::sys::clock;
 use crate::sys::files::{self, Access};
+use crate::versions::{OtherVersion, Versions};
 
 use super::super::decode;
 use super::super::{Envelope, Settings};
@@ -10,7 +11,7 @@ use super::key::{self, Key};
 use super::log::{Fault, Log, Status};
 use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
-use super::{LOCK_TIMEOUT, TraceError, TraceStore, VERSION, record, wire};
+use super::{LOCK_TIMEOUT, TraceError, TraceStore, record, wire};
 
 /// How often a message is digested again because the settings have changed in
 /// the meantime.
@@ -174,14 +175,14 @@ impl TraceStore {
         };
         match found {
             None => return Ok(Usable::None { rotated: false }),
-            Some(Err(Fault::Version(found))) => {
-                let path = self.dir.path_of(OPEN);
-                return Err(TraceError::Version { path, found, known: VERSION });
+            Some(Err(Fault::Version(version))) => {
+                return Err(TraceError::Version { path: self.dir.path_of(OPEN), version });
             }
             Some(Ok(log)) if log.head.decode > decode::VERSION => {
                 let path = self.dir.path_of(OPEN);
-                let (found, known) = (log.head.decode.into(), decode::VERSION.into());
-                return Err(TraceError::Version { path, found, known });
+                let known = Versions::only(decode::VERSION.into());
+                let version = OtherVersion { found: log.head.decode.into(), known };
+                return Err(TraceError::Digests { path, version });
             }
             Some(Ok(log)) if log.settings != self.options.settings => {
                 let options = Options::read(&self.dir)?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::sys::secure_dir::DirError;
+use crate::versions::{OtherVersion, USE_THE_LATER};
 
 use super::super::TooShort;
 
@@ -62,9 +63,14 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
         /// Its version.
-        found: u32,
-        /// The latest version that this exirate supports.
-        known: u32,
+        version: OtherVersion,
+    },
+    /// The messages of the file were digested by a later version of exirate.
+    Digests {
+        /// The file.
+        path: PathBuf,
+        /// The version of its digests.
+        version: OtherVersion,
     },
     /// The store was opened for reading only.
     ReadOnly {
@@ -131,16 +137,18 @@ impl fmt::Display for TraceError {
                 path.display()
             ),
             Self::Damaged { path, what } => write!(f, "cannot read {}: {what}", path.display()),
-            Self::Version { path, found, known } if found < known => write!(
+            Self::Version { path, version } => {
+                write!(f, "{} {version}: ", path.display())?;
+                f.write_str(match version.is_later() {
+                    true => USE_THE_LATER,
+                    false => {
+                        "no release has written it; remove the directory, and record the mail again"
+                    }
+                })
+            }
+            Self::Digests { path, version } => write!(
                 f,
-                "{} has the format version {found}, which no release has written; this exirate \
-                 supports version {known}: remove the directory, and record the mail again",
-                path.display()
-            ),
-            Self::Version { path, found, known } => write!(
-                f,
-                "{} was written by a later exirate: its format is version {found}, this exirate \
-                 supports version {known}",
+                "{} has digests of a later exirate; it {version}: {USE_THE_LATER}",
                 path.display()
             ),
             Self::ReadOnly { path } => {

@@ -11,7 +11,7 @@ use crate::sys::secure_dir::SecureDir;
 use super::super::DigestKey;
 use super::cipher::{Nonce, Stream, Tagger, random};
 use super::mirrored::{self, Mirrored, MirroredCopy};
-use super::{LOCK_TIMEOUT, TraceError, VERSION};
+use super::{LOCK_TIMEOUT, TraceError, VERSIONS};
 
 /// The file that holds the key.
 pub(super) const KEY: &CStr = c"key";
@@ -54,6 +54,8 @@ pub(super) struct Key {
     tagger: [u8; 16],
     /// Identifies this key, and reveals nothing else about it.
     pub(super) number: u64,
+    /// The version of the store, in which new files are written.
+    pub(super) version: u32,
 }
 
 /// Device and inode of the key file; `None` if it does not exist.
@@ -68,7 +70,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Key {
-    fn of(key: &[u8; 32]) -> Self {
+    fn of(key: &[u8; 32], version: u32) -> Self {
         let derive = |nonce| {
             let mut bytes = [0; 32];
             Stream::new(key, nonce).apply(0, &mut bytes);
@@ -76,7 +78,7 @@ impl Key {
         };
         let number = derive(NUMBER).first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let tagger = derive(TAGGER).first_chunk().copied().unwrap_or_default();
-        Self { digest: derive(DIGEST), cipher: derive(CIPHER), tagger, number }
+        Self { digest: derive(DIGEST), cipher: derive(CIPHER), tagger, number, version }
     }
 
     /// The keystream for a nonce.
@@ -107,16 +109,17 @@ impl Key {
             return Ok(key);
         }
         let key = random()?;
-        let file = KeyFile { magic: KeyFile::MAGIC, version: VERSION, reserved: 0, key };
+        let version = VERSIONS.known().newest;
+        let file = KeyFile { magic: KeyFile::MAGIC, version, reserved: 0, key };
         mirrored::write(dir, KEY, KEY_NEW, KEY_MODE, &file)?;
-        Ok(Self::of(&key))
+        Ok(Self::of(&key, version))
     }
 
     /// Reads the key; `None` if there is none.
     fn read(dir: &SecureDir) -> Result<Option<Self>, TraceError> {
         match mirrored::read::<KeyFile>(dir, KEY)? {
             MirroredCopy::Nothing => Ok(None),
-            MirroredCopy::Sound(file, _) => Ok(Some(Self::of(&file.key))),
+            MirroredCopy::Sound(file, _) => Ok(Some(Self::of(&file.key, file.version))),
             MirroredCopy::Damaged => Err(TraceError::Damaged {
                 path: dir.path_of(KEY),
                 what: "it is damaged, and without it no message can be recorded or queried: \

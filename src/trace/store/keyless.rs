@@ -14,7 +14,7 @@ use super::log::Start;
 use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::SEGMENT_MAGIC;
 use super::verify::Verified;
-use super::{TraceError, TraceStore, VERSION};
+use super::{TraceError, TraceStore, VERSIONS};
 
 impl TraceStore {
     /// Checks a store whose key is missing: the checksums of segments. That everything else
@@ -66,8 +66,9 @@ fn checked(
     }
     let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
     let bytes = map.bytes(0, map.len()).unwrap_or(&[]);
-    let is_ours = decode::<Start>(bytes)
-        .is_some_and(|start| start.magic == SEGMENT_MAGIC && start.version == VERSION);
+    let is_ours = decode::<Start>(bytes).is_some_and(|start| {
+        start.magic == SEGMENT_MAGIC && VERSIONS.known().contain(start.version)
+    });
     let wrong = match is_ours {
         false => Some("it does not begin as a segment of this version"),
         true => (!checksum_fits(bytes)).then_some("its checksum is wrong"),

@@ -13,6 +13,7 @@ use bincode::{Decode, Encode};
 
 use crate::sys::files::{self, Access, FileInfo};
 use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::versions::OtherVersion;
 
 use super::cipher::{NONCE_BYTES, Nonce, TAG_BYTES, Tagger, random};
 use super::codec::{decode, encode};
@@ -20,7 +21,7 @@ use super::error::Problem;
 use super::key::Key;
 use super::mirrored::SECOND;
 use super::record::{PAYLOAD_BYTES_MAX, Records};
-use super::{TraceError, VERSION};
+use super::{TraceError, VERSIONS};
 use crate::trace::{Settings, is_past};
 
 /// The magic of a log.
@@ -122,7 +123,7 @@ pub(super) enum Fault {
     /// It was written with another key.
     OtherKey,
     /// It has this later version.
-    Version(u32),
+    Version(OtherVersion),
 }
 
 /// An open log.
@@ -365,17 +366,20 @@ pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Star
     let start: Start = decode(bytes).ok_or(Fault::Damaged)?;
     match start.version {
         _ if start.magic != magic => Err(Fault::Damaged),
-        version if version > VERSION => Err(Fault::Version(version)),
-        VERSION if start.key == key.number => Ok(start),
-        VERSION => Err(Fault::OtherKey),
-        // No version of exirate has written this.
-        _ => Err(Fault::Damaged),
+        version => match VERSIONS.known().check(version) {
+            Ok(()) if start.key == key.number => Ok(start),
+            Ok(()) => Err(Fault::OtherKey),
+            Err(other) if other.is_later() => Err(Fault::Version(other)),
+            // No release has written this.
+            Err(_) => Err(Fault::Damaged),
+        },
     }
 }
 
 /// Encodes the copy of a head at `offset`.
 fn write_head(head: &LogHead, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
-    let start = Start { magic: LOG_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
+    let start =
+        Start { magic: LOG_MAGIC, version: key.version, reserved: 0, key: key.number, nonce };
     let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
     let encrypted = bytes.get_mut(START_BYTES..HEAD_BYTES - TAG_BYTES).unwrap_or(&mut []);
     key.stream(&nonce).apply(START_BYTES as u64, encrypted);

@@ -2,18 +2,15 @@
 //! loses nothing. They are replaced atomically.
 
 use std::ffi::CStr;
-use std::ops::RangeInclusive;
 
 use bincode::{Decode, Encode};
 
+use super::codec::{checksum_fits, decode, encode, set_checksum};
+use super::{TraceError, VERSIONS};
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::SecureDir;
+use crate::versions::OtherVersion;
 
-use super::codec::{checksum_fits, decode, encode, set_checksum};
-use super::{TraceError, VERSION};
-
-/// Versions that were never released: such a store is not damaged, and cannot be used.
-const UNRELEASED: RangeInclusive<u32> = 1..=4;
 /// The offset of the second copy, in its own sector.
 pub(super) const SECOND: usize = 512;
 
@@ -64,15 +61,15 @@ pub(super) fn read<T: Mirrored>(
         start.filter(|_| ours).map(|start| (start.version, decode::<T>(copy)))
     });
     for (version, value) in sound.into_iter().flatten() {
-        match (version, value) {
-            (VERSION, Some(value)) => {
+        match (VERSIONS.known().check(version), value) {
+            (Ok(()), Some(value)) => {
                 return Ok(MirroredCopy::Sound(value, copies[0] == copies[1]));
             }
-            (found, _) if found > VERSION || UNRELEASED.contains(&found) => {
-                return Err(TraceError::Version { path: dir.path_of(name), found, known: VERSION });
-            }
             // No version of exirate has written this.
-            _ => {}
+            (Ok(()), None) | (Err(OtherVersion { found: 0, .. }), _) => {}
+            (Err(version), _) => {
+                return Err(TraceError::Version { path: dir.path_of(name), version });
+            }
         }
     }
     Ok(MirroredCopy::Damaged)

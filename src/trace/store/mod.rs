@@ -52,6 +52,8 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod verify;
+#[cfg(test)]
+mod version_tests;
 mod wire;
 
 use std::ffi::CString;
@@ -74,7 +76,7 @@ pub use verify::Verified;
 
 use super::{DigestKey, Scheme, Settings, decode};
 use key::Key;
-use layout::{FILE_MODE, LOCK_TIMEOUT, VERSION};
+use layout::{FILE_MODE, LOCK_TIMEOUT, VERSIONS};
 use log::Limits;
 
 /// How many incidents are kept for [`TraceStore::take_incidents`].
@@ -264,13 +266,13 @@ impl TraceStore {
         self.after_fork()?;
         let options = options.bounded();
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-        if !options.are_in(&self.dir)? {
+        if !options.are_in(&self.dir, self.key.version)? {
             mirrored::write(
                 &self.dir,
                 options::SETTINGS,
                 options::SETTINGS_NEW,
                 FILE_MODE,
-                &options.to_file(),
+                &options.to_file(self.key.version),
             )?;
         }
         self.options = options;

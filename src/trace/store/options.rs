@@ -7,8 +7,8 @@ use bincode::{Decode, Encode};
 use crate::sys::secure_dir::SecureDir;
 
 use super::super::Settings;
+use super::TraceError;
 use super::mirrored::{self, Mirrored, MirroredCopy};
-use super::{TraceError, VERSION};
 
 /// The file that contains them.
 pub(super) const SETTINGS: &CStr = c"settings";
@@ -71,10 +71,11 @@ impl Options {
         Self { keep: None, ..Self::default() }
     }
 
-    pub(super) fn to_file(self) -> OptionsFile {
+    /// For a store of this version.
+    pub(super) fn to_file(self, version: u32) -> OptionsFile {
         OptionsFile {
             magic: OptionsFile::MAGIC,
-            version: VERSION,
+            version,
             reserved: 0,
             settings: self.settings.encode(),
             keep: self.keep.unwrap_or(FOR_EVER),
@@ -111,9 +112,9 @@ impl Options {
     }
 
     /// Whether the file contains these settings, in both copies.
-    pub(super) fn are_in(self, dir: &SecureDir) -> Result<bool, TraceError> {
+    pub(super) fn are_in(self, dir: &SecureDir, version: u32) -> Result<bool, TraceError> {
         Ok(match mirrored::read::<OptionsFile>(dir, SETTINGS)? {
-            MirroredCopy::Sound(file, whole) => whole && file == self.to_file(),
+            MirroredCopy::Sound(file, whole) => whole && file == self.to_file(version),
             MirroredCopy::Nothing => self == Self::default(),
             MirroredCopy::Damaged => false,
         })

@@ -109,7 +109,7 @@ impl TraceStore {
                 (file, "one of its two copies was damaged; it was rewritten")
             }
             MirroredCopy::Damaged => (
-                Options::when_damaged().to_file(),
+                Options::when_damaged().to_file(self.key.version),
                 "both of its copies were damaged; the defaults were written, but messages are \
                  kept for ever: set trace.keep and trace.max_size again with `exirate config set`",
             ),

@@ -263,7 +263,7 @@ fn set_room(folder: &Path, bytes: u64) {
     let trace = super::tests::open(folder);
     let file = OptionsFile {
         magic: OptionsFile::MAGIC,
-        version: VERSION,
+        version: trace.key.version,
         reserved: 0,
         settings: crate::trace::Settings::default().encode(),
         keep: u64::MAX,

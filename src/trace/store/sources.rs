@@ -8,12 +8,13 @@ use std::time::Instant;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::DirError;
 use crate::trace::{Settings, decode, is_past};
+use crate::versions::USE_THE_LATER;
 
 use super::error::Problem;
 use super::log::{Fault, Log};
 use super::names::{self, Kind, Numbered, OPEN};
 use super::segment::Segment;
-use super::{TraceError, TraceStore, VERSION};
+use super::{TraceError, TraceStore};
 
 /// How often the directory is listed if there are new files each time.
 const ATTEMPTS: u32 = 10;
@@ -239,9 +240,6 @@ pub(super) fn describe(fault: Fault) -> String {
     match fault {
         Fault::Damaged => "both copies of its head are damaged".to_owned(),
         Fault::OtherKey => "it was written with another key, and cannot be queried".to_owned(),
-        Fault::Version(found) => format!(
-            "it was written by a later exirate: its format is version {found}, this exirate supports \
-             version {VERSION}"
-        ),
+        Fault::Version(version) => format!("it {version}: {USE_THE_LATER}"),
     }
 }

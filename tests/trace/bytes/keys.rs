@@ -117,7 +117,8 @@ fn a_file_of_a_later_version_does_not_change() {
         }
         image.with(name, later.clone()).lay_out(folder.path());
         let found = observe(folder.path(), name);
-        let text = "it was written by a later exirate: its format is version 7, this exirate supports version 5";
+        let text = "it is of format version 7, and this exirate knows no version above 5: use the later exirate \
+                    that wrote it";
         assert_eq!(found.reported, [format!("{}: {text}", path(folder.path(), name).display())]);
         let missing: Vec<_> = all().into_iter().filter(|n| !found.listed.contains(n)).collect();
         assert_eq!(missing, messages.collect::<Vec<_>>(), "{name}");
@@ -126,7 +127,7 @@ fn a_file_of_a_later_version_does_not_change() {
         if name == "open.log" {
             let error = recorded.unwrap_err().to_string();
             assert!(
-                error.contains("was written by a later exirate: its format is version 7"),
+                error.contains("is of format version 7, and this exirate knows no version above 5"),
                 "{error}"
             );
         } else {
@@ -142,11 +143,11 @@ fn a_file_of_a_later_version_does_not_change() {
 fn a_key_or_settings_of_another_version_are_not_used() {
     let (image, folder) = (Image::sound(), memory_folder());
     let later =
-        "was written by a later exirate: its format is version 6, this exirate supports version 5";
+        "is of format version 6, and this exirate knows no version above 5: use the later exirate";
     let early = |version| {
         format!(
-            "has the format version {version}, which no release has written; this exirate supports \
-             version 5: remove the directory, and record the mail again"
+            "is of format version {version}, and this exirate knows no version below 5: no release \
+             has written it; remove the directory, and record the mail again"
         )
     };
     for (name, version, what) in [

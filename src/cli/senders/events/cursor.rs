@@ -10,9 +10,11 @@ use crate::rate::Timestamp;
 use crate::spool;
 use crate::sys::files::{self, Access};
 use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
 
-/// The first line of a cursor.
-const HEAD: &str = "exirate delivery 1";
+/// The first line of a cursor, before the version of the format.
+const HEAD: &str = "exirate delivery ";
+const VERSION: u32 = 1;
 /// The longest cursor that is read.
 const BYTES_MAX: usize = 4096;
 /// How many delivered events a cursor names. If the latest one was removed from the
@@ -160,20 +162,22 @@ impl Cursor {
         let Self { done, latest, marked, repeated, pending, attempts, next } = self;
         let done = done.join(" ");
         let body = format!(
-            "{HEAD}\ndone={done}\nlatest={latest}\nmarked={marked}\nrepeated={repeated}\n\
+            "{HEAD}{VERSION}\ndone={done}\nlatest={latest}\nmarked={marked}\nrepeated={repeated}\n\
              pending={pending}\nattempts={attempts}\nnext={next}\n"
         );
         let sum = crc32fast::hash(body.as_bytes());
         format!("{body}checksum={sum:08x}\n")
     }
 
-    fn of_text(text: &str) -> Option<Self> {
-        let (body, sum) = text.split_once("checksum=")?;
-        let sum = u32::from_str_radix(sum.trim_end(), 16).ok()?;
-        let mut lines = body.lines();
-        if sum != crc32fast::hash(body.as_bytes()) || lines.next() != Some(HEAD) {
-            return None;
-        }
+    /// Reads a cursor; `None` if it is damaged. In all versions, the first line and the checksum
+    /// at the end are the same.
+    fn of_text(text: &str) -> Result<Option<Self>, OtherVersion> {
+        let Some((version, body)) = checked(text) else { return Ok(None) };
+        Versions::only(VERSION).known().check(version)?;
+        Ok(Self::of_lines(body.lines().skip(1)))
+    }
+
+    fn of_lines<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix('=');
         Some(Self {
             done: value("done")?.split_whitespace().map(str::to_owned).collect(),
@@ -185,6 +189,14 @@ impl Cursor {
             next: value("next")?.parse().ok()?,
         })
     }
+}
+
+/// The version of a cursor whose checksum is right, and what the checksum covers.
+fn checked(text: &str) -> Option<(u32, &str)> {
+    let (body, sum) = text.split_once("checksum=")?;
+    let sum = u32::from_str_radix(sum.trim_end(), 16).ok()?;
+    let version = Versions::read(HEAD, body.lines().next()?)?;
+    (sum == crc32fast::hash(body.as_bytes())).then_some((version, body))
 }
 
 /// Microseconds since 1970.
@@ -227,7 +239,10 @@ impl CursorFile {
         let size = files::read_start(&file, &mut bytes)
             .map_err(|error| failure(self.dir.failed("read", &self.name)(error)))?;
         bytes.truncate(size);
-        let cursor = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
+        let cursor = std::str::from_utf8(&bytes).map_or(Ok(None), Cursor::of_text);
+        let other = |version: OtherVersion| version.error(USE_THE_LATER);
+        let cursor = cursor
+            .map_err(|version| failure(self.dir.failed("read", &self.name)(other(version))))?;
         Ok(cursor.map_or(SavedCursor::Damaged(info.modified), SavedCursor::Cursor))
     }
 
@@ -264,6 +279,7 @@ fn failure(error: DirError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::versions::as_the_next;
 
     const NOW: Timestamp = Timestamp { seconds: 1000, micros: 5 };
 
@@ -274,15 +290,22 @@ mod tests {
         cursor.finish("c-1-3.000000", NOW);
         cursor.attempt("b-1-4.000000");
         let text = cursor.to_text();
-        assert_eq!(Cursor::of_text(&text), Some(cursor));
+        assert_eq!(Cursor::of_text(&text), Ok(Some(cursor.clone())));
         for place in 0..text.len() {
             let mut bytes = text.clone().into_bytes();
             bytes[place] ^= 1;
             // The line's end after the checksum is of no consequence.
-            let read = std::str::from_utf8(&bytes).ok().and_then(Cursor::of_text);
+            let read =
+                std::str::from_utf8(&bytes).ok().and_then(|text| Cursor::of_text(text).unwrap());
             assert!(read.is_none() || place + 1 == text.len(), "{place}");
-            assert!(Cursor::of_text(&text[..place]).is_none_or(|_| place + 1 == text.len()));
+            let cut = Cursor::of_text(&text[..place]).unwrap();
+            assert!(cut.is_none_or(|_| place + 1 == text.len()));
         }
+        let (body, _) = text.split_once("checksum=").unwrap();
+        let later = body.replacen("delivery 1", "delivery 2", 1);
+        let later = format!("{later}checksum={:08x}\n", crc32fast::hash(later.as_bytes()));
+        assert!(Cursor::of_text(&later).unwrap_err().is_later());
+        assert_eq!(as_the_next(|| Cursor::of_text(&later)), Ok(Some(cursor)));
     }
 
     #[test]
@@ -296,7 +319,7 @@ mod tests {
         assert!(cursor.is_done(&id(99)) && cursor.is_done(&id(68)) && !cursor.is_done(&id(67)));
         let text = cursor.to_text();
         assert!(text.len() < BYTES_MAX, "{}", text.len());
-        assert_eq!(Cursor::of_text(&text), Some(cursor));
+        assert_eq!(Cursor::of_text(&text), Ok(Some(cursor)));
     }
 
     #[test]

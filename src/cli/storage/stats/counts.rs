@@ -158,7 +158,13 @@ impl Counts {
         let left = bypass.map_or(0, |bypass| bypass.until - now.seconds);
         Ok(Self {
             bypass_seconds: u64::try_from(left).unwrap_or(0),
-            policies: counters::read(spool).map_err(SpoolError::from)?.map(Policies::of),
+            policies: match counters::read(spool) {
+                Ok(counts) => counts.map(Policies::of),
+                Err(error) => {
+                    note(error);
+                    None
+                }
+            },
             cluster: Cluster::of(spool, shared)?,
             rates: both.rates.as_mut().map(|rates| Rates::of(rates, spool)).transpose()?,
             traces: both.traces.as_ref().map(Traces::of).transpose()?,

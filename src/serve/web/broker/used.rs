@@ -6,11 +6,15 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use crate::sys::small_file;
+use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
 
 /// Seconds of a day, which begins at midnight UTC.
 const DAY: i64 = 86_400;
 /// The file in the directory of what the broker remembers.
 const FILE: &str = "changes";
+/// Its first line, before the version of the format. The day follows, and a line for each name.
+const HEAD: &str = "exirate changes ";
+const VERSION: u32 = 1;
 /// The largest file.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -26,7 +30,7 @@ impl Used {
     /// Reads what is remembered in `directory`.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or is of a later version.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let mut used = Self { directory: directory.to_owned(), day: 0, numbers: BTreeMap::new() };
         let path = directory.join(FILE);
@@ -37,6 +41,9 @@ impl Used {
         let mut text = String::new();
         file.take(BYTES_MAX).read_to_string(&mut text)?;
         let mut lines = text.lines();
+        let version = lines.next().and_then(|line| Versions::read(HEAD, line));
+        let other = |other: OtherVersion| other.error(USE_THE_LATER);
+        Versions::only(VERSION).known().check(version.unwrap_or(VERSION)).map_err(other)?;
         used.day = lines.next().and_then(|day| day.parse().ok()).unwrap_or(0);
         for line in lines {
             let known = line.rsplit_once(' ');
@@ -68,7 +75,7 @@ impl Used {
     }
 
     fn write(&self) -> io::Result<()> {
-        let mut text = format!("{}\n", self.day);
+        let mut text = format!("{HEAD}{VERSION}\n{}\n", self.day);
         for (name, number) in &self.numbers {
             text += &format!("{name} {number}\n");
         }
@@ -93,6 +100,16 @@ mod tests {
         assert!(!used.count("token:desk", 2, 0).unwrap(), "the clock was set back");
         assert!(used.count("token:desk", 2, 2 * DAY).unwrap());
         assert!(!used.count("token:desk", 0, 2 * DAY).unwrap());
+    }
+
+    #[test]
+    fn a_file_of_a_later_version_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "exirate changes 2\nwhatever\n";
+        std::fs::write(folder.path().join(FILE), text).unwrap();
+        let why = Used::open(folder.path()).unwrap_err().to_string();
+        assert!(why.contains("is of format version 2, and this exirate knows no"), "{why}");
+        assert_eq!(std::fs::read_to_string(folder.path().join(FILE)).unwrap(), text);
     }
 
     #[test]

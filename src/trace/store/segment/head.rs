@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use bincode::{Decode, Encode};
 
-use super::super::VERSION;
 use super::super::cipher::{Nonce, TAG_BYTES};
 use super::super::codec::{CRC_BYTES, decode, encode};
 use super::super::key::Key;
@@ -134,8 +133,13 @@ impl SegmentHead {
 
     /// Encodes the copy of the head at `offset`.
     pub(super) fn write(&self, key: &Key, nonce: Nonce, offset: u64) -> [u8; HEAD_BYTES] {
-        let start =
-            Start { magic: SEGMENT_MAGIC, version: VERSION, reserved: 0, key: key.number, nonce };
+        let start = Start {
+            magic: SEGMENT_MAGIC,
+            version: key.version,
+            reserved: 0,
+            key: key.number,
+            nonce,
+        };
         let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *self));
         let encrypted = bytes.get_mut(START_BYTES..HEAD_BYTES - TAG_BYTES).unwrap_or(&mut []);
         key.stream(&nonce).apply(offset + START_BYTES as u64, encrypted);

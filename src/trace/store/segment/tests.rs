@@ -12,8 +12,9 @@ use crate::sys::files;
 use crate::trace::store::query::{Accepts, Address, Query, QueryResult};
 use crate::trace::store::query_file::{DAMAGED_ADDRESSES, envelopes};
 use crate::trace::store::sample::in_segment;
-use crate::trace::store::{VERSION, key};
+use crate::trace::store::{VERSIONS, key};
 use crate::trace::{Envelope, Scheme};
+use crate::versions::as_the_next;
 
 const NAME: &CStr = c"00000001.segment";
 
@@ -294,11 +295,15 @@ fn another_key_and_a_later_version_are_reported() {
     assert_eq!(other.open(&bytes).unwrap_err(), Fault::OtherKey);
     let mut later = bytes.clone();
     let second = later.len() - HEAD_BYTES - CRC_BYTES;
-    later[8] = VERSION as u8 + 1;
+    later[8] = VERSIONS.newest as u8 + 1;
     // One copy may be damaged.
     assert!(!world.open(&later).unwrap().whole);
-    later[second + 8] = VERSION as u8 + 1;
-    assert_eq!(world.open(&later).unwrap_err(), Fault::Version(VERSION + 1));
+    later[second + 8] = VERSIONS.newest as u8 + 1;
+    let fault = world.open(&later).unwrap_err();
+    assert!(matches!(fault, Fault::Version(version) if version.is_later()));
+    // The tags cover the version.
+    assert_eq!(as_the_next(|| world.open(&later)).unwrap_err(), Fault::Damaged);
+    assert!(as_the_next(|| world.open(&bytes)).unwrap().whole);
     for length in [0, 1, 47, 48, HEAD_BYTES - 1] {
         assert_eq!(world.open(&bytes[..length]).unwrap_err(), Fault::Damaged);
     }
