@@ -35,21 +35,21 @@ units! {
     UniqueRecipients = "unique_recipients",
     /// Different senders.
     UniqueSenders = "unique_senders",
-    /// Different client addresses of one identity: many are a stolen password.
+    /// Different client addresses of one identity: many are a sign of a stolen password.
     UniqueClients = "unique_clients",
     /// Bytes of messages.
     Bytes = "bytes",
     /// Connections.
     Connections = "connections",
-    /// Recipients that were refused.
+    /// Recipients that the mail server refused.
     RejectedRecipients = "rejected_recipients",
     /// Failed authentications.
     AuthFailures = "auth_failures",
     /// Recipients of one message: a cap, without a period.
     RecipientsPerMessage = "recipients_per_message",
-    /// Recipients of accepted mail that could not be delivered to, for good.
+    /// Recipients of accepted mail whose delivery failed permanently.
     FailedRecipients = "failed_recipients",
-    /// Of these, the recipients that do not exist: the sign of a bought list.
+    /// Those of them that do not exist: many are a sign of a bought list.
     UnknownRecipients = "unknown_recipients",
     /// Bytes of one message: a cap, without a period.
     MessageSize = "message_size",

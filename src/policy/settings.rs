@@ -129,15 +129,15 @@ impl Default for Identity {
 
 settings! {
     of Identity {
-        /// Who it is: the first of these fields that is known
+        /// The identity: the first of these fields that is known
         ("chain") chain, kind::Chain;
-        /// Upper case is lower case in logins and local parts
+        /// Fold upper case to lower case in logins and local parts
         ("fold.case") folding.case, kind::Flag;
-        /// What follows the first `+` of a local part is left out
+        /// Remove the first `+` of a local part and the text after it
         ("fold.plus") folding.plus, kind::Flag;
-        /// Dots in the local part are left out in these domains
+        /// Remove dots from local parts in these domains
         ("fold.dots") folding.dots, kind::Domains;
-        /// The domain of an identity without one
+        /// Add this domain to an identity without one
         ("qualify") folding.qualify, kind::Domain;
         /// Leading bits of an IPv4 address that count
         ("mask.v4") folding.v4, kind::Bits(32);
@@ -159,9 +159,9 @@ settings! {
         post: Option<String> = None, kind::Url;
         /// Send mail to this address
         mail: Option<String> = None, kind::MailAddress;
-        /// Do it again for a key that is still refused so long after its last alert
+        /// Send another alert for a key that is still refused this long after the last one
         repeat: Option<f64> = None, kind::Period { most: None };
-        /// Do it also for what a policy only observes
+        /// Send alerts also for policies that only observe
         observed: bool = false, kind::Flag;
     }
 }
@@ -171,25 +171,25 @@ settings! {
     pub struct PolicySettings {
         /// The policy applies to events for which all of these hold
         when: Vec<When> = Vec::new(), kind::Conditions;
-        /// Whether it refuses
+        /// Whether the policy refuses mail or only measures it
         action: Action = Action::Enforce, kind::OneOf("action");
-        /// Whether a refused event counts (`strict`) or not; what is only observed always does
+        /// Whether a refused event counts (`strict`) or not; an event that is only observed always counts
         update: Counting = Counting::Leaky, kind::OneOf("update mode");
-        /// What it makes of an event when it cannot be evaluated
+        /// Whether mail is accepted or deferred when the policy cannot be evaluated
         on_error: OnError = OnError::FailOpen, kind::OneOf("on_error");
         /// The text of the reply to the client
         text: Option<Template> = None, kind::Reply;
-        /// The text where a limit of this unit is the reason
+        /// The text of the reply if a limit of this unit is the reason
         texts: Vec<UnitText> = Vec::new(), kind::Replies;
-        /// What is counted instead of the identity: these fields together. The tables and `exempt`
-        /// are searched for the first
+        /// Count these fields together instead of the identity. The tables and `exempt` are
+        /// searched for the first
         key: Vec<Field> = Vec::new(), kind::Key;
-        /// Verdicts, by the part of the limit from which each applies
+        /// Verdicts, each with the percentage of the limit from which it applies
         verdicts: Vec<Grade> =
             vec![Grade { from: 1.0, verdict: Verdict::Defer, at: Location::START }],
             kind::Grades;
-        /// Recipients who could not be reached are evidence for `habits` as well; they are
-        /// known where `exirate serve` follows the log
+        /// Treat recipients who could not be reached as evidence for `habits`; needs `exirate serve
+        /// follow`
         habits_failures: bool = false, kind::Flag;
         /// The longest delay of the verdict `delay`: clients give up after five minutes
         longest_delay: f64 = 30.0, kind::Period { most: Some(300.0) };
@@ -199,10 +199,9 @@ settings! {
 settings! {
     /// What a table of a policy says of habits, apart from its limits.
     pub struct HabitsSettings {
-        /// What becomes of the mail of an account that does not send like itself; without it,
-        /// `off`
+        /// The verdict on mail of an account that sends unlike before; the default is `off`
         habits: Option<OnHabits> = None, kind::OneOf("habits");
-        /// How early that is noticed; without it, `normal`
+        /// How early an alarm is raised; the default is `normal`
         sensitivity: Option<Sensitivity> = None, kind::OneOf("sensitivity");
     }
 }

@@ -137,14 +137,14 @@ const CASES: &[Case] = &[
         "relay default 200/1h",
     ),
     (
-        "A smarthost behind",
+        "Sending through a smarthost",
         |n| [login("a@example.org"), login("b@example.org")][n % 2].clone(),
         2000,
         "everything default 2000/1h",
     ),
     // Nor can strangers use it up.
-    ("A smarthost behind", |_| client("192.0.2.1"), ALL, ""),
-    ("A smarthost behind", |n| inbound(n), ALL, ""),
+    ("Sending through a smarthost", |_| client("192.0.2.1"), ALL, ""),
+    ("Sending through a smarthost", |n| inbound(n), ALL, ""),
     ("Mail of the system", |_| local("nagios", "a@x.test"), ALL, ""),
     ("Mail of the system", |_| local("root", "a@x.test"), ALL, ""),
     ("Mail of the system", |_| local("www-data", "a@x.test"), 50, "web default 50/1h"),
