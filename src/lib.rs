@@ -1,18 +1,19 @@
-//! exirate: rate limiting for the Exim mail server.
+//! exirate: rate limiting for mail servers, first of all Exim.
 //!
-//! The map of the source; `docs/architecture.md` has it as a drawing. A module uses only modules below it in this list:
+//! The map of the source; `docs/architecture.md` shows it as a drawing. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
-//! - `setup`: has the mail server of this machine ask exirate, and takes that back
+//! - `setup`: configures the mail server of this machine to ask exirate, and undoes it
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
-//! - `serve`: the daemon: the agent between the libraries and Redis
+//! - `serve`: the daemons: the agent between the libraries and Redis, the mail front ends, the
+//!   follower of the mail log, the web service and its broker
 //! - `standing`: how keys stand: their rates, and what decides their next event
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
 //!   variables)
 //! - `policy`: the policy file: text → table of settings → image, and the one evaluator that every
 //!   front end calls
-//! - `shadow`: compares our answers with native ones
+//! - `shadow`: compares decisions with native ones
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`logs`]: lines of mail servers → messages, refusals, sessions
