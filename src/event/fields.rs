@@ -153,14 +153,14 @@ macro_rules! event_fields {
 
 event_fields! {
     auth: Text<T>, "auth", "LOGIN", "the login";
-    local_account: Text<T>, "local-account", "USER", "the local account that hands over the message";
-    script: Text<T>, "script", "SCRIPT", "the script of a web host that hands over the message";
+    local_account: Text<T>, "local-account", "USER", "the local account that submits the message";
+    script: Text<T>, "script", "SCRIPT", "the script of a web host that submits the message";
     client: Origin, "client", "ADDRESS", "the client's address";
     helo: Text<T>, "helo", "HOST", "the name in HELO";
     protocol: Text<T>, "protocol", "PROTOCOL", "the protocol that it came by, as Exim calls it: smtp, esmtpsa, local";
     sender: Text<T>, "sender", "ADDRESS", "the envelope sender; empty for a bounce";
     recipient: Text<T>, "recipient", "ADDRESS", "the recipient";
-    package: Text<T>, "package", "PACKAGE", "the package that the front end hands over";
+    package: Text<T>, "package", "PACKAGE", "the package that the front end passes";
     message_id: Text<T>, "message-id", "ID", "the message id of the mail server";
 }
 
