@@ -204,7 +204,8 @@ fn an_event_has_the_bits_that_are_documented() {
 #[test]
 fn records_are_forgotten_when_it_is_documented() {
     let text = include_str!("FORMAT.md");
-    for words in ["is under `2^-55`", "of 1 is dropped after 38.2 periods", "of 1000\nafter 45.1."] {
+    for words in ["is under `2^-55`", "of 1 is dropped after 38.2 periods", "of 1000\nafter 45.1."]
+    {
         assert!(text.contains(words), "{words}");
     }
     // A period of 100 seconds; now is in tenths of it.
