@@ -61,20 +61,58 @@ need_rust() {
   command -v cc >/dev/null || need gcc libc6-dev
 }
 
-# build_library rates|trace: the library that Exim loads as exirate.so or as
+# The directories of this machine that the compiler would write into what it builds, such as
+# in the place of a panic, and what it writes instead: what is built is the same in each
+# directory and for each user. Vendored crates have the names that they have in Cargo's registry.
+same_everywhere() {
+  local registry=/cargo/registry/src
+  printf 'build.rustflags = ["--remap-path-prefix=%s", "--remap-path-prefix=%s", "--remap-path-prefix=%s"]' \
+    "$PWD=/exirate" "$PWD/vendor=$registry/index.crates.io-1949cf8c6b5b557f" \
+    "${CARGO_HOME:-$HOME/.cargo}/registry/src=$registry"
+}
+
+# build_library rates|trace [DIRECTORY]: the library that Exim loads as exirate.so or as
 # exirate-trace.so, in release form and where the tests look for it. Each has a
 # target directory of its own, as Cargo gives both the same file name.
 build_library() {
-  cargo rustc --config .cargo/library.toml --locked --release --lib --crate-type cdylib --no-default-features --features "$1" \
-    --target-dir "target/exim-$1"
+  cargo rustc --config .cargo/library.toml --config "$(same_everywhere)" --locked --release --lib --crate-type cdylib \
+    --no-default-features --features "$1" --target-dir "${2:-target/exim-$1}"
 }
 
-# build_all: both libraries and the program, in release form.
+# build_program: the program, in release form.
+build_program() {
+  cargo build --config "$(same_everywhere)" --locked --release --bin exirate --target-dir target
+}
+
+# build_all: both libraries and the program.
 build_all() {
   need_rust
   build_library rates
   build_library trace
-  cargo build --locked --release --bin exirate --target-dir target
+  build_program
+}
+
+# put_documents DIRECTORY: in the places that they have in the repository, so that their links work.
+put_documents() {
+  local format
+  install -D -m 644 -t "$1" README.md
+  install -D -m 644 -t "$1/docs" docs/*.md docs/*.png
+  for format in src/*/FORMAT.md; do install -D -m 644 "$format" "$1/$format"; done
+}
+
+# put_archive DIRECTORY PROGRAM RATES TRACE: what the archive of a release contains but for the
+# licences of what is linked; scripts/install installs from there.
+put_archive() {
+  install -D "$2" "$1/bin/exirate"
+  install -D "$3" "$1/lib/exirate.so"
+  install -D "$4" "$1/lib/exirate-trace.so"
+  mkdir -p "$1"/{scripts,debian}
+  cp -r exim "$1/"
+  cp -r debian/{conf.d,README.Debian} "$1/debian/"
+  cp -r scripts/{install,need.sh,users.sh,maintenance} "$1/scripts/"
+  ln -s scripts/install "$1/install"
+  cp CHANGELOG.md SECURITY.md "$1/"
+  put_documents "$1"
 }
 
 # need_axe: the accessibility checker that runs in the pages of tests, from npm.

@@ -48,24 +48,22 @@ pub fn without_test_variables(command: &mut Command) {
 /// of that name.
 pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     let target = crate::target().join(folder);
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = Command::new("bash");
     without_test_variables(&mut command);
     if !flags.is_empty() {
         command.env("RUSTFLAGS", flags);
         // This build is not measured.
-        for option in ["lto=false", "codegen-units=16", "opt-level=1"] {
-            command.arg("--config").arg(format!("profile.release.{option}"));
+        for (option, value) in [("LTO", "false"), ("CODEGEN_UNITS", "16"), ("OPT_LEVEL", "1")] {
+            command.env(format!("CARGO_PROFILE_RELEASE_{option}"), value);
         }
     }
     let status = command
         .current_dir(crate::repository())
-        .args(["rustc", "--config", ".cargo/library.toml", "--crate-type", "cdylib"])
-        .args(["--quiet", "--release", "--lib", "--no-default-features"])
-        .args(["--features", feature])
-        .arg("--target-dir")
+        .env("CARGO_TERM_QUIET", "true")
+        .args(["-c", "source scripts/need.sh && need_rust && build_library \"$1\" \"$2\"", "kit", feature])
         .arg(&target)
         .status()
-        .expect("cargo can be run");
+        .expect("bash can be run");
     assert!(status.success(), "the library could not be built: {status}");
     target.join("release/libexirate.so")
 }
