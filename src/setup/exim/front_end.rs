@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use crate::serve::config::Address;
 use crate::setup::daemon::Daemon;
 
-/// The library, and the files that the package `exirate-exim` puts beside it.
-const LIBRARIES: [&str; 2] = ["/usr/lib/exim4/exirate.so", "/usr/lib/exim4/exirate-libraries.conf"];
+/// The library, and the file that names it.
+const LIBRARIES: [&str; 2] = ["exirate.so", "exirate-libraries.conf"];
+/// Where the package `exirate-exim` puts them, and the files that Exim is to include.
+const LIBRARY_FOLDER: &str = "/usr/lib/exim4";
 const LIBRARY_FILES: &str = "/etc/exim4/exirate";
-/// The files for the socket, of the package `exirate`.
+/// Where the package `exirate` puts the files for the socket.
 const SOCKET_FILES: &str = "/usr/share/exirate/exim";
 
 /// The socket, which `exirate.toml` names as well.
@@ -19,18 +21,39 @@ pub(super) const SOCKET: &str = "/var/lib/exirate/exim/policy";
 pub(super) struct FrontEnd {
     /// By the socket, else by the library.
     pub(super) socket: bool,
+    /// The directory of the libraries.
+    pub(super) libraries: PathBuf,
     /// The directory of the files that Exim is to include.
     pub(super) files: PathBuf,
 }
 
 impl FrontEnd {
-    /// Which of them this Exim can use: `dlfunc` says whether it loads libraries.
+    /// Which of them this Exim can use: `dlfunc` says whether it loads libraries, `config` is what it
+    /// reads.
     ///
     /// An Exim that asks by the socket goes on with it: `setup --enforce` needs no `--socket`.
-    pub(super) fn choose(dlfunc: bool, socket: bool) -> Self {
+    pub(super) fn choose(dlfunc: bool, socket: bool, config: &Path) -> Self {
         let socket = socket || !dlfunc || Self::is_asked_by_socket();
-        let files = if socket { SOCKET_FILES } else { LIBRARY_FILES };
-        Self { socket, files: files.into() }
+        let exe = std::env::current_exe().unwrap_or_default();
+        let prefix = exe.parent().and_then(Path::parent).unwrap_or(Path::new("/usr/local"));
+        Self::below(prefix, socket, config)
+    }
+
+    /// With the files of the packages, else with those that `scripts/install` put there with this
+    /// program, below the same `prefix`.
+    fn below(prefix: &Path, socket: bool, config: &Path) -> Self {
+        let ours = prefix.join("lib/exim");
+        let (packaged, files) = if socket {
+            (Path::new(SOCKET_FILES).exists(), prefix.join("share/exirate/exim"))
+        } else {
+            let config = config.parent().unwrap_or(Path::new("/"));
+            (!ours.join(LIBRARIES[0]).exists(), config.join("exirate"))
+        };
+        if packaged || !files.exists() {
+            let files = if socket { SOCKET_FILES } else { LIBRARY_FILES };
+            return Self { socket, libraries: LIBRARY_FOLDER.into(), files: files.into() };
+        }
+        Self { socket, libraries: ours, files }
     }
 
     /// Whether the daemon's configuration names the socket of Exim's lines.
@@ -44,10 +67,10 @@ impl FrontEnd {
     /// # Errors
     /// What to install.
     pub(super) fn is_installed(&self) -> Result<(), String> {
-        if !self.socket && !LIBRARIES.iter().all(|path| Path::new(path).exists()) {
+        if !self.socket && !LIBRARIES.iter().all(|name| self.libraries.join(name).exists()) {
             return Err("this Exim loads libraries, and the package that has exirate's is not \
-                        installed: run `apt-get install ./exirate-exim_*.deb`, then `exirate \
-                        setup` again; or let Exim ask a daemon, which takes more time a check: \
+                        installed: run `apt-get install ./exirate-exim_*.deb` (without Debian's \
+                        packages, the archive's `install`), then `exirate setup` again; or let Exim ask a daemon, which takes more time a check: \
                         `exirate setup --socket`"
                 .to_owned());
         }
@@ -80,5 +103,33 @@ impl FrontEnd {
     pub(super) fn daemon(&self, group: String) -> Option<Daemon> {
         let (asker, key, socket) = ("Exim", "policy", PathBuf::from(SOCKET));
         self.socket.then_some(Daemon { asker, key, socket, group: Some(group) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn what_the_archive_installed_is_found_beside_the_program() {
+        let root = tempfile::tempdir().unwrap();
+        let (prefix, config) = (root.path().join("local"), root.path().join("exim/exim.conf"));
+        let of = |socket| FrontEnd::below(&prefix, socket, &config);
+        assert_eq!(of(false).files, Path::new(LIBRARY_FILES));
+        for folder in ["local/lib/exim", "local/share/exirate/exim", "exim/exirate"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        assert_eq!(of(false).files, Path::new(LIBRARY_FILES));
+        for name in LIBRARIES {
+            fs::write(prefix.join("lib/exim").join(name), "").unwrap();
+        }
+        assert_eq!(of(false).files, root.path().join("exim/exirate"));
+        assert!(of(false).is_installed().unwrap_err().contains("acl_policy.conf does not exist"));
+        fs::write(root.path().join("exim/exirate/acl_policy.conf"), "").unwrap();
+        assert!(of(false).is_installed().is_ok());
+        if !Path::new(SOCKET_FILES).exists() {
+            assert_eq!(of(true).files, prefix.join("share/exirate/exim"));
+        }
     }
 }

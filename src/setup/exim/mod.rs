@@ -62,7 +62,7 @@ pub(super) fn find(program: &Path, socket: bool) -> Result<Box<dyn MailServer>, 
             }
         };
     let debian = debian.filter(|_| config == Path::new(GENERATED));
-    let front_end = FrontEnd::choose(version.dlfunc, socket);
+    let front_end = FrontEnd::choose(version.dlfunc, socket, &config);
     let version = version.name.split_whitespace().nth(2).unwrap_or_default().to_owned();
     let daemon = front_end.daemon(group);
     let spool = daemon.as_ref().map_or(spool, Daemon::spool);

@@ -72,7 +72,7 @@ impl Tree {
         let exim = Exim { program: "/usr/sbin/exim4".into(), config: None };
         let debian = Debian::look(&self.path("")).unwrap();
         assert_eq!(debian.split, self.split);
-        let front_end = FrontEnd { socket: true, files: self.files() };
+        let front_end = FrontEnd { socket: true, libraries: PathBuf::new(), files: self.files() };
         let planner = Planner { exim: &exim, debian: &debian, front_end: &front_end };
         let mut plan = Plan::default();
         planner.add(&mut plan, Path::new("/nonexistent")).map_err(|error| error.to_string())?;
