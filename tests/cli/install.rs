@@ -270,3 +270,21 @@ fn impossible_options_are_refused() {
     }
     assert!(everything(root.path()).is_empty());
 }
+
+/// One number, in four files.
+#[test]
+fn one_version_is_released() {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
+    let changes = text("CHANGELOG.md");
+    let top = changes.lines().find(|line| line.starts_with("## [")).unwrap();
+    let date = top.strip_prefix(&format!("## [{version}] - ")).expect(top);
+    let debian = text("debian/changelog");
+    assert!(debian.starts_with(&format!("exirate ({version}-1) ")), "{debian}");
+    let entry = debian.lines().find_map(|line| line.split_once(">  ")).unwrap().1;
+    let made = Command::new("date").args(["--utc", "+%F", "--date", entry]).output().unwrap();
+    assert_eq!(String::from_utf8(made.stdout).unwrap().trim(), date);
+    let page = Command::new(env!("CARGO_BIN_EXE_exirate")).args(["man", "list"]).output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.contains(&format!("\"exirate {version}\"")), "{page}");
+}
