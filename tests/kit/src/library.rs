@@ -60,7 +60,12 @@ pub fn build(folder: &str, feature: &str, flags: &str) -> PathBuf {
     let status = command
         .current_dir(crate::repository())
         .env("CARGO_TERM_QUIET", "true")
-        .args(["-c", "source scripts/need.sh && need_rust && build_library \"$1\" \"$2\"", "kit", feature])
+        .args([
+            "-c",
+            "source scripts/need.sh && need_rust && build_library \"$1\" \"$2\"",
+            "kit",
+            feature,
+        ])
         .arg(&target)
         .status()
         .expect("bash can be run");
