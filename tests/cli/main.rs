@@ -20,6 +20,7 @@ mod events;
 mod explain;
 mod export;
 mod fail2ban;
+mod formats;
 mod habits;
 mod help;
 mod hosting;
