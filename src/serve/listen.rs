@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -17,7 +18,8 @@ use tokio::time::{sleep, timeout};
 use crate::serve::config::Address;
 use crate::serve::count::{Count, CountGuard};
 use crate::serve::log::{Level, Log};
-use crate::serve::socket::{Access, Listener};
+use crate::serve::notify::Manager;
+use crate::serve::socket::{Access, Listener, SocketError};
 
 /// After a failure to accept a connection, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -38,10 +40,27 @@ impl Bound {
     /// # Errors
     /// Why it cannot be used, in words.
     pub fn bind(address: &Address, access: Access) -> Result<Self, String> {
+        Self::bind_by(Listener::bind, address, access)
+    }
+
+    /// As [`Bound::bind`], in the place of an instance that runs, if it is a unix socket:
+    /// [`Listener::take_over`].
+    ///
+    /// # Errors
+    /// Why it cannot be used, in words.
+    pub fn take_over(address: &Address, access: Access) -> Result<Self, String> {
+        Self::bind_by(Listener::take_over, address, access)
+    }
+
+    fn bind_by(
+        listen_at: impl Fn(&Path, Access) -> Result<Listener, SocketError>,
+        address: &Address,
+        access: Access,
+    ) -> Result<Self, String> {
         let mut bound = Self { address: address.clone(), unix: None, tcp: None };
         match address {
             Address::Unix(path) => {
-                let listener = Listener::bind(path, access);
+                let listener = listen_at(path, access);
                 bound.unix = Some(listener.map_err(|error| error.to_string())?);
             }
             Address::Inet(address) => {
@@ -50,6 +69,13 @@ impl Bound {
             }
         }
         Ok(bound)
+    }
+
+    /// Has the service manager keep it, if it is a unix socket: [`Listener::keep`].
+    pub fn keep(&mut self, manager: &Manager) {
+        if let Some(listener) = &mut self.unix {
+            listener.keep(manager);
+        }
     }
 
     /// Its address.

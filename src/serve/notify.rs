@@ -1,16 +1,22 @@
 //! Messages to systemd: `sd_notify`.
 
 use std::ffi::OsStr;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// The service manager that started this process, if it wants messages.
 #[derive(Debug)]
 pub struct Manager {
     socket: Option<UnixDatagram>,
     watchdog: Option<Duration>,
+    is_systemd: bool,
 }
 
 impl Manager {
@@ -22,7 +28,9 @@ impl Manager {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let mine = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
         let watchdog = number("WATCHDOG_USEC").filter(|&time| mine && time > 0);
-        Self { socket, watchdog: watchdog.map(Duration::from_micros) }
+        // Others take messages, too: `start-stop-daemon --notify-await`.
+        let is_systemd = std::env::var_os("INVOCATION_ID").is_some();
+        Self { socket, is_systemd, watchdog: watchdog.map(Duration::from_micros) }
     }
 
     /// How often [`Manager::alive`] is to be called.
@@ -54,6 +62,30 @@ impl Manager {
     /// What `systemctl status` shows.
     pub fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}"));
+    }
+
+    /// Keep this socket under this name, open also while the daemon does not run. Whether it is kept:
+    /// only systemd does it, and only where the unit has `FileDescriptorStoreMax=`.
+    #[must_use]
+    pub fn keep(&self, name: &str, kept: BorrowedFd<'_>) -> bool {
+        let message = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
+        let descriptors = [kept];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let Some(manager) = self.socket.as_ref().filter(|_| self.is_systemd) else { return false };
+        control.push(SendAncillaryMessage::ScmRights(&descriptors))
+            && sendmsg(
+                manager,
+                &[IoSlice::new(message.as_bytes())],
+                &mut control,
+                SendFlags::empty(),
+            )
+            .is_ok()
+    }
+
+    /// Keep the socket of this name no longer.
+    pub fn forget(&self, name: &str) {
+        self.send(&format!("FDSTOREREMOVE=1\nFDNAME={name}"));
     }
 
     fn send(&self, message: &str) {
@@ -89,7 +121,7 @@ mod tests {
             [(at_path, path.into_os_string()), (abstract_one, format!("@{name}").into())]
         {
             manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            let own = Manager { socket: connect(&address).ok(), watchdog: None };
+            let own = Manager { socket: connect(&address).ok(), watchdog: None, is_systemd: true };
             own.ready("2 connections");
             own.stopping();
             let mut buffer = [0; 100];
@@ -100,6 +132,6 @@ mod tests {
             assert_eq!(next(), "READY=1\nSTATUS=2 connections");
             assert_eq!(next(), "STOPPING=1");
         }
-        Manager { socket: None, watchdog: None }.alive();
+        Manager { socket: None, watchdog: None, is_systemd: true }.alive();
     }
 }

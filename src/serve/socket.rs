@@ -1,13 +1,17 @@
 //! A unix socket that one instance of the daemon listens on.
 
 use std::fmt;
-use std::fs::{File, Permissions};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::sys::lock::{Kind, try_lock};
+use crate::serve::notify::Manager;
+use crate::sys::inherited;
+use crate::sys::lock::{Guard, Kind, try_lock};
 use crate::sys::lock_holder::lock_holder;
 use crate::sys::small_file::{open_lock, with_suffix};
 
@@ -71,6 +75,11 @@ impl std::error::Error for SocketError {
     }
 }
 
+/// How long an instance may take to notice that another has taken over its socket.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked at.
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// Who may connect to a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -97,14 +106,27 @@ fn may_set(group: u32) -> bool {
 }
 
 /// A socket that this process listens on. While it exists, no other instance can listen at
-/// its path; when it is dropped, the socket is removed.
+/// its path; when it is dropped, the socket is removed, unless the service manager keeps it.
 #[derive(Debug)]
 pub struct Listener {
     path: PathBuf,
     identity: (u64, u64),
     listener: Option<UnixListener>,
+    is_kept: bool,
     // Holds the lock.
     _lock: File,
+}
+
+/// The name of a socket that the service manager keeps: which file it is.
+fn name_of((device, inode): (u64, u64)) -> String {
+    format!("{device}.{inode}")
+}
+
+/// The socket that was kept for this file, unless others may connect now.
+fn kept(found: &Metadata, access: Access) -> Option<OwnedFd> {
+    let same_mode = found.mode() & 0o777 == access.mode;
+    let same_group = access.group.is_none_or(|group| group == found.gid());
+    (same_mode && same_group).then(|| inherited::take(&name_of((found.dev(), found.ino()))))?
 }
 
 /// The file that an instance has locked while it listens at `path`. It stays.
@@ -115,28 +137,45 @@ pub fn lock_of(path: &Path) -> PathBuf {
 
 impl Listener {
     /// Listens at `path`, where those who have `access` may connect. The socket of an instance that was
-    /// killed is replaced.
+    /// killed is replaced; one that the service manager has kept goes on.
     ///
     /// # Errors
     /// Another instance or program listens there, or a system call failed.
     pub fn bind(path: &Path, access: Access) -> Result<Self, SocketError> {
+        Self::bind_as(path, access, false)
+    }
+
+    /// As [`Listener::bind`]; an instance that listens there ends, and nobody is refused meanwhile.
+    ///
+    /// # Errors
+    /// Another program listens there, the other instance goes on, or a system call failed.
+    pub fn take_over(path: &Path, access: Access) -> Result<Self, SocketError> {
+        Self::bind_as(path, access, true)
+    }
+
+    fn bind_as(path: &Path, access: Access, take_over: bool) -> Result<Self, SocketError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| SocketError::Io { action, path, source }
         };
         let lock_path = lock_of(path);
         let lock = open_lock(&lock_path).map_err(failed("cannot create", &lock_path))?;
-        let guard = try_lock(&lock, Kind::Exclusive);
-        match guard.map_err(failed("cannot lock", &lock_path))? {
-            Some(guard) => guard.keep(),
-            None => {
-                let holder = lock_holder(&lock);
-                let by = holder.map_or_else(
-                    || "another process".to_owned(),
-                    |holder| format!("process {} ({})", holder.process, holder.name),
-                );
-                return Err(SocketError::InUse { path: path.to_owned(), by });
-            }
+        let locked = || -> Result<bool, SocketError> {
+            let guard =
+                try_lock(&lock, Kind::Exclusive).map_err(failed("cannot lock", &lock_path))?;
+            Ok(guard.map(Guard::keep).is_some())
+        };
+        let in_use = || {
+            let holder = lock_holder(&lock);
+            let by = holder.map_or_else(
+                || "another process".to_owned(),
+                |holder| format!("process {} ({})", holder.process, holder.name),
+            );
+            SocketError::InUse { path: path.to_owned(), by }
+        };
+        let is_first = locked()?;
+        if !is_first && !take_over {
+            return Err(in_use());
         }
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -144,12 +183,25 @@ impl Listener {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(SocketError::NoSocket(path.to_owned()));
             }
-            // A program without our lock may listen there.
-            Ok(_) if UnixStream::connect(path).is_ok() => {
-                let by = "another program".to_owned();
-                return Err(SocketError::InUse { path: path.to_owned(), by });
+            Ok(found) => {
+                if let Some(kept) = kept(&found, access) {
+                    let listener = UnixListener::from(kept);
+                    listener.set_nonblocking(true).map_err(failed("cannot use", path))?;
+                    let (path, identity) = (path.to_owned(), (found.dev(), found.ino()));
+                    return Ok(Self {
+                        path,
+                        identity,
+                        listener: Some(listener),
+                        is_kept: true,
+                        _lock: lock,
+                    });
+                }
+                // A program without our lock may listen there.
+                if is_first && UnixStream::connect(path).is_ok() {
+                    let by = "another program".to_owned();
+                    return Err(SocketError::InUse { path: path.to_owned(), by });
+                }
             }
-            Ok(_) => {}
         }
         // Clients find the old socket or the new one, and never one that refuses them.
         let new = with_suffix(path, ".new");
@@ -167,9 +219,33 @@ impl Listener {
             .map_err(failed("cannot change", &new))?;
         let made = std::fs::symlink_metadata(&new).map_err(failed("cannot look at", &new))?;
         std::fs::rename(&new, path).map_err(failed("cannot create", path))?;
+        if !is_first {
+            // The other instance notices, and ends; those who connect until then wait.
+            let deadline = Instant::now() + TAKE_OVER_MAX;
+            while !locked()? {
+                if Instant::now() > deadline {
+                    return Err(in_use());
+                }
+                std::thread::sleep(LOCK_PAUSE);
+            }
+        }
         listener.set_nonblocking(true).map_err(failed("cannot use", path))?;
         let identity = (made.dev(), made.ino());
-        Ok(Self { path: path.to_owned(), identity, listener: Some(listener), _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            identity,
+            listener: Some(listener),
+            is_kept: false,
+            _lock: lock,
+        })
+    }
+
+    /// Has the service manager keep it, so that those who connect while this program is restarted
+    /// wait for a moment, and are served.
+    pub fn keep(&mut self, manager: &Manager) {
+        if let Some(listener) = self.listener.as_ref().filter(|_| !self.is_kept) {
+            self.is_kept = manager.keep(&name_of(self.identity), listener.as_fd());
+        }
     }
 
     /// Makes sure that those who connect to the path find this socket.
@@ -197,7 +273,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.check().is_ok() {
+        if !self.is_kept && self.check().is_ok() {
             // If it stays, the next instance replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -227,6 +303,30 @@ mod tests {
         drop(first);
         assert!(!path.exists());
         drop(Listener::bind(&path, ACCESS).unwrap());
+    }
+
+    #[test]
+    fn a_socket_is_taken_over_and_nobody_is_refused_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let mut old = Listener::bind(&path, ACCESS).unwrap();
+        let listener = old.take().unwrap();
+        let new = std::thread::spawn({
+            let path = path.clone();
+            move || Listener::take_over(&path, ACCESS).map_err(|error| error.to_string())
+        });
+        // As the daemon does, once a second.
+        while old.check().is_ok() {
+            UnixStream::connect(&path).unwrap();
+            // Nobody is there when the other one was found.
+            let _ = listener.accept();
+        }
+        drop((listener, old));
+        let mut new = new.join().unwrap().unwrap();
+        assert_eq!(new.check(), Ok(()));
+        let _client = UnixStream::connect(&path).unwrap();
+        assert!(new.take().unwrap().accept().is_ok());
+        assert!(Listener::bind(&path, ACCESS).is_err());
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub mod descriptors;
 pub mod files;
 pub mod fork;
 mod host_name;
+#[cfg(feature = "cli")]
+pub mod inherited;
 pub mod lock;
 pub mod lock_holder;
 pub mod mapping;

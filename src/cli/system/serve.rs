@@ -153,6 +153,10 @@ struct Mail {
     #[arg(long)]
     check: bool,
 
+    /// Listen in the place of a daemon that runs, which ends then: mail that comes meanwhile is limited
+    #[arg(long, conflicts_with = "check")]
+    take_over: bool,
+
     /// The user as which the daemon will run, for --check; the default is exirate-mail if you
     /// are root, else you
     #[arg(long, value_name = "NAME", requires = "check")]
@@ -164,7 +168,7 @@ impl Mail {
         if self.check {
             return self.check(screen);
         }
-        run_mail(&self.config).map_err(Failure::new)?;
+        run_mail(&self.config, self.take_over).map_err(Failure::new)?;
         Ok(Outcome::Fine)
     }
 

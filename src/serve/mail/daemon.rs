@@ -16,18 +16,21 @@ use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Mail};
 use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
+use crate::serve::notify::Manager;
 use crate::serve::supervise::{
     Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
 };
+use crate::sys::inherited;
 
 /// How long connections may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
-/// Runs the mail front ends with the configuration at `path` until a signal stops them.
+/// Runs the mail front ends with the configuration at `path` until a signal stops them. With
+/// `take_over`, in the place of those that run.
 ///
 /// # Errors
 /// Why they cannot start, in words.
-pub fn run_mail(path: &Path) -> Result<(), String> {
+pub fn run_mail(path: &Path, take_over: bool) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let mail = config::read_mail(path)?.logged(path, &log)?;
     raise_open_files(&log, mail.max_connections.saturating_add(CLOSING));
@@ -35,9 +38,18 @@ pub fn run_mail(path: &Path) -> Result<(), String> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     // Before anybody can connect: from then on a signal stops it as it should.
     let signals = Signals::within(&runtime).map_err(cannot)?;
-    let bind = |address: &Address| Bound::bind(address, mail.access);
-    let policy = mail.policy.as_ref().map(bind).transpose()?;
-    let milter = mail.milter.as_ref().map(bind).transpose()?;
+    let bind_by = if take_over { Bound::take_over } else { Bound::bind };
+    let bind = |address: &Address| bind_by(address, mail.access);
+    let mut policy = mail.policy.as_ref().map(bind).transpose()?;
+    let mut milter = mail.milter.as_ref().map(bind).transpose()?;
+    let manager = Manager::from_environment();
+    for bound in policy.iter_mut().chain(&mut milter) {
+        bound.keep(&manager);
+    }
+    // Those of an earlier configuration.
+    for name in inherited::close_rest() {
+        manager.forget(&name);
+    }
     let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot)?);
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
