@@ -452,7 +452,8 @@ fn a_daemon_that_may_have_an_older_configuration_is_named() {
     Diagnosis::of(&exim).is_well();
     // The times of files and processes are known to a second.
     let text = std::fs::read(exim.config()).unwrap();
-    let words = ["exim.conf was changed after Exim's daemon (process ", "reloaded since"];
+    let words =
+        ["exim.conf was changed after Exim's daemon (process ", "has not read the file since"];
     let is_found = || {
         std::fs::write(exim.config(), &text).unwrap();
         let texts = Diagnosis::of(&exim);

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::finding::{Findings, quoted};
 use super::installation::{Installation, is_same_program};
+use super::reread::{has_read, main_log};
 use crate::mta::command::is_only_roots;
 
 /// Open files that a check of any key needs: one a shard, the directory, and
@@ -99,15 +100,26 @@ fn is_current(
         None => pid_file(installation).and_then(|file| written_by(&file, id)),
     };
     let read = daemon.started.max(said.unwrap_or(SystemTime::UNIX_EPOCH));
-    let newer = files.iter().find(|file| changed(file).is_some_and(|at| at > read + TOLERANCE));
-    if let Some(newer) = newer {
-        // Not every Exim writes its number again on HUP, so it may have read the file since.
-        findings.warning(format!(
-            "{} was changed after Exim's daemon (process {id}) was started: unless the daemon was \
-             reloaded since, mail that comes by SMTP is still decided by the old configuration",
-            newer.display()
-        ));
-        restart(findings, "reload");
+    let changes = files.iter().filter_map(|file| Some((changed(file)?, file)));
+    let Some((at, newer)) = changes.max().filter(|(at, _)| *at > read + TOLERANCE) else { return };
+    let said = main_log(installation).and_then(|log| has_read(&log, id, at));
+    let what =
+        format!("{} was changed after Exim's daemon (process {id}) was started", newer.display());
+    match said {
+        Some(true) => {}
+        Some(false) => {
+            findings.warning(format!(
+                "{what}, and it has not read the file since: mail that comes by SMTP is still \
+                 decided by the old configuration"
+            ));
+            restart(findings, "reload");
+        }
+        None => {
+            findings.note(format!(
+                "{what}, and its main log does not say whether it has read the file since; until it does, \
+                 mail that comes by SMTP is decided by the old configuration"
+            ));
+        }
     }
 }
 

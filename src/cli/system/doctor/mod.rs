@@ -31,6 +31,7 @@ mod lookups;
 mod machine;
 mod mail;
 mod policy;
+mod reread;
 mod servers;
 mod trace;
 mod units;
