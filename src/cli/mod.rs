@@ -43,10 +43,9 @@ use system::{bypass, cluster, doctor, serve, setup, status, web};
     version,
     max_term_width = 100,
     after_help = "\
-Exit status: 0 success; 1 the command found something, or did not find what was
-asked for, as its help says; 2 an error, which standard error explains. That there
-is no database yet is an error, except for check --count, import and config set, which
-create one.
+Exit status: 0 success; 1 the command found something, or did not find what was asked for, as its
+help says; 2 an error, which standard error explains. A missing database is an error, except for
+check --count, set --create, habits learn, import and config set, which create one.
 
 Each command has examples: exirate help list"
 )]

@@ -245,7 +245,7 @@ fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
         if !entry.recipients.is_empty() {
             let _ = write!(what, " to {}", list(entry.recipients.iter().map(Match::to_string)));
         }
-        let until = entry.until.map_or("for ever".to_owned(), |until| {
+        let until = entry.until.map_or("forever".to_owned(), |until| {
             let time = jiff::Timestamp::from_second(until);
             format!("until {}", time.map_or_else(|_| format!("@{until}"), |time| time.to_string()))
         });

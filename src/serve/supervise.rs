@@ -41,7 +41,7 @@ pub(super) trait Unit {
 pub(super) fn read_again<C>(read: Result<Checked<C>, String>, path: &Path, log: &Log) -> Option<C> {
     let read = read.and_then(|checked| checked.logged(path, log));
     let failed = |why: &String| {
-        let text = format_args!("{why}; the configuration of before stays in use");
+        let text = format_args!("{why}; the previous configuration stays in use");
         log.write(Level::Error, text);
     };
     read.inspect_err(failed).ok()

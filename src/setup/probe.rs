@@ -103,7 +103,7 @@ pub(super) fn comes_to_policies(
             None => return Ok(()),
             Some(_) if Instant::now() < end => std::thread::sleep(PAUSE),
             Some((stage, found)) => {
-                let why = format!("no mail comes to the policies at {stage}: {found}");
+                let why = format!("no mail reaches the policies at {stage}: {found}");
                 return Err(SetupError::Unfit(why));
             }
         }

@@ -127,7 +127,7 @@ impl MailServer for Sendmail {
         let recipients = recipients.map(str::to_owned);
         comes_to_policies(&self.spool, listener(), &recipients, false, RELOAD, |reply| {
             Err(SetupError::Unfit(format!(
-                "no mail comes to the milter at the end of a message; one is quarantined, \
+                "no mail reaches the milter at the end of a message; one is quarantined, \
                  `sendmail -bp -qQ` shows it: {reply}"
             )))
         })

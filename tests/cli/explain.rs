@@ -121,7 +121,7 @@ fn what_is_not_there_is_said() {
         &stderr(&early),
         &[
             "nothing is logged of it within an hour of 2026-11-23 14:05:00",
-            "the nearest is of 2026-11-24 12:00:00",
+            "the nearest event is at 2026-11-24 12:00:00",
         ],
     );
     for wrong in [

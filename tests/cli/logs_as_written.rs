@@ -312,7 +312,7 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     // A configuration that cannot be used changes nothing, and one that can is used at once.
     config("spool", "nowhere");
     follower.signal(Signal::HUP);
-    until("it goes on as before", || says("the configuration of before stays in use"));
+    until("it goes on as before", || says("the previous configuration stays in use"));
     add(0, "AB31166403", "bob");
     until("it is counted", || counted("bob"));
     config("spool", "state");

@@ -185,7 +185,7 @@ fn several_counts_are_measured_in_one_pass() {
 fn useless_options_are_reported() {
     let output = measure(&["1h"], "no log\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("no line was of use"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no line could be used"), "{}", stderr(&output));
     let output = measure(&["1h", "--by", "auth"], &log(1));
     assert!(stderr(&output).contains("1 message without an authenticated user (A=): not counted"));
     for (arguments, words) in [

@@ -260,7 +260,7 @@ fn wrong_input_says_what_would_be_right() {
     for (arguments, said) in [
         (&["allow"][..], "<KEY>"),
         (&["allow", "alice", "--until", "soon"], "expected a time, such as 18:00"),
-        (&["deny", "alice", "--until", "2001-01-01"], " is over; expected a time"),
+        (&["deny", "alice", "--until", "2001-01-01"], " is in the past; expected a time"),
         (&["deny", "1h/per_rcpt/alice"], "write the key without its period and mode"),
         (&["deny", "**@x"], "write `*`"),
         (&["deny", "[a"], "not a valid glob"),

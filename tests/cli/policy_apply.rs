@@ -243,14 +243,16 @@ fn show_shows_what_is_in_use() {
         [
             "POLICY LIMIT UNIT PER RULE WHEN WHERE".to_owned(),
             format!(
-                "outbound unlimited recipients news@example.org user news@example.org authenticated {image}"
+                "outbound unlimited recipients news@example.org user news@example.org \
+                 authenticated {image}"
             ),
             format!(
                 "outbound 60/1h unique_recipients news@example.org default authenticated {image}"
             ),
             format!("outbound 500M/1d bytes news@example.org default authenticated {image}"),
             format!(
-                "outbound 3000/1h recipients all of example.org domain example.org authenticated {image}"
+                "outbound 3000/1h recipients all of example.org domain example.org authenticated \
+                 {image}"
             ),
             "outbound: package gold, from domain example.org".to_owned(),
         ]
@@ -476,7 +478,12 @@ fn what_may_be_a_part_of_an_answer_never_becomes_the_limits() {
     let (file, input) = ("users.csv", "standard input");
     for (csv, said) in [
         ("", format!("{input} is empty: nothing has changed")),
-        (cut, format!("{input} may be cut off, as no newline ends it: nothing has changed")),
+        (
+            cut,
+            format!(
+                "{input} may be cut off, as it does not end with a newline: nothing has changed"
+            ),
+        ),
         ("u1,5/1h\n", format!("{input}:1:1: unknown column \"u1\"")),
         ("user,messages\nu1,x\n", format!("{input}:2:4: \"x\" has no period")),
         (
@@ -552,7 +559,8 @@ fn the_policy_file_names_one_file_of_users() {
     for (text, said) in [
         (
             "",
-            "p.toml names no file that --users could replace: write users = \"users.csv\" in a policy",
+            "p.toml names no file that --users could replace: write users = \"users.csv\" in a \
+             policy",
         ),
         (
             "users = [\"a.csv\", \"b.csv\"]",

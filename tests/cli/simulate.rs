@@ -165,7 +165,7 @@ fn two_files_are_compared_by_what_they_refuse() {
     for part in [
         "out: messages 2.5/1h   out: messages 1.5/1h  auth:alice",
         "policy.toml refuses 1 attempt of 1 key that other.toml accepts",
-        "of this log, neither is the stricter one",
+        "for this log, neither is the stricter one",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -191,7 +191,7 @@ fn what_the_log_lacks_is_noted() {
         "the log is not in the order of time: ",
         "2 of 2 events are not assigned to a session by the log; sessions are guessed from clients and \
          logins, so auth_failures may differ",
-        "of 2 messages the log does not show the recipients: each counts as one",
+        "for 2 messages, the log does not show the recipients: each counts as one",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -218,7 +218,9 @@ fn what_cannot_be_simulated_is_an_error() {
     let folder = folder(POLICY, "2026-11-20 10:00:00 Start queue run: pid=7\n\nx\n");
     let output = simulate(folder.path(), &FILES);
     assert_eq!((output.status.code(), stdout(&output)), (Some(2), String::new()));
-    assert!(stderr(&output).contains("no line shows mail that came in: expected Exim's main log"));
+    assert!(
+        stderr(&output).contains("no line shows mail that came in: expected the main log of Exim")
+    );
     let output = simulate(folder.path(), &[&FILES[..], &["--stages", "rcpt,quit"]].concat());
     assert!(stderr(&output).contains("\"quit\" is not a stage that a log shows"));
     std::fs::write(folder.path().join("policy.toml"), "version = 1\n[policy.a]\nx = 1\n").unwrap();

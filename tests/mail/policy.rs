@@ -146,7 +146,10 @@ fn policies_are_refreshed_and_chosen() {
     let message = Message::new("bob");
     let unavailable = "DEFER_IF_PERMIT 4.3.0 Temporarily unavailable; try again later";
     assert_eq!(client.rcpt(&message, "a@example.net"), unavailable);
-    machine.until_logged("cannot evaluate the policy \"in\", so the mail is deferred (on_error = fail-closed): there is no policy \"in\" (the policies are: out)");
+    machine.until_logged(
+        "cannot evaluate the policy \"in\", so the mail is deferred (on_error = \
+                          fail-closed): there is no policy \"in\" (the policies are: out)",
+    );
     // It is no decision, and not remembered as one.
     machine.apply(&format!("{TWO}\n[policy.in]\ndefault.recipients = \"100/1h\""));
     assert_eq!(client.rcpt(&message, "a@example.net"), "DUNNO");
@@ -159,7 +162,10 @@ fn without_policies_mail_is_accepted_and_logged() {
     let _daemon = machine.start();
     let mut client = Client::connect(&machine);
     assert_eq!(client.rcpt(&Message::new("alice"), "a@example.net"), "DUNNO");
-    machine.until_logged("cannot evaluate the policy \"*\", so the mail is not limited by it (on_error = fail-open): no policy image");
+    machine.until_logged(
+        "cannot evaluate the policy \"*\", so the mail is not limited by it \
+                          (on_error = fail-open): no policy image",
+    );
     machine.apply(TWO);
     let actions: Vec<String> =
         (0..3).map(|_| client.rcpt(&Message::new("alice"), "a@example.net")).collect();
@@ -198,7 +204,7 @@ fn a_reload_takes_a_sound_configuration_only() {
     let daemon = machine.start();
     machine.configure("on_eror = \"accept\"");
     daemon.signal(Signal::HUP);
-    machine.until_logged("the configuration of before stays in use");
+    machine.until_logged("the previous configuration stays in use");
     let wrong = "unknown key \"on_eror\" in [mail]; did you mean \"on_error\"?";
     assert!(machine.log().contains(wrong), "{}", machine.log());
     let mut client = Client::connect(&machine);

@@ -115,7 +115,7 @@ fn a_reload_takes_a_sound_configuration_only() {
     let mut before = machine.client();
     machine.configure("", "userz = [\"root\"]");
     agent.signal(Signal::HUP);
-    machine.until_logged("cannot be used: see above; the configuration of before stays in use");
+    machine.until_logged("cannot be used: see above; the previous configuration stays in use");
     let wrong =
         "exirate.toml:8:1: error: unknown key \"userz\" in [agent]; did you mean \"users\"?";
     assert!(machine.log().contains(wrong), "{}", machine.log());

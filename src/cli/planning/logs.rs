@@ -122,13 +122,13 @@ pub(in crate::cli) fn notes_of_origin(
     let mut notes = Vec::new();
     if without_origin > 0 {
         notes.push(format!(
-            "of {} the log does not show the arrival: their clients and logins are not known",
+            "for {}, the log does not show the arrival: clients and logins are not known",
             messages(without_origin)
         ));
     }
     if ambiguous > 0 {
         notes.push(format!(
-            "of {} a client has written what looks like another login (in U=, DN= or SNI=): their \
+            "for {}, a client wrote what looks like another login (in U=, DN= or SNI=): the \
              logins are not known",
             messages(ambiguous)
         ));

@@ -24,7 +24,8 @@ use crate::text::printable;
     exirate rules --references
 
 Each call of ratelimit and ratelimit_all is a line; --all lists those of the other functions too.
-USED BY is the option that leads to the ACL of the call; where nothing does, Exim never comes to it.
+USED BY is the option that leads to the ACL of the call; where nothing does, Exim never reaches
+it.
 
 Exit status: 0 something is limited, and no call has an error; 1 nothing is limited,
 or a call cannot work; 2 an error. With --references: 0 there are no such lines; 1 there are.
@@ -33,14 +34,14 @@ The configuration is read as Exim reads it: files that it includes, conditions s
 as .ifdef, and macros. Each call of ratelimit and ratelimit_all is a line; with
 --all, so is each call of the other functions.
 
-USED BY is the option that leads to the ACL of the call, such as acl_smtp_rcpt; where
-nothing does, Exim never comes to the call. `acl_smtp_rcpt?` stands for a name of an ACL
-that only Exim knows and that may be this one. LIMIT is `m / p`: `?` stands for what is
-known only when Exim expands it, and a file of limits gives one line for each limit
-in it. Errors and warnings follow on standard error; `exirate doctor` has them too.
+USED BY is the option that leads to the ACL of the call, such as acl_smtp_rcpt; where nothing
+does, Exim never reaches the call. `acl_smtp_rcpt?` stands for a name of an ACL that only Exim
+knows and that may be this one. LIMIT is `m / p`: `?` stands for what is known only when Exim
+expands it, and a file of limits gives one line for each limit in it. Errors and warnings follow
+on standard error; `exirate doctor` has them too.
 
-What Exim prints of its configuration (`exim -bP config`) decides: where the files were
-read otherwise, a note says so.
+If what Exim prints of its configuration (`exim -bP config`) differs from what was read in the
+files, it decides, and a note says so.
 
 --references prints all lines that use exirate, as FILE:LINE: TEXT: calls and what is left
 of their statements, macros, and includes of its files; of Debian's configuration, those
@@ -200,13 +201,13 @@ impl Rules {
         screen.flush()?;
         if found.settled {
             note(
-                "Exim reads its configuration otherwise than exirate does: this is what Exim reads \
-                 (`exim -bP config`), and line numbers may be those of lines near by",
+                "Exim reads its configuration differently from exirate: this is what Exim reads \
+                 (`exim -bP config`), and line numbers may be those of nearby lines",
             );
         }
         if found.limiting().next().is_none() {
             complain(
-                "nothing is limited: Exim comes to no call of ratelimit; `exirate setup` adds the \
+                "nothing is limited: Exim reaches no call of ratelimit; `exirate setup` adds the \
                  lines, and `exirate doctor` says more",
             );
         }

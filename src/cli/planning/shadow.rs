@@ -25,13 +25,13 @@ use crate::text::time::now;
   Begin again, after a change of the limits:
     exirate shadow reset
 
-The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at the same
-event. Exim's answer counts.
+The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, about the
+same event. Exim's answer counts.
 
 Exit status: as the help of each command says.
 
-The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, at
-the same event. Exim's answer counts. docs/migrate.md shows how.")]
+The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and exirate, about the
+same event. Exim's answer counts. docs/migrate.md shows how.")]
 pub(in crate::cli) struct ShadowCommand {
     #[command(subcommand)]
     command: Command,
@@ -66,19 +66,19 @@ SAFE is `yes` where a limit was compared for --days and nothing differs.
 Exit status: 0 all limits are safe to switch; 1 one is not, a check failed, or nothing was
 compared; 2 an error.
 
-Each limit is a line: CHECKS is how often both were asked, OVER in how many of these Exim was
-over the limit. DIFFER are answers with another verdict, or with rates that are apart by
-more than the event itself. CLOSE are those apart by at most that event: two sessions at the
-same moment are not always counted in the same order. ROUNDING are those with the same verdict
-of which only the last digit of the rates differs, such as 65.8 and 65.9. WARMING are rates of Exim's that still
-hold events from before the comparison began; `exirate import` of Exim's database avoids
-them. LARGEST is the largest difference of the rates, without WARMING.
+Each limit is a line: CHECKS is how often both were asked, OVER in how many of these Exim was over
+the limit. DIFFER are answers with another verdict, or with rates that are apart by more than the
+event itself. CLOSE are those apart by at most that event: two sessions at the same moment are not
+always counted in the same order. ROUNDING are those with the same verdict of which only the last
+digit of the rates differs, such as 65.8 and 65.9. WARMING are rates of Exim's that still include
+events from before the comparison began; `exirate import` of Exim's database avoids them. LARGEST
+is the largest difference of the rates, without WARMING.
 
-SAFE is `yes` where a limit was compared for --days, in the last day as well, nothing DIFFERs,
-of the verdicts at most 1 % are CLOSE, and at most half is WARMING. ROUNDING, and rates that are
-CLOSE with the same verdict, do not count against it, and are said. Else it is `no` or `not yet`, and the
-reason follows. Differences are lines with `exirate shadow:` in Exim's main log. Keys that
-are allowed or denied by exirate are not compared.
+SAFE is `yes` where a limit was compared for --days, in the last day as well, nothing differs, at
+most 1 % of the verdicts are CLOSE, and at most half of the checks are WARMING. ROUNDING, and
+rates that are CLOSE with the same verdict, do not count against it, but are reported. Else it is
+`no` or `not yet`, and the reason follows. Differences are lines with `exirate shadow:` in Exim's
+main log. Keys that are allowed or denied by exirate are not compared.
 
 JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` (seconds since
 1970), `checks`, `over`, `rounding` (only the last digit), `rates` and `rates_close` (only the rates differ), `only_native` and
@@ -86,7 +86,7 @@ JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` 
 `largest`, `safe` (yes, no or not yet) and `reason`. `failed` is the number of checks that
 exirate could not answer or count.")]
 struct Report {
-    /// Expect a comparison of so many days
+    /// Require a comparison of this many days
     #[arg(long, value_name = "N", default_value_t = 7)]
     days: u32,
 
@@ -104,7 +104,7 @@ The rates themselves stay as they are.
 
 Exit status: 0 done, also if there was nothing to forget; 2 an error.
 
-The rates themselves stay as they are. Exim's running processes go on counting at once.
+The rates themselves stay as they are. Exim's running processes continue to compare at once.
 
 JSON: an object; `forgotten` is the number of limits.")]
 struct Reset {
@@ -199,7 +199,8 @@ fn judge(seen: &Seen, days: u32, now: u64) -> (Safe, String) {
         return (Safe::NotYet, format!("compared for {} of {expected}", span(age)));
     }
     if seen.warming_up > seen.checks / 2 {
-        let reason = "older events still count in Exim's rates; `exirate import` of its database avoids that";
+        let reason = "older events still count in Exim's rates; `exirate import` of its database \
+                      avoids that";
         return (Safe::NotYet, reason.to_owned());
     }
     let reason = match seen.over {

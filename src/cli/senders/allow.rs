@@ -58,7 +58,7 @@ struct Setting {
     until: i64,
 
     /// Say why, for the list and the log
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
 
     /// Take KEY byte for byte: no globs, no escapes, no folding
@@ -81,12 +81,12 @@ fn help(overridden: Overridden) -> String {
     exirate allow alice@example.org --reason 'year-end letter'
   Exempt a domain until a given time:
     exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
-            "Its mail is counted on meanwhile, so it may be over its limits when the override ends.",
+            "Its mail is still counted, so it may be over its limits when the override ends.",
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
-no, and $sender_rate shows the rate. When the override ends, the rate is what it would
-be without it, so a key may be over its limits then: `exirate unblock` deletes its
-records. The total of a domain or a customer is a key of its own: it still holds, which a
-note says, and `exirate allow customer:acme` lifts it.",
+no, and $sender_rate shows the rate. When the override ends, the rate is what it would be without
+it, so a key may be over its limits then: `exirate unblock` deletes its records. The total of a
+domain or a customer is a key of its own: it still applies, as a note says, and `exirate allow
+customer:acme` lifts it.",
         ),
         Overridden::Deny => (
             "  Stop all mail of a stolen account until further notice:
@@ -105,36 +105,34 @@ happens to the mail is up to the ACL: a line that only warns does not refuse.",
         "Examples:
 {examples}
 
-{} {summary} A glob asks first.
-`exirate overrides` lists it, and `exirate overrides --remove KEY` ends it.
+{} {summary} A glob asks first. `exirate overrides` lists overrides, and `exirate overrides
+--remove KEY` ends one.
 
 Exit status: 0 set; 1 not confirmed; 2 an error.
 
-KEY is as for `exirate unblock`: a key such as alice@example.org, an IP address in any
-notation, local:NAME, or a glob such as '*@example.org'. It is compared with the key of
-a spec, so it applies to all limits, periods and modes of that key; a whole stored key
-such as 1h/per_rcpt/alice is refused. In a policy's key, such as auth:alice, it is
-compared with the value, alice, if that is a login, a local account, a script or a client.
-A sender, a recipient, their domains and a HELO are chosen by strangers: name the field,
-as in sender:bob@example.org or 'sender_domain:*'. The KEY auth:alice applies to policies
-that count logins, and to nothing else of alice; the glob '*' is everything.
+KEY is as for `exirate unblock`: a key such as alice@example.org, an IP address in any notation,
+local:NAME, or a glob such as '*@example.org'. It is compared with the key of a spec, so it
+applies to all limits, periods and modes of that key; a whole stored key such as 1h/per_rcpt/alice
+is refused. In a policy's key, such as auth:alice, it is compared with the value, alice, if that
+is a login, a local account, a script or a client. A sender, a recipient, their domains and a HELO
+are chosen by strangers: name the field, as in sender:bob@example.org or 'sender_domain:*'. The
+KEY auth:alice applies to policies that count logins, and to nothing else of alice's; the glob '*'
+matches everything.
 
-KEY and the keys of specs are folded as the policies in use fold identities (by default:
-case, blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is
-alice@example.org. --exact compares byte for byte. A glob also matches keys that have no
-record yet; `**` is not possible in it. For a glob, it asks first; without a terminal, --yes
-is needed. For a KEY that no record and no event has, the
-override is set all the same, and a note says so.
+KEY and the keys of specs are folded as the policies in use fold identities (by default: case,
+blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is alice@example.org.
+--exact compares byte for byte. A glob also matches keys that have no record yet; `**` is not
+possible in it. For a glob, the command asks first; without a terminal, --yes is needed. If no
+record and no event has this KEY, the override is set all the same, and a note says so.
 
 {effect}
 
-If several overrides apply to a key, one of that very key is stronger than a glob, and
-of these, deny is stronger than allow: where that keeps this command without effect, it
-says so. A later command with the same KEY replaces the
-earlier one, and `exirate overrides --remove KEY` ends it. Exim's running processes
-apply a change at their next check. An override never makes a crossing. `exirate
-overrides` lists it. It is logged to audit.log in the database's directory and to syslog
-(facility mail), with who set it.
+If several overrides apply to a key, one for that key alone is stronger than a glob, and otherwise
+deny is stronger than allow. If a stronger override leaves this command without effect, it says
+so. A later command with the same KEY replaces the earlier one, and `exirate overrides --remove
+KEY` ends it. Exim's running processes apply a change at their next check. A decision by an
+override is never a crossing. The change, and who made it, is logged to audit.log in the
+database's directory and to syslog (facility mail).
 
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
 or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a

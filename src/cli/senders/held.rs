@@ -24,24 +24,25 @@ use crate::standing::key_text;
 use crate::text::time::now;
 use crate::text::{self, counted_or_no, printable};
 
-/// Show the messages that policies hold, release or delete them
+/// Show, release or delete the messages that policies hold
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   What do policies hold?
     exirate held
-  What of alice?
+  Which messages of alice?
     exirate held alice@example.org
 
-A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim, on
-hold in Postfix, quarantined by Sendmail. What somebody else holds is not shown.
+A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim,
+on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown.
 
 Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none; 2 an error.
 
 Run it as root, or as the mail server's user. ID is a message's name in the queue. KEY is who was
 counted: a login such as alice@example.org, a client's address, local_account:NAME, or a glob such
-as '*@example.org'. AGE is the time since a message is held, TO how many recipients have not got it.
+as '*@example.org'. AGE is how long a message has been held, TO how many recipients have not
+received it.
 
 JSON: an array of objects with `id`, `key`, `policy`, `at` (since when; seconds since 1970),
 `sender`, `recipients` (how many), `bytes` and `why`."
@@ -92,8 +93,8 @@ struct Place {
 
 Exit status: 0 shown; 1 a KEY or ID has no held message; 2 an error.
 
-Shown are the recipients who have not got the message, and its headers as they are. ID and KEY are
-as in `exirate held`.
+It shows the recipients who have not received the message, and its headers unchanged. ID and KEY
+are as in `exirate held`.
 
 JSON: an array of objects as those of `exirate held`, with `to`, the recipients, and `headers`, the
 lines of the headers, both arrays of texts.")]
@@ -128,7 +129,7 @@ struct Release {
 /// Delete held messages: nobody gets them
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  They were a thief's:
+  A thief sent them:
     exirate held delete alice@example.org --yes
 
 Exit status: 0 deleted; 1 a KEY or ID has no held message, or nothing was deleted; 2 an error.

@@ -72,18 +72,17 @@ all the same.
 
 {manual}
 
-RATE is the rate now: it decays while no events come. LIMIT is that of the last check
-that counted, SHARE how much of it is used. Of a leaky bucket, RATE is the level and
-LIMIT the burst. MODE is the mode in the stored key: per_byte is stored as per_mail, and
-recipients that count once as per_addr. SEEN is when the last event was counted,
-\"ahead\" if the clock has been set back since. OVER SINCE is known for strict checks
-only: leaky ones do not count events over the limit. FREE AGAIN is when one more event
-of size 1 would pass. FILTER is how full a filter of unique events is, and about how
-many it holds. Empty columns are left out, and on a narrow terminal the less important
-ones. A local user's key has the user's name in parentheses. What decides instead of the
-rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exirate
-deny`, (exempt) or (observed) by the policy in use, or its verdict where that does not
-refuse what is over: (log), (delay), (hold). The figures are those that are measured.
+RATE is the rate now: it decays while no events come. LIMIT is that of the last check that
+counted, SHARE how much of it is used. For a leaky bucket, RATE is the level and LIMIT the burst.
+MODE is the mode in the stored key: per_byte is stored as per_mail, and recipients that count once
+as per_addr. SEEN is when the last event was counted, \"ahead\" if the clock has been set back
+since. OVER SINCE is known for strict checks only: leaky ones do not count events over the limit.
+FREE AGAIN is when one more event of size 1 would pass. FILTER is how full a filter of unique
+events is, and about how many it holds. Empty columns are left out, and on a narrow terminal the
+less important ones. A local user's key has the user's name in parentheses. What decides instead
+of the rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exirate deny`,
+(exempt) or (observed) by the policy in use, or its verdict where that does not refuse what is
+over: (log), (delay), (hold). The figures are as measured.
 
 JSON: an array of objects; `override` is allow or deny, or null. {}",
         key_state::JSON_HELP,

@@ -35,13 +35,12 @@ as it is listed; a glob removes the override of that glob, and no other.
 Exit status: 0 listed, also if there are none, or removed; 1 --remove finds no such
 override; 2 an error.
 
-`exirate allow` and `exirate deny` set overrides. SET is how long ago, and WHO the user
-(and after sudo or su, who that was before). An override that has ended is not listed,
-and is dropped by the next change, and by `exirate repair`. --remove takes KEY as it is
-listed; a glob removes the override of that glob, and no other. Exim's running processes
-apply that at their next check. It is logged to audit.log in the database's directory,
-and to syslog (facility mail). A list that was damaged is kept in that directory, and is
-not in force: a message names it.
+`exirate allow` and `exirate deny` set overrides. SET is how long ago it was set, and WHO the user
+who did it (after sudo or su, also the user before). An override that has ended is not listed, and
+is dropped by the next change, and by `exirate repair`. --remove takes KEY as it is listed; a glob
+removes the override of that glob, and no other. Exim's running processes apply that at their next
+check. The change is logged to audit.log in the database's directory, and to syslog (facility
+mail). A list that was damaged is kept in that directory, and is not in force: a message names it.
 
 JSON: an array of objects, with --remove of those that were removed; `override` is allow
 or deny, `exact` whether it was set with --exact, `until` is null if it does not end.")]
@@ -72,7 +71,7 @@ impl Overrides {
             let is_list = |name: &OsStr| name.as_encoded_bytes().starts_with(b"overrides.");
             if kept.path.file_name().is_some_and(is_list) {
                 note(format_args!(
-                    "{} was damaged, and is kept: audit.log lists the commands that had set it; \
+                    "{} was damaged, and is kept: audit.log lists the commands that set it; \
                      `exirate repair --damaged-older-than 0` removes it",
                     kept.path.display()
                 ));

@@ -167,7 +167,7 @@ impl Set {
                     keys.iter().take(5).map(|key| key_text::stored(&key.name)).collect();
                 let more = if keys.len() > some.len() { ", …" } else { "" };
                 Err(Failure::new(format!(
-                    "{} matches {} records: {}{more}; name one, with --mode and --period if need be",
+                    "{} matches {} records: {}{more}; name one, with --mode and --period if needed",
                     text::printable(self.key.as_bytes()),
                     keys.len(),
                     some.join(", ")

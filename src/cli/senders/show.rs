@@ -66,15 +66,14 @@ Exit status: 0 shown; 1 a KEY matches nothing, or a record is gone; 2 an error.
 
 {manual}
 
-The next event is assumed to be of size 1, such as a message, or a recipient that has
-not been counted yet. For a key counted per_byte (stored as per_mail) the next event
-is as large as the message: use `exirate check SPEC --cost BYTES`. A record is
-dropped only when that cannot change a decision any more. Of a leaky bucket, the level,
-the burst and the leak are shown in place of rate, limit and period; of a limit by the
-calendar, the count and its window. Where an override
-(`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only
-observes or does not refuse, that is shown; all else is what is measured. The totals of its
-domain and its customer are shown as well; where one of them refuses, the next event is refused.
+The next event is assumed to be of size 1, such as a message, or a recipient that has not been
+counted yet. For a key counted per_byte (stored as per_mail) the next event is as large as the
+message: use `exirate check SPEC --cost BYTES`. A record is dropped only when that cannot change a
+decision any more. For a leaky bucket, the level, the burst and the leak are shown in place of
+rate, limit and period; for a limit by the calendar, the count and its window. Where an override
+(`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only observes or
+does not refuse, that is shown; all else is what is measured. The totals of its domain and its
+customer are shown as well; where one of them refuses, the next event is refused.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event, of which `over` is as in `exirate list`; `why` says what decides

@@ -68,7 +68,7 @@ pub(in crate::cli) struct Unblock {
 fn help() -> String {
     format!(
         "Examples:
-  Let alice send again, whatever has stopped her:
+  Let alice send again: delete her rates, and end a denial of her:
     exirate unblock alice@example.org
   Reset her hourly limit, and keep the daily one:
     exirate unblock alice@example.org --period 1h
@@ -86,15 +86,14 @@ a key is still denied or suspected; 2 an error.
 
 {manual}
 
-The records of KEY are deleted: its rates, and the unique events it has counted. The next
-check of the key starts from nothing, with the limit in Exim's configuration. The override
-that `exirate deny` has set for KEY is removed as well; a glob removes its own override, and
-those of the keys that it matches. With --mode, --period, --over or --keep-denials, only
-records are deleted. A denial by another glob stays in force: a message names it.
-An account that is suspected for its habits stays so: a message names the command that ends it.
-`exirate allow` is stronger for a single key. A total that refuses KEY is a key of its own,
-such as customer:acme: a note names it. Exim may run meanwhile; its running processes
-apply this at their next check.
+The records of KEY are deleted: its rates, and the unique events it has counted. The next check of
+the key starts from nothing, with the limit in Exim's configuration. The override that `exirate
+deny` has set for KEY is removed as well; a glob removes its own override, and those of the keys
+that it matches. With --mode, --period, --over or --keep-denials, only records are deleted. A
+denial by another glob stays in force, and a message names it; `exirate allow` for the single key
+is stronger. An account that is suspected for its habits stays suspected, and a message names the
+command that ends it. A total that refuses KEY is a key of its own, such as customer:acme: a note
+names it. Exim may run meanwhile; its running processes apply this at their next check.
 
 Where several keys may match (a glob or --over), it asks first; without a terminal, --yes
 is needed. What was done is logged to audit.log in the database's directory, and to syslog

@@ -43,7 +43,7 @@ pub(in crate::cli) fn read(line: &[u8], zone: &TimeZone, now: Timestamp) -> Resu
     let end = after.iter().position(|&b| b == b' ').unwrap_or(after.len());
     let (rate, after) = after.split_at_checked(end).unwrap_or_default();
     let rate = text(rate);
-    let rate: f64 = rate.parse().map_err(|_| format!("its rate {rate:?} is no number"))?;
+    let rate: f64 = rate.parse().map_err(|_| format!("its rate {rate:?} is not a number"))?;
     let (filter, key) = if let Some(key) = after.strip_prefix(b" key: ") {
         (false, key)
     } else {
@@ -59,7 +59,7 @@ pub(in crate::cli) fn read(line: &[u8], zone: &TimeZone, now: Timestamp) -> Resu
 /// The moment of `20-Nov-2026 11:50:37.123456`.
 fn time(head: &[u8], zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let head = text(head);
-    let wrong = || format!("its time {head:?} is none; it is like 20-Nov-2026 11:50:37.123456");
+    let wrong = || format!("its time {head:?} is not one, such as 20-Nov-2026 11:50:37.123456");
     let (second, micros) = head.split_once('.').ok_or_else(wrong)?;
     if micros.len() != 6 || !micros.bytes().all(|b| b.is_ascii_digit()) {
         return Err(wrong());
@@ -121,7 +121,7 @@ mod tests {
             (&b"  1h/per_mail/a"[..], "exim_dumpdb"),
             (b"20-Nov-2026 10:50:37 rate: 1.0 key: x", "time"),
             (b"31-Feb-2026 10:50:37.000000 rate: 1.0 key: x", "time"),
-            (b"20-Nov-2026 10:50:37.000000 rate: much key: x", "no number"),
+            (b"20-Nov-2026 10:50:37.000000 rate: much key: x", "not a number"),
             (b"20-Nov-2026 10:50:37.000000 rate: 1.0", "key: "),
             (b"20-Nov-2026 10:50:37.000000 rate: 1.0 epoch: x", "key: "),
         ] {

@@ -54,14 +54,14 @@ impl ArgExt for Ahead {}
 
 /// The whole of it, for the manual pages.
 const MANUAL: &str = "\
-TIME is a time on the clock of this server, 14:05 or 14:05:30 (the latest such, or of what is
-to come, the next), a day (today, yesterday, tomorrow, Tue, 2026-11-20), or both, such as
-'yesterday 14:05' or '2026-11-20 11:50:37'; a duration such as 2h, for two hours ago, or of
-what is to come, in two hours (`2h ago` and `in 2h` always say which); or, wherever the clock
-is, 2026-11-20T10:50:37Z, @1795175437 (seconds since 1970) or now. A day as a start is meant
-from its beginning, as an end to its end. Of a time that the clock shows twice, as summer time
-ends, a start is the first and an end the second, and CET or CEST behind it says which; one that
-the clock leaves out is as much later. The zone is the server's, or that of $TZ.";
+TIME is a time on the clock of this server: 14:05 or 14:05:30 (the latest one, or the next one for
+an option about the future), a day (today, yesterday, tomorrow, Tue, 2026-11-20), or both, such as
+'yesterday 14:05' or '2026-11-20 11:50:37'; a duration such as 2h, for two hours ago or, about the
+future, in two hours (`2h ago` and `in 2h` always say which); or, in any zone,
+2026-11-20T10:50:37Z, @1795175437 (seconds since 1970) or now. A day given as a start means its
+beginning, and as an end, its end. When summer time ends, the clock shows an hour twice: a start
+then means the first, an end the second, and CET or CEST after the time says which. A time that
+the clock skips becomes later by what is skipped. The zone is the server's, or that of $TZ.";
 
 /// `command` with what TIME is and [`MANUAL`] where an option takes a TIME, and so its subcommands.
 pub(in crate::cli) fn explained(command: Command) -> Command {
@@ -142,7 +142,7 @@ pub(in crate::cli) fn end(text: &str) -> Result<i64, String> {
     let end = ahead(text)?.end;
     match end.seconds > time::now().seconds {
         true => Ok(end.seconds),
-        false => Err(format!("{} is over; {EXPECTED_AHEAD}", time::local(end))),
+        false => Err(format!("{} is in the past; {EXPECTED_AHEAD}", time::local(end))),
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
@@ -34,7 +34,7 @@ const SECTION: &str = "8";
   Write all pages to a directory:
     exirate man --dir /tmp/pages
 
-Exit status: 0 all is well; 2 an error.")]
+Exit status: 0 printed or written; 2 an error.")]
 pub(in crate::cli) struct Man {
     /// Print the page of this command, such as list or trace query, or of
     /// functions; the default is that of exirate
@@ -164,7 +164,10 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
 /// The synopsis, with the names of the options' values.
 fn synopsis(roff: &mut Roff, command: &Command) {
     let mut line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
-    let options = command.get_opts().filter(|option| !option.is_hide_set());
+    let is_usual = |option: &Arg| matches!(option.get_id().as_str(), "help" | "version");
+    let options = command
+        .get_arguments()
+        .filter(|option| !option.is_positional() && !option.is_hide_set() && !is_usual(option));
     let (required, others): (Vec<_>, Vec<_>) = options.partition(|option| option.is_required_set());
     for option in others.into_iter().chain(required) {
         let brackets = if option.is_required_set() { ["", ""] } else { ["[", "]"] };
@@ -194,10 +197,15 @@ fn synopsis(roff: &mut Roff, command: &Command) {
             line.push(roman("..."));
         }
     }
+    roff.control("SH", ["SYNOPSIS"]);
+    if command.has_subcommands() && command.is_args_conflicts_with_subcommands_set() {
+        roff.text(line);
+        roff.control("br", []);
+        line = vec![bold(command.get_bin_name().unwrap_or_else(|| command.get_name()))];
+    }
     if command.has_subcommands() {
         line.extend([roman(" "), italic("COMMAND"), roman(" ...")]);
     }
-    roff.control("SH", ["SYNOPSIS"]);
     roff.text(line);
 }
 

@@ -45,13 +45,14 @@ configuration: see `exirate policy show` and `exirate rules`.
 
 Exit status: 0 shown; 2 an error.
 
-`man exirate-config-set` describes each setting. The settings are stored in the
-databases, and limits on mail are in Exim's configuration: see `exirate rules`.
+`man exirate-config-set` describes each setting. The settings are stored in the databases. Limits
+on mail are in the policy file and in Exim's configuration: see `exirate policy show` and `exirate
+rules`.
 
-JSON: an object; `rates` is null where there is no rate database, `trace` where there is
-no trace store. Sizes are in bytes; `room_keys` is how many keys of usual length fit into
-`max_size`; `crossings` and `refusals` are the two logs of `exirate events`; `keep` is in
-seconds (null: for ever)."
+JSON: an object; `rates` is null where there is no rate database, `trace` where there is no trace
+store. Sizes are in bytes; `room_keys` is how many keys of usual length fit into `max_size`;
+`crossings` and `refusals` are the two logs of `exirate events`; `keep` is in seconds (null:
+forever)."
 )]
 pub(in crate::cli) struct Config {
     #[command(subcommand)]
@@ -86,7 +87,7 @@ enum Command {
 
 Where something would be removed at once, it asks first; without a terminal, --yes is needed.
 
-Exit status: 0 set, or set so before; 2 an error.
+Exit status: 0 set, or already set so; 2 an error.
 
 rates.max_size is the size limit of the rate database: 1 GiB unless set, at least 16 MiB.
 When a database is full, it evicts the least important records: those of keys that are
@@ -104,11 +105,10 @@ trace.keep is how long messages are kept, such as 90d (unless set) or forever; a
 If a line of Exim's configuration sets keep= or max_size=, as TRACE_KEEP in exirate.conf
 does, that applies again from the next message on: change it there as well.
 
-Where records, events or messages would be removed at once, this asks, or fails if there
-is no terminal, unless --yes is given; nothing is changed before. Running Exim processes
-use new settings of the event logs from their next check on, others from their next
-connection on. A missing rate database or trace store is created.
-Changes are logged to audit.log in the rate database's directory, and to syslog.
+If a change would remove records, events or messages at once, the command asks first; without a
+terminal, --yes is needed. Running Exim processes use new settings of the event logs from their
+next check on, others from their next connection on. A missing rate database or trace store is
+created. Changes are logged to audit.log in the rate database's directory, and to syslog.
 
 JSON: an object as that of `exirate config`.")]
 struct Set {

@@ -23,7 +23,7 @@ use crate::text::counted_or_no;
 /// Copy the databases while they are in use
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Back both up:
+  Back up the databases:
     exirate copy /var/backups/exirate
 
 The copy is as secret as the original. To restore it, stop the mail server, put DIR/exirate in place
@@ -32,23 +32,20 @@ mail server.
 
 Exit status: 0 copied; 1 the copy has problems, as the original has; 2 an error.
 
-The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all
-records, the overrides (`exirate allow`, `exirate deny`), the policies in use and the
-logs of `exirate events`, but not audit.log and not quarantined files. DIR is created,
-readable by its owner only, if it does not exist; it may hold no database yet, and not
-belong to a stranger. Exim may
-run meanwhile: each shard is locked while it is copied, so each record is consistent, but
-two records may be some moments apart. The copy is then verified. It is as secret as the
-original: anyone who reads its keys can forge unique events and query the trace store.
+The copy is DIR/exirate, and DIR/exirate/trace for the trace store. It contains all records, the
+overrides (`exirate allow`, `exirate deny`), the policies in use and the logs of `exirate events`,
+but not audit.log and not quarantined files. DIR is created, readable by its owner only, if it
+does not exist; it must not contain a database yet, nor belong to another user. Exim may run
+meanwhile: each shard is locked while it is copied, so each record is consistent, but two records
+may be from different moments. The copy is then verified. It is as secret as the original: anyone
+who reads its keys can forge unique events and query the trace store.
 
-To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate
-directory in the spool directory with the same owner and modes (cp -a), and start
-Exim. To restore rates only, while Exim runs:
-exirate export --spool DIR | exirate import -
-A record that is newer than that of the copy is kept; overrides are not restored. Either
-way a key that was reset
-since the copy was made is blocked again: list --over shows such keys before, import
-reports their number, and `exirate unblock --over` unblocks them.
+To restore the whole copy, stop Exim, put DIR/exirate in place of the exirate directory in the
+spool directory with the same owner and modes (cp -a), and start Exim. To restore rates only,
+while Exim runs: `exirate export --spool DIR | exirate import -`. A record that is newer than that of
+the copy is kept; overrides are not restored. Either way, a key that was unblocked after the copy
+was made is blocked again: list --over shows such keys before, import reports their number, and
+`exirate unblock --over` unblocks them.
 
 JSON: an object; `over` is how many keys are blocked, `policies` is how many
 are in use, `trace` is null where there is no trace store.")]
@@ -168,9 +165,9 @@ fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Resu
     if rates {
         writeln!(
             screen,
-            "copied {} records in {} shards, {}, to {}; {} are blocked",
-            report.records,
-            report.shards,
+            "copied {} in {}, {}, to {}; {} blocked",
+            counted_or_no(report.records, "record", "records"),
+            counted_or_no(report.shards, "shard", "shards"),
             bytes(report.bytes),
             report.path,
             report.over

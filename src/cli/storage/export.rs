@@ -67,8 +67,8 @@ count once more after the import, and the habits
 of accounts are left out, as they depend on it too. Lines are sorted by key; Exim may run meanwhile. The
 format is always JSON.
 
-Where limits are shared, the records are those of all servers. The habits of accounts are of
-each server: --local exports them.
+Where limits are shared, the records are those of all servers. The habits of accounts belong to
+one server: --local exports them.
 
 Overrides (`exirate allow`, `exirate deny`) are not exported: `exirate copy` copies them,
 and `exirate overrides --json` lists them.",

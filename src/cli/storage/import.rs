@@ -52,13 +52,13 @@ others are imported. A line is invalid as well if no check can have written it: 
 a limit that is negative or above 1e18, a time before 1970 or more than a year ahead.
 Fields that a later exirate has added are left out and reported.
 
-Filters of unique events depend on the database's key. Where there is no database, one
-is created with the key of the export, and nothing is lost. Where there is one with
-another key, rates are imported but unique events count once more; so it is with
-exim_dumpdb, which does not print filters. Habits of accounts depend on that key as well, and are
-of one server: into a database with another key, and into limits that are shared, none are
-imported (--local imports them where limits are shared). A dump has no limits either: they are shown
-as inf until the next check that counts. Its times are local unless --utc is given.
+Filters of unique events depend on the database's key. Where there is no database, one is created
+with the key of the export, and nothing is lost. Where there is one with another key, rates are
+imported but unique events count once more; the same applies to exim_dumpdb, which does not print
+filters. Habits of accounts depend on that key as well, and belong to one server: into a database
+with another key, and into limits that are shared, none are imported (--local imports them where
+limits are shared). A dump has no limits either: they are shown as inf until the next check that
+counts. Its times are local unless --utc is given.
 
 Where limits are shared, the records become those of all servers, whose key of unique
 events stays as it is: only an export of the shared rates has the same.

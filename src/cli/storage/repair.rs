@@ -34,20 +34,19 @@ may run while mail is accepted, and a server that is in use needs it only after 
 Exit status: 0 nothing had to be repaired; 1 something was repaired, or would be
 (--dry-run); 2 an error, or something could not be repaired.
 
-All sound records and messages are kept. A file that cannot be read is quarantined:
-a shard is renamed to *.damaged-1 to -9. A damaged list of overrides (`exirate allow`,
-`exirate deny`) is quarantined as well: audit.log has the commands that had set it. What
-killed processes have left unfinished is removed. Exim may run meanwhile, and repairs what
-its checks meet by itself. What was done is logged to audit.log in the database's directory,
-and to syslog (facility mail).
+All sound records and messages are kept. A file that cannot be read is quarantined: a shard is
+renamed to *.damaged-1 to -9. A damaged list of overrides (`exirate allow`, `exirate deny`) is
+quarantined as well: audit.log has the commands that set it. Unfinished files of killed processes
+are removed. Exim may run meanwhile, and repairs what its checks meet by itself. What was done is
+logged to audit.log in the database's directory, and to syslog (facility mail).
 
-Then what has expired is dropped, which is never needed on a server that is in use. Checks do
-it every six hours, shard by shard: a record is dropped only when that cannot change a decision
-any more, and a shard is rebuilt only if that frees a quarter of it. This rebuilds every shard.
-The trace store does it whenever a log is full: the log is sealed, small segments are merged,
-and messages are removed as `exirate config` says. This seals a log that is not full as well,
-and merges all segments that fit into one. Where nothing is recorded any more, nothing is
-removed either: run this there.
+Then what has expired is dropped, which is never needed on a server that is in use. Checks do it
+every six hours, shard by shard: a record is dropped only when that cannot change a decision any
+more, and a shard is rebuilt only if that frees a quarter of it. `repair` rebuilds every shard.
+The trace store does it whenever a log is full: the log is sealed, small segments are merged, and
+messages are removed as `exirate config` says. `repair` also seals a log that is not full, and
+merges all segments that fit into one. Where messages are no longer recorded, old ones are only
+removed by `repair`.
 
 JSON: an object; `problems` were found before, `done` is what was done, `left` what
 is still wrong, `removed` the quarantined files that were removed; all arrays of texts.

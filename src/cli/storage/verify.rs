@@ -16,7 +16,7 @@ use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
 /// Check the rate database and the trace store for damage
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Check both:
+  Check both databases:
     exirate verify
   For scripts:
     exirate verify --json | jq '.problems | length'
@@ -31,9 +31,9 @@ file. Nothing is changed: `exirate repair` repairs what is found. Exim may run
 meanwhile; each shard is locked while it is read. A damaged record affects no other
 key, and a damaged message no other message.
 
-Everything in the trace store has a tag that only someone with its key can make, so a
-change on purpose is found as well. Where the key is missing, only damage in segments
-is found, by their checksums.
+Everything in the trace store has a tag that only someone with its key can make, so a deliberate
+change is found as well. Where the key is missing, only damage in segments is found, by their
+checksums.
 
 JSON: an object; `problems` is an array of texts, `trace` is null where there is no
 trace store, and `messages` of it is null where its key is missing.")]

@@ -21,29 +21,31 @@ use crate::text::time::now;
 #[command(after_help = "Examples:
   Wrong limits refuse good mail: stop all limits for an hour, then look for the reason:
     exirate bypass --reason 'policy of this morning'
-  For the rest of the day, or no longer:
+  For eight hours:
     exirate bypass --for 8h
+  End it now:
     exirate bypass --end
 
-Until it ends, exirate refuses, defers, delays and holds nothing on this server. Events are counted
-on, so that `exirate list --over` shows who would be refused. Exim's own `ratelimit` goes on.
+Until the bypass ends, exirate refuses, defers, delays and holds nothing on this server. Events
+are still counted, so `exirate list --over` shows who would be refused. Exim's own `ratelimit` is
+not affected.
 
-Exit status: 0 begun or ended; 1 there is none to end; 2 an error.
+Exit status: 0 begun or ended; 1 there is no bypass to end; 2 an error.
 
-Until it ends, no line of exirate in Exim and no mail front end refuses, defers, delays or
+Until the bypass ends, no line of exirate in Exim and no mail front end refuses, defers, delays or
 holds anything: not by policies, specs or `exirate deny`, nor for an error in one of them, a
 database that is damaged or that Exim may not use, shared limits that cannot be reached, or
-on_error = \"fail-closed\". Events are counted and measured on, so that `exirate list --over` shows
-who would be refused, and what is over its limits when it ends is refused then.
+on_error = \"fail-closed\". Events are still counted and measured: `exirate list --over` shows who
+would be refused, and is refused once the bypass ends.
 
-It is the file exirate.bypass in the spool directory, which only root and the owner of that
-directory can write, and applies to this server alone: run it on each server that shares its
-limits. Running processes notice it within a second, and log it once each when it keeps
-them from refusing something. Every command that uses the spool directory shows it. It is
-logged to syslog (facility mail) and, where the database can be used, to audit.log.
+The bypass is the file exirate.bypass in the spool directory, which only root and the owner of
+that directory can write. It applies to this server alone: run the command on each server that
+shares its limits. Running processes notice it within a second, and each logs once that it
+prevented a refusal. Every command that uses the spool directory shows it. It is logged to syslog
+(facility mail) and, where the database can be used, to audit.log.
 
-Exim's own `ratelimit` conditions and whatever else refuses mail are not exirate's, and go
-on; so does Exim where it cannot load the library.
+Exim's own `ratelimit` conditions, and whatever else refuses mail, are not affected; nor is an
+Exim that cannot load the library.
 
 JSON: an object with `since`, `until`, `who` and `reason`; after --end, `ended`, true or false.")]
 pub(in crate::cli) struct BypassCommand {
@@ -58,7 +60,13 @@ pub(in crate::cli) struct BypassCommand {
     long: i64,
 
     /// Say why, for the log and for those who see it
-    #[arg(long, value_name = "TEXT", default_value = "", conflicts_with = "end")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "end"
+    )]
     reason: String,
 
     /// End it now

@@ -77,8 +77,8 @@ impl ClusterCommand {
   Defer mail while the shared limits cannot be reached, instead of admitting a share:
     exirate cluster join --servers 4 --away closed
 
---servers is how many servers share the limits. While the shared limits cannot be reached, this server
-admits so large a part of what is left of each limit (--away local).
+While the shared limits cannot be reached, this server admits 1/N of what is left of each limit
+(--away local), where N is --servers.
 
 Exit status: 0 the agent replies; 1 it does not reply yet; 2 an error.
 
@@ -130,7 +130,8 @@ impl Join {
         for (option, path) in [("--socket", &self.socket), ("--config", &self.config)] {
             if !path.is_absolute() {
                 return Err(Failure::new(format!(
-                    "{option} {}: it must be an absolute path, as programs run in other directories",
+                    "{option} {}: it must be an absolute path, as programs run in other \
+                     directories",
                     path.display()
                 )));
             }
@@ -179,22 +180,21 @@ and its clock. POLICIES is the same where the policies are.
 
 Exit status: 0 the agent replies; 1 it does not, or the limits are not shared; 2 an error.
 
-SERVER lists the servers that share the limits, as their agents have published them: the
-release, when it was seen last, since when it runs, how many decisions it has made since
-then, how far its clock is ahead of that of Redis, and the start of the digest of its
-policies, which is the same where the policies are. Where this user cannot read the agent's
-configuration, they are those that the agent has seen last. The digest of this server is
-published again if it has changed.
-`exirate cluster forget` removes a server that is gone for good; one that was not seen for
-30 days is not shown.
+SERVER lists the servers that share the limits, as their agents publish them: the release, when
+the agent was last seen, since when it runs, how many decisions it has made since then, how far
+its clock is ahead of that of Redis, and the start of the digest of its policies, which is the
+same where the policies are the same. Where this user cannot read the agent's configuration, the
+list is what the agent saw last. The digest of this server is published again if it has changed.
+`exirate cluster forget` removes a server that is gone for good; one that was not seen for 30 days
+is not shown.
 
-JSON: an object; `error` says why the agent has not replied, `away_since` is the second
-since 1970 since which the shared limits cannot be reached. `late` is how often there was no reply
-in time since the deadline was set. `servers_seen` is an array with
-`name`, `this` (whether it is this server) and `policy` (the digest), and if its agent was
-seen, `seen` and `started` (seconds since 1970), `seen_lately`, `release`, `decisions`,
-`clock_offset` (seconds), `servers` (how many its agent is configured for), `secret` (the same
-for agents that count together) and `name_conflict`; `servers_error` says why they are not known.")]
+JSON: an object; `error` says why the agent has not replied, `away_since` is since when the shared
+limits cannot be reached (seconds since 1970). `late` is how often there was no reply in time
+since the deadline was set. `servers_seen` is an array with `name`, `this` (whether it is this
+server) and `policy` (the digest), and if its agent was seen, `seen` and `started` (seconds since
+1970), `seen_lately`, `release`, `decisions`, `clock_offset` (seconds), `servers` (how many its
+agent is configured for), `secret` (the same for agents that count together) and `name_conflict`;
+`servers_error` says why they are not known.")]
 struct Status {
     #[command(flatten)]
     common: Common,
@@ -223,8 +223,8 @@ const NOT_SHARED: &str =
   Count alone again:
     exirate cluster leave
 
-This server continues with the last rates that it has received. Then stop its agent:
-systemctl disable --now exirate-agent
+This server continues with the last rates that it received. Stop its agent afterwards: systemctl
+disable --now exirate-agent
 
 Exit status: 0 done; 1 the limits were not shared; 2 an error.
 
@@ -272,7 +272,7 @@ fn withdraw(settings: &ClusterSettings) {
 /// Remove a server that is gone for good from the status
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  The server mx4 was switched off, and does not come back:
+  The server mx4 was switched off, and will not come back:
     exirate cluster forget mx4
 
 No rate is removed. Run `exirate cluster join` with a smaller --servers on the others.
@@ -280,8 +280,8 @@ No rate is removed. Run `exirate cluster join` with a smaller --servers on the o
 Exit status: 0 removed; 1 nothing is known of this server, or the limits are not shared;
 2 an error.
 
-Only what the server has published of itself is removed: no rate is. A server whose agent
-runs publishes it again. Run `exirate cluster join` with a smaller --servers on the others.")]
+Only what the server has published about itself is removed, and no rate. A server whose agent runs
+publishes it again. Run `exirate cluster join` with a smaller --servers on the others.")]
 struct Forget {
     /// The name of the server, as `exirate cluster status` shows it
     #[arg(value_name = "NAME")]
@@ -298,7 +298,7 @@ impl Forget {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let name = crate::text::printable(self.name.as_bytes());
         if !is_server_name(&self.name) {
-            return Err(Failure::new(format!("{name} is not a name of a server")));
+            return Err(Failure::new(format!("{name:?} is not the name of a server")));
         }
         let (_, settings) = settings(&spool_dir::find(self.spool.as_deref())?)?;
         let Some(settings) = settings else {

@@ -27,7 +27,7 @@ use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
     exirate serve agent --check --config /etc/exirate/exirate.toml
-  Run the agent by systemd:
+  Run the agent with systemd:
     systemd-sysusers && systemctl enable --now exirate-agent
   Can the configuration for Postfix and Sendmail be used?
     exirate serve mail --check --config /etc/exirate/exirate.toml
@@ -37,9 +37,10 @@ user of its own. Their configuration is /etc/exirate/exirate.toml.
 
 Exit status: as the help of each command says.
 
-The daemon runs in the foreground and logs to standard error; systemd starts each of its
-units with a user of its own. docs/cluster.md describes the configuration of the agent,
-docs/serve-mail.md that of the mail front ends; both are in /etc/exirate/exirate.toml.")]
+The daemon runs in the foreground and logs to standard error; systemd starts each of its units
+with a user of its own. Each is configured in /etc/exirate/exirate.toml: docs/cluster.md describes
+the part of the agent, docs/serve-mail.md that of the mail front ends, docs/failed-deliveries.md
+that of the follower, and docs/desk.md that of the web service and its broker.")]
 pub(in crate::cli) struct Serve {
     #[command(subcommand)]
     command: Command,
@@ -71,7 +72,7 @@ impl Serve {
 #[command(after_help = "Examples:
   Can the configuration be used?
     exirate serve agent --check --config /etc/exirate/exirate.toml
-  Run the agent by systemd, with its own user, and see what it does:
+  Run the agent with systemd, as a user of its own, and see what it does:
     systemd-sysusers && systemctl enable --now exirate-agent
     systemctl status exirate-agent
 
@@ -125,7 +126,7 @@ impl Agent {
 #[command(after_help = "Examples:
   Can the configuration be used?
     exirate serve mail --check --config /etc/exirate/exirate.toml
-  Run it by systemd, with its own user, and see what it does:
+  Run it with systemd, as a user of its own, and see what it does:
     systemd-sysusers && systemctl enable --now exirate-mail
     systemctl status exirate-mail
 
@@ -233,12 +234,12 @@ configuration again.
 Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
 warnings; 2 an error.
 
-It reads the log of Exim, Postfix or Sendmail as it grows, a file with the older ones beside it
-or the journal, and counts each recipient that could not be delivered to for whoever submitted the
-message. What was counted is remembered on disk: it may be stopped or killed at any time, and goes
-on where it was. docs/failed-deliveries.md says what a failure is, and describes the
-configuration; only the default one need not exist. --check also looks whether the user who
-runs it can read the log and write in the directories.")]
+It reads the log of Exim, Postfix or Sendmail as it grows, from a file and its rotated files or
+from the journal, and counts each recipient to whom a message could not be delivered against
+whoever submitted the message. What was counted is remembered on disk: it may be stopped or killed
+at any time, and continues where it was. docs/failed-deliveries.md says what a failure is, and
+describes the configuration; the default configuration file may be absent. --check also checks
+that the user who runs it can read the log and write in the directories.")]
 struct Follow {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE)]
@@ -276,7 +277,7 @@ impl Follow {
 #[command(after_help = "Examples:
   Can the configuration be used?
     exirate serve web --check
-  Run it by systemd, and see what it does:
+  Run it with systemd, and see what it does:
     systemctl enable --now exirate-web@Debian-exim
     systemctl status exirate-web@Debian-exim
 
@@ -285,9 +286,9 @@ It only reads: changes are made by `exirate serve broker`. SIGHUP makes it read 
 Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
 warnings; 2 an error.
 
-It listens on a unix socket, for a reverse proxy or `ssh -L`, or on a port of this machine. Who may ask
-it has a token (`exirate web token add`), or is named in [web] of the configuration. docs/desk.md
-describes it; only the default configuration need not exist.")]
+It listens on a unix socket, for a reverse proxy or `ssh -L`, or on a port of this machine.
+Whoever may use it has a token (`exirate web token add`), or is named in [web] of the
+configuration. docs/desk.md describes it; the default configuration file may be absent.")]
 struct Web {
     #[command(flatten)]
     file: WebFile,

@@ -46,12 +46,12 @@ enum Below {
     exirate web token add panel --role view --until forever
   Who has a token?
     exirate web token list
-  Nobody may use it any more, from now on:
+  End a token now:
     exirate web token remove desk
 
 Exit status: as the help of each command says.
 
-A token is all that its holder needs: keep it as you keep a password. The file has only a hash of it.")]
+A token is all that its holder needs: keep it like a password. The file has only a hash of it.")]
 struct TokenCommand {
     #[command(subcommand)]
     command: Command,
@@ -84,10 +84,11 @@ struct File {
 The token is shown now and never again. Programs send it in a header, `Authorization: Bearer TOKEN`;
 people paste it into the page.
 
-Exit status: 0 made; 2 an error, such as that there is one of this NAME.
+Exit status: 0 made; 2 an error, such as a token of this NAME that exists already.
 
-With the role view one may look; with help also unblock, allow and deny for a time, and answer alarms,
-within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each change.
+The role view may look; the role help may also unblock, allow and deny for a time, and answer
+alarms, within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each
+change.
 
 JSON: an object with `name`, `role`, `until` (null: forever) and `token`.")]
 struct Add {
@@ -121,13 +122,13 @@ struct List {
     file: File,
 }
 
-/// Remove tokens: they are of no use from now on
+/// Remove tokens: they end at once
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Nobody may use it any more:
+  End a token now:
     exirate web token remove desk
 
-Exit status: 0 removed; 1 there is none of a NAME; 2 an error.
+Exit status: 0 removed; 1 there is no token of a NAME; 2 an error.
 
 JSON: an array of the names of the tokens that were removed.")]
 struct Remove {

@@ -272,7 +272,7 @@ impl Reply {
             && self.summary.messages > 0
         {
             note(format_args!(
-                "of a text of {} bytes, a share below about {} may match by chance and is not shown: \
+                "for a text of {} bytes, a share below about {} may match by chance and is not shown: \
                  use a longer text, or parts that were not edited",
                 self.bytes(),
                 text::percent(distinctive)

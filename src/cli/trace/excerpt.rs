@@ -20,9 +20,9 @@ struct Options {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     text: Vec<OsString>,
 
-    /// Read the text from a file, as one part in which * is an asterisk; - is
-    /// standard input. Of a text of 300 bytes or more, any passage that is long enough
-    /// is found, unless --at-least is given
+    /// Read the text from a file, as one part in which * is an asterisk; - is standard input. Any
+    /// passage of a text of 300 bytes or more is found if it is long enough, unless --at-least is
+    /// given
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
 

@@ -45,18 +45,18 @@ fn help() -> String {
   How many messages has each sender sent this week?
     exirate trace export --since 7d | jq -r .sender | sort | uniq -c
 
-Times, ids, addresses and clients are written. No text is: none is stored.
+Times, ids, addresses and clients are written, and no text: none is stored.
 
 Exit status: 0 written; 2 an error, or not everything could be read.
 
-No text of any message is stored, so none is written: only times, ids, addresses
-and clients. The digests are left out as well, for without the store's key they say
-nothing. Messages come in the order in which they were recorded, about. In CSV,
-recipients are separated by blanks. Fields are chosen by clients, and a spreadsheet
-would take one that begins with =, +, -, @, a tab or a carriage return for a formula: an
-apostrophe is written before it, numbers excepted. Exim may run meanwhile.
+No text of any message is stored, so none is written: only times, ids, addresses and clients. The
+digests are left out as well: without the store's key they reveal nothing. Messages come roughly
+in the order in which they were recorded. In CSV, recipients are separated by blanks. Fields are
+chosen by clients, and a spreadsheet would take one that begins with =, +, -, @, a tab or a
+carriage return for a formula: an apostrophe is written before it, numbers excepted. Exim may run
+meanwhile.
 
-JSON: lines, each an object. {JSON_HELP}"
+JSON: an object a line. {JSON_HELP}"
     )
 }
 

@@ -128,7 +128,7 @@ impl FromStr for Name {
             return Ok(Self::Exact(inner.to_lowercase()));
         }
         let glob = GlobBuilder::new(inner).case_insensitive(true).build();
-        let glob = glob.map_err(|error| format!("it is no glob: {}", error.kind()))?;
+        let glob = glob.map_err(|error| format!("it is not a glob: {}", error.kind()))?;
         Ok(Self::Glob(glob.compile_matcher()))
     }
 }
@@ -235,7 +235,7 @@ mod tests {
             assert!(!is(name, address), "{name} {address}");
         }
         for (name, why) in
-            [("", "the sender of a bounce is <>"), ("[x", "no glob"), ("{a", "no glob")]
+            [("", "the sender of a bounce is <>"), ("[x", "not a glob"), ("{a", "no glob")]
         {
             assert!(name.parse::<Name>().unwrap_err().contains(why), "{name}");
         }

@@ -43,11 +43,11 @@ be read from it, but with a text at hand you can find the messages that may have
 
 Exit status: see the help of each command, such as exirate trace query --help
 
-The trace store is in the spool directory, as the rate database is. For each message that Exim records (by the
-function `record` in the ACL for DATA) it keeps the envelope and a digest of its text and
-attachments, a small part of their size. No text can be read from it; but with a text at
-hand, you can find the messages that may have contained it. `exirate stats`, `verify`,
-`repair`, `copy` and `config` are for the trace store as well.")]
+The trace store is in the spool directory, as the rate database is. For each message that Exim (by
+the function `record` in the ACL for DATA) or `exirate serve mail` records, it keeps the envelope
+and a digest of the text and attachments, a small part of their size. No text can be read from it,
+but with a text at hand you can find the messages that may have contained it. `exirate stats`,
+`verify`, `repair`, `copy` and `config` are for the trace store as well.")]
 pub(super) struct TraceCommand {
     #[command(subcommand)]
     command: Command,

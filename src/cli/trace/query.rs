@@ -52,8 +52,8 @@ pub(super) struct Query {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     at_least: Option<f64>,
 
-    /// Of each text of 300 bytes or more, a passage is enough; the default for
-    /// --file without --at-least
+    /// A passage of each text of 300 bytes or more is enough; the default for --file without
+    /// --at-least
     #[arg(long, conflicts_with = "at_least")]
     any_passage: bool,
 
@@ -75,8 +75,8 @@ pub(super) struct Query {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
-    /// Show near-identical messages once, the first of them, and how many there are;
-    /// of more than 1000 messages, of the first 1000
+    /// Show near-identical messages once, the first of them, and how many there are; if there are
+    /// more than 1000 messages, among the first 1000
     #[arg(long, conflicts_with = "count")]
     group: bool,
 
@@ -131,15 +131,14 @@ have fewer. A message that is not listed did not contain the text, unless the ou
 that it is damaged, was not searched, or was not recorded whole; `exirate verify`
 finds damage that a query does not notice.
 
-A message must match all texts, files and options of different names; of an option that
-is given more than once, such as --from, it must match one. Text is compared without regard to
-case, line ends and runs of white space, marks of quotation at the beginning of lines,
-forms of quotes and dashes, and invisible characters; --explain shows what remains.
-An excerpt is found within one text: a body, an attachment, the subject, a name. If it
-is too short, an error says how long it must be. At an asterisk, --text is split into parts
-that are searched for separately. A message must contain them all, but a digest does not know
-where: they may be in any order, and in different texts of the message. \\* is an asterisk; in
-files, an asterisk is an asterisk.
+A message must match all texts, files and options of different names; of an option that is given
+more than once, such as --from, it must match one. Text is compared without regard to case, line
+ends and runs of white space, `>` at the beginning of quoted lines, forms of quotes and dashes,
+and invisible characters; --explain shows what remains. An excerpt is found within one text: a
+body, an attachment, the subject, a name. If it is too short, an error says how long it must be.
+At an asterisk, --text is split into parts that are searched for separately. A message must
+contain them all, but a digest does not know where: they may be in any order, and in different
+texts of the message. \\* is an asterisk; in files, an asterisk is an asterisk.
 
 With --file, a message is also found if it contains only a passage of the text: in most
 stores, of 250 bytes or more. The list after the table shows the longest passage in each
@@ -166,25 +165,24 @@ The best come first: those with all of the text, of these those with a probabili
 one in ten thousand, and of these the earliest; then the others, those with the smallest
 probability first.
 
-JSON: an object. `found` is an array of messages, `matches` how many there are
-without --limit; `chance` is that of a message that carried nothing to be among them,
-`present` how many of `of` elements are there; all three are null if only envelopes
-were searched. `in` are the parts of the message in one of which it is: \"subject\", \"text\",
-\"HTML\", \"attachment 1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were not searched for: it
-begins at byte `start` of the part with the number `part` and has these `bytes` and this
-`text`. `doubtful` is how many messages were left out as matching by chance. `searched` is
-how many messages were searched, in so many `segments`; `unanswered` how many of them
-could not be searched for contents; `partial` how many of the others were not recorded
-whole, and may have contained it without being in `found` (at most, if envelopes are
-searched too). `false_expected` is how many messages are expected in `found` by chance (at
-most, if envelopes are searched too or with --at-least; null if nothing was found, for
-passages, for --at-least auto, and with the scheme hbf); with `enough` bytes it would be one
-in a hundred such queries (null: it is less already, or is not known). `shortest` is the
-length in bytes from which a text is found for certain; `parts` is what was searched for.
-`damaged` is what could not be read, `other_key` how many files have another key. With
---group, `alike` is how many near-identical messages one stands for; else it is null. With
---questions, an array of such objects, or null for a line that is too short.
---format jsonl writes each message of `found` as a line. {JSON_HELP}"
+JSON: an object. `found` is an array of messages, `matches` how many there are without --limit;
+`chance` is the probability that a message which contained nothing of it is among them, `present`
+how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
+are the parts of the message in one of which it is: \"subject\", \"text\", \"HTML\", \"attachment
+1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were
+not searched for: it begins at byte `start` of the part with the number `part` and has these
+`bytes` and this `text`. `doubtful` is how many messages were left out as matching by chance.
+`searched` is how many messages were searched, in so many `segments`; `unanswered` how many of
+them could not be searched for contents; `partial` how many of the others were not recorded whole,
+and may have contained it without being in `found` (at most, if envelopes are searched too).
+`false_expected` is how many messages are expected in `found` by chance (at most, if envelopes are
+searched too or with --at-least; null if nothing was found, for passages, for --at-least auto, and
+with the scheme hbf); with `enough` bytes it would be one in a hundred such queries (null: it is
+less already, or is not known). `shortest` is the length in bytes from which a text is found for
+certain; `parts` is what was searched for. `damaged` is what could not be read, `other_key` how
+many files have another key. With --group, `alike` is how many near-identical messages one stands
+for; else it is null. With --questions, an array of such objects, or null for a line that is too
+short. --format jsonl writes each message of `found` as a line. {JSON_HELP}"
     )
 }
 

@@ -30,14 +30,14 @@ use crate::trace::{Access, Options, TraceError, TraceStore, trace_directory};
   Try the other scheme:
     exirate trace record --scheme hbf --mbox archive.mbox
 
-Exim records new messages itself, by the function `record`; this command is for earlier ones.
-Sender, recipients, time and id are taken from the headers, unless options set them. What is
-older than messages are kept is not recorded: exirate config set trace.keep=forever
+Exim (by the function `record`) and `exirate serve mail` record new messages; this command is for
+earlier ones. Sender, recipients, time and id are taken from the headers, unless options set them.
+Messages older than trace.keep are not recorded: exirate config set trace.keep=forever
 
 Exit status: 0 all was recorded; 2 an error, or a message could not be recorded.
 
-Exim itself records new messages by the function `record`; this command is for earlier
-ones. A message that is recorded twice is found twice.
+Exim (by the function `record`) and `exirate serve mail` record new messages; this command is for
+earlier ones. A message that is recorded twice is found twice.
 
 What is not set by an option is taken from the message. The sender: from Return-Path, the line
 `From ` of an mbox, Sender or From. The recipients: from Envelope-To, Delivered-To and
@@ -45,20 +45,19 @@ X-Original-To, or else from To, Cc and Bcc. The time: from the first Received, t
 `From `, Date, or the file's own. The id: from the first Received if it is one of Exim's,
 or else the Message-ID. The client: from the first Received.
 
-In an mbox, a message begins with a line `From ` that follows an empty one and has a date;
-`>From ` in a message is `From `. A FILE that begins with such a line is read as one. Of a maildir, cur and new are read, and those of all
-folders in it. - is standard input. A message that cannot be recorded is reported, and the
-others are recorded. A message that is older than messages are kept (90 days unless set by
-`exirate config set trace.keep=`) is not recorded.
+In an mbox, a message begins with a line `From ` that follows an empty one and has a date; `>From
+` in a message is `From `. A FILE that begins with such a line is read as one. Of a maildir, cur
+and new are read, and those of all folders in it. - is standard input. A message that cannot be
+recorded is reported, and the others are recorded. A message older than trace.keep (90 days unless
+set by `exirate config set trace.keep=`) is not recorded.
 
-The options for digests are stored in the trace store and apply to all later messages,
-also those that Exim records, unless a line of its configuration sets them again. Earlier
-messages can still be queried.
+The options for digests are stored in the trace store and apply to all later messages, also to
+those that Exim records, unless a line of its configuration sets them again. Earlier messages can
+still be queried.
 
-JSON: an object. `recorded` is how many messages were, and `bytes` their size; of
-`not_recorded`, `too_old` are older than the store keeps messages; `cut` are those of
-which only the beginning was recorded because they are too large, and `nameless` those
-without an id, a sender and a recipient.")]
+JSON: an object. `recorded` is how many messages were, and `bytes` their size; of `not_recorded`,
+`too_old` are older than trace.keep; `cut` are those of which only the beginning was recorded
+because they are too large, and `nameless` those without an id, a sender and a recipient.")]
 pub(super) struct Record {
     #[command(flatten)]
     sources: Sources,
@@ -100,8 +99,8 @@ impl Record {
         }
         if counts.too_old > 0 {
             complain(format_args!(
-                "{} older than messages are kept here ({}): set how long by `exirate config set \
-                 trace.keep=forever`, for example",
+                "{} older than trace.keep ({}), and not recorded: keep messages for longer, such as \
+                 with `exirate config set trace.keep=forever`",
                 text::counted(counts.too_old, "message is", "messages are"),
                 text::kept(before.keep)
             ));

@@ -24,8 +24,8 @@ fn options() -> impl Iterator<Item = (&'static SchemeTable, &'static Parameter)>
 fn advice(name: &str) -> &'static str {
     match name {
         "bits" => {
-            "; winnow with 1.5: a store takes a sixth more disk and has little more than a third \
-             of the false hits of 64 bytes; for fewer than that, set --gram 8 --window 8 too"
+            "; winnow with 1.5 takes a sixth more disk, and texts of 64 bytes have little more \
+             than a third of the false results; with --gram 8 --window 8 as well, fewer still"
         }
         _ => "",
     }
@@ -33,10 +33,11 @@ fn advice(name: &str) -> &'static str {
 
 impl Args for Scheme {
     fn augment_args(command: Command) -> Command {
-        let heading = "Digests, from now on also those that Exim records";
+        let heading = "Digests, also of what Exim records from now on";
         let names = PossibleValuesParser::new(SCHEMES.iter().map(|table| table.name));
         let scheme = Arg::new("scheme").long("scheme").value_name("NAME").value_parser(names);
-        let help = format!("The scheme [first: {}]", SCHEMES.first().map_or("", |one| one.name));
+        let help =
+            format!("The scheme [in a new store: {}]", SCHEMES.first().map_or("", |one| one.name));
         let command = command.next_help_heading(heading).arg(scheme.help(help));
         let mut names: Vec<&str> = Vec::new();
         options().fold(command, |command, (_, Parameter { name, unit, .. })| {
@@ -47,7 +48,7 @@ impl Args for Scheme {
             let same = options().filter(|(_, parameter)| parameter.name == *name);
             let help = same.map(|(table, parameter)| {
                 let first = parameter.written(&(table.default)());
-                format!("{}: {} [first: {first}]", table.name, parameter.takes())
+                format!("{}: {} [in a new store: {first}]", table.name, parameter.takes())
             });
             let help = help.collect::<Vec<_>>().join("; ") + advice(name);
             let option = Arg::new(*name).long(*name).value_name(*unit).help(help);
@@ -183,7 +184,10 @@ mod tests {
                 let option = pair[0].trim_start_matches('-');
                 let argument = command.get_arguments().find(|a| a.get_long() == Some(option));
                 let help = argument.unwrap().get_help().unwrap().to_string();
-                assert!(help.contains(&format!("[first: {}]", pair[1])), "{option}: {help}");
+                assert!(
+                    help.contains(&format!("[in a new store: {}]", pair[1])),
+                    "{option}: {help}"
+                );
             }
         }
     }

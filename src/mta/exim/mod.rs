@@ -165,7 +165,7 @@ impl Rule {
             let who =
                 if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
             self.errors.push(format!(
-                "no {who} comes to this line: `{text}` ({position}) ends the ACL before; move the \
+                "no {who} reaches this line: `{text}` ({position}) ends the ACL before; move the \
                  line, or the .include of its file, above that statement"
             ));
         }

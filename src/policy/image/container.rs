@@ -102,7 +102,10 @@ impl Container {
         VERSIONS.known().check(version).map_err(Fault::Version)?;
         let length = at(HEADER_LENGTH).i64().map_err(|what| damaged(HEADER_LENGTH, what))?;
         if u64::try_from(length) != Ok(source.len() as u64) || source.len() < HEADER_BYTES {
-            return Err(damaged(HEADER_LENGTH, "the file has not the length that it should have"));
+            return Err(damaged(
+                HEADER_LENGTH,
+                "the file does not have the length that it should have",
+            ));
         }
         let key = at(HEADER_KEY).bytes(16).map_err(|what| damaged(HEADER_KEY, what))?;
         let key = key.try_into().unwrap_or_default();

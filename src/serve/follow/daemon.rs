@@ -55,7 +55,7 @@ fn follow(mut config: config::Follow, mut reader: Reader, shared: &Arc<Shared>) 
                 reader
             }
             Err(why) => {
-                let text = format_args!("{why}; the configuration of before stays in use");
+                let text = format_args!("{why}; the previous configuration stays in use");
                 Log::stderr().write(Level::Error, text);
                 match Reader::open(config.clone(), Arc::clone(shared)) {
                     Ok(reader) => reader,

@@ -70,14 +70,15 @@ impl FrontEnd {
         if !self.socket && !LIBRARIES.iter().all(|name| self.libraries.join(name).exists()) {
             return Err("this Exim loads libraries, and the package that has exirate's is not \
                         installed: run `apt-get install ./exirate-exim_*.deb` (without Debian's \
-                        packages, the archive's `install`), then `exirate setup` again; or let Exim ask a daemon, which takes more time a check: \
+                        packages, the archive's `install`), then `exirate setup` again; or let \
+                        Exim ask a daemon, which takes more time per check: \
                         `exirate setup --socket`"
                 .to_owned());
         }
         let one = self.file("acl_policy");
         if !one.exists() {
             return Err(format!(
-                "{} does not exist: install the package that has it again",
+                "{} does not exist: reinstall the package that contains it",
                 one.display()
             ));
         }

@@ -130,7 +130,7 @@ impl MailServer for Exim {
         let rules = self.rules()?;
         if let Some(stage) = missing(&rules).first() {
             return Err(SetupError::Unfit(format!(
-                "no mail comes to a line that asks the policies in the ACL of {}",
+                "no mail reaches a line that asks the policies in the ACL of {}",
                 stage.option
             )));
         }

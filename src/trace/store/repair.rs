@@ -111,7 +111,7 @@ impl TraceStore {
             MirroredCopy::Damaged => (
                 Options::when_damaged().to_file(self.key.version),
                 "both of its copies were damaged; the defaults were written, but messages are \
-                 kept for ever: set trace.keep and trace.max_size again with `exirate config set`",
+                 kept forever: set trace.keep and trace.max_size again with `exirate config set`",
             ),
             MirroredCopy::Sound(_, true) | MirroredCopy::Nothing => return Ok(()),
         };

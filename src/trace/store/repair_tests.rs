@@ -113,7 +113,7 @@ fn settings_with_two_damaged_copies_keep_all_messages() {
     damage(folder.path(), "settings", 530);
     let Repaired { done, left } = repair(folder.path());
     assert_eq!((done.len(), left.len()), (1, 0));
-    assert!(done[0].what.contains("kept for ever: set trace.keep"), "{done:?}");
+    assert!(done[0].what.contains("kept forever: set trace.keep"), "{done:?}");
     let trace = TraceStore::open(&trace_directory(folder.path()), Access::Read).unwrap();
     assert_eq!(trace.options().keep, None);
     assert_sound(&trace, "after a repair");

@@ -87,7 +87,7 @@ impl TraceStore {
             MirroredCopy::Damaged => say(
                 SETTINGS,
                 "it is damaged: until it is repaired or set again, the defaults are used, but \
-                 messages are kept for ever",
+                 messages are kept forever",
             ),
             _ => {}
         }

@@ -89,7 +89,7 @@ fn leftovers_are_counted_and_can_be_removed() {
     found.is_well();
     found.finding("note", &["1 file left unfinished by a killed process", "01.new"]);
     found.finding("note", &["2 damaged files quarantined", "8 KiB", "the oldest for 3d"]);
-    let strange = found.finding("note", &["not of exirate", "notes.txt"]);
+    let strange = found.finding("note", &["not exirate's", "notes.txt"]);
     assert_eq!(strange["fix"].as_array().unwrap().len(), 0, "whose it is, only the owner knows");
     found.fix("note", &["unfinished"]);
     found.fix("note", &["damaged files quarantined"]);

@@ -145,7 +145,8 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
         confdir.display()
     ));
     shell(&format!(
-        "sed -i \"s/^dc_use_split_config=.*/dc_use_split_config='true'/\" {}/update-exim4.conf.conf",
+        "sed -i \"s/^dc_use_split_config=.*/dc_use_split_config='true'/\" \
+         {}/update-exim4.conf.conf",
         confdir.display()
     ));
     let built = Setup::new().library().build();
@@ -204,7 +205,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
     ));
     generate();
     let words =
-        ["no mail of an authenticated user comes to this line", "`accept authenticated = *`"];
+        ["no mail of an authenticated user reaches this line", "`accept authenticated = *`"];
     let found = doctor();
     let is_that = |f: &&serde_json::Value| {
         f["level"] == "problem"
@@ -341,7 +342,8 @@ fn keys_that_a_client_chooses_are_warned_of() {
     let exim = configured("${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{$authenticated_id}}");
     Diagnosis::of(&exim).finding("warning", &["ALICE", "{identity}{auth}{$authenticated_id}"]);
     let exim = configured(
-        "${dlfunc{EXIRATE}{ratelimit}{9 / 1h}{${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}}",
+        "${dlfunc{EXIRATE}{ratelimit}{9 / \
+         1h}{${dlfunc{EXIRATE}{identity}{auth}{$authenticated_id}}}}",
     );
     assert_eq!(Diagnosis::of(&exim).texts("warning"), Vec::<&str>::new());
 }

@@ -93,7 +93,7 @@ fn damage_and_a_lost_key_are_reported() {
     std::fs::write(&log, sound).unwrap();
     Diagnosis::of(&exim).is_well();
     std::fs::write(store.join("notes.txt"), "").unwrap();
-    Diagnosis::of(&exim).finding("note", &["not of exirate", "notes.txt"]);
+    Diagnosis::of(&exim).finding("note", &["not exirate's", "notes.txt"]);
     std::fs::remove_file(store.join("key")).unwrap();
     Diagnosis::of(&exim).finding("problem", &["trace/key is missing", "restore it"]);
 }

@@ -63,7 +63,8 @@ fn every_message_of_an_mbox_is_recorded_once() {
         spool.path(),
         &[
             "--text",
-            "Two of the three firms have answered so far; the cheaper one can begin in the second week of December.",
+            "Two of the three firms have answered so far; the cheaper one can begin in the second \
+             week of December.",
         ],
     )["found"][0];
     assert_eq!(found["id"], "prices@example.net");
@@ -167,9 +168,9 @@ fn mail_older_than_the_retention_time_is_reported_together() {
     assert_eq!(stdout(&output), "recorded 0 messages, 0 B\n");
     assert_eq!(
         stderr(&output),
-        "exirate: 30 messages are older than messages are kept here (90d): set how long by \
-         `exirate config set trace.keep=forever`, for example\nexirate: 30 messages could not be \
-         recorded; all others are\n"
+        "exirate: 30 messages are older than trace.keep (90d), and not recorded: keep messages for \
+         longer, such as with `exirate config set trace.keep=forever`\nexirate: 30 messages could \
+         not be recorded; all others are\n"
     );
     let output = run(spool, &["config", "set", "trace.keep=forever"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

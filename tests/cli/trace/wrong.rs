@@ -44,7 +44,7 @@ fn each_mistake_is_named_with_what_would_be_right() {
         (&["query", "--text", "x", "--at-least", "0"], &["such as 70% or 0.7"]),
         (&["query", "--text", "x", "--at-least", "150%"], &["up to 100%"]),
         (&["query", "--from", ""], &["the sender of a bounce is <>"]),
-        (&["query", "--from", "[a"], &["no glob"]),
+        (&["query", "--from", "[a"], &["not a glob"]),
         (&["query", "--client", "laptop"], &["an IP address, such as 192.0.2.7"]),
         (&["query", "--client", "10.0.0.0/40"], &["at most 32 bits"]),
         (&["query", "--since", "soon"], &["expected a time, such as", "2h for two hours ago"]),

@@ -29,16 +29,17 @@ use crate::cli::{Failure, Outcome};
   What would a new policy file say, with what is counted now?
     exirate check '*' --auth alice --recipient bob@example.net --policy policy.toml
 
-What contains a slash is a spec, anything else names policies. Nothing is counted without --count.
-RATE is the rate with this event, LEFT how many more would pass, NEXT when one more would.
+An argument with a slash is a spec, anything else names policies. Nothing is counted without
+--count. RATE is the rate with this event, LEFT how many more would pass, NEXT when one more
+would.
 
 Exit status: 0 a spec is under the limit, or allowed; a policy would accept it (accept, log or
 delay); 1 a spec is at or over the limit, or denied; a policy would hold, defer or reject it;
 2 an error.
 
-What contains a slash is a spec. The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}}
-outside Exim's ACLs: every mode counts, and every call counts again. Nothing is counted
-without --count.
+An argument with a slash is a spec. The decision is that of ${dlfunc{...}{ratelimit}{SPEC}{KEY}}
+outside Exim's ACLs: every mode counts, and every call counts again. Nothing is counted without
+--count.
 
 Anything else is a policy. The decision is that of ${dlfunc{...}{policy}{POLICY}} in Exim's
 ACLs for the next such event, with the policies in use; nothing is counted. The event is a
@@ -48,15 +49,15 @@ how many more would pass, and NEXT when one more would.
 
 An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
 
-JSON: of a spec, `counted` is true where --count was given; `retry_after` is null where no wait
-helps; `limit` and `remaining` are null where they are infinite; `override` is allow or deny
-where one decides, else null. `key` is null where it is not UTF-8; `key_hex` has its bytes in
-any case. Of policies, `verdict`, `measured` (the verdict if the policy was enforced and nobody
-exempt), `policy`, `rule`, `unit`, `window` and `key` of the limit that decides (null where none
-applies), `text`, `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and
-`windows`: each limit with `policy`, `rule`, `unit`, `window`, `key`, `record`, `rate`, `limit`,
-`count` (what the event counts), `over`, `remaining` (null: no limit), `retry_after` (seconds;
-null: never), `crossed` and `override` (allow, deny or null).")]
+JSON: for a spec, `counted` is true with --count; `retry_after` is null where waiting does not
+help; `limit` and `remaining` are null where they are infinite; `override` is allow or deny where
+one decides, else null. `key` is null where it is not UTF-8; `key_hex` has its bytes in any case.
+For policies, `verdict`, `measured` (the verdict if the policy was enforced and nobody exempt),
+`policy`, `rule`, `unit`, `window` and `key` of the limit that decides (null where none applies),
+`text`, `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and `windows`:
+each limit with `policy`, `rule`, `unit`, `window`, `key`, `record`, `rate`, `limit`, `count`
+(what the event counts), `over`, `remaining` (null: no limit), `retry_after` (seconds; null:
+never), `crossed` and `override` (allow, deny or null).")]
 pub(in crate::cli) struct Check {
     /// Check this `m / p / options / key`, as in Exim's configuration, where nothing is
     /// expanded; or this policy, several separated by commas, or * for all
@@ -66,7 +67,7 @@ pub(in crate::cli) struct Check {
     #[command(flatten, next_help_heading = "With a spec")]
     spec: spec::SpecOptions,
 
-    #[command(flatten, next_help_heading = "The event, of which a spec takes the recipient")]
+    #[command(flatten, next_help_heading = "The event (a spec uses only the recipient)")]
     policy: policy::PolicyOptions,
 
     #[command(flatten, next_help_heading = "Options")]

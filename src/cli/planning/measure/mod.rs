@@ -24,7 +24,7 @@ use crate::rate::Timestamp;
 use crate::text;
 use crate::text::counted_or_no;
 
-/// Measure the rates in Exim's log, to choose a limit
+/// Measure the rates in the mail log, to choose a limit
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Show the users who sent the most messages in an hour:
@@ -34,9 +34,9 @@ use crate::text::counted_or_no;
     exirate measure 1d /var/log/exim4 --by host --count bytes --limit 100000000
   Which limits of different recipients do the past days suggest, for an hour and a day?
     exirate measure 1h,1d /var/log/exim4 --by auth --count different --suggest
-  The same of all that can be counted, in one pass:
+  The same for everything that can be counted, in one pass:
     exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
-  Which limit does the past suggest for a day that begins at midnight, beside an hour?
+  Which limits do the past days suggest for an hour, and for a calendar day?
     exirate measure 1h,daily /var/log/exim4 --by auth --suggest
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
@@ -54,9 +54,9 @@ with `main` in their name, and a pattern such as 'mainlog*' for those that match
 read in the order of time. Lines begin with Exim's time or with syslog's; those without a
 time are skipped and counted.
 
-Postfix's log, as syslog writes it, is read as well. --journal reads the journal of systemd, and
-with --cursor only what has been added since the last time. --unused shows the lines that were
-not used.
+The logs of Postfix and Sendmail are read as syslog writes them. --journal reads the journal of
+systemd, and with --cursor only what has been added since the last time. --unused shows the lines
+that were not used.
 
 The rates are those of a strict check of each message that came in (`<=`). Times are as
 exact as the log's: log_selector = +millisec improves them. PEAK is the highest rate,
@@ -64,21 +64,20 @@ WHEN the time it was reached (in UTC if the log has time zones), OVER how many o
 EVENTS would have been at or over --limit. Lines may be in any order. A good limit is a
 little above the highest rate of an honest user.
 
-hourly, daily, weekly (from Monday) and monthly are limits by the calendar, as a policy has
-them: PEAK is the highest count, and OVER counts what is above --limit. They begin when the
-log's clock says so; if its times have zones, when that of this server does.
+hourly, daily, weekly (from Monday) and monthly are limits by the calendar, as a policy has them:
+PEAK is the highest count, and OVER counts what is above --limit. They begin by the log's clock
+or, if its times have zones, by that of this server.
 
---count different counts a recipient of a key once while the limiter's filter for it
-lasts, a period; each recipient is an event then, as in `per_addr`. With several counts,
-COUNT says what was counted, and --limit cannot be used.
+--count different counts each recipient of a key once a period, as `per_addr` does. With several
+counts, COUNT says what was counted, and --limit cannot be used.
 
 --suggest shows how high the keys have peaked, which rates the messages met, how many keys,
 events and messages some limits would have hit, and a limit: a little above the peaks of
 all keys but those few (at most 1 %) whose peaks are three times as high or more. It names
 these, to be exempted or to have a limit of their own.
 
-Memory is bounded: of more than two million events, the others are kept in temporary files
-in $TMPDIR, 29 bytes each; there may be four million keys.
+Memory is bounded: events beyond two million are kept in temporary files in $TMPDIR, 29 bytes
+each; there may be at most four million keys.
 
 JSON: `lines` says what became of the lines: used, of no use, without time, not understood
 and so on; `rates` is an array of objects. `key` is empty where all lines count together;
@@ -219,7 +218,10 @@ impl Measure {
         let periods = self.periods.in_zone(&zone).0;
         let found = !keys.is_empty();
         if !found && !self.json {
-            note("no line was of use: expected Exim's main log or Postfix's syslog");
+            note(
+                "no line could be used: expected the main log of Exim, or the log of Postfix or \
+                 Sendmail",
+            );
         } else if self.suggest {
             self.suggest(screen, &mut counted, &keys, &periods, &lines)?;
         } else {

@@ -36,10 +36,10 @@ use crate::text::printable;
 use crate::text::time::now;
 use crate::toml_file::diagnostic::{Diagnostics, place};
 
-/// Put a policy file in use
+/// Put a policy file into use
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Put the policy file in use:
+  Put the policy file into use:
     exirate policy apply /etc/exirate/policy.toml
   What would that change?
     exirate policy apply --dry-run /etc/exirate/policy.toml
@@ -60,10 +60,11 @@ message on: Exim need not be restarted. Warnings are those of `exirate policy li
 Run it as root or as Exim's user. Each line that it prints is a part of the file that
 differs from what was in use before; `exirate policy diff` shows how two files differ.
 
-With --users, the file of users that the policy file names is replaced by CSV, such as the answer of a database, and
-kept for the next time. It is refused, and nothing changes, if it is empty, not ended by a newline, or has
-an error; and, unless --allow-shrink says so, if it has no user, or less than 90 % of those of the file before,
-where that has at least 20. docs/database.md has a worked example.
+With --users, CSV, such as the result of a database query, replaces the file of users that the
+policy file names, and is kept for the next time. It is refused, and nothing changes, if it is
+empty, does not end with a newline, or has an error; and, without --allow-shrink, if it has no
+user, or fewer than 90 % of the users of the file before, where that has at least 20.
+docs/database.md has a worked example.
 
 JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
 `policies`, `users` and `warnings` (how many), and `changes`, an array of objects with
@@ -85,7 +86,7 @@ pub(super) struct Apply {
     #[arg(long, requires = "users")]
     allow_shrink: bool,
 
-    /// Say and change nothing where nothing would change, as for a timer
+    /// Print and change nothing where nothing would change, as for a timer
     #[arg(long)]
     if_changed: bool,
 
@@ -133,7 +134,8 @@ impl Apply {
         applied.ok_or_else(|| {
             let waited = PATIENCE.as_secs();
             Failure::new(format!(
-                "another `exirate policy apply` has been running for {waited} s: nothing has changed"
+                "another `exirate policy apply` has been running for {waited} s: nothing has \
+                 changed"
             ))
         })
     }

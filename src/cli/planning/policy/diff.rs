@@ -12,7 +12,7 @@ use crate::cli::{Failure, Outcome};
 use crate::policy::changes::settings;
 use crate::text::printable;
 
-/// Show what two policy files differ in
+/// Show how two policy files differ
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   What would a new policy file change?

@@ -23,7 +23,7 @@ use crate::cli::{Failure, Outcome};
 #[command(after_help = "Examples:
   Can the policy file be used, and does it do what is meant?
     exirate policy lint /etc/exirate/policy.toml
-  Put it in use:
+  Put it into use:
     exirate policy apply /etc/exirate/policy.toml
   What may a user do, and which rule says so?
     exirate policy show --user news@example.org

@@ -479,7 +479,7 @@ fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Res
         }
         if let Some((entry, at)) = one.exempt {
             let until = entry.until.map_or_else(
-                || "for ever".to_owned(),
+                || "forever".to_owned(),
                 |u| format!("until {}", text::local_second(u)),
             );
             let reason = entry.reason.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -64,7 +64,9 @@ impl GivenUsers {
             return Err(Failure::new(format!("{name} is empty: nothing has changed")));
         }
         if !given.ends_with('\n') {
-            let text = format!("{name} may be cut off, as no newline ends it: nothing has changed");
+            let text = format!(
+                "{name} may be cut off, as it does not end with a newline: nothing has changed"
+            );
             return Err(Failure::new(text));
         }
         let named = RefCell::new(BTreeSet::new());
@@ -80,7 +82,8 @@ impl GivenUsers {
             return Err(Failure::new(match which.join(", ") {
                 none if none.is_empty() => {
                     format!(
-                        "{policy} names no file that --users could replace: write users = \"users.csv\" in a policy"
+                        "{policy} names no file that --users could replace: write users = \
+                         \"users.csv\" in a policy"
                     )
                 }
                 several => format!(
@@ -116,7 +119,8 @@ impl GivenUsers {
             now => format!("has {now}, less than {LEAST} %"),
         };
         Err(Failure::new(format!(
-            "{file} has {before}, and {name} {too_few}: nothing has changed; --allow-shrink is for what is meant"
+            "{file} has {before}, and {name} {too_few}: nothing has changed; use --allow-shrink \
+             if that is intended"
         )))
     }
 

@@ -49,15 +49,15 @@ users and clients, so only its owner can read it.
 
 Exit status: 0 written; 2 an error.
 
-The page is one file: it loads nothing from the network, and runs no script but its own. It
-shows the rates of the busiest over time, a slider that recomputes who a limit would have hit,
-a table of all, what refused them and when, and the hours of the week; and of the database who
-is over a limit or close to it, and the crossings and logged refusals of the last 30 days, with
-what was sent where messages are recorded in the trace store.
+The page is one file: it loads nothing from the network, and runs no script but its own. It shows
+the rates of the busiest senders over time, a slider that recomputes who a limit would have hit, a
+table of all senders, what refused them and when, and the hours of the week; and, from the
+database, who is over a limit or close to it, and the crossings and logged refusals of the last 30
+days, with what was sent where messages are recorded in the trace store.
 
-Logs are found and read as by exirate measure, and rates are computed as there. The policies
-are evaluated as by exirate simulate: those of --policy, or of /etc/exirate/policy.toml if it is
-there. The page has the addresses of users and clients: its file is readable by its owner only.
+Logs are found and read, and rates computed, as by `exirate measure`. The policies are evaluated
+as by `exirate simulate`: those of --policy, or of /etc/exirate/policy.toml if it is there. The
+page has the addresses of users and clients: its file is readable by its owner only.
 docs/report.md explains each part.
 
 JSON: with --json, what the page shows is written to FILE as JSON instead, with the fields that

@@ -154,7 +154,7 @@ impl<'a> Comparison<'a> {
         };
         writeln!(
             screen,
-            "Both refuse {both} of {}; of this log, {verdict}.",
+            "Both refuse {both} of {}; for this log, {verdict}.",
             counted_or_no(attempts, "attempt", "attempts")
         )?;
         Ok(outcome)

@@ -55,7 +55,8 @@ impl Input {
         self.counts.unused.join(std::mem::take(&mut self.read.unused));
         if attempts == 0 {
             return Err(Failure::new(
-                "no line shows mail that came in: expected Exim's main log or Postfix's syslog",
+                "no line shows mail that came in: expected the main log of Exim, or the log of \
+                 Postfix or Sendmail",
             ));
         }
         Ok(())

@@ -42,13 +42,13 @@ rates start at zero when the log does. log_selector = +all +millisec shows the m
 Exit status: 0 nobody would have been refused; 1 somebody would, or with --against, the two
 files refuse different attempts; 2 an error, or no line could be used.
 
-The policies are evaluated on the log's own times by the code that Exim runs, on rates in
-memory: no database is read or changed. Logs are found and read as by exirate measure; their
-lines must be in the order of time. log_selector = +all +millisec shows the most: sessions,
-and recipients. docs/simulate.md says what each selector shows, and what no log shows.
+The policies are evaluated on the log's own times by the code that Exim runs, on rates in memory:
+no database is read or changed. Logs are found and read as by `exirate measure`; their lines must
+be in the order of time. log_selector = +all +millisec shows the most: sessions, and recipients.
+docs/simulate.md says what each selector shows, and what no log shows.
 
-Where a policy has habits, the accounts that these would have named are listed: when, and after
-how many recipients. Habits start empty with the log, too.
+Where a policy has habits, the accounts that would have raised an alarm are listed: when, and
+after how many recipients. Habits start empty with the log, too.
 
 Each row is a limit and a key. REFUSED counts the attempts that it refused: recipients,
 messages at DATA, logins. TIMES is how often the key went over the limit, OVER for how long
@@ -58,8 +58,8 @@ Assumed: all rates start at zero when the log does. Other mail servers try again
 accepted then and is deferred now, as Exim does (--retry); users and local programs do not,
 and nobody does after a refusal for good. What was refused then is not tried again.
 
-JSON: docs/simulate.md lists the fields. With --events, each attempt is an object on a line
-of its own.")]
+JSON: the fields are listed in docs/simulate.md. With --events, each attempt is an object on a
+line of its own.")]
 pub(in crate::cli) struct Simulate {
     /// Decide by this policy file
     #[arg(long, value_name = "FILE", default_value = FILE, value_hint = clap::ValueHint::FilePath)]

@@ -40,7 +40,7 @@ pub(super) fn of(
     notes.extend(logs::notes_of_origin(lines.without_origin, lines.ambiguous, lines.before));
     if lines.given_up > 0 {
         notes.push(format!(
-            "of {} not all recipients may be known: too much would have waited for their \
+            "not all recipients of {} may be known: too many messages waited for their \
              deliveries; log_selector = +received_recipients shows them at once",
             counted_or_no(lines.given_up, "message", "messages")
         ));
@@ -66,15 +66,15 @@ pub(super) fn of(
     }
     if unshown.without_login > 0 {
         notes.push(format!(
-            "of {} the log does not show whether the client had logged in, or which login it used: \
-             they count for no login",
+            "for {}, the log does not show whether the client had logged in, or which login it \
+             used: they count for no login",
             counted_or_no(unshown.without_login, "refused command", "refused commands")
         ));
     }
     let of_recipients = used.units(Unit::is_of_recipients);
     if unshown.without_recipients > 0 && !of_recipients.is_empty() {
         notes.push(format!(
-            "of {} the log does not show the recipients: each counts as one; log_selector = \
+            "for {}, the log does not show the recipients: each counts as one; log_selector = \
              +received_recipients shows them",
             counted_or_no(unshown.without_recipients, "message", "messages")
         ));
@@ -82,14 +82,14 @@ pub(super) fn of(
     let of_either = used.units(|unit| unit.is_of_bytes() || unit.is_of_recipients());
     if unshown.refused_after_data > 0 && !of_either.is_empty() {
         notes.push(format!(
-            "of {} refused after DATA no log shows recipients and size: each counts as one \
+            "for {} refused after DATA, no log shows recipients and size: each counts as one \
              recipient and no bytes",
             counted_or_no(unshown.refused_after_data, "message", "messages")
         ));
     }
     if unshown.without_size > 0 && !used.units(Unit::is_of_bytes).is_empty() {
         notes.push(format!(
-            "of {} the log does not show the size: they count no bytes",
+            "for {}, the log does not show the size: they count no bytes",
             counted_or_no(unshown.without_size, "message", "messages")
         ));
     }

@@ -26,7 +26,7 @@ use crate::text::printable;
 use crate::text::time::now;
 use crate::trace::TraceStore;
 
-/// Remove a person from all that exirate stores
+/// Remove a person from everything that exirate stores
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   What is stored about alice?
@@ -34,15 +34,15 @@ use crate::trace::TraceStore;
   Remove it:
     exirate erase alice@example.org --yes
 
-PERSON is an address, or a login without `@`. Its rates, events, overrides and the addresses in
-recorded messages are removed. Exim's logs, backups and the policy file are not. Where limits are
-shared, run it on each server.
+PERSON is an address, or a login without `@`. Rates, events, overrides, and the address in
+recorded messages are removed. Exim's logs, backups and the policy file are not changed. Where
+limits are shared, run it on each server.
 
 Exit status: 0 removed; 1 nothing was found, or something is left, which is reported; 2 an
 error.
 
-PERSON is an address, or a login without `@`. Whatever the case of its letters, and also as
-the policies in use fold it, it is looked for as a whole: alice@example.org is neither in malice@example.org nor in
+PERSON is an address, or a login without `@`. It is matched as a whole, in any case of letters,
+and also as the policies in use fold it: alice@example.org matches neither malice@example.org nor
 alice+news@example.org. It is removed from
 
   rates      records whose name contains it are deleted, and its habits
@@ -52,15 +52,15 @@ alice+news@example.org. It is removed from
   messages   in the trace store's envelopes, [erased] takes its place
 
 Where limits are shared, it is also removed from what all servers share: its records and
-overrides, and all crossings in which it is named. Run the command on each server, for what
-only that one has.
+overrides, and all crossings in which it is named. Run the command on each server, for what is
+stored only there.
 
-What holds it only as a hash remains: unique events, the digests of messages, in the habits of
-those who wrote to it 8 bits, until others take their place, and failed deliveries that
-`exirate serve follow` has counted. Unique events end with their period, digests with trace.keep,
-and failed deliveries after 10 days; all reveal nothing without their keys. Not exirate's to
-remove are Exim's logs, backups, exports, and the policy file, which `erase` reports. Checks and
-recording go on meanwhile; what they add is found by a second run. The command itself is logged without PERSON.
+Hashes of PERSON remain, which reveal nothing without their keys: unique events until their period
+ends, digests of messages until trace.keep removes them, failed deliveries, which `exirate serve
+follow` counts, for 10 days, and 8 bits in the habits of each account that wrote to PERSON until
+another recipient takes their place. Exim's logs, backups, exports and the policy file are not
+changed; policies in use that name PERSON are reported. Checks and recording continue meanwhile; a
+second run finds what they add. The command itself is logged without PERSON.
 
 JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
 `overrides`, `audit_lines`, `held_notes` and `messages` named PERSON, whether they were `erased`, and `left`,

@@ -40,27 +40,28 @@ const COUNTED_MAX: usize = 10;
 #[command(after_help = "Examples:
   Send what is new, as a timer does:
     exirate events deliver
-  Do alerts arrive? Send one that is none to each receiver, and say what each did:
+  Do alerts arrive? Send a test to each receiver, and print how that went:
     exirate events deliver --test
-  Which receivers have not got everything?
+  Which receivers have not received everything?
     exirate events deliver --json
 
-Each receiver that [on.crossing] of the policy file names gets each crossing at least once. What fails
-is tried again by a later run. exirate-deliver.path and exirate-deliver.timer, or cron, run this.
+Each receiver that [on.crossing] of the policy file names gets each crossing at least once. A
+later run tries again what has failed. exirate-deliver.path and exirate-deliver.timer, or cron,
+run this.
 
-Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has
-failed, and gets the rest by a later run; 2 an error.
+Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has failed, and
+a later run sends the rest; 2 an error.
 
-`log` prints a line, `run` runs a program, `post` sends JSON to a URL, with curl, and `mail`
-sends mail. Each receiver gets each crossing at least once; not those of keys that a policy
-exempts, and those of policies that only observe with `observed = true`. What fails is attempted again
-by a later run, and marked. Where more than ten keys cross within a minute, `post` and `mail`
-get one message for all of them, a minute later if some were sent already. exirate-deliver.path and exirate-deliver.timer, or cron, run this
-command. Programs run as the owner of the spool directory. docs/alerts.md has the details.
+`log` prints a line, `run` runs a program, `post` sends JSON to a URL, with curl, and `mail` sends
+mail. Each receiver gets each crossing at least once; crossings of exempt keys are not sent, and
+those of policies that only observe are sent if `observed = true`. A later run tries again what
+has failed, and marks it. Where more than ten keys cross within a minute, `post` and `mail` get
+one message for all of them, a minute later if some were sent already. exirate-deliver.path and
+exirate-deliver.timer, or cron, run this command. Programs run as the owner of the spool
+directory. docs/alerts.md has the details.
 
-Where limits are shared, crossings are also sent to the store that servers share, which `shared`
-stands for in JSON. For this, run it as a user who can read the agent's configuration and the
-password, such as root.
+Where limits are shared, crossings are also sent to the shared store (`shared` in JSON). For this,
+run it as a user who can read the agent's configuration and the password, such as root.
 
 JSON: an object for each receiver. `sent`, `given_up` and `remaining` count events, and
 `failed` says whether the receiver has failed. With --test: `receiver`, `to`, `ok` and `error`.")]

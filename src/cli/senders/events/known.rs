@@ -204,7 +204,7 @@ impl Commands {
             Some(answers) => vec![
                 ("What each signal has added", &self.explain),
                 ("It was the owner: let it go on", &answers.accept),
-                ("It was a thief: stop it, and list the people that it wrote to", &answers.stolen),
+                ("It was a thief: stop it, and list the people it wrote to", &answers.stolen),
                 ("Its messages that policies hold", &answers.held),
             ],
         }

@@ -64,7 +64,7 @@ pub(in crate::cli) struct Events {
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<usize>,
 
-    /// Go on, and print each new event
+    /// Keep running, and print each new event
     #[arg(long, short)]
     follow: bool,
 
@@ -88,36 +88,35 @@ fn help() -> String {
   For scripts, one object a line:
     exirate events --json | jq -r 'select(.limit >= 100) | .key'
 
-{key} A crossing is the first over decision after a period
-without one: who stays over a limit crosses it once. RATE is the rate with the event. A key that
-was not held to the limit is marked (observed) or (exempt).
+{key} A crossing is the first over decision after a period without one: a key that stays over a
+limit crosses it once. RATE is the rate with the event. A key that was not held to the limit is
+marked (observed) or (exempt).
 
 Exit status: 0 listed, also if nothing has happened; 1 no event matches KEY, --mode or
 --period; 2 an error.
 
 {manual}
 
-A crossing is an over decision of a leaky or strict check whose record had none during
-the period before: who stays over a limit crosses it once. RATE is the rate with the
-event, LIMIT what it was compared with. Of refusals, the first of each record in each
-second is logged, and BEFORE is the rate that was remembered before the event. LOGIN,
-CLIENT, SCRIPT, SENDER, RECIPIENT and MESSAGE are those of the event, where Exim knew them. A key
-that crossed a limit and was not held to it is marked: (observed) where the policy only
-observes, (exempt) where it exempts the key.
-Empty columns are left out, and on a narrow terminal the less important ones. With
---follow, each new event is printed as it happens, until the command is interrupted.
+A crossing is an over decision of a leaky or strict check whose record had none during the period
+before: a key that stays over a limit crosses it once. RATE is the rate with the event, LIMIT what
+it was compared with. Of the refusals of a record, only the first in each second is logged; BEFORE
+is the rate before the event. LOGIN, CLIENT, SCRIPT, SENDER, RECIPIENT and MESSAGE are those of
+the event, where Exim knew them. A key that crossed a limit and was not held to it is marked:
+(observed) where the policy only observes, (exempt) where it exempts the key. Empty columns are
+left out, and on a narrow terminal the less important ones. With --follow, each new event is
+printed as it happens, until the command is interrupted.
 
-The two logs are files in the database's directory, of limited size (8 MiB for crossings
-and 16 MiB for refusals, unless set) and age (90 and 14 days): see `exirate config`. Older
-events are not shown. `exirate stats` shows how many events could not be written. Events
-that an override has denied are not logged. `exirate events deliver` sends crossings to a
-program, a URL or a mail address. An alarm of an account's habits is listed as a crossing, at most one a
-day and account: RATE is its score, and what has led to it follows the key.
+The two logs are files in the database's directory, of limited size (8 MiB for crossings and 16
+MiB for refusals, unless set) and age (90 and 14 days): see `exirate config`. Older events are not
+shown. `exirate stats` shows how many events could not be written. Events that an override has
+denied are not logged. `exirate events deliver` sends crossings to a program, a URL or a mail
+address. An alarm of an account's habits is listed as a crossing, at most one a day for each
+account: RATE is its score, and what led to it follows the key.
 
 Where limits are shared, the crossings are those of all servers, as far as `exirate events
-deliver` has sent them to the shared store, and SERVER is where they happened; --local shows
-those of this server. Refusals are always those of this server. With --follow, it ends with
-an error when the shared store can no longer be reached.
+deliver` has sent them to the shared store, and SERVER is where they happened; --local shows those
+of this server. Refusals are always those of this server. With --follow, the command ends with an
+error when the shared store can no longer be reached.
 
 JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
 those of `exirate list`. `number` counts the crossings of the record (null: a refusal).

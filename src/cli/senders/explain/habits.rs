@@ -123,7 +123,8 @@ impl Lines<'_> {
         line(
             "volume",
             format!(
-                "{:.1} of about a day, at most {:.1} on earlier ones: an alarm is raised beyond {:.0}",
+                "{:.1} in about a day, at most {:.1} on earlier days: an alarm is raised above \
+                 {:.0}",
                 habits.volume(now),
                 habits.record(),
                 habits.volume_limit()
@@ -154,8 +155,8 @@ impl Lines<'_> {
             let name = names(&account.key.key()).last();
             let name = name.map_or_else(String::new, |(name, _)| key_text::key(&name));
             for (answer, meaning) in [
-                ("accept", "it was the owner, and is usual from now on"),
-                ("stolen", "the account is denied, and who has got mail is listed"),
+                ("accept", "it was the owner, and this mail is usual from now on"),
+                ("stolen", "the account is denied, and the recipients are listed"),
             ] {
                 let command = self.common.command(&format!("habits {answer}"), &name);
                 line("answer", format!("`{command}`: {meaning}"));

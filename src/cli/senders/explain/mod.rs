@@ -51,11 +51,11 @@ pub(in crate::cli) struct Explain {
     #[arg(value_name = "KEY", required_unless_present = "id", add = complete::keys())]
     keys: Vec<OsString>,
 
-    /// Explain what was logged of the message with this id of Exim
+    /// Explain what was logged of the message with this Exim message id
     #[arg(long, value_name = "ID", conflicts_with_all = ["keys", "now"])]
     id: Option<String>,
 
-    /// Explain the event that is the nearest to this time
+    /// Explain the event nearest to this time
     #[arg(long, value_name = "TIME", value_parser = times::past, conflicts_with_all = ["now", "since"])]
     at: Option<Moment>,
 
@@ -103,48 +103,46 @@ fn help() -> String {
   Is it she who sends, or somebody with her password?
     exirate explain alice@example.org --habits
 
-{key} What is known is read from the logs of `exirate events`:
-of mail that was accepted and crossed no limit, only the rates of now are known.
+{key} Past events are read from the logs of `exirate events`: for mail that was accepted and
+crossed no limit, only the current rates are known.
 
 Exit status: 0 explained; 1 nothing is logged or known of it; 2 an error.
 
 {manual}
 
-Of a KEY of which nothing is known, and that one key alone has in it, or differs from by one
-letter, that key is explained, which a note says; not with --json, --exact, --mode and
---period.
+If nothing is known of KEY, and exactly one known key contains it or differs from it by one
+letter, that key is explained, and a note says so; not with --json, --exact, --mode or --period.
 
-Events are read from the log of refusals and the journal of crossings, as `exirate events`
-shows them. A crossing that is not in the log of refusals was not refused: the
-policy observes, the key is exempt, or the limit only counts; or it is older than that log.
-Of what was accepted and crossed nothing, nothing is logged: of it only the rates of now are
-known. The same is true of what an override has denied, of what is older than the logs keep,
-and of all but the first refusal of a key in each second.
+Events are read from the log of refusals and the journal of crossings, as `exirate events` shows
+them. A crossing that is not in the log of refusals was not refused: the policy observes, the key
+is exempt, or the limit only counts; or it is older than that log. Mail that was accepted and
+crossed no limit is not logged: only the current rates are known. The same is true of mail that an
+override denied, of events older than the logs keep, and of all but the first refusal of a key in
+each second.
 
-Where servers share limits, the crossings are those of all servers, and the rates of now are
-the shared ones. Refusals and messages are those of this server: of a crossing on another one,
-which is named, ask there. --local looks at this server only.
+Where servers share limits, the crossings are those of all servers, and the current rates are the
+shared ones. Refusals and messages are those of this server: for a crossing on another server,
+which is named, run the command there. --local looks at this server only.
 
-A total is that of a domain or of a customer: what it refused is explained to whoever KEY names of its
-users, and for KEY itself, such as customer:acme. What would happen now is said of the totals of KEY
-as well.
+What the total of a domain or a customer refused is explained where KEY is one of its users, or
+the total itself, such as customer:acme. What would happen now is shown for the totals of KEY as
+well.
 
-For each limit, the rates right before and with the event follow from what was logged, and
-so does when an event of the same size would have passed, if nothing else was counted. For
-now, the rates are those of `exirate show`: the next event counts 1. For a message that
-is described in full, see `exirate check`.
+For each limit, the rates right before and with the event follow from what was logged, and so does
+when an event of the same size would have passed, if nothing else was counted. For now, the rates
+are those of `exirate show`: the next event counts 1. `exirate check` takes a full description of
+a message.
 
-With --crossing, the messages in the period before the crossing are read from the trace
-store of this server, if messages are recorded: how many, from which clients, to which
-recipients, and how alike they are.
-The latest crossing of KEY is taken, or the one that is the nearest to --at.
+With --crossing, the messages in the period before the crossing are read from the trace store of
+this server, if messages are recorded: how many, from which clients, to which recipients, and how
+alike they are. The latest crossing of KEY is taken, or the one nearest to --at.
 
-With --habits, the habits of the account on this server say how far its mail is unlike itself
-(`exirate habits`): its score and the threshold; the evidence, and what each signal has added since
-it began and with the last message, in nats; the second rule, messages to new recipients of about a day
-(one with N of them counts 1 + log2 N); how many messages in a row to new recipients would raise an
-alarm; and what the policies in use make of it. Where a signal adds more than the most of one message,
-or what it added was forgotten since, the signals come to more than the score.
+With --habits, it shows how far the account's mail is unlike its habits on this server (`exirate
+habits`): its score and the threshold; the evidence, and what each signal has added since it began
+and with the last message, in nats; the second rule, messages to new recipients of about a day
+(one with N of them counts 1 + log2 N); how many messages in a row to new recipients would raise
+an alarm; and what the policies in use make of it. The signals may add up to more than the score:
+one message adds at most a maximum, and what was added decays.
 
 JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
 `windows` are its limits: `window`, `algorithm` (average, bucket or calendar), `limit`,
@@ -350,7 +348,7 @@ impl Explain {
                 let near = found.iter().min_by_key(|event| distance(event));
                 let near = near.map(|(event, _)| text::local(event.at)).unwrap_or_default();
                 note(format_args!(
-                    "nothing is logged of it within an hour of {}; the nearest is of {near}",
+                    "nothing is logged of it within an hour of {}; the nearest event is at {near}",
                     text::local(at)
                 ));
                 found.clear();

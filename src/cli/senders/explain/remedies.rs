@@ -27,7 +27,7 @@ pub(super) fn then(limits: &[Measured<'_>], kind: Kind, passes: Option<&str>) ->
         });
     }
     if kind == Kind::Policy {
-        lines.push("an entry of exempt in the policy: no limit of it holds".to_owned());
+        lines.push("an entry of exempt in the policy: none of its limits applies".to_owned());
     }
     lines
 }
@@ -53,7 +53,7 @@ pub(super) fn now(
                 lines.push(format!("`{unblock}`: what was counted is forgotten"));
             }
             let allow = rates.command("allow", &key);
-            lines.push(format!("`{allow}`: no limit holds for a day"));
+            lines.push(format!("`{allow}`: no limit applies for a day"));
             lines
         }
     }
@@ -68,7 +68,7 @@ fn denied(rates: &Rates, key: &str, denial: &Override) -> Vec<String> {
         }
         // It is stronger than a glob.
         Target::Glob { .. } => {
-            format!("`{}`: no limit holds for a day", rates.command("allow", key))
+            format!("`{}`: no limit applies for a day", rates.command("allow", key))
         }
     };
     let remove = rates.command_about("overrides --remove", denial);

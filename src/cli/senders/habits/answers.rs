@@ -16,27 +16,28 @@ use crate::cli::{Failure, Outcome};
 use crate::standing::accounts::Account;
 use crate::standing::alarm;
 
-/// Say that it was the owner: the account is suspected no longer
+/// Say that it was the owner: the account is no longer suspected
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Alice has written the announcement herself:
     exirate habits accept alice@example.org
 
-The account is released at once, and its score is 0. What led to the alarm is usual from now on: the
-recipients are known, and the most strangers that it had on a day are at least those of this time.
+The account is released at once, and its score is 0. What led to the alarm is usual from now on:
+the recipients are known, and the most new recipients that it may have in a day without an alarm
+are at least those of this time.
 
-Exit status: 0 accepted; 1 a KEY matches no account, or has no alarm that waits for an answer, or not
+Exit status: 0 accepted; 1 a KEY matches no account, its account has no unanswered alarm, or not
 confirmed; 2 an error.
 
-An alarm can be answered as long as there is no later one, also when the account is suspected no
-longer. Each is answered once. For a glob, it asks first; without a terminal, --yes is needed. It is
-logged to audit.log in the database's directory, and to syslog (facility mail).
+An alarm can be answered until there is a later one, also when the account is no longer suspected.
+Each is answered once. For a glob, the command asks first; without a terminal, --yes is needed.
+The answer is logged to audit.log in the database's directory, and to syslog (facility mail).
 
 KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
 '*@example.org'.
 
-JSON: an array of objects with `key`, `alarm_at` (seconds since 1970; null: it never had an alarm) and
-`accepted` (false: it waits for no answer).")]
+JSON: an array of objects with `key`, `alarm_at` (seconds since 1970; null: it never had an alarm)
+and `accepted` (false: it has no unanswered alarm).")]
 pub(super) struct Accept {
     /// Accept what these accounts have sent
     #[arg(value_name = "KEY", required = true, add = complete::keys())]

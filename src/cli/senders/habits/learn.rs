@@ -32,11 +32,11 @@ use crate::text::time::now;
 #[command(after_help = "Examples:
   Learn from the main logs of a directory, also compressed ones:
     exirate habits learn /var/log/exim4
-  Only see who would have been named:
+  Only show which accounts would have raised an alarm:
     exirate habits learn /var/log/exim4 --dry-run
 
 Messages of a login, and of local accounts, are learned in the order of time, each once: a second
-run learns what is new. Of an account, at most one alarm a day is shown.
+run learns what is new. For each account, at most one alarm a day is shown.
 
 Exit status: 0 learned; 1 an alarm was raised, or no message was of use; 2 an error.
 
@@ -44,12 +44,13 @@ The logs must name the recipients, at the arrival (Exim's log_selector = +receiv
 by their deliveries. Bounces, and mail of root and of the mail server, do not count. Messages no
 later than the last one known before this run are left out, and so are those that are dated more
 than a day from now: the clock was wrong. A message of the log's last day whose recipients it does
-not name yet is left for the next run, with those that its account has sent since. Times without a zone are of this machine's. Logs do not
-show which mail is a list's or an automatic reply: that counts as any other. The first messages of
-an account raise no alarm easily, as everybody is a stranger to a new one.
+not name yet is left for the next run, with those that its account has sent since. Times without a
+zone are in that of this machine. Logs do not show which mail is from a mailing list or an
+automatic reply: it counts like any other. A new account does not easily raise an alarm, although
+all its recipients are new.
 
-The command creates the database if there is none. Only one runs at a time. It is logged to audit.log in the database's
-directory, and to syslog (facility mail).
+The command creates the database if there is none. Only one runs at a time. The run is logged to
+audit.log in the database's directory, and to syslog (facility mail).
 
 JSON: an object with `messages`, `accounts`, `known` (messages no later than the last one known),
 `ahead` (dated more than a day from now), `without_recipients`, `waiting` (left for the next run),
@@ -295,7 +296,7 @@ impl Learn {
         }
         if learned.waiting > 0 {
             note(format_args!(
-                "{} not learned yet: the log does not name the recipients of one of the account yet",
+                "{} not learned yet: the log does not yet name all recipients of their accounts",
                 of(learned.waiting)
             ));
         }

@@ -31,7 +31,7 @@ use crate::text::time::now;
 /// So many recipients and clients of an account are shown to people.
 const SHOWN: usize = 20;
 
-/// Say that an account was stolen: deny it, and list who has got mail of the thief
+/// Say that an account was stolen: deny it, and list who got the thief's mail
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Somebody has alice's password; the logs are in the usual place without --logs:
@@ -41,34 +41,36 @@ const SHOWN: usize = 20;
   What was sent is recorded in the trace store:
     exirate habits stolen alice@example.org --trace
 
-The account is denied, as by `exirate deny`, and the answer is counted. Then it shows what was sent
-since the evidence began, and to which people: all mail of the account, also what the owner has sent
-meanwhile. Once the password is another: `exirate unblock KEY`.
+The account is denied, as by `exirate deny`, and the answer is counted. Then it shows what was
+sent since the evidence began, and to which people: all mail of the account, also what the owner
+has sent meanwhile. Once the password is changed, run `exirate unblock KEY`.
 
-Exit status: 0 denied and listed; 1 a KEY matches no account, or has had no alarm that it could be
-about, or not confirmed; 2 an error, or what was sent could not be looked up: it is denied all the same.
+Exit status: 0 denied and listed; 1 a KEY matches no account, its account has had no alarm, or not
+confirmed; 2 an error, or what was sent could not be looked up: the account is denied all the
+same.
 
-What the thief has made usual is usual no more: the recipients and networks of the listed mail are
-forgotten, which the owner's own are again once mail goes to them or comes from there; the counts
-and the record of strangers are those of before. Hours at which the thief sent stay. When the command
-is run again, it lists again, and forgets what it finds, as long as the account has sent nothing new.
+The thief's mail does not count as usual: the recipients and networks of the listed mail are
+forgotten, and the counts are those from before the evidence. The owner's own recipients and
+networks among them become known again with the owner's next mail. Hours at which the thief sent
+stay. If the command is run again before the account has sent more, it lists and forgets again
+what it finds.
 
-The recipients are read from the mail server's log and what rotation made of it, or from the logs
-that --logs names, or from the trace store, if messages are recorded there. Logs must name the
-recipients: see `exirate habits learn --help`. What the policies hold of the account is not sent:
-`exirate held KEY` shows it.
+The recipients are read from the mail server's log and its rotated files, or from the logs that
+--logs names, or from the trace store, if messages are recorded there. Logs must name the
+recipients: see `man exirate-habits-learn`. Mail of the account that policies hold has not been
+sent: `exirate held KEY` shows it.
 
-For a glob, it asks first; without a terminal, --yes is needed. It is logged to audit.log in the
-database's directory, and to syslog (facility mail). Habits are of this server; where limits are
-shared, the denial holds on all servers.
+For a glob, the command asks first; without a terminal, --yes is needed. The denial is logged to
+audit.log in the database's directory, and to syslog (facility mail). Habits belong to this
+server; where limits are shared, the denial applies on all servers.
 
 KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
 '*@example.org'.
 
-JSON: an array of objects with `key`, `answered` (false: it was before), `denied_until` (seconds since
-1970; null: forever, or it was denied before), `since` (the evidence began), `messages`, and
-`recipients` and `clients`, objects of how many messages each has got or sent; these four are null if
-what was sent could not be looked up.")]
+JSON: an array of objects with `key`, `answered` (false: it was before), `denied_until` (seconds
+since 1970; null: forever, or it was denied before), `since` (the evidence began), `messages`, and
+`recipients` and `clients`, objects of how many messages each has received or sent; these four are
+null if what was sent could not be looked up.")]
 pub(super) struct Stolen {
     /// Deny these accounts
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
@@ -82,7 +84,7 @@ pub(super) struct Stolen {
     #[arg(long, value_name = "TEXT", default_value = alarm::REASON)]
     reason: String,
 
-    /// Print the recipients alone, one address a line
+    /// Print only the recipients, one address a line
     #[arg(long, conflicts_with = "json")]
     addresses: bool,
 
@@ -232,7 +234,7 @@ impl Stolen {
                 writeln!(screen, "  and {more} more: {command} lists all")?;
             }
         }
-        writeln!(screen, "once the password is another: {}", self.command("unblock", account))?;
+        writeln!(screen, "once the password is changed: {}", self.command("unblock", account))?;
         Ok(())
     }
 

@@ -26,13 +26,12 @@ a glob such as '*@example.org'.";
 
 /// What `KEY` is, in each command's manual page.
 pub(in crate::cli) const MANUAL: &str = "\
-KEY is the key of the spec, such as alice@example.org; an IP address in any
-notation; local:NAME for a local user; or a glob, such as '*@example.org', which
-matches all keys that it fits. KEY is folded as the policies in use fold identities, and so
-are keys while they are compared: a login can be typed as a log shows it, and ALICE is alice.
-A key that `exirate list` prints can be pasted: it escapes special characters with a
-backslash. --exact takes KEY byte for byte. The key of a policy, such as auth:alice, is
-matched by alice too. A key may have several records, for several periods, modes or
+KEY is the key of the spec, such as alice@example.org; an IP address in any notation; local:NAME
+for a local user; or a glob, such as '*@example.org', which may match many keys. KEY is folded as
+the policies in use fold identities, and so are keys while they are compared: a login can be typed
+as a log shows it, and ALICE is alice. A key that `exirate list` prints can be pasted: it escapes
+special characters with a backslash. --exact takes KEY byte for byte. The key of a policy, such as
+auth:alice, is matched by alice too. A key may have several records, for several periods, modes or
 policies: all of them match, unless --mode or --period selects one.";
 
 /// Which command shows the keys of rates.

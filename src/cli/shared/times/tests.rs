@@ -173,7 +173,7 @@ fn an_end_is_yet_to_come() {
     for text in ["0", "now", "yesterday", "2001-01-01", "@5"] {
         assert!(end(text).is_err(), "{text}");
     }
-    assert!(end("yesterday 14:00").unwrap_err().contains(" is over; expected a time"));
+    assert!(end("yesterday 14:00").unwrap_err().contains(" is in the past; expected a time"));
 }
 
 quickcheck::quickcheck! {

@@ -30,7 +30,7 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             if text.map_or_else(|_| usual.exists(), |text| text.contains("[redis]")) {
                 let usual = usual.display();
                 findings
-                    .note(format!("this server counts alone, although {usual} is there"))
+                    .note(format!("this server counts alone, although {usual} exists"))
                     .fix("exirate cluster join --help");
             }
             return;
@@ -85,7 +85,7 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             let file = file.display();
             findings.problem(format!(
                 "{file} says that {agent} servers share the limits, and `exirate cluster join` \
-                 was told {joined}"
+                 was given --servers {joined}"
             ));
         }
         if let Some(why) = config.unreachable() {
@@ -191,8 +191,8 @@ fn is_sound(state: &ServerState, shown: &str, findings: &mut Findings) -> bool {
     } else if eviction == "noeviction" {
         findings
             .note(format!(
-                "{shown}: its maxmemory-policy is noeviction (port {port}): when its memory is full, \
-                 as by keys that clients have chosen, the shared limits are away"
+                "{shown}: its maxmemory-policy is noeviction (port {port}): when its memory is \
+                 full, for example with keys that clients choose, the shared limits cannot be used"
             ))
             .fix(limited);
     }

@@ -31,8 +31,8 @@ pub(super) fn look(
     };
     if rules.settled {
         findings.note(
-            "Exim reads its configuration otherwise than exirate does: what follows is about what \
-             Exim reads (`exim -bP config`), and line numbers may be those of lines near by",
+            "Exim reads its configuration differently from exirate: what follows is about what \
+             Exim reads (`exim -bP config`), and line numbers may be those of nearby lines",
         );
     }
     // An Exim that asks the daemon needs no libraries.
@@ -233,8 +233,8 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
     }
     if let Some(first) = perhaps.first() {
         findings.note(format!(
-            "{}: whether Exim comes to the ACL {} cannot be known: only Exim knows the name that {} \
-             leads to ({} of this kind)",
+            "{}: whether Exim reaches the ACL {} cannot be known: only Exim knows the name that \
+             {} expands to ({} of this kind)",
             first.position,
             first.acl.as_deref().unwrap_or_default(),
             options(|rule| &rule.perhaps_used_by),

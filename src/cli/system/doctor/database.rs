@@ -84,7 +84,7 @@ fn cannot_read(spool: &Path, error: &SpoolError, findings: &mut Findings) {
         // Policies and the trace store may be in its directory before.
         SpoolError::Absent { path } => {
             findings.note(format!(
-                "no rate database at {} yet: it is made at the first check",
+                "no rate database at {} yet: the first check creates it",
                 path.display()
             ));
         }

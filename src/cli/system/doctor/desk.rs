@@ -55,7 +55,7 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
         Err(why) => {
             let file = quoted(&web.tokens);
             findings
-                .warning(format!("no token is of use: {why}"))
+                .warning(format!("no token can be used: {why}"))
                 .fix(format!("chown root: {file}"))
                 .fix(format!("chmod 0644 {file}"));
         }
@@ -114,8 +114,8 @@ fn names(web: &Web, findings: &mut Findings) {
                 continue;
             }
             let text = format!(
-                "{key} names {name}, who is no user of this machine; people of other names are let \
-                 in with web.proxy"
+                "{key} names {name}, who is not a user of this machine; web.proxy lets in people \
+                 with other names"
             );
             findings.warning(text);
         }
@@ -209,8 +209,8 @@ mod tests {
             format!("nothing can be changed: broker: {none}"),
         );
         assert_eq!(found(at, "help = [\"root\"]"), [&*web, &broker]);
-        let nobody = "web.help names nobody-here, who is no user of this machine; people of other names \
-                      are let in with web.proxy";
+        let nobody = "web.help names nobody-here, who is not a user of this machine; web.proxy \
+                      lets in people with other names";
         assert_eq!(found(at, "help = [\"nobody-here\"]"), [nobody, &web, &broker]);
         let proxied = "proxy = \"root\"\nhelp = [\"nobody-here\"]";
         assert_eq!(found(at, proxied), [&*web, &broker]);
@@ -232,7 +232,7 @@ mod tests {
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o666)).unwrap();
         let why = found(at, "");
         assert!(
-            why[0].starts_with("no token is of use: tokens: must be a file of root"),
+            why[0].starts_with("no token can be used: tokens: must be a file of root"),
             "{why:?}"
         );
     }

@@ -93,7 +93,7 @@ pub(super) fn look(
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             findings.note(format!(
-                "no rate database at {} yet: it is made at the first check",
+                "no rate database at {} yet: the first check creates it",
                 database.display()
             ));
             return None;

@@ -177,7 +177,7 @@ impl Files {
         }
         if !self.foreign.is_empty() {
             findings.note(format!(
-                "not of exirate, which should be the only one to write there: {}",
+                "not exirate's, and only exirate should write there: {}",
                 some(&self.foreign)
             ));
         }

@@ -115,7 +115,7 @@ pub(super) fn look(spool: &Path, stats: Option<&Stats>, findings: &mut Findings)
         }
         Err(Trial::Unfit(what)) => {
             findings.problem(format!(
-                "the file system of {} is not fit: {what}; the spool directory must be on a disk \
+                "the file system of {} is not suitable: {what}; the spool directory must be on a disk \
                  of this machine",
                 path.display()
             ));

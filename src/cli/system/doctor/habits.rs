@@ -28,11 +28,11 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) {
     }
     let mail = match all {
         0 => "no mail was learned yet".to_owned(),
-        _ => format!("of no account {YOUNG} messages were learned yet"),
+        _ => format!("no account has {YOUNG} learned messages yet"),
     };
     findings
         .note(format!(
-            "the policies compare mail with habits, and {mail}: no alarm is raised easily"
+            "the policies compare mail with habits, and {mail}: few alarms are raised until then"
         ))
         .fix(format!("exirate habits learn --spool {} LOG", quoted(spool)));
 }

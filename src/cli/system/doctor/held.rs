@@ -33,7 +33,7 @@ pub(super) fn look(exim: &Exim, spool: &Path, findings: &mut Findings) {
     if let Some(after) = value("timeout_frozen_after") {
         findings.note(format!(
             "Exim has timeout_frozen_after = {after}: what a policy holds goes back to its sender \
-             when it is so old; `exirate held` shows what waits"
+             after that time; `exirate held` shows what waits"
         ));
     }
 }

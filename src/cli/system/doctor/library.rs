@@ -260,7 +260,7 @@ fn loads(installation: &Installation, who: &Account, path: &Path, findings: &mut
     let shown = path.display();
     let call = format!("${{dlfunc{{{shown}}}{{ratelimit}}{{7.5}}}}");
     if call.len() > ARGUMENT_MAX {
-        findings.warning(format!("{shown} was not loaded as a test: its path is too long"));
+        findings.warning(format!("{shown} was not loaded for a test: its path is too long"));
         return;
     }
     match installation.exim.run_as((who.uid, who.gid), &["-be", &call, "|$sender_rate_limit|"]) {

@@ -88,8 +88,8 @@ fn is_current(
     };
     if daemon.replaced {
         findings.warning(format!(
-            "{} was replaced after Exim's daemon (process {id}) was started, which goes on with \
-             the old one until it is started again",
+            "{} was replaced after Exim's daemon (process {id}) was started, which runs the old \
+             one until it is restarted",
             daemon.program.display()
         ));
         restart(findings, "restart");

@@ -75,7 +75,7 @@ const LIMITS: &str = "The limits";
 #[command(after_help = "Examples:
   Does everything work?
     exirate doctor
-  Would it with this configuration?
+  Would it work with this configuration?
     exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
   For scripts:
     exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
@@ -87,20 +87,19 @@ limited as it should be, or is deferred; where commands fix it, they are shown.
 Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
 checked.
 
-Run it as root: other users cannot read all of Exim's configuration and files. It
-checks Exim and what it can load, every call of our libraries in its configuration
-(`exirate rules` lists them) and whether mail comes to it, the libraries, the database
-and its files, that the policies in use are those of /etc/exirate/policy.toml and are
-evaluated where they count, the agent and the Redis servers if limits are shared with
-other servers, and those servers: how many run, and whether their releases, policies
-and clocks are the same; the web service and its broker; the trace store if there is one, the file system, the limits
-of Exim's daemon, and whether that has read the configuration as it is now. Warnings of
-`exirate policy lint` about the policies in use are warnings here. As root it runs no
-program that another user can change. Where there is no Exim, it checks in its place that
-Postfix or Sendmail asks `exirate serve mail`, at the right place of its lists, on the
-socket where that listens, and that mail goes on without it. It changes nothing. A problem
-means that mail is not limited as it should be, or is deferred; where commands fix it, they
-are shown.
+Run it as root: other users cannot read all of Exim's configuration and files. It checks Exim and
+what it can load; every call of exirate's libraries in its configuration (`exirate rules` lists
+them), and whether mail reaches it; the libraries; the database and its files; that the policies
+in use are those of /etc/exirate/policy.toml, and are evaluated where they count; if limits are
+shared, the agent, the Redis servers, and the other mail servers: how many run, and whether their
+releases, policies and clocks are the same; the web service and its broker; the trace store, if
+there is one; the file system; the limits of Exim's daemon, and whether the daemon has read the
+configuration as it is now. Warnings of `exirate policy lint` about the policies in use are
+warnings here. As root, it runs no program that another user can change. Where there is no Exim,
+it checks instead that Postfix or Sendmail asks `exirate serve mail` in the right place of its
+lists, on the socket where the daemon listens, and that mail is accepted while the daemon is down.
+It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
+where commands fix it, they are shown.
 
 JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
 problem), `text` and `fix`, an array of commands for a shell; `complete` is false

@@ -251,8 +251,8 @@ fn uncounted(name: &str, policy: &Policy, callers: &[&Caller], findings: &mut Fi
         let options = STAGES.iter().filter(|(_, stage)| counted_in(*stage).contains(unit));
         let options: Vec<&str> = options.map(|(option, _)| *option).collect();
         findings.problem(format!(
-            "the policy {name} limits {}, which no ACL counts that evaluates it: evaluate it also \
-             in that of one of {}",
+            "the policy {name} limits {}, which no ACL that evaluates it counts: evaluate it also \
+             in the ACL of one of {}",
             unit.word(),
             options.join(", ")
         ));

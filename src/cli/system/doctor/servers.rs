@@ -34,7 +34,7 @@ pub(super) fn look(
     if count > wanted {
         findings
             .problem(format!(
-                "{count} servers share the limits ({}), and this one was told {expected}: while \
+                "{count} servers share the limits ({}), and this one is configured for {expected}: while \
                  they are apart, they admit more than docs/cluster.md says. On each of them, \
                  write servers = {count} in {}, and then:",
                 names(running.keys().copied()),

@@ -46,7 +46,7 @@ pub(super) fn look(spool: &Path, exim: Option<&Account>, record: bool, findings:
         Err(error) if error.kind() == ErrorKind::NotFound => {
             if record {
                 findings.note(format!(
-                    "no trace store at {} yet: it is made with the first message",
+                    "no trace store at {} yet: the first message creates it",
                     directory.display()
                 ));
             }

@@ -57,7 +57,7 @@ impl SetupCommand {
             // Nothing would be refused where the mail server does not ask.
             let plan = server.plan()?;
             if !(plan.is_empty() && plan.by_hand.is_empty()) {
-                note("not all that asks the policies is there: see `exirate setup --check`");
+                note("lines that ask the policies are missing: see `exirate setup --check`");
             }
         }
         if old == new && is_in_use(server.spool(), &after) {

@@ -17,11 +17,11 @@ use crate::toml_file::text::load;
 
 /// What is remembered of people, in two sentences.
 const REMEMBERED: [&str; 2] = [
-    "Of each account that sends, a few bits of a keyed hash of each of 256 recipients and 8 client \
-     networks are remembered, the hours of the day at which it sends, and some counts: no recipient's \
-     address, and nothing of what is written.",
-    "An account is forgotten 400 days after its last message, or by `exirate erase`; docs/privacy.md \
-     has all of it.",
+    "For each account that sends, exirate remembers a few bits of a keyed hash of each of 256 \
+     recipients and 8 client networks, the hours of the day at which it sends, and some counts: no \
+     recipient's address, and nothing of what is written.",
+    "An account is forgotten 400 days after its last message, or by `exirate erase`: see \
+     docs/privacy.md.",
 ];
 
 impl SetupCommand {
@@ -38,8 +38,8 @@ impl SetupCommand {
         let learn = if learn == "--journal" { learn } else { text::shell(&learn) };
         writeln!(
             screen,
-            "habits are known once some weeks of mail were seen: `exirate habits learn {learn}` learns \
-             them from the logs that are there"
+            "habits are known after some weeks of mail: `exirate habits learn {learn}` learns them from \
+             the logs that exist"
         )?;
         Ok(())
     }
@@ -58,8 +58,8 @@ impl SetupCommand {
             None => {
                 screen.flush()?;
                 let lines = REMEMBERED.map(str::to_owned);
-                let question = "notice stolen accounts by mail that is unlike their own, and refuse \
-                                nothing for it";
+                let question =
+                    "notice stolen accounts by mail unlike their habits, and refuse nothing for it";
                 match confirm::offer(&lines, question)? {
                     true => OnHabits::Observe,
                     false => OnHabits::Off,
@@ -95,8 +95,8 @@ impl SetupCommand {
             OnHabits::Observe => {
                 "notice stolen accounts by their habits, and refuse nothing for it"
             }
-            OnHabits::Hold => "hold the mail of accounts that are unlike themselves",
-            OnHabits::Defer => "defer the mail of accounts that are unlike themselves",
+            OnHabits::Hold => "hold the mail of accounts that are suspected",
+            OnHabits::Defer => "defer the mail of accounts that are suspected",
         };
         if !confirm::plainly(&[], question, self.yes)? {
             writeln!(screen, "nothing was changed")?;

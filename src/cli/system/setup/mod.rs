@@ -30,7 +30,7 @@ use crate::text::printable;
     exirate setup
   After some days: who would have been refused? Then refuse:
     exirate setup --enforce
-  Notice stolen accounts by mail that is unlike their own, and refuse nothing for it:
+  Notice stolen accounts by mail unlike their habits, and refuse nothing for it:
     exirate setup --habits observe
   Remove exactly what it has added:
     exirate setup --undo
@@ -44,15 +44,16 @@ found that lines are missing; 2 an error: nothing has changed, unless it says ot
 
 What it does: it writes a policy file for this server, adds the lines in every ACL or list of
 restrictions before what accepts mail, starts a daemon where one is needed, and has the mail
-server read its configuration again, which the mail server has checked before. Then it tries in
-an SMTP session whether mail comes to the lines. docs/setup.md has all changes.
+server read its configuration again, which the mail server has checked before. Then it tries in an
+SMTP session whether mail reaches the lines. docs/setup.md lists all changes.
 
 Where it writes the policy file, it asks whether to notice stolen accounts by their habits
-(docs/habits.md); with --yes it does not. It says what is remembered of people. --habits says it for
-scripts, and changes the line `habits = ` of [policy.outbound.default] in a file that is there.
+(docs/habits.md); with --yes they stay off. The question says what is remembered about people.
+--habits answers it for scripts, and changes the line `habits = ` of [policy.outbound.default] in
+a file that is there.
 
-For a configuration of your own it prints the lines and where they go; --check tells
-whether mail comes to them.")]
+For a configuration of your own it prints the lines and where they go; --check shows whether mail
+reaches them.")]
 pub(in crate::cli) struct SetupCommand {
     /// Show what would change, and change nothing
     #[arg(long)]
@@ -62,7 +63,7 @@ pub(in crate::cli) struct SetupCommand {
     #[arg(long, conflicts_with_all = ["check", "enforce", "observe", "dry_run"])]
     undo: bool,
 
-    /// Check that mail comes to the lines
+    /// Check that mail reaches the lines
     #[arg(long, conflicts_with_all = ["enforce", "observe", "dry_run"])]
     check: bool,
 
@@ -86,7 +87,7 @@ pub(in crate::cli) struct SetupCommand {
     #[arg(long, value_enum, value_name = "NAME")]
     server: Option<Kind>,
 
-    /// Have Exim ask a daemon by a socket, also where it could load the library
+    /// Have Exim ask a daemon over a socket, even where it could load the library
     #[arg(long)]
     socket: bool,
 
@@ -196,8 +197,8 @@ impl SetupCommand {
         }
         writeln!(
             screen,
-            "what setup has added is gone{}",
-            if left.is_empty() { "" } else { ", but for that" }
+            "what setup has added is removed{}",
+            if left.is_empty() { "" } else { ", except that" }
         )?;
         Ok(Outcome::found_if(!left.is_empty()))
     }
@@ -208,7 +209,7 @@ impl SetupCommand {
         if plan.is_empty() && plan.by_hand.is_empty() {
             server.is_running()?;
             server.probe()?;
-            writeln!(screen, "mail comes to every line that asks the policies")?;
+            writeln!(screen, "mail reaches every line that asks the policies")?;
             if let Some(why) = uncounted(server.spool()) {
                 note(why);
                 return Ok(Outcome::Found);

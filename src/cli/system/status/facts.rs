@@ -141,7 +141,7 @@ fn verdict(
     }
     if glance.decided_by.is_empty() {
         let why = match server {
-            EXIM => "Exim comes to no line of exirate, and asks no daemon of it".to_owned(),
+            EXIM => "Exim reaches no line of exirate, and asks no daemon of it".to_owned(),
             _ => format!("{server} does not ask exirate"),
         };
         return nothing(format!("{why}; {SETUP}"));

@@ -26,36 +26,36 @@ use facts::Status;
     exirate status --json | jq -r '.blocked_first[].key'
 
 The first line says whether mail is limited, the others by what, who is blocked, and what is
-wrong; `exirate doctor` says more of that.
+wrong; `exirate doctor` has the details of what is wrong.
 
 Exit status: 0 mail is limited, or observed as its policies say, and the doctor finds no
 problem; 1 nothing is limited, or there is a problem; 2 an error.
 
-Mail is limited where the configuration of the mail server comes to a line of exirate's or asks
-`exirate serve mail`, the policies that it evaluates are in use and enforced, and no `exirate
-bypass` lasts. Then follow what decides; the policies and their file, and whether that differs from
-what was applied; how many keys there are, how many were counted today, and when the last event
-was; who is blocked now, and since when; which accounts `exirate habits` suspects; who is allowed, denied or exempt; the last crossings,
-and whether their alerts were sent; what the follower of the mail log does; the servers that share
-limits; the databases. The last line is
-what `exirate doctor` finds, which verifies each record as well.
+The first line says whether mail is limited: whether the configuration of the mail server reaches
+a line of exirate or asks `exirate serve mail`, the policies that it evaluates are in use and
+enforced, and there is no `exirate bypass`. Then follow what decides; the policies and their file,
+and whether that differs from what was applied; how many keys there are, how many were counted
+today, and when the last event was; who is blocked now, and since when; which accounts `exirate
+habits` suspects; who is allowed, denied or exempt; the last crossings, and whether their alerts
+were sent; what the follower of the mail log does; the servers that share limits; the databases.
+The last line says what `exirate doctor` finds, which also verifies each record.
 
 Where limits are shared, the keys are those that this server has seen.
 
 JSON: an object. `verdict` is limited, observed, bypassed, doubtful or not_limited, and `text`
 says it. `decided_by` is an array with `server`, `front_end`, `specs` (how many a configuration
-has there) and `policies` (null: all). `policies` has `name`, `action` and whether it is `evaluated`, `applied` is
-when they were applied, `policy_file` and `policy_file_state` (same, differs, errors, absent,
-unreadable or large: not compared). `keys`, `keys_today`, `decisions_since_utc_midnight` (each spec and each policy at each
-stage is one), `last_event`, `blocked` and
-`blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`, `why`), `suspected` and
-`suspected_first` (accounts with habits unlike their own), `allowed`,
-`denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the last
-ones, with `waiting_for`, the receivers that have not got it), `receivers` (`name`, `waiting`,
-`failing`), `bypass_until`, `follower` (null, or
-`log`, `running`, `behind_seconds`, `counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and `error`),
-`database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace` (null, or
-`messages`, `disk_bytes`, `max_bytes` and `damaged`), `doctor` (`problems`, `warnings`,
+has there) and `policies` (null: all). `policies` has `name`, `action` and whether it is
+`evaluated`, `applied` is when they were applied, `policy_file` and `policy_file_state` (same,
+differs, errors, absent, unreadable or large: not compared). `keys`, `keys_today`,
+`decisions_since_utc_midnight` (each spec and each policy at each stage is one), `last_event`,
+`blocked` and `blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`,
+`why`), `suspected` and `suspected_first` (accounts with habits unlike their own), `allowed`,
+`denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the
+last ones, with `waiting_for`, the receivers that have not received it), `receivers` (`name`,
+`waiting`, `failing`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
+`counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and
+`error`), `database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace`
+(null, or `messages`, `disk_bytes`, `max_bytes` and `damaged`), `doctor` (`problems`, `warnings`,
 `first`, `complete`).")]
 pub(in crate::cli) struct StatusCommand {
     #[command(flatten)]

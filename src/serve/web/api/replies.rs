@@ -53,7 +53,7 @@ impl Asked {
     /// Where the page before ends.
     fn cursor(&self) -> Result<Option<Cursor>, Problem> {
         let Some(text) = self.query("cursor") else { return Ok(None) };
-        let wrong = || malformed("cursor: expected what next of a page has");
+        let wrong = || malformed("cursor: expected the value of `next` of a page");
         Cursor::parse(&text).map(Some).ok_or_else(wrong)
     }
 

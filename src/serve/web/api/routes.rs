@@ -25,7 +25,7 @@ const KEY: Parameter =
     ("key", true, "The key, such as alice@example.org, as `exirate list` prints it.");
 const OF_KEY: Parameter = ("key", false, "Only of this key.");
 const LIMIT: Parameter = ("limit", false, "How many: 50, or up to 500.");
-const CURSOR: Parameter = ("cursor", false, "What `next` of the page before has.");
+const CURSOR: Parameter = ("cursor", false, "The value of `next` on the previous page.");
 
 /// The document of all routes: anybody may ask for it, so it is made once.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| openapi::document(ROUTES));
@@ -36,7 +36,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/me",
         role: Some(Role::View),
-        about: "Show who asks, and what that may do",
+        about: "Show who asks, and what they may do",
         query: &[],
         body: None,
         reply: Some(Me::schema),
@@ -153,8 +153,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::GET,
         path: "/api/v1/events",
         role: Some(Role::View),
-        about: "Send how keys stand whenever that is read again, and what happens: server-sent \
-                events, `state` with the fields `status` and `keys`, `crossing` with a Crossing, \
+        about: "Stream the state of the keys whenever it is read again, and what happens: server-sent events, `state` with the fields `status` and `keys`, `crossing` with a Crossing, \
                 `change` with a Change, and `missed` with a Missed, if the stream could not continue \
                 after Last-Event-ID",
         query: &[],

@@ -63,7 +63,7 @@ impl Kind {
             Self::Forged => ("forged", "The request may be forged"),
             Self::NotFound => ("not-found", "There is no such resource"),
             Self::Method => ("method", "The resource has no such method"),
-            Self::Bounds => ("bounds", "This is more than one who helps may do"),
+            Self::Bounds => ("bounds", "This is more than the role help may do"),
             Self::Nothing => ("nothing", "There is nothing to change"),
             Self::TooLarge => ("too-large", "The body is too large"),
             Self::MediaType => ("media-type", "The body is not JSON"),

@@ -107,7 +107,7 @@ function askStolen(key) {
   const cancel = close("Cancel");
   open(["Is ", name(split(key).who), " stolen?"], [
     element("p", "If you say so, everything that it sends is refused from now on, until somebody unblocks it."),
-    element("p", "Change its password before you unblock it. Whoever had the old one would go on."),
+    element("p", "Change its password before you unblock it. Whoever has the old one would go on sending."),
   ], [go, cancel]);
   cancel.focus();
 }

@@ -164,6 +164,6 @@ function changeTable(done) {
 function overrideTable(overrides) {
   return plain(["State", "Until", "Since", "By", "Why"], overrides.map((one) => [
     `${one.override === "deny" ? "denied" : "allowed"}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
-    one.until ? at(one.until) : "for ever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }),
+    one.until ? at(one.until) : "forever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }),
   ]), "What decides before any limit.");
 }

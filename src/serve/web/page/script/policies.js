@@ -2,7 +2,7 @@
 function policiesView(main) {
   const title = "Policies in use";
   const body = element("div", READING);
-  main.append(element("h1", title, { tabindex: -1 }), element("p", "What limits hold. They are changed on the server, with exirate policy apply.", { class: "about" }), body);
+  main.append(element("h1", title, { tabindex: -1 }), element("p", "The limits in use. They are changed on the server, with exirate policy apply.", { class: "about" }), body);
   async function refresh() {
     try {
       const { policies } = await get("policies");
@@ -24,7 +24,7 @@ function policySection(policy) {
     of.length ? element("p", `${capital(of.join(", "))} ${sum === 1 ? "has" : "have"} limits of their own: the page of a mailbox shows them.`, { class: "quiet" }) : null,
     policy.exempt.length ? plain(["Exempt", "Mail to", "Until", "Why"], policy.exempt.map((one) => [
       element("span", one.matches.map((text) => visible(text, 80)).join(", "), { class: "text" }), one.recipients.length ? visible(one.recipients.join(", "), 200) : "everybody",
-      one.until ? at(one.until) : "for ever", element("span", visible(one.reason || "", 200), { class: "text" }),
-    ]), "Who is exempt of it.") : null,
+      one.until ? at(one.until) : "forever", element("span", visible(one.reason || "", 200), { class: "text" }),
+    ]), "Who is exempt from it.") : null,
   ]);
 }

@@ -44,7 +44,7 @@ async function look() {
     answered = text;
     hits = reply.found;
     const shown = hits.map(option);
-    if (!hits.length) shown.push(nothing(`No key has “${visible(text, 60)}”. Enter shows what would hold for it.`));
+    if (!hits.length) shown.push(nothing(`No key has “${visible(text, 60)}”. Enter shows what would apply to it.`));
     if (reply.more) shown.push(element("li", "There are more: type more of the name.", { class: "none", role: "presentation" }));
     offer(shown);
   } catch (problem) {

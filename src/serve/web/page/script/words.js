@@ -19,7 +19,7 @@ const UNITS = {
   connections: ["made", "connection", "connections"],
   rejected_recipients: ["had refused", "recipient", "recipients"],
   auth_failures: ["failed to log in", "time", "times"],
-  failed_recipients: ["wrote in vain to", "recipient", "recipients"],
+  failed_recipients: ["failed to reach", "recipient", "recipients"],
   unknown_recipients: ["wrote to", "recipient that does not exist", "recipients that do not exist"],
   per_mail: ["sent", "message", "messages"],
   per_rcpt: ["wrote to", "recipient", "recipients"],
@@ -60,7 +60,7 @@ function sentence(row) {
 const person = (who) => visible(who.replace(/^(web=)?(token|person):/, ""), 80);
 const by = ({ who, reason }) => `, by ${person(who)}${reason ? `: ${visible(reason, 200)}` : ""}`;
 const denial = (one) => `denied ${one.until ? "until " + when(one.until) : "until somebody ends that"}${by(one)}`;
-const permission = (one) => `allowed ${one.until ? "until " + when(one.until) : "for ever"}${by(one)}`;
+const permission = (one) => `allowed ${one.until ? "until " + when(one.until) : "forever"}${by(one)}`;
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // `53 minutes`, `2 hours 5 minutes`, `3 days`.

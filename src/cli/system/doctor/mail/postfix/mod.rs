@@ -153,7 +153,7 @@ fn policy(one: &Receiver<'_>, findings: &mut Findings) -> bool {
         Some((list, Asked { ending: Some(ending), .. })) => {
             let what = match ending.starts_with("permit") {
                 true => "what it permits is not limited",
-                false => "no mail comes to it",
+                false => "no mail reaches it",
             };
             let place = one.place(list);
             findings
@@ -242,7 +242,10 @@ fn local(one: &Receiver<'_>, ways: &Ways, findings: &mut Findings) {
     let list = milters(&one.value(LOCAL_MILTERS), one.queue);
     if !list.iter().any(|asked| asked.address.as_ref() == Some(address)) {
         findings
-            .note("mail by the sendmail command is not limited: the milter is not in non_smtpd_milters")
+            .note(
+                "mail by the sendmail command is not limited: the milter is not in \
+                   non_smtpd_milters",
+            )
             .fixes(set(None, LOCAL_MILTERS, "$smtpd_milters"));
     }
 }

@@ -194,7 +194,7 @@ fn a_check_in_a_class_counts() {
 fn a_check_behind_a_plain_reject_is_a_problem() {
     let main = by_policy(&format!("reject_unauth_destination, reject, {CHECK}"));
     let (texts, fixes) = found(&main, "");
-    assert!(texts[0].1.contains("reject is before the check: no mail comes to it"), "{texts:?}");
+    assert!(texts[0].1.contains("reject is before the check: no mail reaches it"), "{texts:?}");
     is_repaired(&main, &fixes);
 }
 
