@@ -9,14 +9,15 @@ const TRACE: &str = include_str!("../../docs/trace.md");
 const RECORDING: &str = include_str!("../../docs/recording.md");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The README and all pages in `docs`: the directory of each, and its text.
+/// The README, its neighbours and all pages in `docs`: the directory of each, and its text.
 fn pages() -> Vec<(PathBuf, String)> {
-    let docs = Path::new(ROOT).join("docs");
-    let mut pages = vec![(PathBuf::from(ROOT), README.to_owned())];
-    for entry in std::fs::read_dir(&docs).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push((docs.clone(), std::fs::read_to_string(path).unwrap()));
+    let mut pages = Vec::new();
+    for folder in [PathBuf::from(ROOT), Path::new(ROOT).join("docs")] {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push((folder.clone(), std::fs::read_to_string(path).unwrap()));
+            }
         }
     }
     assert!(pages.len() >= 8, "{}", pages.len());
