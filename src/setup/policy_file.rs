@@ -86,7 +86,7 @@ pub(crate) fn text(facts: &Facts) -> String {
     let domains = if facts.domains.is_empty() { &facts.name } else { &facts.domains.join(", ") };
     let new = format!(
         "# The policies of exirate on {}, which receives mail for\n# {domains}.\n#\n# \
-         `exirate setup` has written this file. Change it, and put it into use with\n#\n#     \
+         `exirate setup` has written this file. Change it, and put it in use with\n#\n#     \
          exirate policy apply\n#\n# which checks it first. `exirate policy lint` only checks it. \
          `exirate list` and `exirate events`\n# show what the limits would refuse.",
         facts.name
