@@ -178,8 +178,8 @@ fn unpacked() -> Prepared {
     machine
 }
 
-/// Names of what differs with each release.
-const OF_A_RELEASE: [&str; 2] = ["release", "version"];
+/// Names of what differs with each release: its number, and sentences for people.
+const OF_A_RELEASE: [&str; 4] = ["release", "version", "text", "remedies"];
 
 /// What is missing in `now`, or of another type; and without `types`, of another value.
 fn missing(place: &str, then: &Value, now: &Value, types: bool, found: &mut Vec<String>) {
