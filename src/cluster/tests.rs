@@ -33,6 +33,8 @@ enum Behaviour {
     HasLost(Duration),
     /// Replies, and sends more than was asked for.
     SendsTooMuch,
+    /// Refuses in the next version of the protocol, as no agent does that knows this one.
+    IsLater,
 }
 
 /// An agent with a store in memory.
@@ -129,7 +131,10 @@ fn serve(
         let mut decisions = Vec::new();
         let decides = !matches!(
             behaviour,
-            Behaviour::IsSilent | Behaviour::Refuses(_) | Behaviour::HasLost(_)
+            Behaviour::IsSilent
+                | Behaviour::IsLater
+                | Behaviour::Refuses(_)
+                | Behaviour::HasLost(_)
         );
         if decides {
             let now = time.lock().unwrap().unwrap_or_else(|| {
@@ -144,6 +149,10 @@ fn serve(
             Behaviour::HasLost(after) => {
                 std::thread::sleep(after);
                 wire::write_refusal(&mut reply, request.event, wire::Status::KeysAway, "");
+            }
+            Behaviour::IsLater => {
+                wire::write_refusal(&mut reply, request.event, wire::Status::Busy, "");
+                reply[8] += 1;
             }
             Behaviour::Refuses(status) => {
                 wire::write_refusal(&mut reply, request.event, status, "as the test says");
@@ -275,6 +284,7 @@ fn every_fault_is_survived() {
         Behaviour::MixesUp,
         Behaviour::LosesReply,
         Behaviour::SendsTooMuch,
+        Behaviour::IsLater,
         Behaviour::Refuses(wire::Status::Unavailable),
         Behaviour::Refuses(wire::Status::Busy),
         Behaviour::Refuses(wire::Status::NotAllowed),

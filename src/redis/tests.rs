@@ -502,6 +502,81 @@ fn shared_overrides_decide_everywhere_a_second_later() {
     until("it is read again, and there is none", || decide(0.5, 0).over);
 }
 
+/// The checks of what 0.1.0 has written: a rate with a filter, a bucket, a calendar window.
+fn kept_checks() -> [Check<'static>; 3] {
+    let window = CalendarWindow { start: NOW.seconds - 100, end: NOW.seconds + 86_300 };
+    let with = |algorithm: Algorithm| Check {
+        key: RecordKey { kind: Kind::Policy, algorithm: algorithm.kind(), ..strict(1.0).key },
+        algorithm,
+        ..strict(1.0)
+    };
+    [
+        Check { event: Some(b"bob@example.org"), ..strict(100.0) },
+        with(Algorithm::Bucket { burst: 10.0, rate: 0.001 }),
+        with(Algorithm::Calendar { limit: 20.0, window }),
+    ]
+}
+
+#[test]
+fn formats_0_1_0() {
+    let server = TestServer::start();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let kept = kit::formats::kept("redis.keys", || {
+        let mut store = server.fresh();
+        // `fresh` has removed it.
+        store.ask(cmd("SET").arg("exirate:secret").arg(&store.store.secret.get().bytes()));
+        store.decide_event(1, &kept_checks(), NOW);
+        let one = an_override(b"carol", Overridden::Deny);
+        Inspect::change_overrides(&mut store, &mut |list| list.push(one.clone())).unwrap();
+        let Value::Array(keys) = store.ask(cmd("KEYS").arg("exirate:*")) else { panic!() };
+        let mut lines = Vec::new();
+        for key in keys {
+            let Value::BulkString(key) = key else { panic!() };
+            if let Ok(Value::BulkString(value)) = store.send(cmd("GET").arg(&key))
+                && !key.starts_with(PROBE.as_bytes())
+            {
+                lines.push(format!("{} {}\n", hex(&key), hex(&value)));
+            }
+        }
+        lines.sort();
+        lines.concat().into_bytes()
+    });
+    let bytes = |digits: &str| -> Vec<u8> {
+        let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    };
+    let store = server.fresh();
+    store.ask(cmd("FLUSHALL").arg("SYNC"));
+    let text = String::from_utf8(kept).unwrap();
+    assert_eq!(text.lines().count(), 5, "a secret, a list, three records");
+    for line in text.lines() {
+        let (key, value) = line.split_once(' ').unwrap();
+        store.ask(cmd("SET").arg(bytes(key)).arg(bytes(value)));
+    }
+    let mut store = server.store();
+    for check in kept_checks() {
+        let found = Inspect::get(&mut store, check.record_key()).unwrap().unwrap();
+        assert_eq!((found.average.rate, found.limit), (check.count, check.algorithm.limit()));
+        assert_eq!(found.average.at, NOW);
+    }
+    assert_eq!(Inspect::overrides(&mut store).unwrap(), [an_override(b"carol", Overridden::Deny)]);
+    let later = Timestamp { seconds: NOW.seconds + 1, ..NOW };
+    let decisions = store.decide_event(2, &kept_checks(), later);
+    assert_eq!(decisions[0].details.seen, Some(true), "the filter has it");
+    assert!(decisions.iter().all(|decision| decision.details.found));
+    let rates: Vec<f64> = decisions.iter().map(|one| one.rate.round()).collect();
+    let count = strict(1.0).count;
+    assert_eq!(rates, [count, 2.0 * count, 2.0 * count]);
+    // The event was counted by 0.1.0 already.
+    let again = store.decide_event(1, &kept_checks()[1..], later);
+    assert_eq!(again[1].rate, 2.0 * count);
+    let state =
+        b"v=1 release=0.1.0 id=5f0c6a3b9d1e2f40 started=1795171837 seen=1795171900 decisions=12 \
+                  clock=-0.000123 servers=4 secret=0000000a of=later";
+    let state = AgentState::of(state).unwrap();
+    assert_eq!((state.release.as_str(), state.servers, state.secret), ("0.1.0", 4, Some(10)));
+}
+
 /// A record that a later agent has written is neither counted in nor replaced, and the server
 /// that asks is told why.
 #[test]

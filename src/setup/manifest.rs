@@ -127,6 +127,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn formats_0_1_0() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = PathBuf::from;
+        let owner = Some(("exirate-mail".to_owned(), "adm".to_owned()));
+        let changes = [
+            Change::Insert { file: path("/etc/exim4/x"), at: 7, text: "warn\n".to_owned() },
+            Change::Create { file: path("/etc/a"), text: "b".to_owned(), mode: 0o600 },
+            Change::Directory { path: path("/run/x"), mode: 0o710, owner },
+            Change::Directory { path: path("/run/y"), mode: 0o755, owner: None },
+            Change::Policies { file: path("/p"), text: None, spool: path("/s") },
+        ];
+        let entry = |change| Entry { configuration: true, change };
+        let entries = changes.into_iter().map(entry).collect();
+        let manifest = Manifest { finished: false, entries, ..Manifest::default() };
+        let written = || serde_json::to_vec_pretty(&manifest).unwrap();
+        kit::formats::kept_files("", &[FILE], folder.path(), |_| written());
+        assert_eq!(Manifest::read(folder.path()).map_err(|e| e.to_string()), Ok(Some(manifest)));
+    }
+
+    #[test]
     fn a_manifest_of_another_version_is_refused_in_words() {
         let folder = tempfile::tempdir().unwrap();
         let said = |text: &str| {

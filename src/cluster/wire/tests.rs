@@ -270,6 +270,45 @@ fn impossible_values_are_refused_by_name() {
 }
 
 #[test]
+fn formats_0_1_0() {
+    let item = |choice, identity_start| Item {
+        name: b"1h/per_rcpt/alice".to_vec(),
+        unique: Some(b"bob@example.net".to_vec()),
+        identity_start,
+        choice,
+        numbers: [100.0, 3600.0, 2.5],
+        window: (1_795_132_800, 86_400),
+        decided: (true, Some(false), true, 3, Some((2.5, Timestamp { seconds: 9, micros: 8 }))),
+    };
+    let items = [item(0, 12), item(67, 13), item(26, 14), item(37, 15)];
+    let checks: Vec<_> = items.iter().map(Item::check).collect();
+    let at = Timestamp { seconds: 1_795_175_430, micros: 250_000 };
+    let decisions: Vec<_> = items.iter().map(|item| item.decision(at)).collect();
+    let request = kit::formats::kept("agent.request", || {
+        let mut bytes = Vec::new();
+        write_request(&mut bytes, 77, 100_000, &checks).unwrap();
+        bytes
+    });
+    let read = read_request(&request).unwrap();
+    assert_eq!((read.event, read.deadline), (77, 100_000));
+    assert_eq!(read.checks, checks);
+    let reply = kit::formats::kept("agent.reply", || {
+        let mut bytes = Vec::new();
+        write_decisions(&mut bytes, 77, &decisions);
+        bytes
+    });
+    let Reply::Decided(found) = read_reply(&reply, 77, &checks).unwrap() else { panic!() };
+    assert_eq!(found, decisions);
+    let refusal = kit::formats::kept("agent.refusal", || {
+        let mut bytes = Vec::new();
+        write_refusal(&mut bytes, 77, Status::OtherVersion, "why");
+        bytes
+    });
+    let refused = Reply::Refused(Status::OtherVersion, b"why");
+    assert_eq!(read_reply(&refusal, 77, &checks), Ok(refused));
+}
+
+#[test]
 fn other_versions_kinds_and_sizes_are_refused() {
     let mut message = Vec::new();
     write_request(&mut message, 5, 2, &[]).unwrap();

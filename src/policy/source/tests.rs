@@ -172,7 +172,8 @@ const WRONG: &[(&str, &str)] = &[
     ("", "dir/p.toml:1:1: the version is missing; start with: version = 1\n"),
     (
         "version = 2",
-        "dir/p.toml:1:11: this exirate reads version 1 of the policy language; write: version = 1\n",
+        "dir/p.toml:1:11: the file is of format version 2, and this exirate knows no version above 1: \
+         use the later exirate that wrote it, or write: version = 1\n",
     ),
     (
         "version = 1\n[identity]\nchian = [\"auth\"]\nchain = [\"auht\"]\n",

@@ -400,6 +400,21 @@ fn a_part_that_is_away_is_no_reason_to_connect_again() {
 }
 
 #[test]
+fn records_of_a_later_version_concern_nobody_else() {
+    run(async {
+        let running = Running::connected(options()).await;
+        let mut client = running.client().await;
+        let why = "a record is of format version 2".to_owned();
+        *running.world.fails.borrow_mut() = Some(Failed::Keys(why.clone()));
+        assert_eq!(client.ask(1, b"alice").await, Answer::Refused(Status::KeysAway, why.clone()));
+        assert!(running.logged(&why));
+        *running.world.fails.borrow_mut() = None;
+        assert_eq!(client.ask(2, b"alice").await, Answer::Rate(1.0));
+        assert_eq!(running.world.connections.get(), 1);
+    });
+}
+
+#[test]
 fn the_log_has_the_changes_of_each_part() {
     run(async {
         let running = Running::connected(options()).await;
@@ -550,27 +565,32 @@ fn bytes_that_are_no_request_are_refused() {
             let _ = client.stream.shutdown().await;
             client.reply().await;
         }
-        // A request after one that is refused, but whose size is sound.
-        let mut other = request(8, DEADLINE, b"alice");
-        other[10] = 99; // the kind
-        let crc = crc32fast::hash(&other[..other.len() - 4]);
-        let end = other.len() - 4;
-        other[end..].copy_from_slice(&crc.to_le_bytes());
-        let mut client = running.client().await;
-        client.send(&[other, request(9, DEADLINE, b"alice")].concat()).await;
-        let unknown = "unknown kind of request 99".to_owned();
-        let mut answers = Vec::new();
-        for _ in 0..2 {
-            let reply = client.reply().await;
-            answers.push((crate::cluster::wire::event_of(&reply), reply));
+        // A request after one that is refused, but whose size is sound: of a later library, or of
+        // another kind.
+        let later = "the message is of format version 2, and this exirate knows no version above 1: \
+                     restart the agent, and what asks it";
+        for (offset, byte, status, why) in [
+            (8, 2, Status::OtherVersion, later),
+            (10, 99, Status::BadRequest, "unknown kind of request 99"),
+        ] {
+            let mut other = request(8, DEADLINE, b"alice");
+            other[offset] = byte;
+            let crc = crc32fast::hash(&other[..other.len() - 4]);
+            let end = other.len() - 4;
+            other[end..].copy_from_slice(&crc.to_le_bytes());
+            let mut client = running.client().await;
+            client.send(&[other, request(9, DEADLINE, b"alice")].concat()).await;
+            let mut answers = Vec::new();
+            for _ in 0..2 {
+                let reply = client.reply().await;
+                answers.push((crate::cluster::wire::event_of(&reply), reply));
+            }
+            answers.sort();
+            let refused = Reply::Refused(status, why.as_bytes());
+            assert_eq!(read_reply(&answers[0].1, 8, &[]), Ok(refused));
+            let second = read_reply(&answers[1].1, 9, &[check(b"alice")]).unwrap();
+            assert!(matches!(second, Reply::Decided(_)), "{second:?}");
         }
-        answers.sort();
-        let Ok(Reply::Refused(Status::BadRequest, why)) = read_reply(&answers[0].1, 8, &[]) else {
-            panic!("{:?}", answers[0]);
-        };
-        assert_eq!(why, unknown.as_bytes());
-        let second = read_reply(&answers[1].1, 9, &[check(b"alice")]).unwrap();
-        assert!(matches!(second, Reply::Decided(_)), "{second:?}");
         running.until("all have ended", |r| r.agent.connections.get() <= 1).await;
     });
 }

@@ -12,6 +12,7 @@ pub mod demonstration;
 pub mod entry_point;
 pub mod exim;
 pub mod fields;
+pub mod formats;
 pub mod front_ends;
 pub mod habits;
 pub mod innocents;
