@@ -229,7 +229,7 @@ fn edited_text_is_found_by_what_is_left_of_it() {
         let nobody = ["--at-least", "50%", "--to", "nobody@example.org"];
         let output = trace(spool, &[&["query", "--text", &text[..length]][..], &nobody].concat());
         let said = stderr(&output);
-        let expected = format!("of a text of {length} bytes, a share below about {share}");
+        let expected = format!("for a text of {length} bytes, a share below about {share}");
         assert!(output.status.code() == Some(1) && said.contains(&expected), "{said}");
     }
     let found = &answer(spool, &["--text", text, "--at-least", "70%"])["found"][0];
