@@ -142,8 +142,8 @@ fn a_file_of_a_later_version_does_not_change() {
 #[test]
 fn a_key_or_settings_of_another_version_are_not_used() {
     let (image, folder) = (Image::sound(), memory_folder());
-    let later =
-        "is of format version 6, and this exirate knows no version above 5: use the later exirate";
+    let later = "is of format version 6, and this exirate knows no version above 5: use the later \
+                 exirate that wrote it";
     let early = |version| {
         format!(
             "is of format version {version}, and this exirate knows no version below 5: no release \
