@@ -578,7 +578,7 @@ fn formats_0_1_0() {
 }
 
 /// A record that a later agent has written is neither counted in nor replaced, and the server
-/// that asks is told why.
+/// that asks gets the reason.
 #[test]
 fn a_record_of_a_later_version_is_left_alone() {
     let server = TestServer::start();
