@@ -7,11 +7,11 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::serve::notify::Manager;
 use crate::sys::inherited;
-use crate::sys::lock::{Guard, Kind, try_lock};
+use crate::sys::lock::{self, Guard, Kind};
 use crate::sys::lock_holder::lock_holder;
 use crate::sys::small_file::{open_lock, with_suffix};
 
@@ -77,8 +77,6 @@ impl std::error::Error for SocketError {
 
 /// How long an instance may take to notice that another has taken over its socket.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked at.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// Who may connect to a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,9 +158,9 @@ impl Listener {
         };
         let lock_path = lock_of(path);
         let lock = open_lock(&lock_path).map_err(failed("cannot create", &lock_path))?;
-        let locked = || -> Result<bool, SocketError> {
-            let guard =
-                try_lock(&lock, Kind::Exclusive).map_err(failed("cannot lock", &lock_path))?;
+        let locked_within = |timeout| -> Result<bool, SocketError> {
+            let guard = lock::lock(&lock, Kind::Exclusive, timeout)
+                .map_err(failed("cannot lock", &lock_path))?;
             Ok(guard.map(Guard::keep).is_some())
         };
         let in_use = || {
@@ -173,7 +171,7 @@ impl Listener {
             );
             SocketError::InUse { path: path.to_owned(), by }
         };
-        let is_first = locked()?;
+        let is_first = locked_within(Duration::ZERO)?;
         if !is_first && !take_over {
             return Err(in_use());
         }
@@ -219,15 +217,9 @@ impl Listener {
             .map_err(failed("cannot change", &new))?;
         let made = std::fs::symlink_metadata(&new).map_err(failed("cannot look at", &new))?;
         std::fs::rename(&new, path).map_err(failed("cannot create", path))?;
-        if !is_first {
-            // The other instance notices, and ends; those who connect until then wait.
-            let deadline = Instant::now() + TAKE_OVER_MAX;
-            while !locked()? {
-                if Instant::now() > deadline {
-                    return Err(in_use());
-                }
-                std::thread::sleep(LOCK_PAUSE);
-            }
+        // The other instance notices, and ends; those who connect until then wait.
+        if !is_first && !locked_within(TAKE_OVER_MAX)? {
+            return Err(in_use());
         }
         listener.set_nonblocking(true).map_err(failed("cannot use", path))?;
         let identity = (made.dev(), made.ino());
