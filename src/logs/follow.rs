@@ -69,7 +69,9 @@ impl Follow {
         for one in older_files(path)? {
             let Ok(info) = fs::metadata(&one) else { continue };
             let changed = info.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-            let is_old = changed.is_some_and(|at| (at.as_secs() as i64) < since.seconds);
+            // The clock of the file system may lag behind the one that the lines have, so that a line
+            // of a second is in a file that was changed in the second before.
+            let is_old = changed.is_some_and(|at| (at.as_secs() as i64) < since.seconds - 1);
             let is_now = now.as_ref().is_some_and(|now| now.id == (info.dev(), info.ino()));
             if !is_old && !is_now {
                 older.push(one);

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use super::message::{Details, Held, HeldMessage, HoldQueue};
@@ -18,8 +19,10 @@ use crate::sys::files::{self, Access};
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
 /// why, each in a line.
 pub(super) const MARK: &str = "exirate_held";
-/// How much later than the variable the time of freezing may be: a second may end in between.
-const MARK_SECONDS: i64 = 2;
+/// How much later than the variable's time that of freezing may be: a second may end in between. It
+/// may also be one earlier: Exim has the first from `gettimeofday`, and the second from `time`, which
+/// Linux lets lag by some milliseconds.
+const MARK_SECONDS: RangeInclusive<i64> = -1..=2;
 /// The longest file that is read: Exim's own limit for headers is 1 MB.
 const FILE_MAX: u64 = 64 << 20;
 /// How many names of a directory are read.
@@ -157,7 +160,7 @@ fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
     let mut part = || mark.next().unwrap_or_default();
     let at: i64 = text(part()).parse().ok()?;
     let late = file.frozen?.checked_sub(at)?;
-    if !(0..=MARK_SECONDS).contains(&late) {
+    if !MARK_SECONDS.contains(&late) {
         return None;
     }
     let (policy, key, why) = (text(part()), part().to_vec(), text(part()));
@@ -216,11 +219,13 @@ mod tests {
         let message = held(Some(101), Some(mark)).unwrap();
         assert_eq!((message.at, &*message.policy, &*message.key), (100, "out", &b"auth:alice"[..]));
         assert_eq!((&*message.why, message.size), ("9.0 messages, limit 5/1h", 5));
+        // By a clock that is behind.
+        assert!(held(Some(99), Some(mark)).is_some());
         // Not frozen; by a bounce or an administrator; later; before.
         assert_eq!(held(None, Some(mark)), None);
         assert_eq!(held(Some(100), None), None);
         assert_eq!(held(Some(103), Some(mark)), None);
-        assert_eq!(held(Some(99), Some(mark)), None);
+        assert_eq!(held(Some(98), Some(mark)), None);
         assert_eq!(held(Some(i64::MIN + 1), Some("x\nout\n\n")), None);
     }
 }

@@ -39,8 +39,8 @@ pub fn rename_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
 
 /// Renames within `directory`, unless the new name is taken.
 ///
+/// # Errors
 /// Those of `renameat2`, mostly `AlreadyExists`.
-/// Those of `renameat2`: `AlreadyExists` above all.
 pub fn rename_new_at(directory: &File, from: &CStr, to: &CStr) -> io::Result<()> {
     retry(|| fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE))?;
     #[cfg(test)]
