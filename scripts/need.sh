@@ -71,12 +71,12 @@ same_everywhere() {
     "${CARGO_HOME:-$HOME/.cargo}/registry/src=$registry"
 }
 
-# build_library rates|trace [DIRECTORY]: the library that Exim loads as exirate.so or as
+# build_library rates|trace [DIRECTORY [OPTION]...]: the library that Exim loads as exirate.so or as
 # exirate-trace.so, in release form and where the tests look for it. Each has a
 # target directory of its own, as Cargo gives both the same file name.
 build_library() {
   cargo rustc --config .cargo/library.toml --config "$(same_everywhere)" --locked --release --lib --crate-type cdylib \
-    --no-default-features --features "$1" --target-dir "${2:-target/exim-$1}"
+    --no-default-features --features "$1" --target-dir "${2:-target/exim-$1}" "${@:3}"
 }
 
 # build_program: the program, in release form.
