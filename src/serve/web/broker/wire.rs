@@ -170,6 +170,10 @@ impl Refused {
     }
 }
 
+/// What to do where a part of a line is not known: an upgrade may have restarted one of the two.
+const TWO_VERSIONS: &str =
+    "if the web service and its broker are of different versions of exirate, restart both";
+
 /// Reads a line, with or without its end.
 ///
 /// # Errors
@@ -178,7 +182,7 @@ pub fn read<'d, T: Line + Deserialize<'d>>(line: &'d [u8]) -> Result<T, String> 
     if line.len() > T::MAX {
         return Err(format!("longer than {} bytes", T::MAX));
     }
-    serde_json::from_slice(line).map_err(|error| error.to_string())
+    serde_json::from_slice(line).map_err(|error| format!("{error}; {TWO_VERSIONS}"))
 }
 
 /// A line, with its end.
@@ -228,7 +232,8 @@ mod tests {
             r#"{"who":{"token":"x"},"verb":"deny","key":"a","role":"help"}"#,
             r#"{"who":{"token":"x"},"verb":"deny","key":"a","seconds":1e99}"#,
         ] {
-            assert!(read::<Request>(line.as_bytes()).is_err(), "{line}");
+            let why = read::<Request>(line.as_bytes()).unwrap_err();
+            assert!(why.ends_with(TWO_VERSIONS), "{line}: {why}");
         }
     }
 
