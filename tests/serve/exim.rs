@@ -71,3 +71,37 @@ fn a_redis_behind_sentinel_counts_for_three_exims() {
 fn a_redis_cluster_counts_for_three_exims() {
     the_sum_is_exact(&Store::cluster());
 }
+
+/// Servers are upgraded one by one: new connections have the library of a made-up next version, the
+/// open ones keep this one, and the agents are restarted meanwhile.
+#[test]
+fn the_next_version_counts_with_this_one() {
+    let next = kit::library::build("next-version", "rates", "--cfg exirate_next_version");
+    let servers = three(&Store::single(), Duration::from_secs(5));
+    let mut open: Vec<Client> = servers.iter().map(|server| server.exim.session()).collect();
+    let mut sum = 0;
+    let mut all_count = || {
+        for (server, client) in servers.iter().zip(&mut open) {
+            recipient(client, "open");
+            let mut client = server.exim.session();
+            recipient(&mut client, "new");
+            client.quit();
+            sum += 2;
+        }
+        for server in &servers {
+            assert_eq!(server.counted(), [sum, 2]);
+            assert_eq!((server.decided()[1], server.exim.log("panic")), (0, String::new()));
+        }
+    };
+    all_count();
+    for server in &servers {
+        // As packages are installed: what is in use stays.
+        let library = server.exim.library();
+        let beside = library.with_extension("new");
+        std::fs::copy(&next, &beside).unwrap();
+        std::fs::rename(&beside, &library).unwrap();
+        all_count();
+        server.restart_agent();
+        all_count();
+    }
+}

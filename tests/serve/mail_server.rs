@@ -103,6 +103,14 @@ impl Server {
         *self.agent.lock().unwrap() = self.machine.start();
     }
 
+    /// Restarts the agent, as an upgrade does.
+    pub(crate) fn restart_agent(&self) {
+        self.signal(Signal::TERM);
+        let mut agent = self.agent.lock().unwrap();
+        agent.wait();
+        *agent = self.machine.start_deciding();
+    }
+
     /// What the processes of this server know together.
     pub(crate) fn counts(&self) -> ClusterCounts {
         let directory = exirate::spool::open_directory(&self.exim.spool(), false).unwrap();
