@@ -77,7 +77,8 @@ fn a_redis_cluster_counts_for_three_exims() {
 #[test]
 fn the_next_version_counts_with_this_one() {
     let next = kit::library::build("next-version", "rates", "--cfg exirate_next_version");
-    let servers = three(&Store::single(), Duration::from_secs(5));
+    let store = Store::single();
+    let servers = three(&store, Duration::from_secs(5));
     let mut open: Vec<Client> = servers.iter().map(|server| server.exim.session()).collect();
     let mut sum = 0;
     let mut all_count = || {
