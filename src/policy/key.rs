@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::fold::{CUSTOMER, DOMAIN, domain, escaped, lower};
+use super::fold::{CUSTOMER, DOMAIN, escaped, lower};
 use super::model::Identity;
 use super::word::Field;
 use crate::event::Event;
@@ -75,7 +75,7 @@ fn is_folded_domain(text: &str) -> bool {
 /// The domain of an address that is not folded.
 #[must_use]
 pub fn domain_of(address: Option<&str>) -> Option<String> {
-    address.and_then(domain).map(lower).filter(|domain| !domain.is_empty())
+    address.and_then(super::fold::domain_of)
 }
 
 impl<'e> Key<'e> {
@@ -166,7 +166,7 @@ mod tests {
         for sender in [" @Example.ORG", "\" \"@example.org", "@"] {
             let event = Event { sender: Some(sender), recipient: Some(sender), ..event() };
             let key = Key::of(&identity, &[Field::Sender, Field::Recipient], &event).unwrap();
-            let sender = sender.to_lowercase();
+            let sender = sender.trim().to_lowercase();
             assert_eq!(key.text, format!("sender:{sender},recipient:{sender}"));
         }
     }

@@ -308,7 +308,7 @@ mod tests {
     fn fits(glob: &str, text: &str, fold: bool) -> bool {
         compile(glob, fold).unwrap().iter().any(|steps| {
             assert!(is_valid(steps));
-            let text = if fold { text.to_lowercase() } else { text.to_owned() };
+            let text = if fold { crate::identity::fold::lower_case(text) } else { text.to_owned() };
             matches(steps, text.as_bytes())
         })
     }
