@@ -77,6 +77,13 @@ impl Field {
         matches!(self, Self::Recipient | Self::RecipientDomain)
     }
 
+    /// Whether it is of an address of the envelope, which mail servers may read differently: see
+    /// [`mailbox`](super::mailbox).
+    #[must_use]
+    pub fn is_of_address(self) -> bool {
+        matches!(self, Self::Sender | Self::SenderDomain) || self.is_of_recipient()
+    }
+
     /// Whether an override that names no field means it. The others are chosen by
     /// strangers, so an override must name them: `sender:bob@example.org`.
     #[must_use]

@@ -19,6 +19,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use super::field::{Field, first_field};
+use super::mailbox;
 use super::network::Cidr;
 
 /// The longest value of a field in a key. The rest of a longer one is replaced by
@@ -154,13 +155,15 @@ impl Folding {
         }
     }
 
-    /// An address that strangers choose, folded, into `out`, which is cleared before. All of
-    /// `" "@example.org` is one as well, in lower case. Returns false, and leaves `out` empty, if
-    /// there is nothing but blanks.
+    /// An address that strangers choose, folded, into `out`, which is cleared before. One that is
+    /// [ambiguous](mailbox) is its text. Returns false, and leaves `out` empty, if there is nothing
+    /// but blanks.
     #[must_use]
     pub fn address_into(&self, text: &str, out: &mut String) -> bool {
-        if !self.fold_into(text, out) {
-            literal(text, true, out);
+        let plain = mailbox::plain(text);
+        if !plain.is_some_and(|address| self.fold_into(&address, out)) {
+            out.clear();
+            push(out, text.trim(), self.case);
         }
         !out.is_empty()
     }

@@ -115,7 +115,7 @@ pub fn decide<S: Store>(
     let Some(key) = Key::of(identity, &settings.key, event) else { return Ok(Outcome::default()) };
     // Most policies do not ask for it.
     let recipient = LazyCell::new(|| key::value(identity, event, Field::Recipient));
-    let subject = Subject::of_sender(&key.identity, event);
+    let subject = Subject::of_sender(&key, event);
     let mut limits = Vec::with_capacity(8);
     policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
     let mut texts = String::with_capacity(256);
@@ -203,7 +203,7 @@ pub fn exempt_recipients(
     let Rules { identity, policy, .. } = *rules;
     let event = Event { recipient: None, ..*event };
     let Some(key) = Key::of(identity, &policy.settings().key, &event) else { return Ok(0) };
-    let subject = Subject::of_sender(&key.identity, &event);
+    let subject = Subject::of_sender(&key, &event);
     if policy.exemption(&subject, now)?.is_some() {
         return Ok(0);
     }
@@ -439,8 +439,10 @@ fn holds(when: &When, identity: &Identity, event: &Event<&str>) -> bool {
             .is_some_and(|client| networks.iter().any(|network| network.contains(client)))
     };
     let domain = |field, patterns: &[super::model::DomainPattern]| {
-        let domain = key::value(identity, event, field);
-        domain.is_some_and(|domain| patterns.iter().any(|pattern| pattern.matches(&domain)))
+        // What is done with one that may be of any domain is done with the strictest.
+        key::is_ambiguous(event, field)
+            || key::value(identity, event, field)
+                .is_some_and(|domain| patterns.iter().any(|pattern| pattern.matches(&domain)))
     };
     match when {
         When::Is { state, not } => {
