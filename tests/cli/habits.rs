@@ -307,10 +307,7 @@ fn times_without_a_zone_are_right_after_summer_time_has_ended() {
 
 /// Runs a command on the spool directory of `folder`, at this second.
 fn at(clock: &FakeClock, second: i64, folder: &Path, line: &[&str]) -> Output {
-    // The clock is read in that zone.
-    clock.freeze(
-        &jiff::Timestamp::from_second(second + ZONE.1).unwrap().strftime("%F %T").to_string(),
-    );
+    clock.freeze(&jiff::Timestamp::from_second(second).unwrap().strftime("%F %T").to_string());
     let mut command = exirate();
     command.env("TZ", ZONE.0).envs(clock.environment()).args(line);
     command.arg("--spool").arg(folder.join("spool")).output().unwrap()

@@ -38,7 +38,7 @@ fn try_out(example: &str) {
         .replace("web token add", "web token add --file web.tokens")
         .replace("web token list", "web token list --file web.tokens")
         .replace("web token remove", "web token remove --file web.tokens")
-        // libfaketime and man's sandbox do not go together.
+        // man's sandbox lets the clock's library open no file.
         .replace("| man -l -", "| env -u LD_PRELOAD man -l - >/dev/null");
     let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
                  fish/vendor_completions.d";

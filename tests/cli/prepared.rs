@@ -173,7 +173,7 @@ impl Prepared {
         std::fs::set_permissions(&so, std::fs::Permissions::from_mode(0o644)).unwrap();
         let text = format!(
             "spool_directory = {}\nexim_user = {USER}\nexim_group = {USER}\n\
-             keep_environment = LD_PRELOAD : ^FAKETIME : NO_FAKE_STAT\nacl_smtp_rcpt = check\nbegin acl\ncheck:\n  \
+             keep_environment = LD_PRELOAD : FAKE_CLOCK\nacl_smtp_rcpt = check\nbegin acl\ncheck:\n  \
              defer condition = ${{dlfunc{{{}}}{{ratelimit}}{{100 / 1h / per_rcpt}}}}\n  accept\n",
             self.spool().display(),
             so.display()

@@ -15,7 +15,7 @@ use exirate::policy::{image, source::compile};
 use kit::exim::{PROGRAM, Ran, USER, run, user};
 use kit::{Client, PrivateExim, Setup, library};
 
-/// Puts the machine together; its arguments are a folder and the libfaketime of this machine.
+/// Puts the machine together; its argument is a folder.
 const MACHINE: &str = r#"
 set -e
 mount -t tmpfs tmpfs "$1"
@@ -33,8 +33,6 @@ rm -f etc/resolv.conf
 printf 'nameserver 127.0.0.1\noptions timeout:1 attempts:1\n' >etc/resolv.conf
 rm -rf var/spool/exim4/* var/log/exim4/*
 mkdir -p var/www
-echo +0 >etc/faketimerc
-echo "$2" >etc/ld.so.preload
 echo ready
 exec chroot . cat
 "#;
@@ -77,15 +75,10 @@ impl Machine {
     /// Debian's Exim with the smarthost on this port, the shipped files and the shipped policy.
     fn new(smarthost: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let libraries = std::fs::read_dir("/usr/lib").unwrap().map(|entry| entry.unwrap().path());
-        let faketime = libraries
-            .map(|path| path.join("faketime/libfaketime.so.1"))
-            .find(|path| path.exists())
-            .expect("libfaketime is needed: apt-get install faketime");
         let mut holder = Command::new("unshare")
             .args(["--mount", "--uts", "--propagation", "private", "--"])
             .args(["sh", "-c", MACHINE, "sh"])
-            .args([folder.path(), &faketime])
+            .arg(folder.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -95,12 +88,15 @@ impl Machine {
         assert_eq!(line, "ready\n", "the machine cannot be put together");
         // `cat` runs once `chroot` has changed the root.
         let process = format!("/proc/{}", holder.id());
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + kit::TIMEOUT;
         while std::fs::read_to_string(format!("{process}/comm")).unwrap() != "cat\n" {
             assert!(Instant::now() < deadline);
             std::thread::yield_now();
         }
         let machine = Self { holder, root: format!("{process}/root").into(), _folder: folder };
+        std::fs::write(machine.path("/lib/clock.so"), kit::clock::LIBRARY).unwrap();
+        machine.set_clock(0);
+        machine.write("/etc/ld.so.preload", "/lib/clock.so\n");
         machine.configure(smarthost);
         machine
     }
@@ -180,20 +176,17 @@ impl Machine {
     /// Sets the clock so many seconds after the beginning.
     fn set_clock(&self, seconds: i64) {
         // A rename, so that no process reads half of it.
-        self.write("/etc/faketimerc.new", &format!("+{seconds}\n"));
-        std::fs::rename(self.path("/etc/faketimerc.new"), self.path("/etc/faketimerc")).unwrap();
+        self.write("/etc/fake-clock.new", &format!("+{seconds}"));
+        std::fs::rename(self.path("/etc/fake-clock.new"), self.path("/etc/fake-clock")).unwrap();
     }
 
     fn command(&self, uid: u32, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--foreground", "120", "nsenter", "--mount", "--root", "--wd", "--uts"]);
+        command.args(["--foreground", "300", "nsenter", "--mount", "--root", "--wd", "--uts"]);
         command.arg(format!("--target={}", self.holder.id()));
         command.args([format!("--setuid={uid}"), format!("--setgid={uid}")]);
         command.args(["--", program]).args(arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        for name in ["FAKETIME_NO_CACHE", "FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT"] {
-            command.env(name, "1");
-        }
         command
     }
 
@@ -249,7 +242,7 @@ impl Machine {
 
     /// Waits until all messages have left the queue.
     fn wait_for_deliveries(&self) {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let deadline = Instant::now() + kit::TIMEOUT;
         loop {
             let log = self.log();
             let count = |what: &str| log.lines().filter(|line| line.contains(what)).count();

@@ -2,27 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
-/// Real time plus an offset, through libfaketime.
+/// What a process loads first to have this clock; `clock.c` says which time it has.
+pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
+
+/// The time of this machine plus an offset, or a moment at which the clock stands still.
 pub struct FakeClock {
     library: PathBuf,
-    offset_file: PathBuf,
+    time: PathBuf,
     folder: tempfile::TempDir,
 }
 
 impl FakeClock {
-    /// # Panics
-    /// If libfaketime is not installed (Debian's package `libfaketime`).
     pub fn new() -> Self {
-        let library = std::fs::read_dir("/usr/lib")
-            .unwrap()
-            .filter_map(Result::ok)
-            .map(|e| e.path().join("faketime/libfaketime.so.1"))
-            .find(|p| p.exists())
-            .expect("libfaketime is needed: apt-get install faketime");
         let folder = tempfile::tempdir().unwrap();
         crate::exim::open_to_all(folder.path());
-        let offset_file = folder.path().join("offset");
-        let clock = Self { library, offset_file, folder };
+        let library = folder.path().join("clock.so");
+        std::fs::write(&library, LIBRARY).unwrap();
+        let clock = Self { library, time: folder.path().join("time"), folder };
         clock.set(0);
         clock
     }
@@ -32,27 +28,34 @@ impl FakeClock {
         self.write(&format!("{offset:+}"));
     }
 
-    /// Stops the clock at `moment`, such as `2026-11-20 10:50:37` in the time
-    /// zone of the process.
+    /// Stops the clock at `moment`, such as `2026-11-20 10:50:37`, in UTC.
     pub fn freeze(&self, moment: &str) {
-        self.write(moment);
+        self.write(&format!("@{}", seconds(moment)));
     }
 
     fn write(&self, time: &str) {
         // A rename, so that no reader sees an empty file.
         let new = self.folder.path().join("new");
-        std::fs::write(&new, format!("{time}\n")).unwrap();
-        std::fs::rename(&new, &self.offset_file).unwrap();
+        std::fs::write(&new, time).unwrap();
+        std::fs::rename(&new, &self.time).unwrap();
     }
 
     /// The environment that makes a process use this clock.
-    pub fn environment(&self) -> Vec<(&'static str, &Path)> {
-        vec![
-            ("LD_PRELOAD", &self.library),
-            ("FAKETIME_TIMESTAMP_FILE", &self.offset_file),
-            ("FAKETIME_NO_CACHE", Path::new("1")),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
-            ("NO_FAKE_STAT", Path::new("1")),
-        ]
+    pub fn environment(&self) -> [(&'static str, &Path); 2] {
+        [("LD_PRELOAD", &self.library), ("FAKE_CLOCK", &self.time)]
     }
+}
+
+/// The Unix time of a moment such as `2026-11-20 10:50:37`, in UTC.
+fn seconds(moment: &str) -> i64 {
+    let numbers: Vec<i64> =
+        moment.split(['-', ' ', ':']).map(|number| number.parse().expect(moment)).collect();
+    let [year, month, day, hour, minute, second] = numbers[..] else {
+        panic!("{moment}: not a date and a time");
+    };
+    // As if a year began in March: then the leap day is its last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    // The days from 1 March of the year 0 to 1 January 1970.
+    (((days - 719_468) * 24 + hour) * 60 + minute) * 60 + second
 }

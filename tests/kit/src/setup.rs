@@ -118,7 +118,7 @@ impl Setup {
     pub fn clock(mut self, clock: &FakeClock) -> Self {
         self.environment =
             clock.environment().into_iter().map(|(k, v)| (k, v.to_owned())).collect();
-        self.main("keep_environment = LD_PRELOAD : ^FAKETIME : NO_FAKE_STAT")
+        self.main("keep_environment = LD_PRELOAD : FAKE_CLOCK")
     }
 
     /// Creates the folder and the configuration; starts nothing.

@@ -35,7 +35,12 @@ impl Program {
         command.args(["--pdeathsig", "KILL"]);
         match self {
             Self::Redis => command.arg("redis-server"),
-            Self::SlowRedis => command.env("LD_PRELOAD", slow_clock(folder)).arg("redis-server"),
+            Self::SlowRedis => {
+                let (library, time) = (folder.join("clock.so"), folder.join("time"));
+                std::fs::write(&library, crate::clock::LIBRARY).unwrap();
+                std::fs::write(&time, "-3600").unwrap();
+                command.env("LD_PRELOAD", library).env("FAKE_CLOCK", time).arg("redis-server")
+            }
             Self::Valkey => {
                 let root = Path::new(VALKEY);
                 let program = root.join("usr/bin/valkey-server");
@@ -54,35 +59,6 @@ impl Program {
         };
         command
     }
-}
-
-/// A library that makes the clock of Redis an hour slow. (libfaketime does not go together with
-/// the allocator of Redis.)
-fn slow_clock(folder: &Path) -> PathBuf {
-    const SOURCE: &str = "
-#define _GNU_SOURCE
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-int gettimeofday(struct timeval *now, void *zone) {
-  int failed = syscall(SYS_gettimeofday, now, zone);
-  now->tv_sec -= 3600;
-  return failed;
-}
-time_t time(time_t *seconds) {
-  struct timeval now;
-  gettimeofday(&now, 0);
-  if (seconds) *seconds = now.tv_sec;
-  return now.tv_sec;
-}
-";
-    let (source, library) = (folder.join("slow.c"), folder.join("slow.so"));
-    std::fs::write(&source, SOURCE).unwrap();
-    let mut compile = Command::new("cc");
-    compile.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
-    assert!(compile.status().unwrap().success());
-    library
 }
 
 /// A port of 127.0.0.1 that nothing uses, nor the one 10000 above it, which a node of a
