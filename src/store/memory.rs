@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
 use siphasher::sip;
 use siphasher::sip128::SipHasher24;
@@ -113,14 +113,14 @@ impl Hasher for Computed {
     }
 }
 
-/// A random key for the hashes of unique events.
+/// The key for the hashes of unique events. It is known, so that the same events have the same
+/// outcome each time: no sender can choose events for a simulation.
 #[derive(Clone, Debug)]
 struct FilterKey([u8; 16]);
 
 impl Default for FilterKey {
     fn default() -> Self {
-        let halves = [RandomState::new(), RandomState::new()].map(|half| half.hash_one(0));
-        Self((u128::from(halves[0]) | u128::from(halves[1]) << 64).to_le_bytes())
+        Self(*b"exirate simulate")
     }
 }
 
@@ -166,13 +166,6 @@ impl Memory {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// An empty store that makes the same of the same events each time, as it hashes with a key that
-    /// is known: for what is simulated.
-    #[must_use]
-    pub fn repeatable() -> Self {
-        Self::with_event_key(*b"exirate simulate")
     }
 
     /// An empty store that hashes unique events with this key, as a store does whose

@@ -100,7 +100,7 @@ impl<'i> Simulation<'i> {
         Ok(Self {
             replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
             settings,
-            store: Memory::repeatable(),
+            store: Memory::new(),
             forget_from: FORGET_FROM,
             sessions: FastMap::default(),
             waiting: Waiting::default(),

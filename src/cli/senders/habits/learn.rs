@@ -217,7 +217,7 @@ impl Learner {
 impl Learn {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         if self.dry_run {
-            return self.learn(Store::Memory(Box::new(Memory::repeatable())), screen);
+            return self.learn(Store::Memory(Box::new(Memory::new())), screen);
         }
         let directory = self.common.directory()?;
         require_owner(&directory)?;
