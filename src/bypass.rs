@@ -201,7 +201,7 @@ impl Watch {
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(line(["-5", "=a", "b,c"]), "-5,'=a,\"b,c\"");
     }
 
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         fn what_is_written_is_read_back(rows: Vec<Vec<String>>, formulas: Vec<(u8, String)>) -> bool {
             let formula = |(n, text): (u8, String)| {
                 vec![format!("{}{}{text}", "'".repeat(n as usize % 3), FORMULA[n as usize % 6]), text]

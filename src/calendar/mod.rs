@@ -181,7 +181,7 @@ impl Zone {
 #[cfg(feature = "cli")]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     /// The second of a time in UTC, such as `2026-03-29T01:00`.
     fn utc(text: &str) -> i64 {

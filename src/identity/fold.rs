@@ -741,6 +741,6 @@ mod tests {
             texts.iter().all(|text| is_stable(&folding, text) || panic!("{text:?} {folding:?}"))
         }
         let check: fn(Special, String, u8) -> bool = holds;
-        quickcheck::QuickCheck::new().tests(1000).quickcheck(check);
+        kit::quick_check().tests(1000).quickcheck(check);
     }
 }

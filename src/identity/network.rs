@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(Cidr::parse("192.0.2.9/24"), Err(NoCidr::HostBits(network)));
     }
 
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         fn a_network_is_around_its_addresses(one: u32, other: u32, bits: u8) -> bool {
             let bits = bits % 33;
             let network = Cidr::around(Ipv4Addr::from_bits(one).into(), bits);

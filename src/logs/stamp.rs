@@ -420,7 +420,7 @@ fn timestamp(time: Jiff) -> Timestamp {
 mod tests {
     use super::*;
     use jiff::civil::Date;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     fn at(line: &str) -> Option<(i64, u32, &str)> {
         let stamps = Stamps::new("2026-11-21T00:00:00Z".parse().unwrap());

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use crate::event::Origin;
     use crate::policy::fold::{Folding, LONGEST};
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     fn event() -> Event<&'static str> {
         Event {

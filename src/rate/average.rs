@@ -84,7 +84,8 @@ impl Average {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{Average, Timestamp};
-    use quickcheck::{Arbitrary, Gen, TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::{Arbitrary, Gen, TestResult};
 
     /// The same arithmetic, written independently on plain numbers.
     fn model(then: (i64, u32), rate: f64, now: (i64, u32), period: f64, count: f64) -> f64 {

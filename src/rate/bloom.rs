@@ -128,7 +128,7 @@ pub fn events(fill: f64, bytes: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::rate::Timestamp;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
     use std::hash::Hasher;
 
     /// The probability that a new event appears as seen before in a filter with

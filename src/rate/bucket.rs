@@ -121,7 +121,8 @@ pub fn score(level: f64, threshold: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::{TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::TestResult;
 
     const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 250_000 };
 

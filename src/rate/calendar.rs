@@ -166,7 +166,7 @@ pub fn is_stored_as(limit: f64, stored: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     const DAY: i64 = 86_400;
 

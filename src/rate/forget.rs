@@ -71,7 +71,8 @@ pub fn forgettable(
 mod tests {
     use super::super::average::tests::Size;
     use super::*;
-    use quickcheck::{TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::TestResult;
 
     const START: i64 = 1_700_000_000;
 

@@ -187,7 +187,8 @@ impl Timestamp {
 mod tests {
     use super::super::average::tests::Size;
     use super::*;
-    use quickcheck::{TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::TestResult;
 
     const NOW: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 250_000 };
 

@@ -74,7 +74,7 @@ fn parse(text: &[u8], local: u64) -> Option<(KnownServers, String)> {
 mod tests {
     use std::fs;
 
-    use quickcheck::{Arbitrary as _, Gen};
+    use quickcheck::Arbitrary as _;
 
     use super::super::servers::{AgentState, KnownServer, PolicyState};
     use super::*;
@@ -129,7 +129,7 @@ mod tests {
             let digest = server.policy.as_ref().map(|policy| &policy.digest);
             release.is_none_or(is_plain) && digest.is_none_or(is_plain)
         };
-        let mut random = Gen::new(6);
+        let mut random = kit::generator(6);
         let mut read = 0;
         for _ in 0..20_000 {
             let mut text = sound.clone();

@@ -256,7 +256,7 @@ fn random_events_are_decided_as_in_memory() {
         }
         true
     }
-    let mut random = Gen::new(60);
+    let mut random = kit::generator(60);
     for _ in 0..if kit::counts::is_long() { 5000 } else { 300 } {
         assert!(agree(&redis, Vec::arbitrary(&mut random)));
     }

@@ -49,7 +49,7 @@ pub(crate) fn seconds(text: &[u8]) -> Result<f64, NoInterval> {
 #[cfg(test)]
 mod tests {
     use super::{NoInterval, seconds};
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     #[test]
     fn table() {

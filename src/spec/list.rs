@@ -101,7 +101,8 @@ fn trim_end(mut item: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::Items;
-    use quickcheck::{Arbitrary, Gen, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::{Arbitrary, Gen};
 
     fn items(text: &[u8]) -> Vec<Vec<u8>> {
         Items::new(text).map(Into::into).collect()

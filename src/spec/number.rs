@@ -181,7 +181,7 @@ fn scaled(mantissa: u64, power: i64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{count, limit, scaled};
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     #[test]
     fn table() {

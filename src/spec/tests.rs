@@ -1,7 +1,8 @@
 //! Tables of specs, and random bytes.
 
 use super::{AclStage, Context, Fault, MAX_LEN, Mode, Request, Scope, Spec, Update, Variable};
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 const STAGES: [AclStage; 20] = [
     AclStage::Rcpt,

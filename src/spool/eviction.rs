@@ -157,7 +157,7 @@ fn share_out(weighed: Vec<Weighed<'_>>, mut room: usize, kept: &mut HashSet<usiz
 mod tests {
     use super::super::sizes::MAX_BYTES_DEFAULT;
     use super::*;
-    use quickcheck::{QuickCheck, TestResult};
+    use quickcheck::TestResult;
 
     const KINDS: [&[u8]; 3] = [b"1h/per_mail/", b"1h/per_rcpt/unique/", b"1d/per_conn/"];
 
@@ -203,7 +203,7 @@ mod tests {
             let all_fit = all.iter().map(|w| w.bytes).sum::<usize>() <= room;
             TestResult::from_bool(!all_fit || kept.len() == all.len())
         }
-        QuickCheck::new().tests(2_000).quickcheck(holds as fn(Vec<(u8, u8, u16)>, u16) -> _);
+        kit::quick_check().tests(2_000).quickcheck(holds as fn(Vec<(u8, u8, u16)>, u16) -> _);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A database that forgets answers as one that never does.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Algorithm, Change, FilterChange, State};
 use crate::rate::{Average, Timestamp};
@@ -117,7 +117,7 @@ fn run(steps: &[Step], compacts: bool) -> u64 {
 fn no_answer_changes() {
     for compacts in [true, false] {
         let mut forgotten = 0;
-        let mut g = Gen::new(300);
+        let mut g = kit::generator(300);
         for _ in 0..60 {
             forgotten += run(&Vec::<Step>::arbitrary(&mut g), compacts);
         }
@@ -127,7 +127,7 @@ fn no_answer_changes() {
 
 #[test]
 fn no_answer_changes_in_long_lives() {
-    QuickCheck::new().tests(5).quickcheck(
+    kit::quick_check().tests(5).quickcheck(
         (|steps| {
             run(&steps, true);
         }) as fn(Vec<Step>),

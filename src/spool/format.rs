@@ -373,7 +373,7 @@ pub(super) fn unseal_epoch(word: u64, seed: u32) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::{QuickCheck, TestResult};
+    use quickcheck::TestResult;
 
     fn header() -> Header {
         Header {
@@ -445,7 +445,7 @@ mod tests {
             // The bit that is always 1 is checked as well.
             TestResult::from_bool(unseal(word ^ (1 << (bit % 64)), seed).is_none())
         }
-        QuickCheck::new().tests(20_000).quickcheck(holds as fn(u64, u32, u8) -> TestResult);
+        kit::quick_check().tests(20_000).quickcheck(holds as fn(u64, u32, u8) -> TestResult);
         assert_eq!(unseal(0, 0), None);
         assert_eq!(unseal(u64::MAX, 1), None);
     }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, Overridden, RecordKey, Update};
 use crate::rate::Timestamp;

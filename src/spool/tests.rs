@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Change, Check, FilterChange, State, Update};
 use crate::rate::bloom::{self, Event};
@@ -162,7 +162,7 @@ fn behaves_as_a_map_does() {
         (shown, report.records(), stats.records, spool.damaged()) == (count, count, count, 0)
             && model.keys().all(|key| same(&mut spool, &model, key))
     }
-    QuickCheck::new().tests(40).quickcheck(run as fn(Vec<Step>) -> bool);
+    kit::quick_check().tests(40).quickcheck(run as fn(Vec<Step>) -> bool);
 }
 
 #[test]

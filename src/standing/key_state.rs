@@ -465,7 +465,7 @@ mod tests {
         assert!(!leaky.is_over(later(second(1000), wait.ceil() as u64)));
     }
 
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         /// What a snapshot leaves out uses less of its limit, and its next event passes.
         fn a_share_is_not_more_than_it_is_at_most(
             rate: u16, limit: u16, period: u16, age: u32, bucket: bool

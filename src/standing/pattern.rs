@@ -314,7 +314,7 @@ fn lower_but_ascii(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

@@ -553,7 +553,7 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
             }
         }
     };
-    let mut g = Gen::new(20);
+    let mut g = kit::generator(20);
     for _ in 0..60 {
         run(Arbitrary::arbitrary(&mut g));
     }

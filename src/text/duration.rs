@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[cfg(feature = "rates")]
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         fn what_is_shown_can_be_typed(seconds: u32) -> bool {
             let seconds = f64::from(seconds >> 1).max(1.0);
             let read = |text: String| crate::spec::period(text.as_bytes()).ok();

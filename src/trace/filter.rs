@@ -79,7 +79,7 @@ pub(super) fn folded(filter: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     quickcheck! {
         fn folding_joins_adjacent_bits(filter: Vec<u8>) -> bool {

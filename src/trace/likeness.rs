@@ -232,7 +232,7 @@ fn common(one: &[u64], other: &[u64]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     fn hash(n: u64) -> u64 {
         let mix = |n: u64| (n ^ n >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -95,7 +95,7 @@ impl FromIterator<MessagePart> for MessageParts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     quickcheck! {
         fn all_parts_are_kept_once(numbers: Vec<u8>) -> bool {

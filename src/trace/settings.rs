@@ -100,7 +100,7 @@ impl Default for HbfSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     #[test]
     fn layout() {

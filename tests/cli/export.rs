@@ -8,7 +8,6 @@ use exirate::rate::{Average, Timestamp};
 use exirate::spec::StoredKey;
 use exirate::spool::{Options, Spool};
 use exirate::store::{Entry, FilterEntry};
-use quickcheck::QuickCheck;
 
 use crate::{json, list, run, stderr, stdout};
 
@@ -74,7 +73,7 @@ fn what_is_exported_comes_back_byte_for_byte() {
             .unwrap();
         same && export(to.path()) == first
     }
-    QuickCheck::new().tests(25).quickcheck(property as fn(Vec<Random>) -> bool);
+    kit::quick_check().tests(25).quickcheck(property as fn(Vec<Random>) -> bool);
 }
 
 fn prepared() -> tempfile::TempDir {

@@ -335,7 +335,7 @@ fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

@@ -67,7 +67,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp { seconds: 1_795_171_837, micros: 0 };
 
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         fn what_is_taken_is_in_range(bits: u64, seconds: i64) -> bool {
             let number = f64::from_bits(bits);
             let plausible = (0.0..=1e18).contains(&number);

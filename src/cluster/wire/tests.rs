@@ -1,6 +1,7 @@
 //! Requests and replies survive the way, and nothing that is damaged is read.
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::engine::{

@@ -163,7 +163,7 @@ impl TaintedBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     fn kept(rate: f64) -> String {
         let mut buffer = Buffer::new();

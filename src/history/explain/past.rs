@@ -108,7 +108,8 @@ pub fn longest_wait(windows: &[PastWindow]) -> Option<Wait> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::{TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::TestResult;
 
     const AT: Timestamp = Timestamp { seconds: 1_795_171_837, micros: 250_000 };
 

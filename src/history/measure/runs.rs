@@ -210,7 +210,7 @@ fn temporary() -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     quickcheck! {
         /// However little is kept in memory, they come as from a stable sort.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use quickcheck::quickcheck;
+use kit::quickcheck;
 
 use super::*;
 use crate::event::{AclStage, Event, Origin};

@@ -211,7 +211,7 @@ fn random_damage_is_survived() {
         // What is shown are names that were written.
         found.rules.iter().all(|rule| rule.policy == "p")
     }
-    quickcheck::quickcheck(property as fn(Vec<(u32, u8)>) -> bool);
+    kit::quick_check().quickcheck(property as fn(Vec<(u32, u8)>) -> bool);
 }
 
 #[test]

@@ -772,7 +772,7 @@ fn totals_count_as_a_plain_count() {
         }
         true
     }
-    quickcheck::QuickCheck::new().tests(300).quickcheck(run as fn(Shared) -> bool);
+    kit::quick_check().tests(300).quickcheck(run as fn(Shared) -> bool);
 }
 
 /// One recipient of a user, or a pause.
@@ -868,6 +868,6 @@ fn decides_as_a_plain_evaluation() {
             assert_eq!(outcome.verdict, verdict, "{step:?} {computed:?} {outcome:?}");
         }
     };
-    let mut g = Gen::new(200);
+    let mut g = kit::generator(200);
     (0..100).for_each(|_| run(Vec::arbitrary(&mut g)));
 }

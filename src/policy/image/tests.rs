@@ -5,7 +5,7 @@ use crate::policy::settings::HabitsSettings;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::layout::HEADER_CRC;
 use super::{Image, build};
@@ -331,7 +331,7 @@ fn an_image_says_what_the_plain_evaluator_does() {
         true
     }
     let check: fn(AnyPolicies, Vec<AnySubject>) -> bool = agrees;
-    QuickCheck::new().tests(300).quickcheck(check);
+    kit::quick_check().tests(300).quickcheck(check);
 }
 
 /// Any one bit of the image may be wrong, or its end missing: that is an error, or changes
@@ -390,5 +390,5 @@ fn damage_is_an_error_or_changes_nothing() {
         true
     }
     let check: fn(AnyPolicies, Vec<AnySubject>, usize, bool) -> bool = agrees;
-    QuickCheck::new().tests(2000).quickcheck(check);
+    kit::quick_check().tests(2000).quickcheck(check);
 }

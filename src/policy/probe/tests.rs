@@ -230,7 +230,7 @@ fn a_file_that_others_could_read_or_make_holds_no_secret() {
     assert!(!server.counts(&helo, LOOPBACK, NOW));
 }
 
-quickcheck::quickcheck! {
+kit::quickcheck! {
     fn any_name_counts_and_does_not_panic(name: String, at: usize) -> bool {
         let mut server = Server::new();
         let ticket = server.ticket();

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::policy::image::build;
@@ -260,7 +261,7 @@ quickcheck! {
 
 #[test]
 fn a_long_run_agrees_as_well() {
-    let mut g = Gen::new(10);
+    let mut g = kit::generator(10);
     let events: Vec<Rcpt> = (0..2000).map(|_| Rcpt::arbitrary(&mut g)).collect();
     assert!(agrees(&events));
 }

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::policy::model::{DomainPattern, Policies};

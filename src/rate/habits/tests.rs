@@ -1,7 +1,8 @@
 use super::*;
 use kit::habits::{ACCOUNTS, mix, stream};
 use kit::innocents::INNOCENTS;
-use quickcheck::{TestResult, quickcheck};
+use kit::quickcheck;
+use quickcheck::TestResult;
 
 /// The score after each message of [`kit::habits::streams`], and `!` where there was an alarm,
 /// as the reference (`habits.py`) has computed them. To make it again, in its folder:

@@ -192,7 +192,7 @@ impl Running {
     async fn until(&self, what: &str, done: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !done(self) {
-            assert!(begun.elapsed() < Duration::from_mins(1), "{what}: {:?}", self.log.lines());
+            assert!(begun.elapsed() < kit::TIMEOUT, "{what}: {:?}", self.log.lines());
             sleep(Duration::from_millis(2)).await;
         }
     }
@@ -256,7 +256,7 @@ impl Client {
                 }
             }
         };
-        timeout(Duration::from_mins(1), next).await.expect("no reply")
+        timeout(kit::TIMEOUT, next).await.expect("no reply")
     }
 
     async fn answer(&mut self, event: u128) -> Answer {
@@ -530,7 +530,7 @@ fn slow_and_silent_processes_are_disconnected_and_others_are_served() {
                 }
             }
         };
-        timeout(Duration::from_mins(1), flood).await.expect("it reads for ever");
+        timeout(kit::TIMEOUT, flood).await.expect("it reads for ever");
         assert_eq!(running.client().await.ask(3, b"alice").await, Answer::Rate(2.0));
         running.until("all have ended", |r| r.agent.connections.get() == 0).await;
     });

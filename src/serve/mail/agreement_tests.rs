@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use kit::agreement::{LOGINS, POLICIES, SENDERS};
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -476,7 +476,7 @@ fn front_ends_decide_and_count_the_same() {
         RUNS.set((run + 1, seen));
         true
     }
-    QuickCheck::new().tests(60).quickcheck(property as fn(Mails) -> bool);
+    kit::quick_check().tests(60).quickcheck(property as fn(Mails) -> bool);
     let (_, seen) = RUNS.take();
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["defer", "hold", "none", "reject"]);
 }

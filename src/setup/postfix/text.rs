@@ -258,7 +258,7 @@ mod tests {
         assert!(changed.contains("-osmtpd_recipient_restrictions=CHECK,{u}\n"), "{changed}");
     }
 
-    quickcheck::quickcheck! {
+    kit::quickcheck! {
         fn any_text_is_read(text: String, lines: Vec<String>) -> bool {
             let main = format!("{NAME} = {text}\n{}\n{NAME}\t={text}", lines.join("\n"));
             let master = format!("smtp inet n - - - - smtpd -o {NAME}={text}\n {}", lines.join("\n"));

@@ -6,7 +6,7 @@ use super::super::{Edit, Entry, Inspect, Memory, OwnedKey, Restored, Store};
 use super::{at, check, decide, leaky, with_limit};
 use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Remembered, Update};
 use crate::rate::{Average, CalendarWindow, Timestamp};
-use quickcheck::{Arbitrary, Gen};
+use quickcheck::Arbitrary;
 
 /// Runs the tests of a store that can be inspected; `fresh` creates an empty one.
 pub(crate) fn inspection<S: Store + Inspect>(mut fresh: impl FnMut() -> S) {
@@ -264,7 +264,7 @@ fn windows_are_listed_edited_and_restored<S: Store + Inspect>(store: &mut S, oth
 fn edits_and_checks_take_turns<S: Store + Inspect>(fresh: &mut impl FnMut() -> S) {
     for seed in 0..20 {
         let (mut store, mut model) = (fresh(), Memory::new());
-        let mut random = Gen::new(50);
+        let mut random = kit::generator(50);
         for step in 0..60 {
             let name = format!("{}", u8::arbitrary(&mut random) % 6);
             let key: RecordKey<'_> = name.as_str().into();

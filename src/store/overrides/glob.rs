@@ -366,7 +366,7 @@ mod tests {
             let _ = (matches(&steps, &text), names_field(&steps));
             is_valid(&steps) || !steps.is_empty()
         }
-        quickcheck::quickcheck(holds as fn(Vec<u8>, Vec<u8>) -> bool);
+        kit::quick_check().quickcheck(holds as fn(Vec<u8>, Vec<u8>) -> bool);
         assert!(!is_valid(&[CLASS, 1]) && !is_valid(&[LITERAL]) && !is_valid(&[4, 4]));
     }
 }

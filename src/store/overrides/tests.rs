@@ -1,6 +1,6 @@
 //! Tests against a naive evaluator, and of lists that are damaged.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::engine::{Kind, Overridden, RecordKey};
@@ -107,7 +107,7 @@ fn a_list_decides_as_a_naive_evaluator() {
                 && deciding(&list, &key.into(), second).map(|one| one.overridden) == expected
         })
     }
-    QuickCheck::new().tests(3000).quickcheck(holds as fn(Random, u8) -> bool);
+    kit::quick_check().tests(3000).quickcheck(holds as fn(Random, u8) -> bool);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_list_survives_encoding() {
     fn holds(Random(list): Random) -> bool {
         overrides(&list).list() == list && overrides(&list).is_empty() == list.is_empty()
     }
-    QuickCheck::new().tests(500).quickcheck(holds as fn(Random) -> bool);
+    kit::quick_check().tests(500).quickcheck(holds as fn(Random) -> bool);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn hostile_lists_with_sound_checksums_never_panic() {
         }
         true
     }
-    QuickCheck::new().tests(20_000).quickcheck(holds as fn(Random, Vec<(u16, u8)>, u8) -> bool);
+    kit::quick_check().tests(20_000).quickcheck(holds as fn(Random, Vec<(u16, u8)>, u8) -> bool);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Excerpts copied from a message are found in its fragments.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::tests::decoded;
 use super::*;
@@ -97,5 +97,5 @@ fn excerpts_of_a_body_are_found() {
             })
         })
     }
-    QuickCheck::new().tests(250).quickcheck(property as fn(Body, bool, bool, bool) -> bool);
+    kit::quick_check().tests(250).quickcheck(property as fn(Body, bool, bool, bool) -> bool);
 }

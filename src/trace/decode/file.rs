@@ -40,7 +40,7 @@ fn with_line_ends(bytes: &[u8], end: &[u8], size: usize) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

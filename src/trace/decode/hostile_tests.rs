@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::sys::clock::thread_time;
@@ -304,7 +304,7 @@ impl Arbitrary for Message {
 
 #[test]
 fn random_messages_are_decoded() {
-    QuickCheck::new().tests(10_000).quickcheck(
+    kit::quick_check().tests(10_000).quickcheck(
         (|Message(message)| {
             let (_, is_whole) = super::tests::decoded(&message, &Limits::default());
             let small = Limits { depth: 2, parts: 3, text: 20, attachments: 10, composed: 30 };

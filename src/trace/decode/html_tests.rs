@@ -1,6 +1,6 @@
 //! HTML as it is sent, and the text that a reader sees.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::html::Page;
 use super::normal::normalise;
@@ -204,7 +204,7 @@ impl Arbitrary for Html {
 
 #[test]
 fn random_html_is_read() {
-    QuickCheck::new().tests(50_000).quickcheck(
+    kit::quick_check().tests(50_000).quickcheck(
         (|Html(html)| {
             let page = Page::read(&html);
             page.pieces().map(str::len).sum::<usize>() <= 4 * html.len()
@@ -214,7 +214,7 @@ fn random_html_is_read() {
 
 #[test]
 fn text_between_any_tags_is_found() {
-    QuickCheck::new().tests(5_000).quickcheck(
+    kit::quick_check().tests(5_000).quickcheck(
         (|words: Vec<u8>| {
             let tags = [
                 "<p>",

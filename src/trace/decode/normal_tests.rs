@@ -1,6 +1,6 @@
 //! Tests of the normal form against its rules and guarantees.
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::chars::{self, Becomes};
 use super::normal::*;
@@ -122,7 +122,7 @@ fn part(g: &mut Gen) -> String {
 }
 
 fn check(tests: u64, property: fn(Text) -> bool) {
-    QuickCheck::new().tests(tests).quickcheck(property);
+    kit::quick_check().tests(tests).quickcheck(property);
 }
 
 /// The same rules, each applied to the whole text before the next one.

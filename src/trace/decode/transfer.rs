@@ -299,7 +299,7 @@ fn hex([high, low]: [u8; 2]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

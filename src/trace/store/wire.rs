@@ -136,7 +136,7 @@ mod tests {
         fn holds(bytes: Vec<u8>) -> bool {
             decode(&bytes).is_none_or(|envelope| encode(&envelope) == bytes)
         }
-        quickcheck::QuickCheck::new().tests(10_000).quickcheck(holds as fn(Vec<u8>) -> bool);
+        kit::quick_check().tests(10_000).quickcheck(holds as fn(Vec<u8>) -> bool);
         let mut many = encode(&Envelope::default());
         let count = many.len() - 4;
         many[count..].fill(0xFF);

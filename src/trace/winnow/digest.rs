@@ -230,7 +230,7 @@ fn estimate(set: u64, of: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
     use std::collections::BTreeSet;
 
     /// A number distributed like a hash.

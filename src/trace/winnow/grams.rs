@@ -367,7 +367,7 @@ fn slide<'a>(
 mod tests {
     use super::super::hashing::Hashing;
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
     use std::collections::BTreeSet;
 
     fn ordered(gram: u8, window: u8, order: GramOrder) -> Winnower {

@@ -292,7 +292,7 @@ impl LongRuns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     quickcheck! {
         fn runs_are_those_of_each_column(rows: Vec<Vec<bool>>, lengths: Vec<u8>, dense: bool) -> bool {

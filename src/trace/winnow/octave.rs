@@ -289,7 +289,7 @@ impl Range {
 mod tests {
     use super::*;
     use crate::trace::filter;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     /// An octave with some of its sizes, and some messages of each.
     fn octave(number: u8, messages: &[u8], folds: u8) -> Option<Octave> {

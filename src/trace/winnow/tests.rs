@@ -1,6 +1,7 @@
 //! Properties for any settings, text and excerpt.
 
-use quickcheck::{Arbitrary, Gen, quickcheck};
+use kit::quickcheck;
+use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::trace::damage_tests::loses_only_what_it_says;

@@ -108,7 +108,7 @@ impl PrivateExim {
             let length = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
             let lengths = logs.each_ref().map(length);
             let mut child = command.spawn().expect("Exim can be started");
-            let deadline = Instant::now() + Duration::from_secs(30);
+            let deadline = Instant::now() + crate::TIMEOUT;
             // A connection to the port would be counted by the connect ACL, so
             // the log is used instead.
             loop {
@@ -206,7 +206,7 @@ impl PrivateExim {
 
     /// Waits until the main log meets a condition.
     pub fn wait_until(&self, what: &str, found: impl Fn(&str) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(60);
+        let deadline = Instant::now() + crate::TIMEOUT;
         while !found(&self.log("main")) {
             assert!(Instant::now() < deadline, "no {what}:\n{}", self.log("main"));
             std::thread::sleep(Duration::from_millis(2));

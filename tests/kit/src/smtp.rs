@@ -53,7 +53,7 @@ impl Client {
     /// Talks over a connection.
     pub fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(crate::TIMEOUT)).unwrap();
         let (reader, writer) = (stream.try_clone().unwrap(), stream.try_clone().unwrap());
         let mut client = Self::over(Box::new(reader), Box::new(writer), None);
         client.socket = Some(stream);

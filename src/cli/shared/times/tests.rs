@@ -176,7 +176,7 @@ fn an_end_is_yet_to_come() {
     assert!(end("yesterday 14:00").unwrap_err().contains(" is in the past; expected a time"));
 }
 
-quickcheck::quickcheck! {
+kit::quickcheck! {
     fn no_text_panics(text: String) -> bool {
         meant(&text, Direction::Past, NOW).is_none() || meant(&text, Direction::Ahead, NOW).is_some()
     }

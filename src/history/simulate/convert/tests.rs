@@ -364,7 +364,7 @@ impl AnyItem {
     }
 }
 
-quickcheck::quickcheck! {
+kit::quickcheck! {
     /// Each recipient is one attempt, between the MAIL and the end of its message.
     fn nothing_is_lost_or_out_of_place(items: Vec<AnyItem>, pauses: Vec<u16>) -> bool {
         let mut converter = Converter::default();

@@ -198,7 +198,7 @@ pub fn texts(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     /// What is read of `bytes`, when they arrive in pieces of these lengths: parts of one
     /// command are joined.

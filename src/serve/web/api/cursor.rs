@@ -65,7 +65,7 @@ impl<T> Page<T> {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

@@ -197,7 +197,7 @@ pub fn write<T: Line + Serialize>(what: &T) -> Result<Vec<u8>, String> {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::quickcheck;
+    use kit::quickcheck;
 
     use super::*;
 

@@ -287,7 +287,8 @@ fn has_several_fields(identity: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::{TestResult, quickcheck};
+    use kit::quickcheck;
+    use quickcheck::TestResult;
 
     use super::*;
     use crate::standing::key_text;

@@ -157,6 +157,6 @@ mod tests {
                 && bytes.len() as u64 == length.div_ceil(8)
                 && reader.take(8).is_none()
         }
-        quickcheck::QuickCheck::new().tests(2000).quickcheck(holds as fn(Vec<(u64, u8)>) -> bool);
+        kit::quick_check().tests(2000).quickcheck(holds as fn(Vec<(u64, u8)>) -> bool);
     }
 }

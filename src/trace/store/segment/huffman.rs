@@ -379,7 +379,7 @@ mod tests {
             let bits = round_trip(&counts, &text);
             bits <= text.len() as u64 * 8
         }
-        quickcheck::QuickCheck::new().tests(500).quickcheck(holds as fn(Vec<u8>) -> bool);
+        kit::quick_check().tests(500).quickcheck(holds as fn(Vec<u8>) -> bool);
         assert_eq!(round_trip(&[0, 7, 0], &[1, 1, 1]), 0);
         assert_eq!(round_trip(&[], &[]), 0);
         assert_eq!(round_trip(&[4, 2, 1, 1], &[0, 1, 2, 3]), 1 + 2 + 3 + 3);
@@ -419,7 +419,7 @@ mod tests {
             }
             true
         }
-        quickcheck::QuickCheck::new().tests(20_000).quickcheck(holds as fn(Vec<u8>, u16) -> bool);
+        kit::quick_check().tests(20_000).quickcheck(holds as fn(Vec<u8>, u16) -> bool);
         assert!(Decoder::of(&[1, 1, 1]).is_none());
         assert!(Decoder::of(&[1, 2, 2]).is_some());
         assert!(Decoder::of(&vec![20; 1 << 20]).is_some());

@@ -349,9 +349,7 @@ mod tests {
                     && words.length_of(rank as u32) == Some(length as usize)
             }) && words.length_of(order.len() as u32).is_none()
         }
-        quickcheck::QuickCheck::new()
-            .tests(1_000)
-            .quickcheck(holds as fn(Vec<u16>, Vec<u16>) -> bool);
+        kit::quick_check().tests(1_000).quickcheck(holds as fn(Vec<u16>, Vec<u16>) -> bool);
         assert!(holds((0..3_000).collect(), (0..3_000).map(|n| n * 7 % 3_000).collect()));
     }
 
@@ -368,9 +366,7 @@ mod tests {
             }
             true
         }
-        quickcheck::QuickCheck::new()
-            .tests(2_000)
-            .quickcheck(holds as fn(Vec<u8>, Vec<u32>) -> bool);
+        kit::quick_check().tests(2_000).quickcheck(holds as fn(Vec<u8>, Vec<u32>) -> bool);
         assert_eq!(CodeWords::of(&[0; OUTER], &(1..=1)).unwrap().first(7), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::net::IpAddr;
 
-use quickcheck::{Arbitrary, Gen, QuickCheck};
+use quickcheck::{Arbitrary, Gen};
 
 use super::blocks::BlockItems;
 use super::codes::{Sink, Sizes, What};
@@ -152,12 +152,12 @@ fn envelopes_round_trip() {
         let again = world.open(&world.build(&all)).unwrap();
         read(&again, &Wanted::default()) == all
     }
-    QuickCheck::new().tests(100).quickcheck(holds as fn(Vec<Any>) -> bool);
+    kit::quick_check().tests(100).quickcheck(holds as fn(Vec<Any>) -> bool);
 }
 
 #[test]
 fn many_envelopes_round_trip_and_are_looked_up() {
-    let mut any = Gen::new(10);
+    let mut any = kit::generator(10);
     let envelopes: Vec<_> = (0..1000).map(|_| Any::arbitrary(&mut any)).collect();
     let all = sorted(&envelopes);
     let world = World::new();
@@ -182,7 +182,7 @@ fn many_envelopes_round_trip_and_are_looked_up() {
 
 #[test]
 fn selected_messages_are_read() {
-    let mut any = Gen::new(10);
+    let mut any = kit::generator(10);
     let envelopes: Vec<_> = (0..700).map(|_| Any::arbitrary(&mut any)).collect();
     let all = sorted(&envelopes);
     let world = World::new();

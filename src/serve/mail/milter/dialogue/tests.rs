@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::word::Verdict as V;
 use crate::serve::mail::milter::packet::{Packets, texts, write};
-use quickcheck::quickcheck;
+use kit::quickcheck;
 
 /// All that a mail server offers, and what is asked for in most tests.
 const OFFER: [u32; 3] = [6, 0x1ff, 0x1f_ffff];
