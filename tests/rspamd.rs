@@ -134,7 +134,7 @@ fn action(socket: &Path, message: &Message, eighths: i64) -> std::io::Result<Str
         request += &format!("User: {user}\r\n");
     }
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+    stream.set_read_timeout(Some(kit::TIMEOUT))?;
     stream.write_all(format!("{request}\r\n{body}").as_bytes())?;
     let mut reply = String::new();
     stream.read_to_string(&mut reply)?;
@@ -221,7 +221,7 @@ impl Rspamd {
         };
         let socket = dir.join("http");
         while !action(&socket, &probe, 0).is_ok_and(|action| action == "soft reject") {
-            assert!(begin.elapsed() < Duration::from_secs(120), "rspamd does not limit anything");
+            assert!(begin.elapsed() < kit::TIMEOUT, "rspamd does not limit anything");
             std::thread::sleep(Duration::from_millis(50));
         }
         Self { _processes: [rspamd, redis], folder }

@@ -4,12 +4,12 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use kit::TIMEOUT;
 
 use crate::{json, run, stderr, stdout};
 
-/// Nothing here takes that long, on whatever machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";

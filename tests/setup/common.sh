@@ -10,10 +10,10 @@ fail() {
 }
 # await WHAT COMMAND...: until the command succeeds.
 await() {
-  local what=$1 end=$((SECONDS + 60))
+  local what=$1 end=$((SECONDS + 300))
   shift
   until "$@"; do
-    ((SECONDS < end)) || fail "not within a minute: $what"
+    ((SECONDS < end)) || fail "not within five minutes: $what"
     sleep 0.05
   done
 }
@@ -23,7 +23,7 @@ expect() { [[ $3 == $2 ]] || fail "$1: expected \"$2\", but got: $3"; }
 # An SMTP session.
 reply() {
   local line
-  while IFS= read -r -t 60 line <&3; do
+  while IFS= read -r -t 300 line <&3; do
     REPLY=${line%$'\r'}
     [[ $REPLY == ???-* ]] || return 0
   done

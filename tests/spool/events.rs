@@ -41,7 +41,7 @@ pub(crate) fn worker(arguments: &[String]) {
     let mut spool = open(Path::new(folder));
     // So that none outlives the test.
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(120) {
+    while begun.elapsed() < kit::TIMEOUT {
         KEYS.iter().for_each(|key| {
             cross(&mut spool, key, number, now);
         });

@@ -295,7 +295,8 @@ fn nothing_is_lost_or_sent_twice_unmarked_whoever_is_killed() {
     let machine = Machine::new("run = [\"DIR/over\", \"{key}\"]");
     machine.program(
         "over",
-        "sleep 0.01; echo \"$EXIRATE_EVENT_ID $EXIRATE_REDELIVERED $1\" >>\"${0%/*}/ran\"; sleep 0.01",
+        "echo >>\"${0%/*}/began\"
+        echo \"$EXIRATE_EVENT_ID $EXIRATE_REDELIVERED $1\" >>\"${0%/*}/ran\"; sleep 0.01",
     );
     const PROCESSES: usize = 16;
     const EACH: usize = 6;
@@ -316,8 +317,16 @@ fn nothing_is_lost_or_sent_twice_unmarked_whoever_is_killed() {
         let mut command = exirate();
         command.args(["events", "deliver", "--spool"]).arg(machine.spool());
         command.stdout(Stdio::null()).stderr(Stdio::null());
+        let begun = machine.lines("began").len();
         let mut deliverer = command.spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(random.below(120) as u64));
+        // Every other one at any moment, the others while one is sent, if there is one.
+        if kills % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(random.below(120) as u64));
+        } else {
+            until("one is sent, or all are", || {
+                machine.lines("began").len() > begun || deliverer.try_wait().unwrap().is_some()
+            });
+        }
         deliverer.kill().unwrap();
         deliverer.wait().unwrap();
         kills += 1;

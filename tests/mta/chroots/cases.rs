@@ -258,8 +258,9 @@ fn hold_another(server: &Server) -> &'static str {
         postfix reload
         printf 'Subject: mine\\n\\nx\\n' | sendmail -f admin@mail.test bob@mail.test",
     );
-    until("it is held", || machine.run("postqueue -j").contains("admin@mail.test"));
-    "postqueue -j | grep '\"queue_name\": \"hold\"' || true"
+    let held = "postqueue -j | grep '\"queue_name\": \"hold\"' || true";
+    until("it is held", || machine.run(held).contains("admin@mail.test"));
+    held
 }
 
 fn a_message_may_be_refused_for_good(server: &Server) {

@@ -50,7 +50,7 @@ const KILLS_A_ROUND: u64 = 60;
 /// Keys that no worker uses.
 const BYSTANDERS: u64 = 500;
 /// A worker that has not started by then never will.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = kit::TIMEOUT;
 
 pub(crate) fn worker(arguments: &[String]) {
     let [folder, worker] = arguments else { panic!("{arguments:?}") };
