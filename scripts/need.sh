@@ -5,22 +5,27 @@
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 2; }
 
-# wait_for WHAT COMMAND...: until the command succeeds. Busy machines get a minute.
+# wait_for WHAT COMMAND...: until the command succeeds. Busy machines get five minutes.
 wait_for() {
-  local deadline=$((SECONDS + 60))
+  local deadline=$((SECONDS + 300))
   until "${@:2}"; do
-    ((SECONDS < deadline)) || die "waited a minute for $1"
+    ((SECONDS < deadline)) || die "waited five minutes for $1"
     sleep 0.05
+  done
+}
+
+# missing_packages PACKAGE...: print those of these Debian packages that are missing, one a line.
+missing_packages() {
+  local package
+  for package; do
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
   done
 }
 
 # need PACKAGE...: install those of these Debian packages that are missing.
 need() {
-  local package missing=() temporary_policy=
-  for package; do
-    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
-      missing+=("$package")
-  done
+  local missing=() temporary_policy=
+  mapfile -t missing < <(missing_packages "$@")
   ((${#missing[@]})) || return 0
 
   command -v apt-get >/dev/null ||
