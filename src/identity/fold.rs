@@ -16,7 +16,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::field::{Field, first_field};
 use super::mailbox;
@@ -50,11 +50,14 @@ impl Default for Folding {
 }
 
 impl Folding {
-    /// A client's address, masked.
+    /// A client's address, masked. All loopback addresses are one, as whoever has one has all.
     #[must_use]
     pub fn client(&self, address: IpAddr) -> Cidr {
-        let bits = if address.to_canonical().is_ipv4() { self.v4 } else { self.v6 };
-        Cidr::around(address, bits)
+        let address = match address.to_canonical() {
+            address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+            address => address,
+        };
+        Cidr::around(address, if address.is_ipv4() { self.v4 } else { self.v6 })
     }
 
     /// The same folding without masks: every address is an identity of its own.
@@ -199,6 +202,14 @@ impl Folding {
             Field::Auth => return self.fold_into(text, out),
             Field::Sender | Field::Recipient => return self.address_into(text, out),
             Field::Client if self.network_into(text.trim(), out) => {}
+            Field::Client56 | Field::Client48 => {
+                let network = text.trim().split('/').next().and_then(self::address);
+                match network.and_then(|address| field.wider_network(address)) {
+                    // Writing to a String cannot fail.
+                    Some(network) => write!(out, "{network}").unwrap_or_default(),
+                    None => out.push_str(text.trim()),
+                }
+            }
             Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
             Field::SenderDomain | Field::RecipientDomain | Field::Helo | Field::Server => {
                 out.push_str(&lower(text));
@@ -524,6 +535,11 @@ mod tests {
             ("2001:DB8:0:0:1::7", "2001:db8::/64"),
             ("2001:db8::/32", "2001:db8::/32"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("127.0.0.2", "127.0.0.1"),
+            ("127.255.255.254", "127.0.0.1"),
+            ("::ffff:127.0.0.2", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("::1%lo", "127.0.0.1"),
         ] {
             assert_eq!(all.identity(text).as_deref(), Some(folded), "{text}");
             assert_eq!(all.identity(folded).as_deref(), Some(folded), "{folded} again");
@@ -584,6 +600,10 @@ mod tests {
             ("auth:Paula@Example.org ", "auth:paula@example.org"),
             ("client:2001:DB8::7", "client:2001:db8::/64"),
             ("2001:DB8::7", "2001:db8::/64"),
+            ("client:::1", "client:127.0.0.1"),
+            ("client_48:2001:DB8:1:2::7", "client_48:2001:db8:1::/48"),
+            ("client_56:2001:db8:1:2ff::/64", "client_56:2001:db8:1:200::/56"),
+            ("client_48:192.0.2.7", "client_48:192.0.2.7"),
             ("auth:A,client:::ffff:192.0.2.7", "auth:a,client:192.0.2.7"),
             ("auth:A,,B,sender:C@D.", "auth:a,,b,sender:c@d"),
             ("auth:A,B", "auth:a,b"),

@@ -51,6 +51,10 @@ pub fn value<'e>(
         Field::Client => {
             event.client.address().map(|client| Cow::Owned(folding.client(client).to_string()))
         }
+        Field::Client56 | Field::Client48 => {
+            let network = event.client.address().and_then(|client| field.wider_network(client));
+            network.map(|network| Cow::Owned(network.to_string()))
+        }
         Field::Sender => fold(event.sender),
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
         Field::Recipient => fold(event.recipient),
@@ -260,7 +264,8 @@ mod tests {
             ..event()
         };
         for &field in Field::ALL {
-            assert!(value(&Identity::default(), &all, field).is_some(), "{field:?}");
+            let is_known = value(&Identity::default(), &all, field).is_some();
+            assert!(is_known, "{field:?}");
             // An event says nothing of the server.
             let of_nothing = value(&Identity::default(), &Event::default(), field);
             assert_eq!(of_nothing.is_some(), field == Field::Server, "{field:?}");

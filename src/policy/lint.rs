@@ -176,7 +176,7 @@ fn invented(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut 
 /// Whether local mail counts for its account, whatever else it says of itself.
 fn counts_account(policies: &Policies, policy: &Policy) -> bool {
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
-    let is_of_others = |field: &&Field| !matches!(field, Field::Auth | Field::Client);
+    let is_of_others = |field: &&Field| **field != Field::Auth && !field.is_of_client();
     match key.is_empty() {
         false => key.as_slice() == [Field::LocalAccount],
         true => chain.iter().find(is_of_others) == Some(&Field::LocalAccount),

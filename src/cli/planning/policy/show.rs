@@ -323,6 +323,10 @@ impl Show {
             Field::Sender => sender.clone(),
             Field::LocalAccount | Field::Script => written().filter(|user| !user.is_empty()),
             Field::Client => self.client.map(|client| folding.client(client).to_string()),
+            Field::Client56 | Field::Client48 => {
+                let network = self.client.and_then(|client| field.wider_network(client));
+                network.map(|network| network.to_string())
+            }
             Field::Recipient => recipient.clone(),
             Field::SenderDomain => domain_of(sender.as_deref()),
             Field::RecipientDomain => domain_of(recipient.as_deref()),

@@ -236,7 +236,7 @@ fn who(record: &RecordKey<'_>) -> String {
     let name = |(field, value): (String, String)| {
         let value = text::printable(value.as_bytes());
         match Field::of(field.as_bytes()) {
-            Some(Field::Auth | Field::Client) => value,
+            Some(Field::Auth | Field::Client | Field::Client56 | Field::Client48) => value,
             Some(Field::LocalAccount) => format!("local user {value}"),
             Some(Field::Script) => format!("script {value}"),
             Some(Field::Sender) if value.is_empty() => "the null sender".to_owned(),
