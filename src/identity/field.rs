@@ -82,6 +82,18 @@ impl Field {
         matches!(self, Self::Sender | Self::SenderDomain | Self::Helo)
     }
 
+    /// Whether many who have nothing to do with each other share a value of it.
+    #[must_use]
+    pub fn is_of_group(self) -> bool {
+        match self {
+            Self::SenderDomain | Self::RecipientDomain | Self::Helo | Self::Server => true,
+            Self::Auth | Self::LocalAccount | Self::Script | Self::Sender | Self::Recipient => {
+                false
+            }
+            field => field.is_of_client() && field != Self::Client,
+        }
+    }
+
     /// The wider network of a client, which this field is; `None` of IPv4 and of this machine.
     #[must_use]
     pub fn wider_network(self, client: IpAddr) -> Option<Cidr> {

@@ -122,10 +122,11 @@ fn set_cookie(reply: &mut Reply, is_local: bool, token: &str, age: &str) {
 }
 
 pub(super) fn events(api: &Rc<Api>, asked: &Asked) -> Result<Reply, Problem> {
-    let until = asked.asker.as_ref().and_then(|asker| asker.until);
+    let unknown = || Problem::new(Kind::Unknown, "expected a token");
+    let asker = asked.asker.as_ref().ok_or_else(unknown)?;
     let last = asked.call.head.headers.get("last-event-id");
     let last = last.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
-    stream::begin(api, until, last.filter(|id| !id.is_empty()))
+    stream::begin(api, asker, last.filter(|id| !id.is_empty()))
 }
 
 pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {

@@ -83,7 +83,14 @@ impl Broker {
             return Err(Refused::new(Why::Bounds, detail));
         }
         let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
-        let OneKey { pattern, target, shown: argument } = one_key(&request.key, &folding)?;
+        let key = one_key(&request.key, &folding)?;
+        if key.is_of_group() {
+            let shown = text::printable(request.key.as_bytes());
+            let detail =
+                format!("{shown} counts many senders together: an administrator changes it");
+            return Err(Refused::new(Why::Bounds, detail));
+        }
+        let OneKey { pattern, target, shown: argument } = key;
         let spool = &self.web.spool;
         let mut store: Box<dyn Inspect> = match request.verb {
             // Habits are of this server alone.

@@ -260,8 +260,21 @@ fn a_key_is_one_identity() {
         (&*long, Why::Malformed),
         ("\\q", Why::Malformed),
         ("1h/per_rcpt/alice@example.org", Why::Malformed),
+        ("customer:acme", Why::Bounds),
+        ("domain:other.test", Why::Bounds),
+        ("domain:other.test,server:mail1", Why::Bounds),
+        ("sender_domain:other.test", Why::Bounds),
+        ("recipient_domain:other.test", Why::Bounds),
+        ("helo:mail.other.test", Why::Bounds),
+        ("server:mail1", Why::Bounds),
+        ("client_48:2001:db8::/48", Why::Bounds),
     ] {
         assert_eq!(why(&desk.help(Verb::Deny, key, Some(60))), expected, "{key}");
+        if key.contains(':') {
+            for (verb, seconds) in [(Verb::Unblock, None), (Verb::Allow, Some(60))] {
+                assert_eq!(why(&desk.help(verb, key, seconds)), expected, "{key}");
+            }
+        }
     }
     assert!(desk.overrides().is_empty());
     // A line break in a key or a reason begins no line of the log.
