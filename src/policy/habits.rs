@@ -15,6 +15,17 @@ use crate::text;
 /// What a habit is called where a limit has its unit.
 pub const HABITS: &str = "habits";
 
+/// How the reason begins for which the mail of a suspected account is held. Messages that are held
+/// have it in the mail server's queue.
+const RAISES: &str = "this message raises an alarm";
+const RAISED: &str = "an alarm was raised";
+
+/// Whether a held message with this reason was held as its account was suspected.
+#[must_use]
+pub fn is_held_for_habits(why: &str) -> bool {
+    why.starts_with(RAISES) || why.starts_with(RAISED)
+}
+
 /// The account that a message counts for, as in the keys of policies: the login that sends it, or
 /// the local account that hands it over. `None` for a bounce of a local account, and for the mail
 /// server's or root's own mail.
@@ -102,10 +113,10 @@ impl Suspicion {
         let Self { judged, at, .. } = self;
         match (&judged.alarm, judged.suspected) {
             _ if self.is_denied() => "an override denies it".to_owned(),
-            (Some(alarm), _) => format!("this message raises an alarm: {alarm}"),
+            (Some(alarm), _) => format!("{RAISES}: {alarm}"),
             (None, Some((since, _))) => {
                 let ago = text::rough(at.saturating_sub(since) as f64);
-                format!("an alarm was raised {ago} ago")
+                format!("{RAISED} {ago} ago")
             }
             (None, None) => "nothing unusual".to_owned(),
         }

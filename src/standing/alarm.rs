@@ -33,7 +33,7 @@ pub(crate) fn accept(
     let key = account.shown();
     by.log(spool, format_args!("habits accept alarm={} key={key}", text::iso_second(at)));
     let at = text::time::local_second(at);
-    Ok(Some(format!("{key} is released: the alarm of {at} was the owner")))
+    Ok(Some(format!("{key} is no longer suspected: the alarm of {at} was the owner")))
 }
 
 /// Whether the last alarm of an account may have been a thief: nobody has said otherwise.

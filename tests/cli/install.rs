@@ -94,6 +94,7 @@ fn everything_is_installed_once() {
         ("usr/local/lib/systemd/system/exirate-deliver.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-deliver.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-follow@.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-held.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-mail.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-stats.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-stats.timer", 0o644),

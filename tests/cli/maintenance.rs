@@ -19,9 +19,10 @@ const MAIL: &str = "exirate-mail.service";
 const FOLLOW: &str = "exirate-follow@.service";
 /// A template as well.
 const BROKER: &str = "exirate-broker@.service";
+const HELD: &str = "exirate-held.service";
 const WEB: &str = "exirate-web@.service";
 /// Those that run all the time.
-const DAEMONS: [&str; 5] = [AGENT, MAIL, FOLLOW, BROKER, WEB];
+const DAEMONS: [&str; 6] = [AGENT, MAIL, FOLLOW, BROKER, WEB, HELD];
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";

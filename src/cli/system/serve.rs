@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::cli::shared::diagnostics;
+use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::PolicyFile;
@@ -16,7 +17,7 @@ use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
 use crate::serve::mail::daemon::run_mail;
 use crate::serve::mail::surroundings::{USER, faults};
-use crate::serve::web::broker::daemon::run_broker;
+use crate::serve::web::broker::daemon::{run_broker, run_held};
 use crate::serve::web::daemon::run_web;
 use crate::sys::users::name_of;
 use crate::text;
@@ -53,6 +54,7 @@ enum Command {
     Follow(Follow),
     Web(Web),
     Broker(Broker),
+    Held(Held),
 }
 
 impl Serve {
@@ -63,6 +65,7 @@ impl Serve {
             Command::Follow(follow) => follow.run(screen),
             Command::Web(web) => web.run(screen),
             Command::Broker(broker) => broker.run(screen),
+            Command::Held(held) => held.run(screen),
         }
     }
 }
@@ -314,6 +317,36 @@ and to syslog (facility mail). docs/desk.md describes it.")]
 struct Broker {
     #[command(flatten)]
     file: WebFile,
+}
+
+/// Run the daemon that shows and releases held messages for the broker
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve held --check
+  Run it by systemd, and see what it does:
+    systemctl enable --now exirate-held
+    systemctl status exirate-held
+
+It runs as root, as only root may change each mail server's queue. SIGHUP makes it read its
+configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
+Only root and the owner of the database, as whom the broker runs, may ask it. It shows the messages
+that policies hold, and releases or deletes those of them that it is asked for; it touches no other
+message. Without it, the web service shows no held mail, and what it accepts stays held. docs/desk.md
+describes it.")]
+struct Held {
+    #[command(flatten)]
+    file: WebFile,
+}
+
+impl Held {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.file.run(screen, |path| run_held(path, |spool| QueueOptions::default().queue(spool)))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -10,10 +10,10 @@ use std::io::{self, ErrorKind, Read as _};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::message::{Details, Held, HeldMessage, HoldQueue};
 use super::spool_file::SpoolFile;
 use crate::logs::exim::is_id;
 use crate::mta::exim::Exim;
+use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
 use crate::sys::files::{self, Access};
 
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and

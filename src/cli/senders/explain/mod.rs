@@ -18,6 +18,7 @@ use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
 use super::habits::account::{Found, find, suspected};
+use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
@@ -180,6 +181,7 @@ impl Explain {
         let outcome = self.explain(screen)?;
         if self.id.is_none() && !self.common.json && !self.crossing {
             self.name_suspected(screen)?;
+            self.name_held(screen)?;
         }
         Ok(outcome)
     }
@@ -214,6 +216,13 @@ impl Explain {
             }
         }
         Ok(())
+    }
+
+    /// Names what policies hold of it.
+    fn name_held(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        let Some(held) = HeldMail::if_readable(&self.common.directory()?) else { return Ok(()) };
+        let messages = held.of_keys(&self.keys, &self.common.folding()?)?;
+        hold_queue::print(screen, &messages, |words, key| self.common.command_here(words, key))
     }
 
     fn explain(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {

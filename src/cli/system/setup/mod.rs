@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
+use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
@@ -19,7 +20,8 @@ use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
-use crate::text::printable;
+use crate::standing::held::HeldMessage;
+use crate::text::{printable, shell};
 
 /// Have the mail server of this machine ask exirate
 #[derive(Debug, Args)]
@@ -38,6 +40,7 @@ use crate::text::printable;
 It finds the mail server, shows what it would change as a diff, asks, and does it. Nothing is
 refused before --enforce. If anything fails, all is as it was before. It can be run again at any
 time: it adds what is missing and nothing else.
+--undo names the messages that policies hold in the queue, and refuses without --yes while there are any.
 
 Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
 found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.
@@ -186,6 +189,7 @@ impl SetupCommand {
             note(format_args!("{why}; its files are put back, and it is not reloaded"));
             Box::new(Absent)
         });
+        self.refuse_held(screen, server.spool())?;
         if !confirm::plainly(&[], "remove what setup has added", self.yes)? {
             writeln!(screen, "nothing was changed")?;
             return Ok(Outcome::Found);
@@ -201,6 +205,28 @@ impl SetupCommand {
             if left.is_empty() { "" } else { ", except that" }
         )?;
         Ok(Outcome::found_if(!left.is_empty()))
+    }
+
+    /// Names what policies hold, which nobody would look for afterwards.
+    fn refuse_held(&self, screen: &mut Screen<'_>, spool: &Path) -> Result<(), Failure> {
+        let Some(held) = HeldMail::if_readable(spool) else { return Ok(()) };
+        if held.messages.is_empty() {
+            return Ok(());
+        }
+        writeln!(screen, "policies hold mail in the queue of the mail server:")?;
+        let all: Vec<&HeldMessage> = held.messages.iter().collect();
+        hold_queue::print(screen, &all, |words, key| format!("exirate {words} {}", shell(key)))?;
+        screen.flush()?;
+        match self.yes {
+            true => {
+                note("it stays held: `exirate held release KEY` has it delivered");
+                Ok(())
+            }
+            false => Err(Failure::new(
+                "nothing was changed: release this mail first (`exirate held release KEY`), or \
+                 delete it (`exirate held delete KEY`); with --yes it stays held",
+            )),
+        }
     }
 
     fn check(screen: &mut Screen<'_>, server: &dyn MailServer) -> Result<Outcome, Failure> {

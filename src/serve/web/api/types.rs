@@ -4,6 +4,7 @@
 use serde::Deserialize;
 
 use crate::json_schema::{Schema, Schemas, described};
+use crate::standing::held::HeldJson;
 use crate::standing::key_state::KeyStateJson;
 use crate::standing::override_state::OverrideJson;
 
@@ -345,12 +346,24 @@ described! {
         pub(in crate::serve::web) overrides: Vec<OverrideJson>,
     }
 
+    /// What policies hold in the mail server's queue.
+    pub(in crate::serve::web) struct HeldMail {
+        /// The messages: the first 500, the oldest first.
+        pub(in crate::serve::web) held: Vec<HeldJson>,
+        /// How many there are.
+        pub(in crate::serve::web) messages: u64,
+        /// What could not be read.
+        pub(in crate::serve::web) unread: Vec<String>,
+    }
+
     /// What was done.
     pub(in crate::serve::web) struct Changed {
         /// In sentences.
         pub(in crate::serve::web) said: Vec<String>,
         /// How many records were deleted, or alarms answered.
         pub(in crate::serve::web) records: u64,
+        /// How many held messages were released or deleted.
+        pub(in crate::serve::web) messages: u64,
         /// When the override ends; null if there is none, or it has no end.
         pub(in crate::serve::web) until: Option<String>,
         /// What a thief has sent; null if it is not about one, or that is not known.
@@ -404,6 +417,23 @@ asked! {
         key: String,
     }
 
+    /// Of which account.
+    struct OfThief {
+        /// The key.
+        key: String,
+        /// What becomes of the messages that were held for the alarm: delete or keep; keep, if it is
+        /// missing or null.
+        held: Option<WithHeld>,
+    }
+
+    /// Of which key, and which of its held messages.
+    struct OfHeld {
+        /// The key.
+        key: String,
+        /// The message's name in the queue; all of the key, if it is missing or null.
+        id: Option<String>,
+    }
+
     /// For how long a key is allowed or denied.
     struct ForATime {
         /// The key.
@@ -418,5 +448,19 @@ asked! {
     struct Session {
         /// The token.
         token: String,
+    }
+}
+
+/// What becomes of held messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::serve::web) enum WithHeld {
+    Delete,
+    Keep,
+}
+
+impl Schema for WithHeld {
+    fn schema(_: &mut Schemas) -> serde_json::Value {
+        serde_json::json!({ "type": "string", "enum": ["delete", "keep"] })
     }
 }

@@ -1,7 +1,9 @@
 //! The changes: by the same code as those of the commands.
 
+use super::decide::Later;
+use super::queue::AskedQueue;
 use super::thief::Thief;
-use super::wire::{Done, Refused, Why};
+use super::wire::{Done, Refused, Reply, Why};
 use crate::engine::{Kind, Overridden};
 use crate::identity::fold::Folding;
 use crate::rate::Wait;
@@ -11,11 +13,12 @@ use crate::spool::Spool;
 use crate::standing::accounts::{self, Account, InUse};
 use crate::standing::change::{self, NotSet};
 use crate::standing::changer::Changer;
+use crate::standing::held::{self, Dealt, Deed, HeldMessage, HoldQueue as _, of_account};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::standing::pattern::Pattern;
 use crate::standing::totals::{self, Totals};
-use crate::standing::{alarm, left, override_state, words};
+use crate::standing::{alarm, audit_line, left, override_state, words};
 use crate::store::{FOREVER, Inspect, InspectError, Override, OwnedKey, Target};
 use crate::text;
 
@@ -26,6 +29,7 @@ const NAMED: usize = 20;
 pub(super) struct Work<'w> {
     pub(super) store: &'w mut dyn Inspect,
     pub(super) web: &'w Web,
+    pub(super) queue: AskedQueue,
     pub(super) by: Changer,
     pub(super) now: i64,
     pub(super) folding: Folding,
@@ -167,8 +171,8 @@ impl Work<'_> {
         Ok(said)
     }
 
-    /// Says that the last alarm was the owner.
-    pub(super) fn accept(&mut self) -> Result<Done, Refused> {
+    /// Says that the last alarm was the owner; what was held for it is to be released after that.
+    pub(super) fn accept(mut self) -> Result<(Done, Later), Refused> {
         let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
         let is_open = |one: &Account| one.habits.suspected_until().is_some();
         let accounts = self.accounts(&mut own, is_open)?;
@@ -180,11 +184,64 @@ impl Work<'_> {
         }
         done.records = done.said.len() as u64;
         done.said.extend(self.by.unlogged());
-        Ok(done)
+        let later = self.deal(Deed::Release, accounts);
+        Ok((done, Box::new(move |done| Reply::Done(later(done)))))
+    }
+
+    /// Releases what is held of the key: all, or one message.
+    pub(super) fn release(self, id: Option<String>) -> Result<Later, Refused> {
+        (self.count)()?;
+        let Self { web, queue, mut by, target, argument, .. } = self;
+        let spool = web.spool.clone();
+        Ok(Box::new(move |done| {
+            let held = match queue.held() {
+                Ok(held) => held.messages,
+                Err(why) => return Reply::refused(Why::Queue, why),
+            };
+            let is_meant = |one: &&HeldMessage| {
+                one.is_of_target(&target) && id.as_ref().is_none_or(|id| *id == one.id)
+            };
+            let messages: Vec<&HeldMessage> = held.iter().filter(is_meant).collect();
+            if messages.is_empty() {
+                return Reply::refused(Why::Nothing, format!("no message of {argument} is held"));
+            }
+            let mut own = rates::own(&spool, Purpose::Change).ok();
+            let dealt = Deed::Release.with(&queue, &messages, own.as_mut(), &mut by);
+            Reply::Done(dealt_with(done, Deed::Release, dealt, &by_hand(&argument), &mut by))
+        }))
+    }
+
+    /// Does it, after the change, with what was held for the alarms of these accounts.
+    fn deal(self, deed: Deed, accounts: Vec<Account>) -> impl FnOnce(Done) -> Done + Send + use<> {
+        let Self { web, queue, mut by, .. } = self;
+        let spool = web.spool.clone();
+        move |mut done| {
+            let held = match queue.held() {
+                Ok(held) => held.messages,
+                Err(why) => {
+                    for account in accounts.iter().filter(|one| one.habits.held() > 0) {
+                        let (key, by_hand) = (account.shown(), by_hand(&account.name()));
+                        done.said
+                            .push(format!("mail of {key} may still be held: {why}; {by_hand}"));
+                    }
+                    return done;
+                }
+            };
+            let mut own = rates::own(&spool, Purpose::Change).ok();
+            for account in &accounts {
+                let (messages, others) = of_account(&held, account);
+                let dealt = deed.with(&queue, &messages, own.as_mut(), &mut by);
+                done = dealt_with(done, deed, dealt, &by_hand(&account.name()), &mut by);
+                if let Some(sentence) = held::sentence(&others, &account.shown()) {
+                    done.said.push(format!("{sentence}, for another reason or an earlier alarm"));
+                }
+            }
+            done
+        }
     }
 
     /// Says that the last alarm was a thief: the account is denied first.
-    pub(super) fn stolen(mut self, until: i64) -> Result<(Done, Thief), Refused> {
+    pub(super) fn stolen(mut self, until: i64, delete: bool) -> Result<(Done, Later), Refused> {
         let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
         let accounts = self.accounts(&mut own, alarm::may_be_thief)?;
         (self.count)()?;
@@ -208,8 +265,22 @@ impl Work<'_> {
             }
         }
         done.said.extend(self.by.unlogged());
-        let Self { web, by, folding, .. } = self;
-        Ok((done, Thief::new(web, folding, accounts, by)))
+        let again = |all: &[Account]| -> Vec<Account> {
+            all.iter()
+                .map(|one| Account { key: one.key.clone(), habits: one.habits.clone() })
+                .collect()
+        };
+        let by = Changer::helper(self.by.who().trim_start_matches(audit_line::BY_WEB));
+        let thief = Thief::new(self.web, self.folding.clone(), again(&accounts), by);
+        let deal = delete.then(|| self.deal(Deed::Delete, accounts));
+        let later: Later = Box::new(move |done| {
+            let done = match deal {
+                Some(deal) => deal(done),
+                None => done,
+            };
+            Reply::Done(thief.look_up(done))
+        });
+        Ok((done, later))
     }
 
     /// The accounts that the key may mean, and that are wanted.
@@ -230,6 +301,33 @@ impl Work<'_> {
         }
         Ok(wanted)
     }
+}
+
+/// How an administrator releases what is held.
+fn by_hand(key: &str) -> String {
+    format!("an administrator runs `exirate held release {}`", text::shell(key))
+}
+
+/// Adds what became of messages.
+fn dealt_with(
+    mut done: Done,
+    deed: Deed,
+    dealt: Dealt<'_>,
+    by_hand: &str,
+    by: &mut Changer,
+) -> Done {
+    let (word, count) = (deed.done(), dealt.done.len());
+    if count > 0 {
+        done.messages += count as u64;
+        done.said
+            .push(format!("{word}: {}", text::counted(count, "held message", "held messages")));
+    }
+    if let Some((_, why)) = dealt.failed.first() {
+        let failed = text::counted(dealt.failed.len(), "held message", "held messages");
+        done.said.push(format!("not {word}: {failed}: {why}; {by_hand}"));
+    }
+    done.said.extend(by.unlogged());
+    done
 }
 
 /// An administrator's denial stays.

@@ -104,14 +104,14 @@ function decidedCard(item) {
 
 const LISTS = {
   blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, ends: ["unblock", "allow"], about: "Whose next message would be refused." },
-  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
+  close: { title: "Near a limit", none: "Nobody is near a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
   suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, unit: "account", ends: ["accept", "stolen"], about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
   denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, ends: ["unblock"], about: "Who is refused, whatever the rates are." },
   exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny"], about: "No limit holds for these: they are allowed for a time, or exempt by a policy." },
 };
 
 function listView(main, state) {
-  const { title, none, make, ends, about, unit = "key" } = LISTS[state];
+  const { title, none, make, ends, about, unit = "sender" } = LISTS[state];
   const count = element("div", READING, { class: "count" });
   const list = element("ul", [], { class: "cards" });
   const isOfRates = make === card;
@@ -138,7 +138,7 @@ function listView(main, state) {
     list.hidden = !rows.count();
     const all = status[state], from = number * PAGE;
     const which = page.next || number ? `${whole(from + 1)} to ${whole(from + page.keys.length)} of ` : "";
-    const text = !items.length && !number ? none : which + (isOfRates ? `${whole(all)} of ${many(status.keys, "key", "keys")}` : many(which ? all : items.length, unit, unit + "s"));
+    const text = !items.length && !number ? none : which + (isOfRates ? `${whole(all)} of ${many(status.keys, "sender", "senders")}` : many(which ? all : items.length, unit, unit + "s"));
     fill(count, text, text);
     pages.hidden = !page.next && !number;
     back.setAttribute("aria-disabled", number === 0);

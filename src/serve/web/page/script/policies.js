@@ -16,7 +16,7 @@ function policiesView(main) {
 function policySection(policy) {
   const of = [[policy.customers, "customer"], [policy.domains, "domain"], [policy.users, "user"]].filter(([n]) => n).map(([n, one]) => many(n, one, one + "s"));
   const sum = policy.customers + policy.domains + policy.users;
-  const facts = [policy.when ? `For mail that is ${visible(policy.when, 200)}` : "For all mail", `counted by ${policy.key.join(", ")}`, `what is over a limit: ${policy.action}`];
+  const facts = [policy.when ? `For mail that is ${visible(policy.when, 200)}` : "For all mail", `counted by ${policy.key.join(", ")}`, policy.action === "enforce" ? "what is over a limit is refused" : "nothing is refused: what is over a limit is only logged"];
   return element("section", [
     element("h2", name(policy.name)), element("p", facts.join("; ") + "."),
     plain(["Table", "Limits", "Habits"], policy.tables.map((table) => [name(table.table), table.limits.length ? table.limits.map((one) => element("div",
