@@ -31,6 +31,8 @@ pub use update::{Added, Alarm, Rule, Sensitivity, Update};
 const BUCKETS: usize = 32;
 /// Fingerprints in a bucket.
 const WAYS: usize = 8;
+/// So many recipients of an account are known at most.
+pub const RECIPIENTS_KNOWN: usize = BUCKETS * WAYS;
 /// So many places of a row are for those met again; strangers enter behind them, so that a flood
 /// of strangers evicts strangers.
 const PROTECTED: usize = 3;
@@ -224,6 +226,7 @@ impl Habits {
             networks: self.episode_networks.into(),
             failures: self.episode_failures.into(),
             usual: f64::from(self.pace) / PACE_DAYS,
+            before: self.messages.saturating_sub(self.episode_messages),
             volume: self.volume.into(),
             record: self.record.into(),
             is_told: false,

@@ -27,9 +27,11 @@ use crate::text;
     exirate habits accept alice@example.org
 
 The account is no longer suspected, and its score is 0. The messages that were held for the alarm
-are released: the mail server delivers them. What led to the alarm is usual from now on:
-the recipients are known, and the most new recipients that it may have in a day without an alarm
-are at least those of this time.
+are released: the mail server delivers them. What led to the alarm is usual from now on: the most
+new recipients that it may have in a day without an alarm are at least those of this time, and the
+recipients are known. Of an account, 256 recipients are remembered, first those that it writes to
+again and again. So of a mailing to 100 people or more that is repeated after months, most are
+strangers again; the answer says so, and what to do.
 
 Exit status: 0 accepted; 1 a KEY matches no account, its account has no unanswered alarm, or not
 confirmed; 2 an error, or a message that was held for the alarm was not released.

@@ -142,18 +142,29 @@ fn would_refuse(
     };
     let since = now().seconds.saturating_sub(SECONDS);
     let mut found: BTreeMap<(String, String), Over> = BTreeMap::new();
+    // Accounts whose habits raised an alarm: they were over no limit.
+    let mut suspected = BTreeSet::new();
     for event in events {
         let policy = String::from_utf8_lossy(&event.texts.policy).into_owned();
         let is_wanted = event.at.seconds >= since
             && event.enforcement == Enforcement::Observed
             && policies.contains(&*policy);
-        if is_wanted {
+        if is_wanted && event.is_alarm() {
+            suspected.insert(key_text::shown(key(&event)));
+        } else if is_wanted {
             let over = found
                 .entry((key_text::shown(key(&event)), policy))
                 .or_insert(Over { count: 0, last: event.clone() });
             over.count += 1;
             over.last = event;
         }
+    }
+    if !suspected.is_empty() {
+        writeln!(
+            screen,
+            "mail unlike their habits in the last week: {}; see `exirate habits`",
+            text::counted(suspected.len(), "account", "accounts")
+        )?;
     }
     if found.is_empty() {
         writeln!(screen, "in the last week, nobody was over a limit of these policies")?;

@@ -283,13 +283,13 @@ described! {
         pub(in crate::serve::web) key: Vec<&'static str>,
         /// What becomes of what is over a limit.
         pub(in crate::serve::web) action: &'static str,
-        /// Its tables that are not of a customer, a domain or a user.
+        /// Its tables that are not of a user; of customers and of domains, the first 50 each.
         pub(in crate::serve::web) tables: Vec<PolicyTable>,
-        /// How many customers have a table.
+        /// How many customers have limits or a package of their own.
         pub(in crate::serve::web) customers: usize,
-        /// How many domains have one.
+        /// How many domains have such.
         pub(in crate::serve::web) domains: usize,
-        /// How many users have one. Which limits hold for one, is in `identity`.
+        /// How many users have such. Which limits hold for one, is in `identity`.
         pub(in crate::serve::web) users: usize,
         /// Who is exempt.
         pub(in crate::serve::web) exempt: Vec<ExemptEntry>,
@@ -297,8 +297,10 @@ described! {
 
     /// A table of limits.
     pub(in crate::serve::web) struct PolicyTable {
-        /// default or package NAME.
+        /// default, package NAME, customer NAME or domain NAME.
         pub(in crate::serve::web) table: String,
+        /// The package of that customer or domain.
+        pub(in crate::serve::web) package: Option<String>,
         /// The limits, as they are written, and what they count: 100/1h recipients.
         pub(in crate::serve::web) limits: Vec<PolicyLimit>,
         /// What becomes of the mail of suspected accounts: off, observe, hold or defer; null where the

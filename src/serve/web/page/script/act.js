@@ -36,6 +36,7 @@ function done(verb, key, { said, until: end }) {
   // Which records were reset is in the log.
   const [first, ...rest] = said.filter((text) => !/^(reset|removed:) /.test(text)).map((text) => visible(text, 300));
   const timed = { allow: "allowed", deny: "denied" }[verb];
+  if (verb === "unblock" && !/can send again/.test(first || "")) return `${mailbox(key)}: its own counts are reset; but ${[first, ...rest].join("; ")}.`;
   const begin = timed && end ? `${mailbox(key)} is ${timed} until ${when(end)}` : first;
   return [begin, ...rest].join("; ") + ".";
 }

@@ -23,7 +23,7 @@ function identityView(main, key) {
   const seen = new Map();
   let busy = false, again = false;
 
-  function show(identity, log, done, held) {
+  function show(identity, log, done) {
     const { records, totals, suspicion } = identity;
     const denied = identity.overrides.find((one) => one.override === "deny");
     const allowed = identity.overrides.find((one) => one.override === "allow");
@@ -32,7 +32,6 @@ function identityView(main, key) {
     stop = total ? total.pasted : key;
     fill(unblock, stop, total ? `Unblock all of ${mailbox(stop)}` : ["Unblock", element("span", " " + mailbox(key), { class: "away" })]);
     unblock.classList.toggle("first", identity.refused || denied !== undefined);
-    fill(holding, JSON.stringify(held) + mayHelp(), held.messages ? [element("h2", "Held mail"), heldTable(held, false), releaseButtons(key, held)] : []);
     const isOpen = suspicion && suspicion.suspected;
     fill(alarm, JSON.stringify(suspicion) + mayHelp(), suspicion ? [element("h2", isOpen ? "Suspected" : "Habits"), ...habits(suspicion, isOpen, key)] : []);
     fill(rates, JSON.stringify([records, totals].map((all) => all.map(({ state, reason }) => [reason, state]))), [
@@ -46,7 +45,12 @@ function identityView(main, key) {
     logged(changes, "Who did what", done, () => (done.changes.length ? changeTable(done) : null));
   }
   // What is logged is read again where something else has changed, or the stream says so.
-  let known = "", log = null, done = null, held = null;
+  let known = "", log = null, done = null;
+  // The mail server's queue may take longer than the database.
+  async function readHeld() {
+    const held = await orProblem(get("held", { key }));
+    fill(holding, JSON.stringify(held) + mayHelp(), held.messages ? [element("h2", "Held mail"), heldTable(held, false), releaseButtons(key, held)] : []);
+  }
   async function read(isAll) {
     if (isAll) known = "";
     if (busy) { again = true; return; }
@@ -58,9 +62,10 @@ function identityView(main, key) {
         const now = JSON.stringify([identity.records.map(({ state }) => state.last_seen), identity.overrides, identity.suspicion?.answer]);
         if (now !== known) {
           known = now;
-          [log, done, held] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE })), orProblem(get("held", { key }))]);
+          readHeld();
+          [log, done] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
         }
-        if (main.contains(title)) show(identity, log, done, held);
+        if (main.contains(title)) show(identity, log, done);
       } while (again);
     } catch (problem) {
       caught(problem, (text) => fill(verdict, text, problemText(text)));

@@ -1,5 +1,5 @@
 // Rates and times in words. Times are those of the browser.
-const FIELDS = { auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient" };
+const FIELDS = { auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient", customer: "customer", domain: "domain" };
 // One key as the mailbox that a person knows, and what it is.
 function split(key) {
   const [, field, rest] = /^([a-z_]+):(.+)$/s.exec(key) || [];
