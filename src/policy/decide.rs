@@ -120,8 +120,13 @@ pub fn decide<S: Store>(
     policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
     let mut texts = String::with_capacity(256);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
+    // Strangers write to an account that replies by itself, and choose who refuses the replies.
+    let spares_failures = event.sender == Some("") && !settings.requires(State::NullSender);
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
+        if spares_failures && one.count > 0.0 && one.unit.is_of_delivery() {
+            continue;
+        }
         let recipient = || recipient.as_deref();
         planned.extend(plan(rules, event, &key, recipient, limit, one, &mut texts, cache));
     }

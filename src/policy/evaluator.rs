@@ -385,7 +385,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Whether the step is a failed recipient of which the habits are to know.
     fn has_failed(&self, settings: &PolicySettings) -> bool {
         let Step { stage, is_one_of, .. } = self.step;
-        *stage == AclStage::Delivery && is_one_of.is_some() && settings.habits_failures
+        // As for limits, that of a reply is no evidence.
+        *stage == AclStage::Delivery
+            && is_one_of.is_some()
+            && settings.habits_failures
+            && self.step.event.sender != Some("")
     }
 
     /// Has the message learned, which all policies accept; what becomes of it by that.

@@ -15,6 +15,45 @@ pub(super) fn bytes(policies: &str) -> Vec<u8> {
     build(&compiled.policies.unwrap_or_else(|| panic!("{policies}: {:?}", compiled.diagnostics)))
 }
 
+/// A stranger writes to an account that replies by itself, and has the replies refused.
+#[test]
+fn failures_of_replies_count_for_nobody_or_apart() {
+    let policies = "[policy.web]\nwhen = \"local\"\nkey = \"local_account\"\n\
+         update = \"strict\"\ndefault.unknown_recipients = \"3/1h\"\n\
+         [policy.replies]\nwhen = [\"local\", \"null_sender\"]\nkey = \"local_account\"\n\
+         action = \"observe\"\ndefault.unknown_recipients = \"3/1h\"\n";
+    let image = Image::from_bytes(bytes(policies)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let mut step = |stage, sender, is_one_of| {
+        let event = Event {
+            client: Origin::Program,
+            local_account: Some("shop"),
+            sender: Some(sender),
+            local: Local::of(false, Origin::Program, || None),
+            ..Event::default()
+        };
+        let step = Step { is_one_of, ..Step::new(stage, event) };
+        let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+        let at = Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let store = Ok(&mut store);
+        let evaluated = evaluator.evaluate(session, "*", &step, store, || at, &mut seen);
+        (evaluated.outcome.verdict, seen.rate.round())
+    };
+    let unknown = Some(Unit::UnknownRecipients);
+    for n in 1..=5 {
+        // Of the policy for such mail alone.
+        assert_eq!(step(AclStage::Delivery, "", unknown).1, f64::from(n));
+    }
+    assert_eq!(step(AclStage::NotSmtp, "shop@x.test", None), (Verdict::Accept, 0.0));
+    for _ in 0..4 {
+        step(AclStage::Delivery, "shop@x.test", unknown);
+    }
+    // Who is over the limit is not let through by an empty sender.
+    for sender in ["shop@x.test", ""] {
+        assert_eq!(step(AclStage::NotSmtp, sender, None).0, Verdict::Defer, "{sender}");
+    }
+}
+
 /// A policy evaluated at some stages of messages, in memory.
 struct Server<'i> {
     evaluator: Evaluator<'i>,
