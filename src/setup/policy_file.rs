@@ -210,11 +210,54 @@ pub(crate) fn with_habits(text: &str, on: OnHabits) -> Option<String> {
     None
 }
 
+/// The lines of the shipped file that alerts begin from, without the marks of comments.
+const ALERTS: [&str; 2] = ["[on.crossing]", "mail = "];
+
+/// The file with alerts by mail to this address; with `None`, with the lines of the shipped file in
+/// their place, where they are those of [`with_alerts`].
+pub(crate) fn with_alerts(text: &str, to: Option<&str>) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let plain = |line: &str| line.trim_start().trim_start_matches('#').trim().to_owned();
+    let is_head = |line: &&&str| plain(line) == ALERTS[0];
+    let head = lines.iter().position(|line| is_head(&line) && !line.trim_start().starts_with('#'));
+    let head = head.or_else(|| lines.iter().position(|line| is_head(&line)));
+    let mut new: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+    let both = match to {
+        Some(to) => [format!("{}\n", ALERTS[0]), format!("{}{to:?}\n", ALERTS[1])],
+        None => [format!("# {}\n", ALERTS[0]), format!("# {}\"\"\n", ALERTS[1])],
+    };
+    let [first, mail] = both;
+    if let Some(at) = head {
+        let is_comment = lines.get(at).is_some_and(|line| line.trim_start().starts_with('#'));
+        let of_table = |line: &&String| {
+            let line = line.trim_start();
+            !line.starts_with('[') && line.starts_with('#') == is_comment && !line.is_empty()
+        };
+        let table = new.iter().skip(at + 1).take_while(of_table);
+        let mail_at = table.map(|line| plain(line)).position(|line| {
+            line.strip_prefix("mail").is_some_and(|rest| rest.trim_start().starts_with('='))
+        });
+        if let Some(line) = new.get_mut(at) {
+            *line = first;
+        }
+        match mail_at {
+            Some(n) => new.splice(at + 1 + n..at + 2 + n, [mail]).for_each(drop),
+            None => new.insert(at + 1, mail),
+        }
+    } else if to.is_some() {
+        let at = new.iter().position(|line| line.trim_start().starts_with('['));
+        let at = at.unwrap_or(new.len());
+        new.splice(at..at, [first, mail, "\n".to_owned()]).for_each(drop);
+    }
+    new.concat()
+}
+
 /// Whether `text` is `ours`, but for the lines that setup changes when it is asked to.
 pub(crate) fn is_unchanged(text: &str, ours: &str) -> bool {
     let plain = |text: &str| {
         let text = with_habits(text, OnHabits::Off).unwrap_or_else(|| text.to_owned());
-        with_action(&text, "observe").unwrap_or(text)
+        let text = with_action(&text, "observe").unwrap_or(text);
+        with_alerts(&text, None)
     };
     plain(text) == plain(ours)
 }
@@ -276,11 +319,31 @@ mod tests {
             let outbound = compiled.policies.unwrap().policies["outbound"].uses_habits();
             assert!(outbound && is_unchanged(&on, &text), "{on}");
             assert_eq!(with_habits(&on, OnHabits::Off).as_ref(), Some(&text));
+            let alerts = with_alerts(&text, Some("ops@example.net"));
+            let compiled = compile(Path::new("policy.toml"), &alerts, &|_| Err(String::new()));
+            let on = compiled.policies.unwrap().on_crossing;
+            assert_eq!(on.mail.as_deref(), Some("ops@example.net"), "{alerts}");
+            assert!(is_unchanged(&alerts, &text));
             let enforced = with_action(&text, "enforce").unwrap();
             assert!(is_unchanged(&enforced, &text) && !is_unchanged(&(on + "#\n"), &text));
             assert_eq!(enforced.len(), text.len());
             assert_eq!(with_action(&enforced, "observe").as_ref(), Some(&text));
         }
+    }
+
+    #[test]
+    fn alerts_are_written_into_any_file() {
+        let to = |text: &str| with_alerts(text, Some("a@b.test"));
+        let mail = "[on.crossing]\nmail = \"a@b.test\"\n";
+        let policy = "[policy.a]\n";
+        let with = format!("version = 1\n\n{mail}{policy}");
+        for before in ["# [on.crossing]\n# mail = \"x@y\"\n", "[on.crossing]\nmail='x@y'\n"] {
+            assert_eq!(to(&format!("version = 1\n\n{before}{policy}")), with);
+        }
+        assert_eq!(to(&format!("version = 1\n{policy}")), format!("version = 1\n{mail}\n{policy}"));
+        assert_eq!(to("version = 1\n"), format!("version = 1\n{mail}\n"));
+        let log = format!("[on.crossing]\nlog = true\n{policy}");
+        assert_eq!(to(&log), format!("{mail}log = true\n{policy}"));
     }
 
     #[test]

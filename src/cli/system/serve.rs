@@ -5,13 +5,17 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use crate::alerts::{SENDMAIL, destinations};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
+use crate::place;
 use crate::policy::image::PolicyFile;
 use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
+use crate::serve::alerts::run_alerts;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
@@ -23,7 +27,7 @@ use crate::sys::users::name_of;
 use crate::text;
 use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
 
-/// Run a daemon: the mail front ends, the follower of the mail log, the web service, or the agent
+/// Run a daemon: the mail front ends, alerts, the follower of the log, the web service, the agent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
@@ -52,6 +56,7 @@ enum Command {
     Agent(Agent),
     Mail(Mail),
     Follow(Follow),
+    Alerts(Alerts),
     Web(Web),
     Broker(Broker),
     Held(Held),
@@ -63,6 +68,7 @@ impl Serve {
             Command::Agent(agent) => agent.run(screen),
             Command::Mail(mail) => mail.run(screen),
             Command::Follow(follow) => follow.run(screen),
+            Command::Alerts(alerts) => alerts.run(screen),
             Command::Web(web) => web.run(screen),
             Command::Broker(broker) => broker.run(screen),
             Command::Held(held) => held.run(screen),
@@ -228,8 +234,8 @@ impl Mail {
   What would be followed?
     exirate serve follow --check
   Run it by systemd, as the user of the database, and see what it does:
-    systemctl enable --now exirate-follow@Debian-exim
-    systemctl status exirate-follow@Debian-exim
+    systemctl enable --now \"exirate-follow@$(exirate where user)\"
+    systemctl status 'exirate-follow@*'
 
 It counts failed_recipients and unknown_recipients for the policies in use. SIGHUP makes it read its
 configuration again.
@@ -275,14 +281,67 @@ impl Follow {
     }
 }
 
+/// Send alerts when somebody exceeds a limit
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Run it with systemd, and see what it does:
+    systemctl enable --now exirate-alerts
+    systemctl status exirate-alerts
+  What would it send, and as which user?
+    exirate serve alerts --check
+
+It sends each crossing of a limit to the receivers in [on.crossing] of the policies in use, and tries
+again what has failed. Started as root, it goes on as the owner of the database.
+
+Exit status: 0 it was stopped, or --check found receivers; 1 --check found none; 2 an error.
+
+It finds the database as `exirate where` does, so it is the same command on every machine. It sends
+as `exirate events deliver` does, five seconds after a crossing is logged, and looks each minute for
+what must be sent again; the policies are read each time. The line of `log` goes to standard output.
+Where limits are shared, it reads the agent's configuration and its password before it gives up
+root's rights, and sends crossings to the shared store as well. docs/alerts.md has the details.")]
+struct Alerts {
+    /// Use this spool directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
+
+    /// Send mail with this program, which must accept the options of sendmail
+    #[arg(long, value_name = "FILE", default_value = SENDMAIL)]
+    sendmail: String,
+
+    /// Show the database, the user and the receivers, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Alerts {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            let spool = spool_dir::find_silently(self.spool.as_deref())?;
+            let all = destinations(&spool)?;
+            let to: Vec<String> = all.iter().map(|(name, to)| format!("{name}: {to}")).collect();
+            let to = if to.is_empty() { "nobody".to_owned() } else { to.join("; ") };
+            let user = place::owner_name(&spool);
+            writeln!(
+                screen,
+                "alerts of the database in {}, as {user}, to {to}",
+                printable(&spool)
+            )?;
+            return Ok(Outcome::found_if(all.is_empty()));
+        }
+        run_alerts(self.spool.as_deref(), &self.sendmail).map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+}
+
 /// Run the web service, a page and an API for the help desk
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?
     exirate serve web --check
   Run it with systemd, and see what it does:
-    systemctl enable --now exirate-web@Debian-exim
-    systemctl status exirate-web@Debian-exim
+    systemctl enable --now \"exirate-web@$(exirate where user)\"
+    systemctl status 'exirate-web@*'
 
 It only reads: changes are made by `exirate serve broker`. SIGHUP makes it read its configuration again.
 
@@ -303,8 +362,8 @@ struct Web {
   Can the configuration be used?
     exirate serve broker --check
   Run it by systemd, as the user of the database, and see what it does:
-    systemctl enable --now exirate-broker@Debian-exim
-    systemctl status exirate-broker@Debian-exim
+    systemctl enable --now \"exirate-broker@$(exirate where user)\"
+    systemctl status 'exirate-broker@*'
 
 It runs as the user of the database. SIGHUP makes it read its configuration again.
 

@@ -1,7 +1,7 @@
 //! `[mail]`, and its sockets in `[listen]`: the mail front ends.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use toml::de::DeTable;
@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::address::{Address, parse};
 use super::duration::duration;
 use super::keys::{self, Key};
+use crate::place::{self, OWN};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::sys::users;
@@ -16,10 +17,6 @@ use crate::text::byte_size;
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::{Location, Word};
 
-/// Exim's usual spool directories: where there is one, its database and policies are used.
-const EXIM: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
-/// Where they are without Exim.
-pub const OWN_SPOOL: &str = "/var/lib/exirate";
 /// The longest time that a peer may be silent.
 const IDLE_MAX: Duration = Duration::from_hours(24);
 
@@ -87,19 +84,13 @@ pub struct Mail {
     pub idle_timeout: Duration,
 }
 
-/// Where the database is unless the file says so.
-fn default_spool() -> PathBuf {
-    let exim = EXIM.iter().map(Path::new).find(|path| path.is_dir());
-    exim.unwrap_or(Path::new(OWN_SPOOL)).to_owned()
-}
-
 impl Mail {
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             policy: None,
             milter: None,
-            spool: default_spool(),
+            spool: place::unless_configured(),
             names_spool: false,
             policies: None,
             on_error: OnError::FailOpen,
@@ -179,11 +170,10 @@ fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<A
 /// The keys of `[mail]`.
 pub(super) const KEYS: &[Key<Mail>] = &[
     ("spool", |reader, value, mail| {
-        let Some(text) = reader.string(value, &format!("{OWN_SPOOL:?}")) else { return };
+        let Some(text) = reader.string(value, &format!("{OWN:?}")) else { return };
         if !text.starts_with('/') {
-            let message = format!(
-                "{text:?} is not the full path of a directory; expected such as {OWN_SPOOL:?}"
-            );
+            let message =
+                format!("{text:?} is not the full path of a directory; expected such as {OWN:?}");
             reader.error(value, message);
         }
         mail.spool = text.into();

@@ -22,22 +22,20 @@ use toml::de::DeTable;
 pub use address::Address;
 pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
-pub use mail::{EarlyStage, Mail, OWN_SPOOL};
+pub use mail::{EarlyStage, Mail};
 pub use web::Web;
 
 use super::log::{Level, Log};
 /// Where the configuration is, if no other file is named.
 pub use crate::cluster::CONFIG_DEFAULT as FILE;
 use crate::cluster::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
+use crate::place;
 use crate::redis::Settings;
 use crate::sys::{files, host_name, users};
 use crate::toml_file::Location;
 use crate::toml_file::diagnostic::{Diagnostics, Severity, place};
 use crate::toml_file::reader::{Reader, Value, parse};
 use crate::toml_file::text::load;
-
-/// Exim's spool directory on Debian: its owner may ask the agent, whose socket has its group.
-const SPOOL: &str = "/var/spool/exim4";
 
 /// What the file says to the agent, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -350,14 +348,19 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
 /// Root, Exim's user (the owner of the spool directory, or the user of Debian's Exim), and
 /// that of the mail front ends.
 fn default_users() -> BTreeSet<u32> {
-    let owner = files::info_of(Path::new(SPOOL)).ok().map(|info| info.uid);
-    let named = ["Debian-exim", "exirate-mail"].map(|name| users::id_of(OsStr::new(name)));
+    let owner = exim_owner().map(|(uid, _)| uid);
+    let named = ["Debian-exim", place::OWN_USER].map(|name| users::id_of(OsStr::new(name)));
     [Some(0), owner].into_iter().chain(named).flatten().collect()
+}
+
+/// The user and group of Exim's spool directory: the former may ask the agent, whose socket has the
+/// latter.
+fn exim_owner() -> Option<(u32, u32)> {
+    place::EXIM.iter().find_map(|spool| place::owner(Path::new(spool)).ok())
 }
 
 /// The group of Exim's processes: that of the spool directory, or of Debian's Exim.
 #[must_use]
 pub fn exim_group() -> Option<u32> {
-    let of_spool = files::info_of(Path::new(SPOOL)).ok().map(|info| info.gid);
-    of_spool.or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
+    exim_owner().map(|(_, gid)| gid).or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
 }

@@ -69,14 +69,14 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             ))
             .fix(join(&settings, settings.servers, settings.deadline * 5));
     }
-    // `exirate events deliver` writes this file when it first sends something.
+    // Whoever first sends something writes this file.
     if !directory.path().join("delivery.shared").exists() {
         findings
             .note(
-                "the other servers do not show the crossings of this one: `exirate events deliver` \
-                 must run",
+                "the other servers do not show the crossings of this one: the daemon of alerts must \
+                 run, or `exirate events deliver`",
             )
-            .fix("systemctl enable --now exirate-deliver.path exirate-deliver.timer");
+            .fix(units::start(units::ALERTS));
     }
     let mut usable = true;
     if let Some(config) = configuration(file, findings) {

@@ -55,6 +55,7 @@ use finding::{Findings, Level};
 use glance::Examined;
 pub(in crate::cli) use glance::{DecidedBy, Glance};
 use policy::Caller;
+pub(in crate::cli) use units::{UnitState, states as unit_states};
 
 /// Why limits of the policy file on what becomes of accepted mail are not counted, and the command
 /// that has them counted.
@@ -256,7 +257,10 @@ impl Doctor {
         // Exim and the daemon use the policies of their configuration.
         let callers = callers.filter(|_| self.spool.is_none());
         policy::look(spool, Path::new(FILE), callers.as_deref(), findings);
-        alerts::look(spool, findings);
+        let units = units::states(spool);
+        alerts::look(spool, &units, findings);
+        findings.about("The units");
+        units::look(&units, findings);
         if depth == Depth::All {
             findings.about("The shared limits");
             cluster::look(spool, Path::new(config::FILE), findings);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anstyle::Style;
 
-use super::{SetupCommand, log};
+use super::{SetupCommand, log, test_alerts};
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
@@ -52,8 +52,12 @@ impl SetupCommand {
         let Some(new) = policy_file::with_action(&old, action) else {
             return Err(Failure::new(by_hand(&before, action)));
         };
-        let after = policies(&new)?;
+        let mut after = policies(&new)?;
+        let mut with_alerts = false;
+        let mut new = new;
         if action == "enforce" {
+            (new, with_alerts) = self.with_alerts_for(screen, new, &after)?;
+            after = policies(&new)?;
             // Nothing would be refused where the mail server does not ask.
             let plan = server.plan()?;
             if !(plan.is_empty() && plan.by_hand.is_empty()) {
@@ -80,6 +84,9 @@ impl SetupCommand {
             return Ok(Outcome::Found);
         }
         self.setup(server).set_policies(path, &old, &new)?;
+        if with_alerts {
+            self.setup(server).start_alerts()?;
+        }
         log(server.spool(), &format!("setup --{action}"));
         let names: Vec<&str> = if action == "enforce" {
             enforcing(&after).into_iter().collect()
@@ -88,7 +95,10 @@ impl SetupCommand {
         };
         let state = if action == "enforce" { "now refuse" } else { "now only observe" };
         writeln!(screen, "{state}: {}", names.join(", "))?;
-        Ok(Outcome::Fine)
+        match with_alerts {
+            true => test_alerts(screen, server.spool()),
+            false => Ok(Outcome::Fine),
+        }
     }
 }
 

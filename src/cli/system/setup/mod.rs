@@ -1,12 +1,15 @@
 //! `exirate setup`: has the mail server ask exirate.
 
 mod action;
+mod alerts;
 mod habits;
 
 use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+
+use alerts::{AlertsTo, test_alerts};
 
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
@@ -34,6 +37,8 @@ use crate::text::{printable, shell};
     exirate setup --enforce
   Notice stolen accounts by mail unlike their habits, and refuse nothing for it:
     exirate setup --habits observe
+  Who is to know when somebody exceeds a limit?
+    exirate setup --alerts postmaster@example.org
   Remove exactly what it has added:
     exirate setup --undo
 
@@ -54,6 +59,10 @@ Where it writes the policy file, it asks whether to notice stolen accounts by th
 (docs/habits.md); with --yes they stay off. The question says what is remembered about people.
 --habits answers it for scripts, and changes the line `habits = ` of [policy.outbound.default] in
 a file that is there.
+
+It asks for a mail address to which alerts go when somebody exceeds a limit (docs/alerts.md), and
+--enforce asks where nobody is alerted; with --yes nobody is. --alerts answers it for scripts, and
+changes [on.crossing] of a file that is there; it starts the daemon exirate-alerts and sends a test.
 
 For a configuration of your own it prints the lines and where they go; --check shows whether mail
 reaches them.")]
@@ -81,6 +90,10 @@ pub(in crate::cli) struct SetupCommand {
     /// Notice stolen accounts by their habits: off, observe, hold or defer their mail
     #[arg(long, value_name = "WHAT", value_parser = on_habits, conflicts_with_all = ["undo", "check", "enforce", "observe"])]
     habits: Option<OnHabits>,
+
+    /// Send alerts to this mail address when somebody exceeds a limit; none: to nobody
+    #[arg(long, value_name = "ADDRESS", value_parser = AlertsTo::parse, conflicts_with_all = ["undo", "check", "observe"])]
+    alerts: Option<AlertsTo>,
 
     /// Do not ask
     #[arg(long, short)]
@@ -121,6 +134,9 @@ impl SetupCommand {
             () if self.enforce => self.set_action(screen, &*server, "enforce"),
             () if self.observe => self.set_action(screen, &*server, "observe"),
             () if self.check => Self::check(screen, &*server),
+            () if let Some(to) = self.alerts.as_ref().filter(|_| Path::new(FILE).exists()) => {
+                self.set_alerts(screen, &*server, to)
+            }
             () if let Some(on) = self.habits.filter(|_| Path::new(FILE).exists()) => {
                 self.set_habits(screen, &*server, on)
             }
@@ -150,6 +166,7 @@ impl SetupCommand {
             return Ok(Outcome::Fine);
         }
         let habits = self.choose_habits(screen, &mut plan)?;
+        let alerts = self.choose_alerts(screen, &mut plan)?;
         show(screen, &plan)?;
         if self.dry_run {
             return by_hand(screen, &plan);
@@ -172,6 +189,9 @@ impl SetupCommand {
         }
         if habits != OnHabits::Off {
             Self::advise_habits(screen)?;
+        }
+        if alerts.is_some() && outcome == Outcome::Fine {
+            test_alerts(screen, server.spool())?;
         }
         if let Some(why) = uncounted(server.spool()) {
             note(why);

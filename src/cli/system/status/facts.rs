@@ -14,7 +14,7 @@ use crate::cli::Failure;
 use crate::cli::shared::bypass_state;
 use crate::cli::shared::database::open_traces;
 use crate::cli::shared::hold_queue::HeldMail;
-use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance};
+use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::cluster::{self, ClusterSettings};
 use crate::policy::word::{Action, Word as _};
 use crate::spool::open_directory;
@@ -51,6 +51,7 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) keys: Keys,
     pub(super) bypass_until: Option<String>,
+    pub(super) units: Vec<UnitState>,
     pub(super) follower: Option<Follower>,
     pub(super) cluster: Option<Cluster>,
     pub(super) trace: Option<Traces>,
@@ -121,6 +122,7 @@ impl Status {
             policies,
             keys,
             bypass_until: bypass.map(|bypass| text::iso_second(bypass.until)),
+            units: unit_states(spool),
             follower: Follower::of(spool),
             cluster: Cluster::of(spool)?,
             trace: Traces::of(spool)?,

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::alerts::{self, Delivered};
 use crate::cli::Failure;
-use crate::cli::senders::events::{self, Delivered, decisive};
+use crate::cli::senders::events::{self, decisive};
 use crate::cli::senders::list::{First, Sort};
 use crate::engine::{AlgorithmKind, Overridden};
 use crate::policy::model::OnCrossing;
@@ -181,11 +182,11 @@ impl Keys {
     ) -> Result<(), Failure> {
         let crossings =
             database.read_events(&mut EventReader::new(EventKind::Crossings), now(), true)?;
-        let delivered = events::delivered(spool, on, &crossings)?;
+        let delivered = alerts::delivered(spool, on, &crossings)?;
         self.crossings_today = crossings.iter().filter(|event| event.at.seconds >= today).count();
         let last = crossings.iter().enumerate().rev().take(SHOWN).map(|(at, event)| {
             let window = decisive(event);
-            let is_silent = !events::has_alert(event, on.observed);
+            let is_silent = !alerts::has_alert(event, on.observed);
             let waiting = delivered.iter().filter(|one| at >= one.done && !is_silent);
             CrossingShown {
                 time: text::iso(event.at),

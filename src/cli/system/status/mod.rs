@@ -52,7 +52,8 @@ differs, errors, absent, unreadable or large: not compared). `keys`, `keys_today
 `why`), `suspected` and `suspected_first` (accounts with habits unlike their own), `allowed`,
 `denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the
 last ones, with `waiting_for`, the receivers that have not received it), `receivers` (`name`,
-`waiting`, `failing`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
+`waiting`, `failing`), `units` (those that run or are to: `name`, `enabled`, `active`, `last` and
+`fault`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
 `counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and
 `error`), `database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace`
 (null, or `messages`, `disk_bytes`, `max_bytes` and `damaged`), `held` (null: not known; or

@@ -56,6 +56,7 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
             ),
         );
     }
+    status.units.iter().for_each(|one| rows.add("units", one.shown()));
     if let Some(follower) = &status.follower {
         rows.add("follower", follower.shown());
     }

@@ -20,6 +20,7 @@ use super::wire::{Done, Line as _, Reply, Request, Why, read, write};
 use crate::serve::config::{self, Address, Web};
 use crate::serve::listen::{Bound, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
+use crate::serve::rates::{Purpose, may_use};
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
     Signals, Unit, is_in_use, listen_until_stopped, need_restart, read_again,
@@ -150,6 +151,7 @@ struct Served {
 fn run(path: &Path, make: impl FnOnce(Web) -> Result<Served, String>) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let web = config::read_web(path)?.logged(path, &log)?;
+    may_use(&web.spool, Purpose::Change, "exirate-broker")?;
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let signals = Signals::within(&runtime).map_err(cannot)?;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{decisive, in_period, key};
 use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::explain::rule;
@@ -14,6 +13,7 @@ use crate::identity::Field;
 use crate::identity::fold::CUSTOMER;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::standing::key_text;
+use crate::standing::logged::{decisive, in_period, key};
 use crate::text::{self, counted};
 use crate::trace::TraceStore;
 
