@@ -13,7 +13,7 @@ use super::error::AlertError;
 use super::known::{Known, Sources};
 use super::program::Account;
 use super::receiver::Receiver;
-use super::send::Voice;
+use super::voice::Voice;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, LoggedEvent};

@@ -16,9 +16,11 @@ mod known;
 mod program;
 mod receiver;
 mod send;
+mod voice;
 
 pub(crate) use delivery::{Delivered, delivered, has_alert};
 pub(crate) use error::AlertError;
 pub(crate) use event::{EventJson, mark};
 pub(crate) use receiver::{CURL, Connect, NAMES as RECEIVERS, SENDMAIL};
-pub(crate) use send::{Sender, Sent, Tested, Voice, destinations};
+pub(crate) use send::{Sender, Sent, Tested, destinations};
+pub(crate) use voice::Voice;

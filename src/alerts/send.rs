@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
-use std::fmt::Arguments;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +15,7 @@ use super::error::AlertError;
 use super::known::{Known, Sources};
 use super::program::Account;
 use super::receiver::{Connect, NAMES, Receiver, SENDMAIL, Stream};
+use super::voice::Voice;
 use crate::cluster::ClusterSettings;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::model::OnCrossing;
@@ -34,14 +34,6 @@ const LOCK: &CStr = c"delivery.lock";
 const DETAILS: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(100));
 /// Of so many alerts at most, the messages that are recorded are counted.
 const COUNTED_MAX: usize = 10;
-
-/// Where it is said what does not work.
-pub(crate) trait Voice: Sync {
-    /// Something does not work.
-    fn complain(&self, what: Arguments<'_>);
-    /// Something to know.
-    fn note(&self, what: Arguments<'_>);
-}
 
 /// Sends what is new in the journal of a spool directory.
 pub(crate) struct Sender<'a> {

@@ -43,8 +43,9 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
         Some(spool) => spool.to_owned(),
         None => place::find().ok_or_else(place::missing)?.0,
     };
-    // Only root may read the password.
+    // Only root may read the password, and connect to the socket of `start-stop-daemon`.
     let agent = shared_limits(&directory);
+    let manager = Manager::from_environment();
     let user = become_owner(&directory)?;
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
@@ -62,7 +63,6 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
     runtime.block_on(async {
         let sending = Arc::clone(&shared);
         let mut serving = spawn_blocking(move || work.run(&sending));
-        let manager = Manager::from_environment();
         until_stopped(&mut daemon, &mut signals, &manager, &log, &[], &mut serving).await?;
         shared.stop();
         serving.await.map_err(|error| format!("sending has failed: {error}"))?;

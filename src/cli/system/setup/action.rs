@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anstyle::Style;
 
-use super::{SetupCommand, log, test_alerts};
+use super::{SetupCommand, log};
 use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{Column, Layout};
@@ -96,7 +96,7 @@ impl SetupCommand {
         let state = if action == "enforce" { "now refuse" } else { "now only observe" };
         writeln!(screen, "{state}: {}", names.join(", "))?;
         match with_alerts {
-            true => test_alerts(screen, server.spool()),
+            true => Self::test_alerts(screen, server.spool()),
             false => Ok(Outcome::Fine),
         }
     }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use super::alerts_to::AlertsTo;
 use super::{SetupCommand, log};
 use crate::alerts::{SENDMAIL, Sender, Tested};
 use crate::cli::senders::events::Terminal;
@@ -10,7 +11,7 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::policy::model::{OnCrossing, Policies};
-use crate::policy::source::{FILE, compile};
+use crate::policy::source::FILE;
 use crate::setup::policy_file::with_alerts;
 use crate::setup::{MailServer, Plan, start_of_alerts};
 use crate::toml_file::text::load;
@@ -20,31 +21,6 @@ const QUESTION: &str = "mail address for alerts when somebody exceeds a limit (e
 /// What is said where nobody was asked.
 const NOBODY: &str =
     "nobody is alerted when somebody exceeds a limit: `exirate setup --alerts ADDRESS`";
-
-/// Who is alerted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum AlertsTo {
-    /// Nobody.
-    Nobody,
-    /// This address.
-    Mail(String),
-}
-
-impl AlertsTo {
-    /// `none`, or an address that a policy file can have.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self::Nobody);
-        }
-        let file = with_alerts("version = 1\n", Some(text));
-        let none = |_: &Path| Err("no file".to_owned());
-        let found = compile(Path::new(FILE), &file, &none).diagnostics.sorted();
-        match found.first() {
-            None => Ok(Self::Mail(text.to_owned())),
-            Some(one) => Err(one.message.clone()),
-        }
-    }
-}
 
 /// Whether anybody is alerted.
 fn is_anybody(on: &OnCrossing) -> bool {
@@ -138,28 +114,30 @@ impl SetupCommand {
         self.setup(server).start_alerts()?;
         log(server.spool(), "setup --alerts");
         writeln!(screen, "[on.crossing] of {FILE} says so, and is in use; exirate-alerts runs")?;
-        test_alerts(screen, server.spool())
+        Self::test_alerts(screen, server.spool())
     }
-}
 
-/// Sends a test, and says how that went.
-pub(super) fn test_alerts(screen: &mut Screen<'_>, spool: &Path) -> Result<Outcome, Failure> {
-    let connect = |_: &Path| Err("not for a test".to_owned());
-    let sender = Sender {
-        directory: spool,
-        named: None,
-        sendmail: SENDMAIL,
-        connect: &connect,
-        voice: &Terminal,
-    };
-    let mut well = true;
-    sender.test(|Tested { receiver, to, error, .. }| {
-        well &= error.is_none();
-        match error {
-            None => writeln!(screen, "test alert: {receiver}: {to} has accepted it")?,
-            Some(fault) => writeln!(screen, "test alert: {receiver}: {to} has failed: {fault}")?,
-        }
-        Ok::<_, Failure>(())
-    })?;
-    Ok(Outcome::found_if(!well))
+    /// Sends a test, and says how that went.
+    pub(super) fn test_alerts(screen: &mut Screen<'_>, spool: &Path) -> Result<Outcome, Failure> {
+        let connect = |_: &Path| Err("not for a test".to_owned());
+        let sender = Sender {
+            directory: spool,
+            named: None,
+            sendmail: SENDMAIL,
+            connect: &connect,
+            voice: &Terminal,
+        };
+        let mut well = true;
+        sender.test(|Tested { receiver, to, error, .. }| {
+            well &= error.is_none();
+            match error {
+                None => writeln!(screen, "test alert: {receiver}: {to} has accepted it")?,
+                Some(fault) => {
+                    writeln!(screen, "test alert: {receiver}: {to} has failed: {fault}")?
+                }
+            }
+            Ok::<_, Failure>(())
+        })?;
+        Ok(Outcome::found_if(!well))
+    }
 }

@@ -2,6 +2,7 @@
 
 mod action;
 mod alerts;
+mod alerts_to;
 mod habits;
 
 use std::io::Write as _;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use alerts::{AlertsTo, test_alerts};
+use alerts_to::AlertsTo;
 
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
@@ -191,7 +192,7 @@ impl SetupCommand {
             Self::advise_habits(screen)?;
         }
         if alerts.is_some() && outcome == Outcome::Fine {
-            test_alerts(screen, server.spool())?;
+            Self::test_alerts(screen, server.spool())?;
         }
         if let Some(why) = uncounted(server.spool()) {
             note(why);
