@@ -16,7 +16,7 @@ use crate::redis::SharedEvents;
 /// Send new crossings to the receivers in [on.crossing] of the policies
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  Send what is new, as a timer does:
+  Send what is new, and end:
     exirate events deliver
   Do alerts arrive? Send a test to each receiver, and print how that went:
     exirate events deliver --test
@@ -24,8 +24,7 @@ use crate::redis::SharedEvents;
     exirate events deliver --json
 
 Each receiver that [on.crossing] of the policy file names gets each crossing at least once. A
-later run tries again what has failed. exirate-deliver.path and exirate-deliver.timer, or cron,
-run this.
+later run tries again what has failed. The daemon `exirate serve alerts` sends in the same way.
 
 Exit status: 0 no receiver has failed, or another process is sending; 1 a receiver has failed, and
 a later run sends the rest; 2 an error.
@@ -34,9 +33,9 @@ a later run sends the rest; 2 an error.
 mail. Each receiver gets each crossing at least once; crossings of exempt keys are not sent, and
 those of policies that only observe are sent if `observed = true`. A later run tries again what
 has failed, and marks it. Where more than ten keys cross within a minute, `post` and `mail` get
-one message for all of them, a minute later if some were sent already. exirate-deliver.path and
-exirate-deliver.timer, or cron, run this command. Programs run as the owner of the spool
-directory. docs/alerts.md has the details.
+one message for all of them, a minute later if some were sent already. The daemon `exirate serve
+alerts` does the same at once; only one of them sends at a time. Programs run as the owner of the
+spool directory. docs/alerts.md has the details.
 
 Where limits are shared, crossings are also sent to the shared store (`shared` in JSON). For this,
 run it as a user who can read the agent's configuration and the password, such as root.

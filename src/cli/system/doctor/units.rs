@@ -20,13 +20,14 @@ struct Unit {
 }
 
 /// All of them.
-const UNITS: [Unit; 8] = [
+const UNITS: [Unit; 9] = [
     Unit { name: "exirate-mail", needs: Some(place::FILE) },
     Unit { name: "exirate-agent", needs: Some(place::FILE) },
     Unit { name: ALERTS, needs: None },
     Unit { name: "exirate-follow@", needs: None },
     Unit { name: "exirate-web@", needs: None },
     Unit { name: "exirate-broker@", needs: None },
+    Unit { name: "exirate-held", needs: None },
     Unit { name: "exirate-stats.timer", needs: None },
     Unit { name: "exirate-verify.timer", needs: None },
 ];
