@@ -91,7 +91,7 @@ impl Suspicion {
     ) -> Option<Self> {
         let is_denied = match judged.overridden {
             Some(Overridden::Allow) => return None,
-            overridden => overridden == Some(Overridden::Deny),
+            overridden => overridden.is_some(),
         };
         (is_denied || judged.suspected.is_some()).then(|| Self {
             rule: rule(),
@@ -104,7 +104,7 @@ impl Suspicion {
     /// Whether an override denies the message.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        self.judged.overridden == Some(Overridden::Deny)
+        self.judged.overridden.is_some_and(Overridden::is_denial)
     }
 
     /// Why it is what it is: `this message raises an alarm, …`

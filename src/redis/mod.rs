@@ -473,7 +473,7 @@ fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
     let overridden = match check.overridden {
         None => 0,
         Some(Overridden::Allow) => 1,
-        Some(Overridden::Deny) => 2,
+        Some(Overridden::Deny | Overridden::Reject) => 2,
     };
     let mut argument = vec![algorithm, update, check.total.into(), overridden];
     let third = match check.algorithm.window() {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::accounts::Account;
 use super::changer::Changer;
+use super::override_state::Reply;
 use super::pattern;
-use crate::engine::Overridden;
 use crate::history::habits::SentMail;
 use crate::identity::fold::Folding;
 use crate::rate::habits::{Answer, RECIPIENTS_KNOWN};
@@ -70,7 +70,8 @@ pub(crate) fn denial(
     let name = account.name();
     let (target, argument) = pattern::override_target(name.as_bytes(), false, folding)?;
     let (reason, who) = (reason.to_owned(), who.to_owned());
-    Ok(Override { overridden: Overridden::Deny, target, argument, until, since, reason, who })
+    let overridden = Reply::by_default(&target, until).denial();
+    Ok(Override { overridden, target, argument, until, since, reason, who })
 }
 
 /// Says that the last alarm of an account was a thief, and logs that; the recipients and clients of

@@ -19,6 +19,7 @@ pub(crate) mod accounts;
 pub(crate) mod alarm;
 pub(crate) mod audit_line;
 pub(crate) mod audit_log;
+pub(crate) mod can_send;
 pub(crate) mod change;
 pub(crate) mod changer;
 pub(crate) mod held;

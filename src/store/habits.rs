@@ -108,7 +108,7 @@ impl Sending<'_> {
         overridden: Option<Overridden>,
     ) -> (Judged, bool) {
         let learns = match self.learn {
-            _ if overridden == Some(Overridden::Deny) => false,
+            _ if overridden.is_some_and(Overridden::is_denial) => false,
             // Its messages are not known.
             _ if self.stage == SendingStage::Failed && habits.messages() == 0 => false,
             Learn::Always => true,

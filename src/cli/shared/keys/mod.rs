@@ -223,6 +223,11 @@ impl Selection {
         Ok((keys, unread.parts.len()))
     }
 
+    /// Whether an argument has matched nothing.
+    pub(in crate::cli) fn has_missing(&self) -> bool {
+        self.matched.contains(&false)
+    }
+
     /// Whether the argument of this number has matched nothing.
     pub(in crate::cli) fn is_missing(&self, argument: usize) -> bool {
         self.matched.get(argument) == Some(&false)

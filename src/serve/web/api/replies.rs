@@ -191,9 +191,9 @@ pub(super) async fn release(api: &Api, asked: &Asked) -> Result<Reply, Problem> 
 }
 
 pub(super) async fn for_seconds(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
-    let ForATime { key, seconds, reason } = asked.body()?;
+    let ForATime { key, seconds, reason, reply } = asked.body()?;
     let request = request(asked, verb, key)?;
-    change(api, Request { seconds: Some(seconds), reason, ..request }).await
+    change(api, Request { seconds: Some(seconds), reason, reply, ..request }).await
 }
 
 /// What the broker is asked for.
@@ -202,7 +202,7 @@ fn request(asked: &Asked, verb: Verb, key: String) -> Result<Request, Problem> {
         return Err(Problem::new(Kind::Unknown, "expected a token"));
     };
     let (who, reason) = (asker.who.clone(), String::new());
-    Ok(Request { who, verb, key, seconds: None, reason, id: None, delete: false })
+    Ok(Request { who, verb, key, seconds: None, reply: None, reason, id: None, delete: false })
 }
 
 /// Asks the broker.

@@ -186,6 +186,9 @@ pub(super) const ROUTES: &[Route] = &[
     change("/api/v1/deny", "Refuse a key for a time", ForATime::schema, |api, asked| {
         Box::pin(async move { for_seconds(&api, &asked, Verb::Deny).await })
     }),
+    change("/api/v1/end", "End the override of a key", OfKey::schema, |api, asked| {
+        Box::pin(async move { of_key(&api, &asked, Verb::End).await })
+    }),
     change(
         "/api/v1/accept",
         "Answer an alarm: it was the owner; what was held for it is released",

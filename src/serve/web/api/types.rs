@@ -404,9 +404,11 @@ macro_rules! asked {
 
         impl Schema for $name {
             fn schema(all: &mut Schemas) -> serde_json::Value {
-                all.object(stringify!($name), concat!($($about),*), |all| vec![$((
+                let schema = all.object(stringify!($name), concat!($($about),*), |all| vec![$((
                     stringify!($field), concat!($($what),*), <$type as Schema>::schema(all),
-                ),)*])
+                ),)*]);
+                all.null_is_absent(stringify!($name));
+                schema
             }
         }
     )*};
@@ -444,6 +446,8 @@ asked! {
         seconds: i64,
         /// Why.
         reason: String,
+        /// Of a denial, what its clients are told: defer, so that they try again, or reject; without it, or null: defer.
+        reply: Option<String>,
     }
 
     /// A token that a browser keeps as a cookie.

@@ -14,6 +14,7 @@ use crate::serve::web::token::{Refusal, TokenFile};
 use crate::standing::changer::Changer;
 use crate::standing::held::{Held, HoldQueue as _};
 use crate::standing::one_key::{NotOne, OneKey};
+use crate::standing::override_state;
 use crate::store::Inspect;
 use crate::text;
 use crate::toml_file::Word as _;
@@ -92,6 +93,19 @@ impl Broker {
             let detail = format!("the reason is longer than {REASON_MAX} bytes");
             return Err(Refused::new(Why::Bounds, detail));
         }
+        let reply = match (request.verb, request.reply.as_deref()) {
+            (_, None) => None,
+            (Verb::Deny, Some(word)) => {
+                let words = override_state::Reply::words().join(" or ");
+                let detail = format!("the reply of a denial is {words}");
+                let wrong = || Refused::new(Why::Malformed, detail);
+                Some(override_state::Reply::of(word).ok_or_else(wrong)?)
+            }
+            (verb, Some(_)) => {
+                let detail = format!("{} has no reply", verb.word());
+                return Err(Refused::new(Why::Malformed, detail));
+            }
+        };
         let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
         let key = one_key(&request.key, &folding)?;
         if key.is_of_group() {
@@ -143,7 +157,12 @@ impl Broker {
             }
             Verb::Unblock => work.unblock(&pattern),
             Verb::Allow => work.set(Overridden::Allow, until, &request.reason),
-            Verb::Deny => work.set(Overridden::Deny, until, &request.reason),
+            Verb::Deny => {
+                let by_default = override_state::Reply::by_default(&work.target, until);
+                let reply = reply.unwrap_or(by_default);
+                work.set(reply.denial(), until, &request.reason)
+            }
+            Verb::End => work.end(),
             // It was answered above.
             Verb::Held => Ok(Done::default()),
         };
@@ -199,7 +218,9 @@ impl Broker {
     fn until(&self, request: &Request, now: i64) -> Result<Option<i64>, Refused> {
         let longest = self.web.longest;
         match (request.verb, request.seconds) {
-            (Verb::Unblock | Verb::Accept | Verb::Release | Verb::Held, None) => Ok(None),
+            (Verb::Unblock | Verb::Accept | Verb::End | Verb::Release | Verb::Held, None) => {
+                Ok(None)
+            }
             // Who is stolen stays denied until somebody who may do more has looked at it.
             (Verb::Stolen, None) => Ok(Some(crate::store::FOREVER)),
             (Verb::Allow | Verb::Deny, Some(seconds)) if (1..=longest).contains(&seconds) => {

@@ -38,6 +38,9 @@ pub struct Request {
     /// For how long; of `allow` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
+    /// Of `deny`: `reject` or `defer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     /// Why, for the list of overrides and the log.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
@@ -77,6 +80,8 @@ pub enum Verb {
     Allow,
     /// Refuse it for a time.
     Deny,
+    /// End its override.
+    End,
     /// It was the owner.
     Accept,
     /// The account is stolen.
@@ -92,6 +97,7 @@ impl Word for Verb {
         Self::Unblock,
         Self::Allow,
         Self::Deny,
+        Self::End,
         Self::Accept,
         Self::Stolen,
         Self::Held,
@@ -103,6 +109,7 @@ impl Word for Verb {
             Self::Unblock => "unblock",
             Self::Allow => "allow",
             Self::Deny => "deny",
+            Self::End => "end",
             Self::Accept => "accept",
             Self::Stolen => "stolen",
             Self::Held => "held",
@@ -242,6 +249,7 @@ mod tests {
             verb: Verb::Allow,
             key: "a\"\n\\é".into(),
             seconds: Some(60),
+            reply: Some("defer".into()),
             reason: String::new(),
             id: None,
             delete: false,

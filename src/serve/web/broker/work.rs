@@ -67,6 +67,27 @@ impl Work<'_> {
         Ok(done)
     }
 
+    /// Ends the override of the key.
+    pub(super) fn end(&mut self) -> Result<Done, Refused> {
+        self.check(None)?;
+        let list = self.store.overrides().map_err(Refused::database)?;
+        let is_there = |one: &&Override| one.is_active(self.now) && one.target == self.target;
+        let Some(one) = list.iter().find(is_there) else {
+            let nothing = format!("{} has no override of its own", self.argument);
+            return Err(Refused::new(Why::Nothing, nothing));
+        };
+        (self.count)()?;
+        let denials = one.overridden.is_denial();
+        let (store, target) = (&mut *self.store, &self.target);
+        let ended = change::end_override(store, target, denials, self.now, &mut self.by);
+        let said = match ended.map_err(Refused::database)? {
+            Ok(one) => format!("ended: {}", override_state::sentence(&one)),
+            Err(_) => format!("{} has no override any more", self.argument),
+        };
+        let said = std::iter::once(said).chain(self.by.unlogged()).collect();
+        Ok(Done { said, ..Done::default() })
+    }
+
     fn put(&mut self, set: &Override) -> Result<Done, Refused> {
         let changed = change::set_override(self.store, set, self.now, &mut self.by);
         let changed = changed.map_err(|why| match why {
@@ -148,13 +169,13 @@ impl Work<'_> {
         let mut said = Vec::new();
         let list = self.store.overrides().map_err(Refused::database)?;
         let deciding = override_state::of_target(&list, &self.target, self.now);
-        let denial = deciding.filter(|one| one.overridden == Overridden::Deny);
+        let denial = deciding.filter(|one| one.overridden.is_denial());
         said.extend(denial.map(|one| left::denied(&self.argument, one)));
         let spool = &self.web.spool;
         let (in_force, _) = InForce::of(self.store, spool);
         let keys = records.iter().map(KeyState::record_key);
         let totals = Totals::of(self.store, &in_force, keys).map_err(Refused::database)?;
-        let refusing = Totals::refusing(self.store, &in_force, &self.target);
+        let refusing = Totals::refusing_target(self.store, &in_force, &self.target);
         let totals = totals.and(refusing.map_err(Refused::database)?);
         said.extend(totals.names_refusing(&in_force).iter().map(|name| left::total(name)));
         if InUse::of(spool).has_any() {

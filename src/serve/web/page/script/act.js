@@ -83,16 +83,23 @@ function askForTime(verb, key) {
     return element("label", [radio, element("span", [text, end && [" ", end]].flat())], { class: "choice" });
   });
   const reason = element("input", [], { type: "text", id: "reason", maxlength: 100, autocomplete: "off" });
+  const replies = verb === "deny" ? [["defer", "Try again later (451)"], ["reject", "Do not try again (550)"]].map(([word, text], n) => {
+    const radio = element("input", [], { type: "radio", name: "reply", value: word, id: "reply-" + word });
+    radio.checked = n === 0;
+    return element("label", [radio, element("span", text)], { class: "choice" });
+  }) : [];
   const form = element("form", [
     element("fieldset", [element("legend", "For how long?"), ...radios]),
+    replies.length ? element("fieldset", [element("legend", "What is its mail program told?"), ...replies]) : null,
     element("label", ["Why? Others will see this.", reason], { class: "line" }),
-  ]);
+  ].filter(Boolean));
   const go = element("button", verb === "allow" ? "Allow" : "Deny", { type: "submit", class: verb === "allow" ? "first" : "grave", form: "ask-form" });
   form.id = "ask-form";
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const seconds = Number(form.elements.time.value);
-    const changed = await act(verb, { key, seconds, reason: reason.value.trim() }, go);
+    const reply = replies.length ? { reply: form.elements.reply.value } : {};
+    const changed = await act(verb, { key, seconds, reason: reason.value.trim(), ...reply }, go);
     if (changed) dialog.close();
   });
   const about = verb === "allow" ? "No limit applies to it meanwhile. What it sends is still counted." : "Everything that it sends is refused meanwhile.";

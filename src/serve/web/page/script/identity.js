@@ -176,8 +176,10 @@ function changeTable(done) {
   ]), `Changes by hand, the latest first${done.next ? `, ${PAGE} of them` : ""}.`);
 }
 function overrideTable(overrides) {
-  return plain(["State", "Until", "Since", "By", "Why"], overrides.map((one) => [
-    `${one.override === "deny" ? "denied" : "allowed"}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
-    one.until ? at(one.until) : "forever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }),
+  // Those of globs are for an administrator.
+  const end = (one) => (mayHelp() && !one.glob && !one.exact ? named(one.override === "deny" ? "End the denial" : "End the permission", one.key, (control) => act("end", { key: one.key }, control)) : null);
+  return plain(["State", "Until", "Since", "By", "Why", ""], overrides.map((one) => [
+    `${one.override === "deny" ? "denied" : "allowed"}${one.reply === "reject" ? " (550)" : ""}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
+    one.until ? at(one.until) : "forever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }), end(one),
   ]), "What decides before any limit.");
 }
