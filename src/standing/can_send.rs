@@ -43,8 +43,8 @@ impl<'a> CanSend<'a> {
         });
         let of_records = refused.iter().map(|one| in_force.next(one).wait(one, now));
         let of_totals = totals.refusing(in_force).map(|one| in_force.next(one).wait(one, now));
-        let all = of_records.chain(of_totals).chain(of_denial);
-        let wait = all.fold(Some(Wait::Seconds(0.0)), |longest, wait| match (longest?, wait?) {
+        let mut all = of_records.chain(of_totals).chain(of_denial);
+        let wait = all.try_fold(Wait::Seconds(0.0), |longest, wait| match (longest, wait?) {
             (Wait::Seconds(one), Wait::Seconds(other)) => Some(Wait::Seconds(one.max(other))),
             _ => Some(Wait::Never),
         });

@@ -71,6 +71,15 @@ pub(crate) fn set_override(
     Ok(changed)
 }
 
+/// What came of ending an override.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// This one was ended.
+    This(Override),
+    /// None was; this one is there.
+    Not(Option<Override>),
+}
+
 /// Ends the permission, or the denial, of `target`, and logs and returns it; else the override of
 /// `target` that is there, if one is.
 ///
@@ -82,7 +91,7 @@ pub(crate) fn end_override(
     denials: bool,
     now: i64,
     by: &mut Changer,
-) -> Result<Result<Override, Option<Override>>, InspectError> {
+) -> Result<Ended, InspectError> {
     let ended = override_state::change(store, |list| {
         list.retain(|one| one.is_active(now));
         let at = list.iter().position(|one| one.target == *target);
@@ -90,11 +99,11 @@ pub(crate) fn end_override(
             one.overridden.is_denial() == denials && !(denials && by.must_leave(one))
         };
         match at {
-            Some(at) if list.get(at).is_some_and(is_meant) => Ok(list.remove(at)),
-            at => Err(at.and_then(|at| list.get(at)).cloned()),
+            Some(at) if list.get(at).is_some_and(is_meant) => Ended::This(list.remove(at)),
+            at => Ended::Not(at.and_then(|at| list.get(at)).cloned()),
         }
     })?;
-    if let Ok(one) = &ended {
+    if let Ended::This(one) = &ended {
         let (word, key) = (one.overridden.word(), override_state::key(one));
         by.log(store, format_args!("{word} --end key={key}"));
     }

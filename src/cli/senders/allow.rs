@@ -22,7 +22,7 @@ use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
-use crate::standing::change::{self, NotSet};
+use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
 use crate::standing::override_state::{self, OverrideJson, Reply};
@@ -214,13 +214,16 @@ impl Setting {
         let ended = AuditLog::new().with(end)?;
         print_incidents(&mut *store);
         if self.common.json {
-            let json = ended.as_ref().ok().map(OverrideJson::of);
+            let json = match &ended {
+                Ended::This(one) => Some(OverrideJson::of(one)),
+                Ended::Not(_) => None,
+            };
             screen.json(&serde_json::json!({ "ended": json }))?;
         }
         let one = match ended {
-            Ok(one) => one,
-            Err(_) if self.common.json => return Ok(Outcome::Found),
-            Err(other) => {
+            Ended::This(one) => one,
+            Ended::Not(_) if self.common.json => return Ok(Outcome::Found),
+            Ended::Not(other) => {
                 complain(match other {
                     Some(other) => override_state::sentence(&other),
                     None => format!("{argument} has no override; `exirate overrides` lists all"),

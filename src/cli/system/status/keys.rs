@@ -9,7 +9,7 @@ use crate::alerts::{self, Delivered};
 use crate::cli::Failure;
 use crate::cli::senders::events::{self, decisive};
 use crate::cli::senders::list::{First, Sort};
-use crate::engine::{AlgorithmKind, Overridden};
+use crate::engine::AlgorithmKind;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
@@ -159,8 +159,9 @@ impl Keys {
     fn overrides(&mut self, database: &mut Spool, now: Timestamp) -> Result<(), Failure> {
         let mut all = database.overrides()?;
         all.retain(|one| one.is_active(now.seconds));
-        let count = |what| all.iter().filter(|one| one.overridden == what).count();
-        (self.allowed, self.denied) = (count(Overridden::Allow), count(Overridden::Deny));
+        let count =
+            |denials| all.iter().filter(|one| one.overridden.is_denial() == denials).count();
+        (self.allowed, self.denied) = (count(false), count(true));
         // The latest first.
         all.sort_by_key(|one| Reverse(one.since));
         let shown = all.iter().take(SHOWN).map(|one| OverrideShown {

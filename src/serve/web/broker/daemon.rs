@@ -41,6 +41,9 @@ type Answer = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
 /// Uses another configuration from now on; which keys need a restart, if `false`.
 type Reload = Box<dyn FnMut(Web) -> Vec<(&'static str, bool)>>;
 
+/// The reply to what is no request.
+type Malformed = Box<dyn Fn(&str) -> Vec<u8>>;
+
 /// Runs the broker with the configuration at `path` until a signal stops it.
 ///
 /// # Errors
@@ -143,7 +146,7 @@ struct Served {
     answer: Answer,
     reload: Reload,
     /// The reply to what is no request.
-    malformed: Box<dyn Fn(&str) -> Vec<u8>>,
+    malformed: Malformed,
     /// The reply where the thread has failed.
     failed: Vec<u8>,
 }

@@ -11,7 +11,7 @@ use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
 use crate::spool::Spool;
 use crate::standing::accounts::{self, Account, InUse};
-use crate::standing::change::{self, NotSet};
+use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::changer::Changer;
 use crate::standing::held::{self, Dealt, Deed, HeldMessage, HoldQueue as _, of_account};
 use crate::standing::in_force::InForce;
@@ -81,8 +81,8 @@ impl Work<'_> {
         let (store, target) = (&mut *self.store, &self.target);
         let ended = change::end_override(store, target, denials, self.now, &mut self.by);
         let said = match ended.map_err(Refused::database)? {
-            Ok(one) => format!("ended: {}", override_state::sentence(&one)),
-            Err(_) => format!("{} has no override any more", self.argument),
+            Ended::This(one) => format!("ended: {}", override_state::sentence(&one)),
+            Ended::Not(_) => format!("{} has no override any more", self.argument),
         };
         let said = std::iter::once(said).chain(self.by.unlogged()).collect();
         Ok(Done { said, ..Done::default() })
