@@ -181,7 +181,7 @@ impl SharedRates {
             let (next, keys) = scanned(self.runtime.block_on(connection.send_to(place, &scan))?)?;
             let keys: Vec<Vec<u8>> = keys.into_iter().filter(|key| known.is_new(key)).collect();
             let gets: Vec<Cmd> = keys.iter().map(|key| cmd("GET").arg(key).clone()).collect();
-            let values = self.runtime.block_on(connection.send_all_to(place, &gets));
+            let values = self.runtime.block_on(connection.send_all_to(place, &gets))?;
             for (key, value) in keys.iter().zip(values) {
                 match value {
                     // It has expired since.

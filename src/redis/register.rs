@@ -37,6 +37,8 @@ pub struct Announcement<'a> {
     pub servers: u32,
     /// Whether it has published something under this name before.
     pub again: bool,
+    /// Tells apart configurations of agents.
+    pub config: u32,
 }
 
 impl RedisStore {
@@ -46,10 +48,8 @@ impl RedisStore {
     /// # Errors
     /// It is not published. Decisions may be possible nevertheless.
     pub async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, RedisError> {
-        let &Announcement { name, id, started, decisions, servers, again } = announcement;
+        let &Announcement { name, id, started, decisions, servers, again, config } = announcement;
         let connection = &self.connection;
-        // An agent that is asked for nothing has not looked at it.
-        self.secret.check(connection).await;
         let field = agent_field(name);
         let (here, begun) = (seconds(clock::now()), Instant::now());
         let mut command = cmd("EVAL");
@@ -72,6 +72,8 @@ impl RedisStore {
             servers,
             secret: Some(self.secret.get().id()),
             conflict,
+            primary: connection.sentinels().map(|(_, server)| server.to_string()),
+            config: Some(config),
         };
         connection.send(cmd("HSET").arg(SERVERS).arg(field).arg(state.to_string())).await?;
         Ok(conflict)

@@ -87,6 +87,9 @@ pub struct Agent {
     pub server_name: String,
     /// The group of the socket, if it is configured.
     pub socket_group: Option<u32>,
+    /// Tells apart what the agent does by the whole file, but for a password: an agent that was not
+    /// reloaded after a change has another one.
+    pub digest: u32,
 }
 
 impl Agent {
@@ -254,7 +257,10 @@ fn document_of(
                        such as servers = 4";
         reader.diagnostics.error(Location::START, message);
     }
-    Some(Config { agent_socket, redis: redis?, agent: agent? })
+    let (redis, mut agent) = (redis?, agent?);
+    // No password is printed.
+    agent.digest = crc32fast::hash(format!("{redis:?} {agent:?}").as_bytes());
+    Some(Config { agent_socket, redis, agent })
 }
 
 /// `[listen]`
@@ -328,6 +334,7 @@ const KEYS: &[keys::Key<Agent>] = &[
 /// `[agent]`
 fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
     let mut agent = Agent {
+        digest: 0,
         max_in_flight: 1000,
         max_connections: 4000,
         peers: Peers { users: default_users(), groups: BTreeSet::new() },
