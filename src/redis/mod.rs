@@ -17,12 +17,14 @@
 //! others are decided: one that is no total may count an event that a total refuses.
 //!
 //! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash
-//! `exirate:servers` has what the servers publish of themselves.
+//! `exirate:servers` has what the servers publish of themselves, `exirate:forms` how the names of
+//! records are made.
 
 mod connect;
 mod connection;
 mod error;
 mod events;
+mod forms;
 mod inspect;
 mod line;
 mod node;
@@ -61,6 +63,7 @@ use crate::sys::clock;
 use connection::Connection;
 pub use error::RedisError;
 pub use events::{SharedEvent, SharedEvents};
+use forms::UsedForms;
 pub use inspect::SharedRates;
 use overrides::SharedOverrides;
 use record::key;
@@ -95,6 +98,7 @@ pub struct RedisStore {
     servers: Servers,
     script: Arc<Loaded>,
     overrides: SharedOverrides,
+    forms: UsedForms,
     /// The time that tests give it.
     #[cfg(test)]
     time: Option<Arc<std::sync::Mutex<Timestamp>>>,
@@ -133,7 +137,11 @@ impl RedisStore {
             None => StoreSecret::new(random()?),
         };
         let secret = SharedSecret::agree(&connection, known, old.is_some()).await?;
-        let store = Self::with(connection, secret, settings);
+        let mut store = Self::with(connection, secret, settings);
+        if let Some(old) = old {
+            store.forms = old.forms.clone();
+            store.forms.again();
+        }
         probe(&store.connection, &store.script).await?;
         // A list that cannot be read is reported, and the store is used nevertheless.
         let _ = store.overrides.refresh(&store.connection).await;
@@ -159,6 +167,7 @@ impl RedisStore {
             servers: settings.servers.clone(),
             script: Arc::new(Loaded::new(SCRIPT)),
             overrides: SharedOverrides::default(),
+            forms: UsedForms::default(),
             #[cfg(test)]
             time: None,
         }
@@ -193,7 +202,10 @@ impl RedisStore {
     /// # Errors
     /// That cannot be seen. What is known stays in use: on a cluster, other nodes may well decide.
     pub async fn refresh(&self) -> Result<(), RedisError> {
-        self.secret.check(&self.connection).await?;
+        if self.secret.check(&self.connection).await? {
+            self.forms.again();
+        }
+        self.forms.publish(&self.connection).await?;
         self.overrides.refresh(&self.connection).await
     }
 
@@ -248,6 +260,11 @@ impl RedisStore {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RedisError> {
         decisions.clear();
+        if self.forms.see(checks) {
+            let store = self.clone();
+            // Else it is published within a second.
+            tokio::spawn(async move { store.forms.publish(&store.connection).await.ok() });
+        }
         let overridden;
         let checks = match self.overrides.is_empty() {
             true => checks,

@@ -13,7 +13,7 @@ use super::tool::Tool;
 use crate::sys::clock;
 
 /// The hash.
-const SERVERS: &str = "exirate:servers";
+pub(super) const SERVERS: &str = "exirate:servers";
 /// The time of the server that has the hash, and a field of the hash. In a cluster, TIME alone
 /// would go to any node.
 const TIME_AND_FIELD: &str = "local time = redis.call('TIME') \
@@ -154,7 +154,9 @@ impl Register {
 }
 
 /// What is published, and the fields of the servers that are gone.
-async fn read(connection: &Connection) -> Result<(KnownServers, Vec<String>), RedisError> {
+pub(super) async fn read(
+    connection: &Connection,
+) -> Result<(KnownServers, Vec<String>), RedisError> {
     let mut command = cmd("EVAL");
     command.arg(TIME_AND_FIELDS).arg(1).arg(SERVERS);
     let ((now, _), value) = time_and(connection.send(&command).await?)?;

@@ -98,12 +98,13 @@ impl SharedSecret {
         self.lock().secret
     }
 
-    /// Looks whether it is still the same. While that cannot be seen, it stays in use.
-    pub(super) async fn check(&self, connection: &Connection) -> Result<(), RedisError> {
+    /// Looks whether it is still the same: whether all keys were removed. While that cannot be seen,
+    /// it stays in use.
+    pub(super) async fn check(&self, connection: &Connection) -> Result<bool, RedisError> {
         let known = self.get();
         let found = agree(connection, known).await?;
         self.take_over(known, &found);
-        Ok(())
+        Ok(found.was_missing || found.secret != known)
     }
 
     fn take_over(&self, known: StoreSecret, found: &Found) {

@@ -29,7 +29,6 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Kind;
 use crate::history::explain::rule;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
@@ -41,7 +40,7 @@ use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
 use crate::standing::pattern::{Pattern, Syntax};
 use crate::standing::totals::Totals;
-use crate::store::{Inspect, Override, OwnedKey, Target};
+use crate::store::{Entry, Inspect, Override, OwnedKey, Target, Wanted};
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -363,11 +362,10 @@ impl Explain {
         let mut said = self.say_who_can(screen, &mut *store, &in_force)?;
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
-        let unread = store.survey(&mut |key, _| {
-            if key.kind != Kind::Habits && wanted.contains(key_text::key_of(&key)) {
-                records.push(OwnedKey::from(key));
-            }
-        })?;
+        let mut wanted =
+            Wanted { selects: &mut |key| wanted.contains(key_text::key_of(key)), identities: None };
+        let mut add = |entry: Entry| records.push(OwnedKey::from(entry.record_key()));
+        let unread = store.for_each_wanted(&mut wanted, &mut add)?;
         unread.parts.iter().for_each(complain);
         for (n, (event, server)) in found.iter().enumerate() {
             let explained = EventExplanation::of(event);

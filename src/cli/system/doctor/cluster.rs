@@ -1,13 +1,17 @@
 //! The limits that this server shares with others: its settings, the agent, and the Redis
 //! servers behind it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
 use super::servers::join;
 use super::units;
 use crate::cli::shared::servers::{Seen, look as look_at_servers, shown};
-use crate::cluster::{ClusterCounts, ClusterSettings, probe, read_counts};
+use crate::cluster::{Away, ClusterCounts, ClusterSettings, probe, read_counts};
+use crate::policy::image::PolicyFile;
+use crate::policy::model::Window;
+use crate::policy::word::Unit;
 use crate::redis::{AgentState, SentinelStates, ServerState, ServerStates, Servers, examine};
 use crate::serve::config::{Config, read};
 use crate::spool::open_directory;
@@ -103,6 +107,7 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
         }
         usable = servers(&config, own.as_ref(), findings);
     }
+    shares(spool, &settings, findings);
     if let Some(elsewhere) = usable {
         match look_at_servers(&settings, spool, false) {
             Ok(seen) => {
@@ -112,6 +117,59 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
                 findings.note(format!("the servers that share the limits are not known: {why}"));
             }
         }
+    }
+}
+
+/// How many events one message may need, as far as its share of a limit is concerned.
+fn needed(unit: Unit) -> f64 {
+    match unit {
+        _ if unit.is_of_bytes() => 10.0 * 1024.0 * 1024.0,
+        Unit::Recipients | Unit::DifferentRecipients => 10.0,
+        _ => 1.0,
+    }
+}
+
+/// Reports limits of which this server's share is too small for one message while it is apart.
+fn shares(spool: &Path, settings: &ClusterSettings, findings: &mut Findings) {
+    /// So many are named.
+    const NAMED: usize = 3;
+    let file = PolicyFile::open(spool);
+    // What is wrong with the image is reported with the policies.
+    let Ok(Ok(policies)) = file.image().map(|image| image.policies()) else { return };
+    if settings.away != Away::Local {
+        return;
+    }
+    let mut small = BTreeSet::new();
+    for (name, policy) in &policies.policies {
+        for (unit, amount) in
+            policy.tables().flat_map(|limits| limits.each.iter().chain(&limits.total))
+        {
+            let windows = amount.windows.iter().filter(|window| window.period < Window::NO_PERIOD);
+            // A limit of 0 refuses everything anyway.
+            for window in windows.filter(|window| window.limit > 0.0) {
+                let share = window.limit / f64::from(settings.servers);
+                // A moving average at its limit is over it.
+                let is_enough = match window.every {
+                    Some(_) => share >= needed(*unit),
+                    None => share > needed(*unit),
+                };
+                if !is_enough {
+                    small.insert(format!("{} = {} of {name}", unit.word(), window.text));
+                }
+            }
+        }
+    }
+    if !small.is_empty() {
+        let named = small.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = match small.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {}", counted_or_no(more, "other", "others")),
+        };
+        findings.warning(format!(
+            "while the shared limits cannot be reached, this server admits 1/{} of each, and that is \
+             less than one message may need: {named}{more}. docs/cluster.md says what to do",
+            settings.servers
+        ));
     }
 }
 
@@ -199,8 +257,7 @@ fn servers(config: &Config, own: Option<&AgentState>, findings: &mut Findings) -
     }
     if sound > 0 {
         let servers = counted_or_no(sound, "server", "servers");
-        let versions: std::collections::BTreeSet<&str> =
-            states.iter().map(|state| state.version.as_str()).collect();
+        let versions: BTreeSet<&str> = states.iter().map(|state| state.version.as_str()).collect();
         let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
         findings.ok(format!("{shown}: {servers}, {versions}"));
     }
@@ -277,7 +334,6 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::cluster::Away;
 
     fn found(spool: &Path, file: &Path) -> Vec<(Level, String)> {
         let mut findings = Findings::default();

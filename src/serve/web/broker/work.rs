@@ -4,7 +4,7 @@ use super::decide::Later;
 use super::queue::AskedQueue;
 use super::thief::Thief;
 use super::wire::{Done, Refused, Reply, Why};
-use crate::engine::{Kind, Overridden};
+use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::rate::Wait;
 use crate::serve::config::Web;
@@ -19,7 +19,7 @@ use crate::standing::key_state::KeyState;
 use crate::standing::pattern::Pattern;
 use crate::standing::totals::{self, Totals};
 use crate::standing::{alarm, audit_line, left, override_state, words};
-use crate::store::{FOREVER, Inspect, InspectError, Override, OwnedKey, Target};
+use crate::store::{Entry, FOREVER, Inspect, InspectError, Override, OwnedKey, Target, Wanted};
 use crate::text;
 
 /// So many records that were deleted are named.
@@ -117,11 +117,13 @@ impl Work<'_> {
         let (now, target) = (self.now, self.target.clone());
         let is_meant = |one: &Override| change::is_denial_of(one, &target, now);
         let mut keys = Vec::new();
-        let unread = self.store.survey(&mut |key, _| {
-            if key.kind != Kind::Habits && pattern.matches(&key) {
-                keys.push(OwnedKey::from(key));
-            }
-        });
+        let identities = pattern.identities();
+        let mut wanted = Wanted {
+            selects: &mut |key| pattern.matches(key),
+            identities: Some((&identities, &self.folding)),
+        };
+        let mut add = |entry: Entry| keys.push(OwnedKey::from(entry.record_key()));
+        let unread = self.store.for_each_wanted(&mut wanted, &mut add);
         keys.sort_unstable();
         let mut unread = unread.map_err(Refused::database)?.parts;
         let list = self.store.overrides().map_err(Refused::database)?;

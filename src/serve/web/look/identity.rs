@@ -6,7 +6,6 @@ use std::path::Path;
 use super::index::Index;
 use super::row;
 use super::suspicion;
-use crate::engine::Kind;
 use crate::policy::image::PolicyFile;
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
@@ -19,7 +18,7 @@ use crate::standing::one_key::{NotOne, OneKey};
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::{Totals, called};
 use crate::standing::words;
-use crate::store::{Entry, Inspect, Override, OwnedKey};
+use crate::store::{Entry, Inspect, Override, OwnedKey, Wanted};
 use crate::text;
 
 /// Those of these keys, in this order. Without an index of all keys, all are read.
@@ -51,12 +50,14 @@ pub(super) fn of_keys(
             }
             store.for_each_of(&identities, &mut add)
         }
-        None => store.survey(&mut |key, remembered| {
-            let is_rate = key.kind != Kind::Habits;
-            if is_rate && keys.iter().any(|one| one.pattern.matches(&key)) {
-                Entry::of(&key, remembered).into_iter().for_each(&mut add);
-            }
-        }),
+        None => {
+            let identities = keys.iter().flat_map(|key| key.pattern.identities()).collect();
+            let mut wanted = Wanted {
+                selects: &mut |key| keys.iter().any(|one| one.pattern.matches(key)),
+                identities: Some((&identities, &folding)),
+            };
+            store.for_each_wanted(&mut wanted, &mut add)
+        }
     };
     if let Some(error) = left_out.map_err(unavailable)?.parts.pop() {
         return Err(unavailable(error));
