@@ -124,7 +124,7 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
 fn needed(unit: Unit) -> f64 {
     match unit {
         _ if unit.is_of_bytes() => 10.0 * 1024.0 * 1024.0,
-        Unit::Recipients | Unit::DifferentRecipients => 10.0,
+        Unit::Recipients | Unit::UniqueRecipients => 10.0,
         _ => 1.0,
     }
 }
