@@ -35,7 +35,7 @@ pub struct Folding {
     pub plus: bool,
     /// Dots in the local part are left out in these domains.
     pub dots: Vec<String>,
-    /// The domain of an identity without one.
+    /// The domain of a login without one; of no other identity.
     pub qualify: Option<String>,
     /// Leading bits of IPv4 addresses that count.
     pub v4: u8,
@@ -109,9 +109,25 @@ impl Folding {
         is_final
     }
 
+    /// The same folding of names that are no logins: no domain is added.
+    #[must_use]
+    pub fn without_qualify(&self) -> Self {
+        Self { qualify: None, ..self.clone() }
+    }
+
     /// Appends what all rules make of `text`, each applied once; nothing if nothing is left.
     /// Returns whether it is a network.
     fn apply(&self, text: &str, out: &mut String) -> bool {
+        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
+        self.apply_with(qualify, text, out)
+    }
+
+    /// As [`Folding::apply`], of what is no login.
+    fn apply_to_address(&self, text: &str, out: &mut String) -> bool {
+        self.apply_with(None, text, out)
+    }
+
+    fn apply_with(&self, qualify: Option<&str>, text: &str, out: &mut String) -> bool {
         let decoded = unescaped(text);
         let text = decoded.as_deref().unwrap_or(text);
         let (mut local, domain) = split(text);
@@ -121,7 +137,6 @@ impl Folding {
                 return true;
             }
         }
-        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
         let dots = domain.or(qualify).is_some_and(|domain| self.is_dotless(domain));
         // Nothing would be left of `+shop@example.org`.
         let is_cut = |before: &str| !trimmed(before, dots, dots).is_empty();
@@ -164,7 +179,11 @@ impl Folding {
     #[must_use]
     pub fn address_into(&self, text: &str, out: &mut String) -> bool {
         let plain = mailbox::plain(text);
-        if !plain.is_some_and(|address| self.fold_into(&address, out)) {
+        let fold = |address: &str, out: &mut String| {
+            let _ = self.settle(address, out, Self::apply_to_address);
+            !out.is_empty()
+        };
+        if !plain.is_some_and(|address| fold(&address, out)) {
             out.clear();
             push(out, text.trim(), self.case);
         }

@@ -308,7 +308,7 @@ fn unused(policy: &Policy, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Domains among the users of customers, which have no limit by that.
+/// Domains among the users, which have no limit by that.
 fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diagnostics) {
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
     let fields = key.first().map_or(chain.as_slice(), std::slice::from_ref);
@@ -324,6 +324,18 @@ fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diag
     let is_only_listed = |member: &Member| member.package.is_none() && member.limits.is_empty();
     for (name, member) in policy.users.iter() {
         let Some(customer) = member.customer.as_ref().filter(|_| is_like_a_domain(name)) else {
+            let qualify = policies.identity.folding.qualify.as_deref();
+            let added = qualify.and_then(|domain| name.strip_suffix(domain)?.strip_suffix('@'));
+            let bare = added.unwrap_or(name);
+            // Others have a domain: with one that is added to all, this one.
+            let mut others = policy.users.iter().filter_map(|(name, _)| name.rsplit_once('@'));
+            let is_domain = |(_, domain): (&str, &str)| qualify.is_none() || domain == bare;
+            if is_like_a_domain(bare) && others.any(is_domain) {
+                let text = format!(
+                    "the user {bare:?} looks like a domain; did you mean the table domain.{bare:?}?"
+                );
+                diagnostics.warning(member.limits.at, text);
+            }
             continue;
         };
         let is_used = policies.policies.values().any(|policy| {

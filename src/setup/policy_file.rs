@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) name: String,
     /// The domains that it receives mail for.
     pub(crate) domains: Vec<String>,
+    /// The domain by which its mail server qualifies names without one.
+    pub(crate) qualify: Option<String>,
     /// The networks that may relay by it without a login, but for its own addresses.
     pub(crate) relays: Vec<String>,
     /// The host that its mail leaves by.
@@ -64,6 +66,7 @@ impl Facts {
         Self {
             name,
             domains,
+            qualify: None,
             relays: networks,
             smarthost,
             web_servers: existing(&WEB_SERVERS),
@@ -71,6 +74,31 @@ impl Facts {
             front_end: None,
         }
     }
+}
+
+/// A domain by which a mail server qualifies, if it is one that logins can have: `localhost` is none.
+pub(super) fn qualifying(domain: &str) -> Option<String> {
+    let domain = domain.trim().to_ascii_lowercase();
+    let is_name = domain.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let ends = |c: char| c == '.' || c == '-';
+    let is_whole = !domain.starts_with(ends) && !domain.ends_with(ends);
+    (is_name && is_whole && domain.contains('.')).then_some(domain)
+}
+
+/// What comes before the domain in the line that adds it to logins.
+const QUALIFY: &str = "# The mail server adds this domain to names without one: so the login alice is the same user as\n# alice@";
+
+/// The lines that add `domain` to logins.
+fn qualify_lines(domain: &str) -> String {
+    format!("{QUALIFY}{domain}, everywhere. A local account is not.\nqualify = \"{domain}\"\n")
+}
+
+/// `text` without these lines.
+fn without_qualify(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let domain =
+        lines.clone().find_map(|line| line.strip_prefix("qualify = \"")?.split('"').next());
+    domain.map_or_else(|| text.to_owned(), |domain| text.replacen(&qualify_lines(domain), "", 1))
 }
 
 /// Puts `new` in the place of `old`, which is in the shipped file.
@@ -102,6 +130,10 @@ pub(crate) fn text(facts: &Facts) -> String {
             limited.is_none_or(|unit| !front_end.is_blind(*unit))
         };
         text = text.split_inclusive('\n').filter(is_seen).collect();
+    }
+    if let Some(domain) = &facts.qualify {
+        let fold = "fold = { case = true }\n";
+        fill(&mut text, fold, &(fold.to_owned() + &qualify_lines(domain)));
     }
     if !facts.relays.is_empty() {
         let relays = facts.relays.iter().map(|net| format!("\"{net}\"")).collect::<Vec<_>>();
@@ -257,7 +289,8 @@ pub(crate) fn is_unchanged(text: &str, ours: &str) -> bool {
     let plain = |text: &str| {
         let text = with_habits(text, OnHabits::Off).unwrap_or_else(|| text.to_owned());
         let text = with_action(&text, "observe").unwrap_or(text);
-        with_alerts(&text, None)
+        // An older setup has not written it.
+        without_qualify(&with_alerts(&text, None))
     };
     plain(text) == plain(ours)
 }
@@ -278,6 +311,7 @@ mod tests {
         Facts {
             name: "mail.example.net".to_owned(),
             domains: all(&["example.net", "example.com"]),
+            qualify: Some("example.net".to_owned()),
             relays: all(&["192.0.2.0/24", "2001:db8::/32"]),
             smarthost: Some("smtp.example.com".to_owned()),
             web_servers: all(&["www-data"]),
@@ -310,6 +344,9 @@ mod tests {
                 let is_seen = front_ends.iter().all(|one| !one.is_blind(unit));
                 assert_eq!(limits(unit), is_seen, "{unit:?} {front_ends:?}");
             }
+            assert_eq!(policies.identity.folding.qualify, facts.qualify);
+            let older = super::text(&Facts { qualify: None, ..facts.clone() });
+            assert!(is_unchanged(&older, &text) && is_unchanged(&text, &older));
             assert_eq!(policies.identity.relay.len(), facts.relays.len());
             assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
             assert!(!text.contains("example.org"), "{text}");
@@ -321,8 +358,8 @@ mod tests {
             assert_eq!(with_habits(&on, OnHabits::Off).as_ref(), Some(&text));
             let alerts = with_alerts(&text, Some("ops@example.net"));
             let compiled = compile(Path::new("policy.toml"), &alerts, &|_| Err(String::new()));
-            let on = compiled.policies.unwrap().on_crossing;
-            assert_eq!(on.mail.as_deref(), Some("ops@example.net"), "{alerts}");
+            let crossing = compiled.policies.unwrap().on_crossing;
+            assert_eq!(crossing.mail.as_deref(), Some("ops@example.net"), "{alerts}");
             assert!(is_unchanged(&alerts, &text));
             let enforced = with_action(&text, "enforce").unwrap();
             assert!(is_unchanged(&enforced, &text) && !is_unchanged(&(on + "#\n"), &text));

@@ -23,7 +23,8 @@ pub(crate) use receiver::{
 };
 
 /// Postfix's defaults of what is checked, for where `postconf` cannot be asked.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
+    ("myorigin", "$myhostname"),
     ("queue_directory", "/var/spool/postfix"),
     ("milter_default_action", "tempfail"),
     ("milter_mail_macros", "{auth_authen}"),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::daemon::Daemon;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
 use super::steps::Steps;
@@ -177,7 +177,9 @@ impl Exim {
         let domains = list(&printed("+local_domains")?);
         let domains = domains.iter().filter_map(|item| own(item)).collect();
         let relays = list(&printed("+relay_from_hosts")?);
-        Ok(Facts::of(name.clone(), domains, relays, self.smarthost()))
+        let qualify = qualifying(&printed("qualify_domain")?);
+        let facts = Facts::of(name.clone(), domains, relays, self.smarthost());
+        Ok(Facts { qualify, ..facts })
     }
 
     /// The host that Debian's configuration sends all mail to.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
@@ -263,7 +263,26 @@ impl Postfix {
         let smarthost = (!smarthost.is_empty()).then_some(smarthost);
         let name = self.settings.value(None, "myhostname");
         let facts = Facts::of(name, domains, list("mynetworks"), smarthost);
-        Facts { front_end: Some(FrontEnd::PolicyProtocol), ..facts }
+        Facts { front_end: Some(FrontEnd::PolicyProtocol), qualify: self.qualify(), ..facts }
+    }
+
+    /// The domain that Postfix adds to logins and senders without one. In a virtual domain, a mailbox
+    /// is not the login of that name.
+    fn qualify(&self) -> Option<String> {
+        let value = |name: &str| self.settings.value(None, name);
+        let of_file = |text: String| match text.starts_with('/') {
+            true => std::fs::read_to_string(&text).unwrap_or_default(),
+            false => text,
+        };
+        let local = Some(value("smtpd_sasl_local_domain")).filter(|text| !text.is_empty());
+        let domain = local.unwrap_or_else(|| of_file(value("myorigin")));
+        let domain = qualifying(domain.lines().next().unwrap_or_default())?;
+        let is_virtual = ["virtual_mailbox_domains", "virtual_alias_domains"].iter().any(|name| {
+            let items = value(name);
+            let mut items = items.split([',', ' ', '\t', '\n']);
+            items.any(|item| item.eq_ignore_ascii_case(&domain))
+        });
+        (!is_virtual).then_some(domain)
     }
 }
 

@@ -24,7 +24,8 @@ pub enum Target {
     Exact {
         /// Its name.
         key: Vec<u8>,
-        /// What a policy counts it as, if that is another name: the network of an address.
+        /// What a policy counts it as, if that is another name: the network of an address, or the
+        /// local account with the name of a login to which a domain is added.
         counted_as: Option<Vec<u8>>,
         /// How keys of specs are folded before they are compared; `None` if names are
         /// compared byte for byte.

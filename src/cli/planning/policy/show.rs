@@ -37,6 +37,8 @@ use crate::toml_file::diagnostic::{place, similar};
     exirate policy show --user ceo@example.org --package gold --client 192.0.2.7
   What would a new policy file limit for a client that does not authenticate?
     exirate policy show --client 192.0.2.7 --policy bounces --file policy.toml
+  Which policies are there, and what limits whoever has no limits of their own?
+    exirate policy list
 
 The policies in use are shown, or those of --file. PER is what is counted, RULE the table that the
 limit is from, WHERE its line.
@@ -61,8 +63,9 @@ or an object with `file`, `line`, `until` and `reason`) and `limits`, each with 
 which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
 unit without limit has null for both numbers.")]
 pub(super) struct Show {
-    /// The login, the account or the address
-    #[arg(long, required_unless_present = "client")]
+    /// The login, the account or the address; without one, and without --client, the limits of
+    /// whoever has none of their own
+    #[arg(long)]
     user: Option<String>,
 
     /// The client's address
@@ -337,7 +340,9 @@ impl Show {
             [] => {
                 let first = all.chain.iter().find_map(|field| Some((*field, value(*field)?)));
                 let per = first.as_ref().map(|(_, value)| value.clone());
-                (first, per.unwrap_or_default())
+                let nobody = self.user.is_none() && self.client.is_none();
+                let each = if nobody { "each user" } else { "" };
+                (first, per.unwrap_or_else(|| each.to_owned()))
             }
             key => {
                 let part = |field: &Field| {
