@@ -43,22 +43,20 @@ fn exim(folder: &Path) -> std::path::PathBuf {
 fn steal(desk: &Desk, logins: &[&str]) {
     let (now, mut log, mut number) = (exirate::sys::clock::now().0, String::new(), 0);
     for login in logins {
-        let mut line = |at: i64, to: &str| {
+        let mut line = |at: i64, client: &str, to: &str| {
             number += 1;
             let at = jiff::Timestamp::from_second(at).unwrap().strftime("%F %T");
             log += &format!(
-                "{at} 1vM2a0-{number:011}-1aBc <= {login} H=(pc) [192.0.2.40] P=esmtpsa A=plain:{login} \
+                "{at} 1vM2a0-{number:011}-1aBc <= {login} H=(pc) [{client}] P=esmtpsa A=plain:{login} \
                  S=2048 for {to}\n"
             );
         };
         for day in 0..90 {
-            line(
-                now - 1800 - (90 - day) * 28_000,
-                ["erin@a.test", "frank@a.test"][day as usize % 2],
-            );
+            let to = ["erin@a.test", "frank@a.test"][day as usize % 2];
+            line(now - 1800 - (90 - day) * 28_000, "192.0.2.40", to);
         }
         for stranger in 0..20 {
-            line(now - 1800 + stranger * 60, &format!("r{stranger}@b.test"));
+            line(now - 1800 + stranger * 60, "203.0.113.9", &format!("r{stranger}@b.test"));
         }
     }
     let file = desk.path("month.log");
@@ -67,6 +65,32 @@ fn steal(desk: &Desk, logins: &[&str]) {
     learn.args(["habits", "learn"]).arg(&file).arg("--spool").arg(desk.folder.path());
     let output = learn.env("TZ", "UTC").output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+/// `setup --undo` and the removal of the package, on a machine of their own, refuse while mail is held.
+fn undo_names_what_is_held(found: &Path) {
+    let exirate = env!("CARGO_BIN_EXE_exirate");
+    let prerm = kit::repository().join("debian/exirate.prerm");
+    let prerm = std::fs::read_to_string(prerm).unwrap().replace("/usr/bin/exirate", exirate);
+    let script = format!(
+        "mount -t tmpfs none /var/lib; mount -t tmpfs none /run; {exirate} setup --undo; echo \"none $?\"\n\
+         mkdir /var/lib/exirate-setup; cat >/tmp/prerm$$ <<'END'\n{prerm}\nEND\n\
+         sh /tmp/prerm$$ remove; echo \"prerm $?\"; EXIRATE_REMOVE_ANYWAY=yes sh /tmp/prerm$$ remove\n\
+         echo \"anyway $?\"; rm /tmp/prerm$$\n\
+         echo '{{\"version\":1,\"finished\":true,\"entries\":[]}}' >/var/lib/exirate-setup/manifest.json\n\
+         {exirate} setup --undo; echo \"undo $?\"; {exirate} setup --undo --yes; echo \"yes $?\"\n"
+    );
+    let path = std::env::var("PATH").unwrap();
+    let mut machine = Command::new("unshare");
+    machine.args(["--mount", "sh", "-c", &script]);
+    machine.env("PATH", format!("{}:{path}", found.display()));
+    let ran = kit::exim::run(machine, b"");
+    for said in ["none 0", "prerm 1", "anyway 0", "undo 2", "yes 0"] {
+        assert!(ran.stdout.lines().any(|line| line == said), "{said}: {ran:?}");
+    }
+    assert!(ran.stdout.contains("2 messages of auth:carol@a.test are held, since "), "{ran:?}");
+    assert!(ran.stderr.contains("To have them delivered: exirate held release KEY"), "{ran:?}");
+    assert!(ran.stderr.contains("with --yes it stays held"), "{ran:?}");
 }
 
 #[test]
@@ -82,12 +106,14 @@ fn held_mail_is_shown_released_and_deleted() {
     }
     let (_broker, _web) = desk.both();
     // Without the daemon nothing is shown, and an answer says what stays and who can help.
-    assert_eq!(desk.get("/api/v1/held").problem(), "unavailable");
+    let unknown = desk.get("/api/v1/held").json();
+    let why = unknown["unread"][0].as_str().unwrap();
+    assert!(unknown["messages"].is_null() && why.contains("exirate serve held"), "{unknown}");
     let mut command = desk.command("held");
     let path = std::env::var("PATH").unwrap();
     command.env("PATH", format!("{}:{path}", found.display()));
     let _held = Process(command.spawn().unwrap());
-    until("it listens", || desk.get("/api/v1/held").status == 200);
+    until("it listens", || desk.get("/api/v1/held").json()["messages"] == 4);
 
     let held = |query: &str| desk.get(&format!("/api/v1/held{query}")).json();
     assert_eq!(held("")["messages"], 4);
@@ -98,6 +124,7 @@ fn held_mail_is_shown_released_and_deleted() {
     );
     assert_eq!(held("?key=nobody%40a.test")["messages"], 0);
 
+    undo_names_what_is_held(&found);
     let accepted = desk.change("/api/v1/accept", json!({ "key": "carol@a.test" })).json();
     assert_eq!(accepted["messages"], 2, "{accepted}");
     let stolen = json!({ "key": "dave@a.test", "held": "delete" });

@@ -170,8 +170,10 @@ pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> 
 pub(super) async fn held(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let key = asked.query("key").unwrap_or_default();
     let done = ask_broker(api, request(asked, Verb::Held, key)?).await?;
-    let held = done.held.iter().map(HeldJson::of).collect();
-    reply::json(&HeldMail { held, messages: done.messages, unread: done.said })
+    let held: Vec<HeldJson> = done.held.iter().map(HeldJson::of).collect();
+    let is_known = !held.is_empty() || done.said.is_empty();
+    let messages = is_known.then_some(done.messages);
+    reply::json(&HeldMail { held, messages, unread: done.said })
 }
 
 pub(super) async fn of_key(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {

@@ -352,9 +352,9 @@ described! {
     pub(in crate::serve::web) struct HeldMail {
         /// The messages: the first 500, the oldest first.
         pub(in crate::serve::web) held: Vec<HeldJson>,
-        /// How many there are.
-        pub(in crate::serve::web) messages: u64,
-        /// What could not be read.
+        /// How many there are; null if that is not known.
+        pub(in crate::serve::web) messages: Option<u64>,
+        /// What could not be read, and why.
         pub(in crate::serve::web) unread: Vec<String>,
     }
 

@@ -186,7 +186,8 @@ impl Broker {
                 messages.truncate(HELD_MAX);
                 Reply::Done(Done { said: unread, held: messages, messages: count, ..done })
             }
-            Err(why) => Reply::refused(Why::Queue, why),
+            // The reply has no messages, and says why.
+            Err(why) => Reply::Done(Done { said: vec![why], ..done }),
         });
         Ok((Done::default(), Some(later)))
     }

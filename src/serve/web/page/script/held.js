@@ -24,7 +24,7 @@ function heldView(main) {
     try {
       const held = await get("held");
       fill(body, JSON.stringify(held), [
-        held.messages ? heldTable(held, true) : element("p", "No message is held.", { class: "count" }),
+        held.messages ? heldTable(held, true) : held.messages === 0 ? element("p", "No message is held.", { class: "count" }) : null,
         ...held.unread.map((why) => problemText(why)),
       ]);
     } catch (problem) {
