@@ -11,6 +11,7 @@ mod acls;
 mod calls;
 pub(crate) mod debian;
 mod expansion;
+mod list;
 mod lookup_file;
 mod macros;
 mod order;
@@ -87,7 +88,10 @@ impl Rules {
             if line.acl.is_some() && calls::is_native(&line.text) {
                 native.push((line.position.clone(), line.text.clone()));
             }
-            for call in calls::calls(&line.text) {
+            // Exim expands the value of an option before it takes it as an ACL: its calls are
+            // those of the option.
+            let own = if acls::is_inline(line) { Vec::new() } else { calls::calls(&line.text) };
+            for call in own {
                 let used_by = match &line.acl {
                     Some(acl) => acls.used_by(acl).to_vec(),
                     None if line.section.is_empty() => {
@@ -115,6 +119,7 @@ impl Rules {
                     warnings: Vec::new(),
                 };
                 rule.judge();
+                rule.errors.extend(no_condition(&line.text).filter(|_| rule.is_used()));
                 for (spec, _) in rule.call.specs() {
                     for file in Expansion::of(spec).lookup_files() {
                         if !lookup_files.contains(&file) {
@@ -161,12 +166,15 @@ impl Rule {
     /// Finds what is wrong with the call.
     fn judge(&mut self) {
         let decides = self.call.limits() || self.call.function == "record";
-        if let (true, Some(Ending { position, text })) = (decides && self.is_used(), &self.ending) {
+        if let (true, Some(Ending { position, text, except })) =
+            (decides && self.is_used(), &self.ending)
+        {
             let who =
                 if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
+            let but = except.map_or(String::new(), |whom| format!(", but that of {whom}"));
             self.errors.push(format!(
-                "no {who} reaches this line: `{text}` ({position}) ends the ACL before; move the \
-                 line, or the .include of its file, above that statement"
+                "no {who} reaches this line{but}: `{text}` ({position}) ends the ACL before; move \
+                 the line, or the .include of its file, above that statement"
             ));
         }
         if let Some(fault) = self.call.fault() {
@@ -195,6 +203,27 @@ impl Rule {
         let key = key.map_or_else(|| spec::key_of(spec), str::to_owned);
         (!key.is_empty()).then_some(key)
     }
+}
+
+/// What is wrong with the value of a `condition` with a call of ours in it: nothing that the call
+/// may return makes a value of it that Exim takes.
+fn no_condition(line: &str) -> Option<String> {
+    let (_, condition) = calls::verb(line);
+    let value = condition.trim_start_matches(['!', ' ', '\t']).strip_prefix("condition")?;
+    let value = value.trim_start().strip_prefix('=')?.trim();
+    let outcomes = Expansion::of(value).outcomes();
+    let holds = |text: &str| order::truth(&text.replace(UNKNOWN, "yes")).is_some();
+    let is_wrong = !outcomes.iter().any(|outcome| holds(&outcome.text));
+    is_wrong.then(|| {
+        let why = match value {
+            _ if value.starts_with('"') => "takes the quotes for a part of it: write it without",
+            _ if value.contains(" #") => {
+                "has no comments behind a value: give the comment a line of its own"
+            }
+            _ => "takes yes, no, true, false, a number or nothing",
+        };
+        format!("Exim answers 451 here, as this is not the value of a condition: Exim {why}")
+    })
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use super::probe::comes_to_policies;
 use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
 use crate::mta::postfix::{
-    END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets, milters,
-    policy_services, without_blanks,
+    Asked, END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets,
+    milters, policy_services, without_blanks,
 };
 use crate::policy::needs::FrontEnd;
 use crate::serve::config::Address;
@@ -152,7 +152,8 @@ impl Postfix {
     fn has(&self, service: Option<&Service>, list: &str, address: &Address) -> bool {
         let words = self.settings.restrictions(service, &self.settings.value(service, list));
         let asked = policy_services(&words, &self.queue);
-        asked.iter().any(|one| one.ending.is_none() && one.address.as_ref() == Some(address))
+        let is_right = |one: &Asked| one.ending.is_none() && !one.only_warns;
+        asked.iter().any(|one| is_right(one) && one.address.as_ref() == Some(address))
     }
 
     /// The check, as a list has it.

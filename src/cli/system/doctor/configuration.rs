@@ -111,9 +111,19 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
         }
     }
     for (position, name) in &rules.acls.unknown {
+        let why = match name {
+            _ if name.contains('#') => {
+                ", as it has no comments behind a value: give the comment a line of its own"
+            }
+            _ if name.starts_with("${") => {
+                ", as it ends the value at the first blank: put the value in double quotes"
+            }
+            _ if name.contains(char::is_whitespace) => ", as blanks are a part of a name",
+            _ => "",
+        };
         findings.problem(format!(
             "{position}: there is no ACL {name:?}, and no file of that name: Exim defers with \
-             451 when it needs it"
+             451 when it needs it{why}"
         ));
     }
 }

@@ -169,7 +169,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
             continue;
         }
         uncounted(name, policy, &callers, findings);
-        if let Some(Ending { position, text }) = is_ended(&policies, policy, &callers) {
+        if let Some(Ending { position, text, .. }) = is_ended(&policies, policy, &callers) {
             let at = callers.iter().map(|caller| caller.at.as_str()).collect::<Vec<_>>().join(", ");
             findings.problem(format!(
                 "{at}: no authenticated user is limited by the policy {name}: `{text}` \
@@ -594,7 +594,11 @@ mod tests {
             piece: None,
         };
         let ended = |options: &[&str]| Caller {
-            ending_of_users: Some(Ending { position: position(), text: "accept x".into() }),
+            ending_of_users: Some(Ending {
+                position: position(),
+                text: "accept x".into(),
+                except: None,
+            }),
             ..caller(None, options)
         };
         let [(Level::Problem, text)] = &with(&spool, &[ended(&["acl_smtp_rcpt"])])[..] else {
