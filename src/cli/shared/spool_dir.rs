@@ -29,6 +29,13 @@ pub(in crate::cli) fn find_silently(given: Option<&Path>) -> Result<PathBuf, Fai
     }
 }
 
+/// Another directory than `spool` with a database: what counted there was undone.
+pub(in crate::cli) fn elsewhere(spool: &Path) -> Option<PathBuf> {
+    let usual = place::EXIM.into_iter().chain([place::OWN]).map(Path::new);
+    let mut others = usual.filter(|dir| *dir != spool);
+    others.find(|dir| dir.join("exirate").is_dir()).map(Path::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -158,6 +158,10 @@ impl Acls {
     /// does: a name may be one that only Exim knows.
     fn named_by(&mut self, lead: &Lead, source: &Source) -> Vec<(Rc<str>, bool)> {
         let Lead { option, value, position, acl, .. } = lead;
+        if value.matches('{').count() > value.matches('}').count() {
+            self.unknown.push((position.clone(), value.clone()));
+            return Vec::new();
+        }
         let outcomes = Expansion::of(value).outcomes();
         let mut found = Vec::new();
         if outcomes.iter().any(|outcome| outcome.text.contains(UNKNOWN)) {

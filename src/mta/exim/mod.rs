@@ -9,7 +9,9 @@
 
 mod acls;
 mod calls;
+mod counting;
 pub(crate) mod debian;
+mod dry;
 mod expansion;
 mod list;
 mod lookup_file;
@@ -25,6 +27,7 @@ use std::rc::Rc;
 
 pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
+pub(crate) use dry::Dry;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
 pub(crate) use program::{
@@ -56,6 +59,9 @@ pub(crate) struct Rule {
     pub(crate) limits: Vec<Limit>,
     pub(crate) errors: Vec<String>,
     pub(crate) warnings: Vec<String>,
+    /// Whether mail comes to it cannot be known: by what was read here it does, and no dry
+    /// session came to it, or the other way round.
+    pub(crate) is_doubtful: bool,
 }
 
 /// All that a configuration has to say about limits.
@@ -70,6 +76,8 @@ pub(crate) struct Rules {
     pub(crate) lookup_files: Vec<LookupFile>,
     /// Exim reads other lines than were read here: those of Exim are the ones above.
     pub(crate) settled: bool,
+    /// What dry sessions showed, where there were any.
+    pub(crate) dry: Option<Dry>,
 }
 
 impl Rules {
@@ -85,7 +93,10 @@ impl Rules {
         let acls = Acls::of(&source);
         let (mut rules, mut native, mut lookup_files) = (Vec::new(), Vec::new(), Vec::new());
         for line in source.lines.iter().chain(&acls.from_files) {
-            if line.acl.is_some() && calls::is_native(&line.text) {
+            let is_read = |acl: &Rc<str>| {
+                !acls.used_by(acl).is_empty() || !acls.perhaps_used_by(acl).is_empty()
+            };
+            if line.acl.as_ref().is_some_and(is_read) && calls::is_native(&line.text) {
                 native.push((line.position.clone(), line.text.clone()));
             }
             // Exim expands the value of an option before it takes it as an ACL: its calls are
@@ -117,6 +128,7 @@ impl Rules {
                     limits: Vec::new(),
                     errors: Vec::new(),
                     warnings: Vec::new(),
+                    is_doubtful: false,
                 };
                 rule.judge();
                 rule.errors.extend(no_condition(&line.text).filter(|_| rule.is_used()));
@@ -130,7 +142,34 @@ impl Rules {
                 rules.push(rule);
             }
         }
-        Ok(Self { rules, native, acls, source, lookup_files, settled })
+        Ok(Self { rules, native, acls, source, lookup_files, settled, dry: None })
+    }
+
+    /// Tries what was read in dry sessions of Exim, and keeps what it shows.
+    pub(crate) fn try_dry(&mut self, exim: &Exim) {
+        let Some(dry) = exim.dry(self) else { return };
+        for number in 0..self.rules.len() {
+            let comes = dry.comes_to(self, number);
+            if let Some(rule) = self.rules.get_mut(number) {
+                rule.is_doubtful =
+                    rule.is_used() && comes.is_some_and(|comes| comes != rule.is_reached());
+                if comes == Some(true) && rule.ending.take().is_some() {
+                    rule.errors.retain(|error| !error.contains(UNREACHED));
+                }
+            }
+        }
+        self.dry = Some(dry);
+    }
+
+    /// What Exim says in dry sessions of ACLs that it does not understand, where it was not found
+    /// by reading them.
+    pub(crate) fn dry_errors(&self) -> impl Iterator<Item = &str> {
+        let is_known = |error: &&str| {
+            let names = self.acls.unknown.iter();
+            names.into_iter().any(|(_, name)| error.contains(name.trim()))
+        };
+        let errors = self.dry.iter().flat_map(|dry| &dry.errors).map(String::as_str);
+        errors.filter(move |error| !is_known(error))
     }
 
     /// The calls that limit something and that Exim comes to, or may come to.
@@ -173,7 +212,7 @@ impl Rule {
                 if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
             let but = except.map_or(String::new(), |whom| format!(", but that of {whom}"));
             self.errors.push(format!(
-                "no {who} reaches this line{but}: `{text}` ({position}) ends the ACL before; move \
+                "no {who} {UNREACHED}{but}: `{text}` ({position}) ends the ACL before; move \
                  the line, or the .include of its file, above that statement"
             ));
         }
@@ -204,6 +243,9 @@ impl Rule {
         (!key.is_empty()).then_some(key)
     }
 }
+
+/// What is said of a line that no mail comes to.
+const UNREACHED: &str = "reaches this line";
 
 /// What is wrong with the value of a `condition` with a call of ours in it: nothing that the call
 /// may return makes a value of it that Exim takes.

@@ -178,7 +178,7 @@ fn statements<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<Statement<'a>> {
 }
 
 /// The name of a condition or modifier, whether it is negated, and what follows it.
-fn name(text: &str) -> (bool, &str, &str) {
+pub(super) fn name(text: &str) -> (bool, &str, &str) {
     let (negated, rest) = match text.strip_prefix('!') {
         Some(rest) => (true, rest.trim_start()),
         None => (false, text),
@@ -189,7 +189,7 @@ fn name(text: &str) -> (bool, &str, &str) {
 }
 
 /// The value of a condition or modifier.
-fn value(text: &str) -> &str {
+pub(super) fn value(text: &str) -> &str {
     let (.., value) = name(text);
     value.strip_prefix('=').unwrap_or(value).trim()
 }

@@ -181,8 +181,9 @@ impl Doctor {
         let installation = installation::look(exim, &mut findings)?;
         findings.about("The configuration");
         let settings = installation.settings.as_ref();
-        let rules = settings
-            .and_then(|settings| configuration::look(&installation, settings, &mut findings));
+        let rules = settings.and_then(|settings| {
+            configuration::look(&installation, settings, depth, &mut findings)
+        });
         findings.about("The library");
         let libraries = match (settings, &rules) {
             (Some(settings), Some(rules)) => {

@@ -1,7 +1,7 @@
 //! What the rate database holds, as `exirate status` shows it.
 
 use std::cmp::Reverse;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use crate::alerts::{self, Delivered};
 use crate::cli::Failure;
 use crate::cli::senders::events::{self, decisive};
 use crate::cli::senders::list::{First, Sort};
+use crate::cli::shared::spool_dir;
 use crate::engine::AlgorithmKind;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
@@ -45,6 +46,9 @@ pub(super) struct Keys {
     pub(super) crossings: Vec<CrossingShown>,
     pub(super) receivers: Vec<ReceiverShown>,
     pub(super) database: Option<Database>,
+    /// Where there is a database, if not here.
+    #[serde(skip)]
+    pub(super) elsewhere: Option<PathBuf>,
 }
 
 /// A key whose next event is refused.
@@ -115,7 +119,9 @@ impl Keys {
     pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
         let mut database = match Spool::open_existing(spool, Options::default()) {
             Ok(database) => database,
-            Err(SpoolError::Absent { .. }) => return Ok(Self::default()),
+            Err(SpoolError::Absent { .. }) => {
+                return Ok(Self { elsewhere: spool_dir::elsewhere(spool), ..Self::default() });
+            }
             Err(error) => return Err(error.into()),
         };
         let (in_force, _) = InForce::of(&mut database, spool);

@@ -158,7 +158,13 @@ fn of_policies(rows: &mut Rows, policies: &Policies) {
 fn of_keys(rows: &mut Rows, keys: &Keys) {
     let now = now();
     if keys.database.is_none() {
-        rows.add("keys", "none: nothing was ever counted".to_owned());
+        rows.add("keys", match keys.elsewhere.as_ref() {
+            None => "none: nothing was ever counted".to_owned(),
+            Some(other) => {
+                let other = other.display();
+                format!("none here; what was counted before is in {other}: `exirate list --spool {other}`")
+            }
+        });
         return;
     }
     let last = keys.last.map(|last| format!("; the last event {}", text::rough_age(last, now)));
