@@ -3,7 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use super::restriction::Restriction;
 use super::text::{inside, words};
 use crate::serve::config::Address;
 
@@ -16,7 +15,7 @@ pub(crate) struct Asked {
     pub(crate) text: String,
     /// `None` if it is not an address.
     pub(crate) address: Option<Address>,
-    options: Vec<(String, String)>,
+    pub(super) options: Vec<(String, String)>,
     /// The first restriction before it in the list that decides for all mail, or for some.
     pub(crate) ending: Option<String>,
     /// Postfix only logs what it refuses.
@@ -53,20 +52,6 @@ fn address(text: &str, queue: &Path) -> Option<Address> {
         host => host.parse().ok()?,
     };
     Some(Address::Inet(SocketAddr::new(host, port.parse().ok()?)))
-}
-
-/// The policy services in a list of restrictions.
-pub(crate) fn policy_services(list: &[Restriction], queue: &Path) -> Vec<Asked> {
-    let (mut found, mut ending) = (Vec::new(), None);
-    for restriction in list {
-        if let Some(asked) = restriction.policy_service(queue) {
-            let only_warns = restriction.only_warns;
-            found.push(Asked { ending: ending.clone(), only_warns, ..asked });
-        } else if ending.is_none() && restriction.ends() {
-            ending = Some(restriction.written.clone());
-        }
-    }
-    found
 }
 
 pub(crate) fn milters(list: &str, queue: &Path) -> Vec<Asked> {

@@ -17,11 +17,12 @@ use master_cf::services;
 pub(crate) use text::without_blanks;
 use text::{inside, split};
 
-pub(crate) use asked::{Asked, milters, policy_services};
+pub(crate) use asked::{Asked, milters};
 pub(crate) use master_cf::Service;
 pub(crate) use receiver::{
     END_OF_DATA, LISTS, LOCAL_MILTERS, MILTERS, RECIPIENT, Receiver, Sockets, set,
 };
+pub(crate) use restriction::policy_services;
 
 /// Postfix's defaults of what is checked, for where `postconf` cannot be asked.
 const DEFAULTS: [(&str, &str); 6] = [

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::asked::{Asked, CHECK, name, policy_services};
-use super::restriction::{Restriction, own};
+use super::asked::{Asked, CHECK, name};
+use super::restriction::{Restriction, own, policy_services};
 use super::text::{without_blanks, words};
 use super::{Postfix, Service};
 use crate::mta::command::quoted;

@@ -75,6 +75,20 @@ pub(super) fn own(list: &str) -> Vec<Restriction> {
     found
 }
 
+/// The policy services in a list of restrictions.
+pub(crate) fn policy_services(list: &[Restriction], queue: &Path) -> Vec<Asked> {
+    let (mut found, mut ending) = (Vec::new(), None);
+    for restriction in list {
+        if let Some(asked) = restriction.policy_service(queue) {
+            let only_warns = restriction.only_warns;
+            found.push(Asked { ending: ending.clone(), only_warns, ..asked });
+        } else if ending.is_none() && restriction.ends() {
+            ending = Some(restriction.written.clone());
+        }
+    }
+    found
+}
+
 impl Postfix {
     /// The restrictions of a list for a service or for all, with those of classes, and of tables
     /// that say the same of everybody, in the place of their names.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::Depth;
 use super::finding::{Findings, quoted};
 use super::installation::Installation;
 use super::users;
@@ -14,11 +13,11 @@ use crate::text::counted;
 /// The file that names the libraries, where the package of the libraries is installed.
 const LIBRARIES: &str = "exirate-libraries.conf";
 
-/// Checks what the configuration says about limits.
+/// Checks what the configuration says about limits; `in_sessions`, also by dry sessions of Exim.
 pub(super) fn look(
     installation: &Installation,
     settings: &Settings,
-    depth: Depth,
+    in_sessions: bool,
     findings: &mut Findings,
 ) -> Option<Rules> {
     let mut rules = match installation.exim.rules(&settings.config) {
@@ -32,7 +31,7 @@ pub(super) fn look(
             return None;
         }
     };
-    if depth == Depth::All {
+    if in_sessions {
         rules.try_dry(&installation.exim);
     }
     let rules = rules;

@@ -182,7 +182,7 @@ impl Doctor {
         findings.about("The configuration");
         let settings = installation.settings.as_ref();
         let rules = settings.and_then(|settings| {
-            configuration::look(&installation, settings, depth, &mut findings)
+            configuration::look(&installation, settings, depth == Depth::All, &mut findings)
         });
         findings.about("The library");
         let libraries = match (settings, &rules) {
