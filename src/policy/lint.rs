@@ -119,8 +119,9 @@ fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Di
     let is_chosen = key.iter().all(|field| field.is_claimed() || field.is_of_recipient());
     let field = key.iter().find(|field| field.is_of_recipient()).filter(|_| is_chosen);
     let Some(field) = field else { return };
-    let OnCrossing { run, post, mail, .. } = &policies.on_crossing;
-    let sends_alerts = !run.is_empty() || post.is_some() || mail.is_some();
+    let OnCrossing { run, post, mail, observed, .. } = &policies.on_crossing;
+    // What is only observed raises an alert where that is asked for.
+    let sends_alerts = *observed && (!run.is_empty() || post.is_some() || mail.is_some());
     let why = match policy.settings.action {
         Action::Enforce => {
             "strangers can keep its mail from a recipient; write action = \"observe\", or add"

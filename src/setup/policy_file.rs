@@ -358,8 +358,12 @@ mod tests {
             assert_eq!(with_habits(&on, OnHabits::Off).as_ref(), Some(&text));
             let alerts = with_alerts(&text, Some("ops@example.net"));
             let compiled = compile(Path::new("policy.toml"), &alerts, &|_| Err(String::new()));
-            let crossing = compiled.policies.unwrap().on_crossing;
-            assert_eq!(crossing.mail.as_deref(), Some("ops@example.net"), "{alerts}");
+            let policies = compiled.policies.unwrap();
+            let mut warnings = Diagnostics::default();
+            lint(&policies, 0, &mut warnings);
+            assert!(warnings.sorted().is_empty(), "{alerts}");
+            let mail = policies.on_crossing.mail;
+            assert_eq!(mail.as_deref(), Some("ops@example.net"), "{alerts}");
             assert!(is_unchanged(&alerts, &text));
             let enforced = with_action(&text, "enforce").unwrap();
             assert!(is_unchanged(&enforced, &text) && !is_unchanged(&(on + "#\n"), &text));

@@ -172,7 +172,8 @@ desk_works() {
   expect 'the web service' 'HTTP/1.1 200*"keys"*' "$(web GET status "$token")"
   exirate web token remove here >/dev/null 2>&1
   systemctl --quiet disable --now "$unit" "exirate-broker@${unit#*@}"
-  rm -f /etc/exirate/web.tokens*
+  systemctl --quiet stop exirate-held
+  rm -rf /run/exirate-held /etc/exirate/web.tokens* /var/lib/exirate-broker /run/exirate-broker /run/exirate-web
 }
 # follower_works: as docs/failed-deliveries.md says to start it, it runs.
 follower_works() {

@@ -324,8 +324,8 @@ const DOUBTFUL: &[(&str, &str)] = &[
          dir/p.toml:7:9: any client can choose the recipient_domain that \"b\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n",
     ),
     (
-        "version = 1\n[on.crossing]\nmail = \"postmaster@example.org\"\n[policy.a]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
-        "dir/p.toml:4:9: any client can choose the recipient that \"a\" counts, so they choose how many alerts [on.crossing] sends; add client to the key\n",
+        "version = 1\n[on.crossing]\nmail = \"postmaster@example.org\"\nobserved = true\n[policy.a]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:5:9: any client can choose the recipient that \"a\" counts, so they choose how many alerts [on.crossing] sends; add client to the key\n",
     ),
     (
         "version = 1\n[policy.a]\nwhen = [\"local\", \"system\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"system\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = [\"local\", \"!system\"]\ndefault.messages = \"9/1h\"\n",

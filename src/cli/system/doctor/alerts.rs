@@ -122,8 +122,8 @@ mod tests {
         install(spool, &build(&policies)).unwrap();
         let mut findings = Findings::default();
         look(spool, &[], &mut findings);
-        assert!(findings.list.iter().all(|one| one.level == Level::Warning));
-        findings.list.into_iter().map(|one| one.text).collect()
+        let warnings = findings.list.into_iter().filter(|one| one.level == Level::Warning);
+        warnings.map(|one| one.text).collect()
     }
 
     #[test]
