@@ -282,7 +282,9 @@ fn carry(
         on_its_way.push_back((now + time, chunk[..bytes].to_vec()));
     }
     let mut moved = read.is_some();
-    while let Some((_, bytes)) = on_its_way.pop_front_if(|(arrives, _)| *arrives <= now) {
+    while on_its_way.front().is_some_and(|(arrives, _)| *arrives <= now)
+        && let Some((_, bytes)) = on_its_way.pop_front()
+    {
         write(to, &bytes)?;
         moved = true;
     }
