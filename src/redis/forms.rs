@@ -151,7 +151,11 @@ impl UsedForms {
 
     /// Notes the forms of these checks. Whether one is new.
     pub(super) fn see(&self, checks: &[Check<'_>]) -> bool {
-        checks.iter().fold(false, |new, check| self.see_one(&check.record_key()) || new)
+        let mut new = false;
+        for check in checks {
+            new |= self.see_one(&check.record_key());
+        }
+        new
     }
 
     /// Notes the form of this record. Whether it is new.

@@ -49,6 +49,7 @@ fn is_undecodable(label: &[u8]) -> bool {
 }
 
 /// Whether a text in the charset with this label may be another than [`to_utf8`] makes of it.
+#[expect(clippy::ptr_arg, reason = "only an owned text has replacements of ours")]
 pub(super) fn is_doubtful(bytes: &[u8], label: Option<&str>, text: &Cow<'_, str>) -> bool {
     let has_replaced = || matches!(text, Cow::Owned(text) if text.contains('\u{fffd}'));
     let is_unknown = label.is_some_and(|label| {
