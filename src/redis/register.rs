@@ -7,13 +7,11 @@ use redis::{Value, cmd};
 use super::RedisStore;
 use super::connection::Connection;
 use super::error::RedisError;
-use super::servers::{AgentState, KnownServers, PolicyState, agent_field, policy_field};
+use super::servers::{AgentState, KnownServers, PolicyState, SERVERS, agent_field, policy_field};
 use super::settings::Settings;
 use super::tool::Tool;
 use crate::sys::clock;
 
-/// The hash.
-pub(super) const SERVERS: &str = "exirate:servers";
 /// The time of the server that has the hash, and a field of the hash. In a cluster, TIME alone
 /// would go to any node.
 const TIME_AND_FIELD: &str = "local time = redis.call('TIME') \

@@ -13,6 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// The hash.
+pub(super) const SERVERS: &str = "exirate:servers";
 /// The start of a field that an agent writes.
 const AGENT: &str = "agent ";
 /// The start of a field with the digest of a policy.
