@@ -50,8 +50,10 @@ impl Spelling {
             return Self(if identity.contains(&b',') { Self::FIELDS } else { 0 });
         }
         let text = std::str::from_utf8(identity).unwrap_or_default();
-        if let Ok(address) = text.parse::<std::net::IpAddr>() {
-            let is_usual = address.to_canonical() == address && address.to_string() == text;
+        if text.parse::<std::net::IpAddr>().is_ok() {
+            // All foldings write an address alike.
+            let folding = Folding::default().without_masks();
+            let is_usual = folding.folded_bytes(identity, &mut String::new()) == identity;
             return Self(if is_usual { 0 } else { Self::ODD });
         }
         let (local, domain) = text.split_once('@').unwrap_or((text, ""));
