@@ -51,6 +51,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "serve follow",
             "serve web",
             "serve broker",
+            "serve held",
             "web token",
             "completions",
             "man",

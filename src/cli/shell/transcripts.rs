@@ -46,6 +46,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
     ("serve-broker", include_str!("../../../docs/transcripts/serve-broker.txt")),
     ("serve-follow", include_str!("../../../docs/transcripts/serve-follow.txt")),
+    ("serve-held", include_str!("../../../docs/transcripts/serve-held.txt")),
     ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
     ("serve-web", include_str!("../../../docs/transcripts/serve-web.txt")),
     ("set", include_str!("../../../docs/transcripts/set.txt")),
