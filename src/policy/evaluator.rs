@@ -89,11 +89,14 @@ pub struct OnErrors {
     pub of_call: Option<OnError>,
     /// Where it cannot be read what the policy says.
     pub of_front_end: OnError,
+    /// Where the store cannot decide, whatever the policy and the call say: for those who are able
+    /// to bring that about, by a lock, a full disk or many requests.
+    pub of_store: Option<OnError>,
 }
 
 impl Default for OnErrors {
     fn default() -> Self {
-        Self { of_call: None, of_front_end: OnError::FailOpen }
+        Self { of_call: None, of_front_end: OnError::FailOpen, of_store: None }
     }
 }
 
@@ -306,12 +309,14 @@ impl<S: Store> Drop for KeptLock<'_, S> {
 struct Fault {
     error: String,
     on_error: Option<OnError>,
+    /// The store could not decide.
+    is_of_store: bool,
 }
 
 impl Fault {
     /// Of policies that cannot be read.
     fn unread(error: impl fmt::Display) -> Self {
-        Self { error: error.to_string(), on_error: None }
+        Self { error: error.to_string(), on_error: None, is_of_store: false }
     }
 }
 
@@ -400,8 +405,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             counts: Counts::Foreseen,
         };
         let fails = |fault: Fault| {
-            let OnErrors { of_call, of_front_end } = self.step.on_error;
-            of_call.or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
+            let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
+            let of_store = of_store.filter(|_| fault.is_of_store);
+            of_store.or(of_call).or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
         };
         // For its habits.
         if run.outcome(name, policy).is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer) {
@@ -449,12 +455,14 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     }
 
     #[cold]
-    fn failed(&mut self, name: &str, Fault { error, on_error }: Fault) -> Evaluated {
+    fn failed(&mut self, name: &str, fault: Fault) -> Evaluated {
+        let Fault { error, on_error, is_of_store } = fault;
         if let Some(counters) = &mut self.counters {
             counters.count_error();
         }
-        let OnErrors { of_call, of_front_end } = self.step.on_error;
-        let mut on_error = of_call.or(on_error).unwrap_or(of_front_end);
+        let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
+        let of_store = of_store.filter(|_| is_of_store);
+        let mut on_error = of_store.or(of_call).or(on_error).unwrap_or(of_front_end);
         let refused = format_args!("the policy {name:?} cannot be evaluated");
         if on_error == OnError::FailClosed && self.observer.lifts(&refused) {
             on_error = OnError::FailOpen;
@@ -496,7 +504,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 .identity()
                 .and_then(|identity| Compared::by(compared, policy, identity, &step.event, now));
             let on_error = Some(policy.settings().on_error);
-            added.map_err(|error| Fault { error: error.to_string(), on_error })?;
+            added.map_err(|error| Fault {
+                error: error.to_string(),
+                on_error,
+                is_of_store: false,
+            })?;
         }
         Ok(decided)
     }
@@ -539,7 +551,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             Ok(outcome) => outcome?,
             Err(error) => {
                 let on_error = Some(policy.settings().on_error);
-                let failed = self.failed(&name, Fault { error, on_error });
+                let failed = self.failed(&name, Fault { error, on_error, is_of_store: true });
                 return Some(self.complete(&name, failed));
             }
         };
@@ -563,9 +575,12 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         let clock = &*clock;
         let image = image.map_err(Fault::unread)?;
         let settings = policy.settings();
-        let fault = |error: String| Fault { error, on_error: Some(settings.on_error) };
-        let damaged = |error: ImageError| fault(error.to_string());
-        let store = store.as_mut().map_err(|error| fault((*error).to_owned()))?;
+        let fault = |error: String, is_of_store: bool| {
+            let on_error = Some(settings.on_error);
+            Fault { error, on_error, is_of_store }
+        };
+        let damaged = |error: ImageError| fault(error.to_string(), false);
+        let store = store.as_mut().map_err(|error| fault((*error).to_owned(), true))?;
         let identity = image.identity().map_err(damaged)?;
         let rules = Rules { name, identity, policy };
 
@@ -620,7 +635,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let all = all_exempt && event.recipient.is_none();
             let decided =
                 decide(&rules, event, occurrences, all, counts, cache, *store, clock, visit);
-            decided.map_err(|error| fault(error.to_string()))
+            decided.map_err(|error| fault(error.to_string(), true))
         };
         let outcome = of(&step.event, occurrences)?;
         if step.stage == AclStage::Rcpt {

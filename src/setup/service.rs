@@ -126,7 +126,7 @@ pub(super) fn reload(name: &str) -> Result<(), SetupError> {
 }
 
 /// Whether systemd runs this machine.
-fn has_systemd() -> bool {
+pub(super) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 

@@ -2,6 +2,7 @@
 //! held for an alarm of habits. `mta::held` has the queues of the mail servers.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +38,21 @@ pub(crate) struct HeldMessage {
     pub(crate) recipients: u64,
     /// Its size in bytes.
     pub(crate) size: u64,
+    /// What the daemon was asked about it, if that was not decided; else empty.
+    #[serde(skip)]
+    pub(crate) request: Vec<u8>,
 }
+
+impl HeldMessage {
+    /// Whether it is held because nobody has decided about it yet.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.policy == UNDECIDED && !self.request.is_empty()
+    }
+}
+
+/// What stands for the policy of a message that is held until it is decided; no policy has this
+/// name. `exim/acl_policy.conf` writes it.
+pub(crate) const UNDECIDED: &str = "(undecided)";
 
 /// The held messages of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +73,11 @@ pub(crate) struct Details {
 
 /// A queue of a mail server in which policies hold messages.
 pub(crate) trait HoldQueue {
+    /// Exim's spool directory.
+    fn spool(&self) -> Option<&Path> {
+        None
+    }
+
     /// The messages that policies hold.
     ///
     /// # Errors
@@ -101,7 +121,7 @@ described! {
 
 impl HeldJson {
     pub(crate) fn of(message: &HeldMessage) -> Self {
-        let HeldMessage { id, at, policy, key, why, sender, recipients, size } = message.clone();
+        let HeldMessage { id, at, policy, key, why, sender, recipients, size, .. } = message.clone();
         Self { id, key: key_text::key(&key), policy, at, sender, recipients, bytes: size, why }
     }
 }

@@ -21,8 +21,23 @@ const FOLLOW: &str = "exirate-follow@.service";
 const BROKER: &str = "exirate-broker@.service";
 const HELD: &str = "exirate-held.service";
 const WEB: &str = "exirate-web@.service";
-/// Those that run all the time.
-const DAEMONS: [&str; 7] = [AGENT, MAIL, DELIVERER, FOLLOW, BROKER, WEB, HELD];
+/// A template as well.
+const CALLERS: &str = "exirate-mail@.service";
+/// What Exim holds until it is decided: started by the daemons that decide.
+const UNDECIDED: [&str; 2] = ["exirate-undecided.service", "exirate-undecided.timer"];
+/// Those that run all the time, and what they start.
+const DAEMONS: [&str; 10] = [
+    AGENT,
+    MAIL,
+    CALLERS,
+    DELIVERER,
+    FOLLOW,
+    BROKER,
+    WEB,
+    HELD,
+    UNDECIDED[0],
+    UNDECIDED[1],
+];
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";
@@ -131,7 +146,7 @@ impl Machine {
                 self.run(user, command)
             })
             .collect();
-        assert_eq!(outputs.len(), 2);
+        assert_eq!(outputs.len(), 3);
         outputs
     }
 
@@ -215,6 +230,7 @@ fn systemd_accepts_the_units() {
         (&DELIVERER, 80),
         (&AGENT, 16),
         (&MAIL, 16),
+        (&CALLERS, 16),
         (&FOLLOW, 16),
         (&BROKER, 10),
         (&WEB, 10),

@@ -34,7 +34,9 @@ use crate::text::{self, counted_or_no, printable};
     exirate held alice@example.org
 
 A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim,
-on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown.
+on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown. The
+policy (undecided) holds what an account of this machine handed over while `exirate serve mail`
+could not decide: `exirate held decide`.
 
 Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none; 2 an error.
 
@@ -63,11 +65,12 @@ enum Command {
     Show(Show),
     Release(Release),
     Delete(Delete),
+    Decide(Decide),
 }
 
 /// Where the messages are.
 #[derive(Debug, Args)]
-struct Place {
+pub(super) struct Place {
     #[command(flatten)]
     queue: QueueOptions,
 
@@ -174,6 +177,7 @@ impl HeldCommand {
             Some(Command::Show(show)) => show.run(screen),
             Some(Command::Release(release)) => release.change.run(screen, Deed::Release),
             Some(Command::Delete(delete)) => delete.change.run(screen, Deed::Delete),
+            Some(Command::Decide(decide)) => decide.run(screen),
             None => self.list(screen),
         }
     }
@@ -232,7 +236,7 @@ impl Found {
 }
 
 impl Place {
-    fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
+    pub(super) fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
         let queue = self.queue.queue(&self.common.directory()?);
         queue.map_err(|why| Failure::new(printable(why.as_bytes())))
     }

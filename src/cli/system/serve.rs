@@ -1,6 +1,7 @@
 //! `exirate serve`: the daemon.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -19,7 +20,7 @@ use crate::serve::alerts::run_alerts;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
-use crate::serve::mail::daemon::run_mail;
+use crate::serve::mail::daemon::{Configured, run_mail};
 use crate::serve::mail::surroundings::{USER, faults};
 use crate::serve::web::broker::daemon::{run_broker, run_held};
 use crate::serve::web::daemon::run_web;
@@ -152,6 +153,10 @@ configuration, and what happens when the daemon is away. --check also looks at t
 directory of the database and those of the sockets, and has a note for each unit of the
 policies in use that a front end cannot see.
 
+With --callers, it listens at DIRECTORY/exirate/callers alone, and needs no configuration file:
+exirate-mail@Debian-exim.service runs it so beside an Exim with the library. About what an account
+hands over by starting Exim itself, the library asks there (docs/exim.md).
+
 SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
 makes it read its configuration again; with an error there, the old one stays in use.")]
 struct Mail {
@@ -163,12 +168,17 @@ struct Mail {
     #[arg(long)]
     check: bool,
 
+    /// Decide about the accounts of this machine that run Exim themselves, for an Exim with the
+    /// library and this spool directory, and for nobody else
+    #[arg(long, value_name = "DIRECTORY")]
+    callers: Option<PathBuf>,
+
     /// Listen in the place of a daemon that runs, which ends then: mail that comes meanwhile is limited
     #[arg(long, conflicts_with = "check")]
     take_over: bool,
 
     /// The user as which the daemon will run, for --check; the default is exirate-mail if you
-    /// are root, else you
+    /// are root, else you; with --callers, the owner of DIRECTORY
     #[arg(long, value_name = "NAME", requires = "check")]
     user: Option<String>,
 }
@@ -178,12 +188,12 @@ impl Mail {
         if self.check {
             return self.check(screen);
         }
-        run_mail(&self.config, self.take_over).map_err(Failure::new)?;
+        run_mail(self.configured(), self.take_over).map_err(Failure::new)?;
         Ok(Outcome::Fine)
     }
 
     fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let checked = config::read_mail(&self.config).map_err(Failure::new)?;
+        let checked = self.configured().read().map_err(Failure::new)?;
         let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
         let (file, spool) = (printable(&self.config), printable(&config.spool));
@@ -217,11 +227,20 @@ impl Mail {
         Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
     }
 
+    fn configured(&self) -> Configured {
+        Configured { path: self.config.clone(), callers: self.callers.clone() }
+    }
+
     /// The user as which the daemon will run.
     fn user(&self) -> String {
         let own = rustix::process::geteuid();
+        let owner = || {
+            let spool = self.callers.as_ref()?.metadata().ok()?;
+            Some(name_of(spool.uid())?.to_string_lossy().into_owned())
+        };
         match &self.user {
             Some(user) => user.clone(),
+            None if self.callers.is_some() => owner().unwrap_or_default(),
             None if own.is_root() => USER.to_owned(),
             None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
         }

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::spool_file::SpoolFile;
 use crate::logs::exim::is_id;
@@ -19,6 +19,9 @@ use crate::sys::files::{self, Access};
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
 /// why, each in a line.
 pub(super) const MARK: &str = "exirate_held";
+/// The variable of a message that could not be decided when it was received: what the daemon was
+/// asked.
+pub(super) const REQUEST: &str = "exirate_request";
 /// How much later than the variable's time that of freezing may be: a second may end in between. It
 /// may also be one earlier: Exim has the first from `gettimeofday`, and the second from `time`, which
 /// Linux lets lag by some milliseconds.
@@ -95,6 +98,10 @@ impl EximQueue {
 }
 
 impl HoldQueue for EximQueue {
+    fn spool(&self) -> Option<&Path> {
+        Some(&self.spool)
+    }
+
     fn held(&self) -> Result<Held, String> {
         let mut held = Held::default();
         for directory in self.directories()? {
@@ -176,6 +183,7 @@ fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
         sender: text(file.sender),
         recipients: file.waiting().count() as u64,
         size: body.saturating_add(file.header_bytes()),
+        request: file.request.unwrap_or_default().to_vec(),
         id,
     })
 }

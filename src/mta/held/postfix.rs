@@ -63,6 +63,7 @@ impl PostfixQueue {
             sender: queued.sender.clone(),
             recipients: queued.recipients.len() as u64,
             size: queued.message_size,
+            request: Vec::new(),
         })
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct SpoolFile<'a> {
     pub(super) frozen: Option<i64>,
     /// The value of [`super::exim::MARK`].
     pub(super) mark: Option<&'a [u8]>,
+    /// The value of [`super::exim::REQUEST`].
+    pub(super) request: Option<&'a [u8]>,
     pub(super) recipients: Vec<&'a [u8]>,
     /// Those that have got the message, or have failed.
     done: Vec<&'a [u8]>,
@@ -67,8 +69,12 @@ impl<'a> SpoolFile<'a> {
             b"aclm" | b"aclc" => {
                 let variable = words.next()?;
                 let value = lines.take(usize::try_from(number(words.next()?)?).ok()?)?;
-                if name == b"aclm" && variable.strip_prefix(b"_") == Some(mark.as_bytes()) {
+                let variable = variable.strip_prefix(b"_").filter(|_| name == b"aclm");
+                if variable == Some(mark.as_bytes()) {
                     self.mark = Some(value);
+                }
+                if variable == Some(super::exim::REQUEST.as_bytes()) {
+                    self.request = Some(value);
                 }
             }
             b"frozen" => self.frozen = Some(i64::try_from(number(words.next()?)?).ok()?),

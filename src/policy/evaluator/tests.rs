@@ -519,7 +519,7 @@ fn one_rule_says_what_an_error_means() {
         let mut evaluator = Evaluator::open(spool.path());
         let mut session = PolicySession::default();
         let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
-        let on_error = OnErrors { of_call, of_front_end };
+        let on_error = OnErrors { of_call, of_front_end, of_store: None };
         let step = Step { on_error, ..a_step(AclStage::Rcpt) };
         let (before, mut seen) = (errors(), Seen::default());
         let evaluated = evaluator.evaluate(&mut session, names, &step, store, now, &mut seen);

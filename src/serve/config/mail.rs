@@ -108,8 +108,40 @@ impl Mail {
     }
 }
 
+/// The socket that the library asks, in the directory of the database, about what ordinary accounts
+/// hand over by an Exim of their own.
+pub const CALLERS: &str = "exirate/callers";
+
+/// Reads the file for those accounts: the socket is that of the library, and only Exim's user, who
+/// owns the directory, connects.
+pub(super) fn of_callers(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    spool: &Path,
+) -> Option<Mail> {
+    let mail = read_tables(reader, table);
+    Some(Mail {
+        policy: Some(Address::Unix(spool.join(CALLERS))),
+        milter: None,
+        spool: spool.to_owned(),
+        access: Access { mode: 0o600, group: None },
+        ..mail
+    })
+}
+
 /// Reads the file; what is there for the agent alone is not looked at.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail> {
+    let mail = read_tables(reader, table);
+    if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
+        let message = "[listen] names no socket for mail servers, such as \
+                       policy = \"unix:/var/spool/postfix/exirate/policy\" or \
+                       milter = \"unix:/var/spool/postfix/exirate/milter\"";
+        reader.diagnostics.error(Location::START, message);
+    }
+    Some(mail)
+}
+
+fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
     let mut mail = Mail::new();
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -123,13 +155,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }
-    if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
-        let message = "[listen] names no socket for mail servers, such as \
-                       policy = \"unix:/var/spool/postfix/exirate/policy\" or \
-                       milter = \"unix:/var/spool/postfix/exirate/milter\"";
-        reader.diagnostics.error(Location::START, message);
-    }
-    Some(mail)
+    mail
 }
 
 /// `[listen]`

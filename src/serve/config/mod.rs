@@ -22,7 +22,7 @@ use toml::de::DeTable;
 pub use address::Address;
 pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
-pub use mail::{EarlyStage, Mail};
+pub use mail::{CALLERS, EarlyStage, Mail};
 pub use web::Web;
 
 use super::log::{Level, Log};
@@ -163,6 +163,18 @@ pub fn read(path: &Path) -> Result<Checked, String> {
 /// Why the file cannot be read.
 pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
     Ok(check_mail(path, &load(path)?))
+}
+
+/// As above, for the accounts that run an Exim with the library themselves, whose spool directory is
+/// `spool`: the daemon listens there, on the socket that the library asks, and nowhere else.
+/// [`FILE`] need not exist.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read_callers(path: &Path, spool: &Path) -> Result<Checked<Mail>, String> {
+    let read =
+        |reader: &mut Reader<'_>, table: &DeTable<'_>| mail::of_callers(reader, table, spool);
+    Ok(checked(path, &load_if_any(path)?, read))
 }
 
 /// Reads the configuration of the follower at `path`; [`FILE`] need not exist.

@@ -4,7 +4,8 @@
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
-//! in use, [`held`] what becomes of what they hold, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
+//! in use, [`held`] what becomes of what they hold, [`callers`] who decides about accounts that run Exim
+//! themselves, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
 //! servers, [`servers`] those servers, [`desk`] the web service, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
@@ -12,6 +13,7 @@
 //! Sendmail and the daemon in place of the first four.
 
 mod alerts;
+mod callers;
 mod cluster;
 mod configuration;
 mod database;
@@ -48,7 +50,7 @@ use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
 use crate::policy::source::{FILE, read};
-use crate::serve::config::{self, Mail};
+use crate::serve::config::{self, CALLERS, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
 pub(in crate::cli) use finding::EXIM;
 use finding::{Findings, Level};
@@ -212,6 +214,11 @@ impl Doctor {
             self.stores(stores, check, &mut findings);
             held::look(&installation.exim, spool, &mut findings);
         }
+        if let (Some(settings), Some(rules)) = (settings, &rules) {
+            let of_library = |socket: Option<&str>| socket.is_none_or(|one| one.ends_with(CALLERS));
+            let limits = rules.limiting().any(|rule| of_library(rule.call.socket()));
+            callers::look(&installation.exim, settings, limits, &mut findings);
+        }
         findings.about("The machine");
         let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
         machine::daemon(&installation, files, &mut findings);
@@ -285,7 +292,10 @@ fn daemon_account(spool: &Path) -> Option<Account> {
 /// The configuration of the daemon, where lines of Exim's that mail comes to ask it, and no
 /// library decides.
 fn daemon_of(rules: &Rules, who: Option<&Account>, findings: &mut Findings) -> Option<Mail> {
-    let sockets: BTreeSet<&str> = rules.limiting().filter_map(|rule| rule.call.socket()).collect();
+    // Beside the library, a daemon of its own decides about accounts.
+    let is_other = |socket: &&str| !socket.ends_with(CALLERS);
+    let of_daemon = rules.limiting().filter_map(|rule| rule.call.socket()).filter(is_other);
+    let sockets: BTreeSet<&str> = of_daemon.collect();
     let loads = rules.limiting().any(|rule| rule.call.socket().is_none());
     if sockets.is_empty() || loads {
         return None;
