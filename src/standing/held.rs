@@ -121,7 +121,8 @@ described! {
 
 impl HeldJson {
     pub(crate) fn of(message: &HeldMessage) -> Self {
-        let HeldMessage { id, at, policy, key, why, sender, recipients, size, .. } = message.clone();
+        let HeldMessage { id, at, policy, key, why, sender, recipients, size, .. } =
+            message.clone();
         Self { id, key: key_text::key(&key), policy, at, sender, recipients, bytes: size, why }
     }
 }

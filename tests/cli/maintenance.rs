@@ -26,18 +26,8 @@ const CALLERS: &str = "exirate-mail@.service";
 /// What Exim holds until it is decided: started by the daemons that decide.
 const UNDECIDED: [&str; 2] = ["exirate-undecided.service", "exirate-undecided.timer"];
 /// Those that run all the time, and what they start.
-const DAEMONS: [&str; 10] = [
-    AGENT,
-    MAIL,
-    CALLERS,
-    DELIVERER,
-    FOLLOW,
-    BROKER,
-    WEB,
-    HELD,
-    UNDECIDED[0],
-    UNDECIDED[1],
-];
+const DAEMONS: [&str; 10] =
+    [AGENT, MAIL, CALLERS, DELIVERER, FOLLOW, BROKER, WEB, HELD, UNDECIDED[0], UNDECIDED[1]];
 const AGENT_CONFIGURATION: &str = "exirate.toml";
 const USERS: &str = "exirate.sysusers.conf";
 const DIRECTORIES: &str = "exirate.tmpfiles.conf";

@@ -8,6 +8,7 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::undecided::Decide;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::Common;

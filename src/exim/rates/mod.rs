@@ -1,6 +1,7 @@
 //! Specs: `ratelimit`, `ratelimit_all`, `ratelimit_info`, the lookup and `shadow`, and what
 //! exirate.so keeps between calls.
 
+mod ask;
 pub(super) mod asked;
 mod debug;
 pub mod dlfunc;

@@ -1,7 +1,7 @@
 //! `[mail]`, and its sockets in `[listen]`: the mail front ends.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::DeTable;
