@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::held::Place;
+use crate::cli::shared::database::Common;
+use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, complain};
 use crate::cli::{Failure, Outcome};
 use crate::policy::reply::Fields;
@@ -41,7 +42,13 @@ pub(super) struct Decide {
     socket: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    queue: QueueOptions,
+
+    /// Use this spool directory of Exim
+    ///
+    /// The default is what `exim -bP spool_directory` prints.
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
 }
 
 /// What the daemon replied.
@@ -52,7 +59,9 @@ enum Reply {
 
 impl Decide {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let queue = self.place.queue()?;
+        let spool = Common { spool: self.spool.clone(), json: false }.directory()?;
+        let queue =
+            self.queue.queue(&spool).map_err(|why| Failure::new(printable(why.as_bytes())))?;
         let held = queue.held().map_err(|why| Failure::new(printable(why.as_bytes())))?;
         for why in &held.unread {
             complain(printable(why.as_bytes()));

@@ -19,9 +19,6 @@ use crate::sys::files::{self, Access};
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
 /// why, each in a line.
 pub(super) const MARK: &str = "exirate_held";
-/// The variable of a message that could not be decided when it was received: what the daemon was
-/// asked.
-pub(super) const REQUEST: &str = "exirate_request";
 /// How much later than the variable's time that of freezing may be: a second may end in between. It
 /// may also be one earlier: Exim has the first from `gettimeofday`, and the second from `time`, which
 /// Linux lets lag by some milliseconds.

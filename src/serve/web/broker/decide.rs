@@ -3,7 +3,7 @@
 use super::queue::AskedQueue;
 use super::used::Used;
 use super::wire::{Done, Refused, Reply, Request, Verb, Who, Why};
-use super::work::Work;
+use super::work::{Later, Work};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::policy::image::PolicyFile;
@@ -28,9 +28,6 @@ const REASON_MAX: usize = 200;
 
 /// The most messages of a reply.
 const HELD_MAX: usize = 500;
-
-/// What is done after the change, while others may ask.
-pub(super) type Later = Box<dyn FnOnce(Done) -> Reply + Send>;
 
 /// The broker.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! The changes: by the same code as those of the commands.
 
-use super::decide::Later;
 use super::queue::AskedQueue;
 use super::thief::Thief;
 use super::wire::{Done, Refused, Reply, Why};
@@ -24,6 +23,9 @@ use crate::text;
 
 /// So many records that were deleted are named.
 const NAMED: usize = 20;
+
+/// What is done after the change, while others may ask.
+pub(super) type Later = Box<dyn FnOnce(Done) -> Reply + Send>;
 
 /// A change of one key, and who makes it.
 pub(super) struct Work<'w> {
