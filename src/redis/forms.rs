@@ -232,7 +232,7 @@ async fn fields(connection: &Connection, key: &str) -> Option<Vec<(Vec<u8>, Vec<
 
 #[cfg(test)]
 mod tests {
-    use quickcheck::{Arbitrary as _, Gen};
+    use quickcheck::Arbitrary as _;
 
     use super::*;
     use crate::engine::AlgorithmKind;
@@ -264,7 +264,7 @@ mod tests {
     /// Whatever the folding, what is not said to be changed by it is not changed.
     #[test]
     fn an_identity_that_is_written_as_folded_is_not_changed() {
-        let mut random = Gen::new(12);
+        let mut random = kit::generator(12);
         let parts = [
             "alice",
             "Bob",

@@ -77,7 +77,7 @@ impl Machine {
         // What `exirate where` asks.
         let exim =
             format!("#!/bin/sh\necho 'spool_directory = {}'\n", machine.exim.spool().display());
-        kit::write_script(&machine.exim.folder().join("exim4"), &exim);
+        kit::write_script(machine.exim.folder().join("exim4"), &exim);
         machine
     }
 

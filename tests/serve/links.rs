@@ -80,7 +80,7 @@ fn doctor_finds_who_counts_elsewhere_and_who_was_not_reloaded() {
         Machine::of(&redis(database), &format!("server_name = \"{name}\""))
     });
     let agents = machines.each_ref().map(Machine::start_deciding);
-    machines.each_ref().map(|machine| machine.share(""));
+    machines.iter().for_each(|machine| machine.share(""));
     let said = machines[0].doctor();
     for expected in [
         "1 of 2 servers run: mx1. The others do not run, or count elsewhere: on another Redis, or in \
