@@ -48,6 +48,13 @@ fn is_undecodable(label: &[u8]) -> bool {
     Encoding::for_label(&dashes) == Some(REPLACEMENT)
 }
 
+/// Whether the label says UTF-16 of what is ASCII.
+fn is_wrongly_wide(charset: Charset, bytes: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0;
+    matches!(charset, Charset::Standard(encoding) if encoding == UTF_16LE || encoding == UTF_16BE)
+        && bytes.iter().all(is_plain)
+}
+
 /// Whether a text in the charset with this label may be another than [`to_utf8`] makes of it.
 #[expect(clippy::ptr_arg, reason = "only an owned text has replacements of ours")]
 pub(super) fn is_doubtful(bytes: &[u8], label: Option<&str>, text: &Cow<'_, str>) -> bool {
@@ -61,7 +68,11 @@ pub(super) fn is_doubtful(bytes: &[u8], label: Option<&str>, text: &Cow<'_, str>
         let shifts = |byte: &u8| !byte.is_ascii() || matches!(byte, 0x0e | 0x0f | 0x1b);
         !bytes.iter().any(shifts) && memchr::memmem::find(bytes, b"~{").is_none()
     };
-    has_replaced() || is_unknown && !is_plain()
+    let is_wide = || {
+        let charset = label.and_then(Charset::of);
+        !bytes.is_empty() && charset.is_some_and(|charset| is_wrongly_wide(charset, bytes))
+    };
+    has_replaced() || is_unknown && !is_plain() || is_wide()
 }
 
 /// The charset of a font, by the name of its constant in Windows: some programs
@@ -98,6 +109,7 @@ fn of_font(label: &[u8]) -> Option<Charset> {
 /// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
 pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> {
     let charset = label.filter(|label| !is_ascii_label(label)).and_then(Charset::of);
+    let charset = charset.filter(|charset| !is_wrongly_wide(*charset, bytes));
     let charset = charset.unwrap_or(Charset::Standard(WINDOWS_1252));
     let may_be_utf8 = matches!(
         charset,
@@ -188,6 +200,7 @@ mod tests {
             (Some("x-unknown"), "café".as_bytes(), "café"),
             (Some("x-unknown"), b"\x93caf\xe9\x94", "“café”"),
             (Some(""), b"caf\xe9", "café"),
+            (Some("utf-16"), b"plain", "plain"),
             (Some("iso-2022-kr"), b"plain", "plain"),
             (Some("ISO_2022_KR"), b"plain", "plain"),
             (Some("iso-2022-cn"), b"plain", "plain"),
@@ -211,6 +224,8 @@ mod tests {
             (Some("us-ascii"), b"caf\xe9", false),
             (Some("iso-2022-jp"), b"\x1b$B%O%m!<\x1b(B", false),
             (None, b"caf\xe9", false),
+            (Some("utf-16"), b"plain", true),
+            (Some("utf-16le"), b"p\0l\0", false),
         ] {
             let text = to_utf8(bytes, charset);
             assert_eq!(is_doubtful(bytes, charset, &text), is, "{charset:?} {text}");

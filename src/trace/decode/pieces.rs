@@ -151,8 +151,9 @@ impl<'s> Pieces<'s> {
             self.name(&String::from_utf8_lossy(name));
         }
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
-        let Decoded { bytes, is_whole, is_mixed } = media.encoding.decode(body, limit);
-        self.is_whole &= is_whole;
+        let decoded = media.encoding.decode(body, limit);
+        let Decoded { bytes, is_whole, is_mixed, is_doubtful } = decoded;
+        self.is_whole &= is_whole && !is_doubtful;
         let around = is_mixed.then(|| media.encoding.around(body));
         if is_text && !is_file {
             self.is_whole &= media.encoding != Encoding::None || !has_uuencoded(&bytes);

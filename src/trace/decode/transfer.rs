@@ -26,6 +26,8 @@ pub(super) struct Decoded<'a> {
     /// Whether something else may be around or behind what was encoded: see
     /// [`Encoding::around`].
     pub(super) is_mixed: bool,
+    /// Whether programs read it in several ways: base64 goes on after a `=` that pads nothing.
+    pub(super) is_doubtful: bool,
 }
 
 /// The names of encodings; case does not matter.
@@ -70,24 +72,26 @@ impl Encoding {
 
     /// The decoded bytes, at most `limit`.
     pub(super) fn decode(self, bytes: &[u8], limit: usize) -> Decoded<'_> {
-        let owned = |(bytes, is_whole), is_mixed| Decoded {
+        let owned = |(bytes, is_whole), is_mixed, is_doubtful| Decoded {
             bytes: Cow::<[u8]>::Owned(bytes),
             is_whole,
             is_mixed,
+            is_doubtful,
         };
         let decoded = match self {
             Self::None | Self::Unknown => Decoded {
                 bytes: Cow::Borrowed(&bytes[..bytes.len().min(limit)]),
                 is_whole: bytes.len() <= limit,
                 is_mixed: false,
+                is_doubtful: false,
             },
             Self::Base64 => {
-                let (bytes, is_whole, is_mixed) = base64(bytes, limit);
-                owned((bytes, is_whole), is_mixed)
+                let (bytes, is_whole, Found { is_mixed, is_doubtful }) = base64(bytes, limit);
+                owned((bytes, is_whole), is_mixed, is_doubtful)
             }
-            Self::QuotedPrintable => owned(quoted_printable(bytes, limit), false),
+            Self::QuotedPrintable => owned(quoted_printable(bytes, limit), false, false),
             Self::Uuencode => match uuencoded(bytes) {
-                Some(file) => owned(uudecode(file.lines, limit), true),
+                Some(file) => owned(uudecode(file.lines, limit), true, false),
                 // It was declared, and not done.
                 None => return Self::None.decode(bytes, limit),
             },
@@ -148,30 +152,47 @@ static DIGITS: [u8; 256] = {
 const END: u8 = 64;
 const OTHER: u8 = 65;
 
-/// Decodes base64: the bytes, whether these are all, and whether anything but blanks is among the
-/// digits, or follows a `=`. Bytes that are not digits are skipped, and decoding restarts after a
-/// `=`.
-fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool, bool) {
+/// What is among base64: see [`Decoded`].
+#[derive(Default)]
+struct Found {
+    is_mixed: bool,
+    is_doubtful: bool,
+}
+
+/// Decodes base64: the bytes, whether these are all, and what is among the digits, or follows a
+/// `=`. Bytes that are not digits are skipped, and decoding restarts after a `=`.
+fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool, Found) {
     let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(limit));
     let (mut word, mut digits) = (0_u32, 0_u32);
-    let (mut has_ended, mut is_mixed) = (false, false);
+    let mut found = Found::default();
+    // Of each `=` that the last group lacks, one.
+    let mut padding: Option<u32> = None;
     loop {
         if digits == 0 {
             let before = bytes.len();
             bytes = quads(bytes, limit, &mut out);
-            is_mixed |= has_ended && bytes.len() < before;
+            if bytes.len() < before && let Some(lacking) = padding {
+                found.is_mixed = true;
+                found.is_doubtful |= lacking > 0;
+            }
         }
         let Some((byte, rest)) = bytes.split_first() else { break };
         bytes = rest;
         match DIGITS[usize::from(*byte)] {
-            OTHER => is_mixed |= !matches!(byte, b'\r' | b'\n'),
+            OTHER => found.is_mixed |= !matches!(byte, b'\r' | b'\n'),
             END => {
-                has_ended = true;
+                padding = match (digits, padding) {
+                    (0, padding) => padding.map(|lacking| lacking.saturating_sub(1)),
+                    (digits, _) => Some(3 - digits),
+                };
                 end(word, digits, &mut out);
                 digits = 0;
             }
             digit => {
-                is_mixed |= has_ended;
+                if let Some(lacking) = padding {
+                    found.is_mixed = true;
+                    found.is_doubtful |= lacking > 0;
+                }
                 word = (word << 6) | u32::from(digit);
                 digits += 1;
                 if digits == 4 {
@@ -189,7 +210,7 @@ fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool, bool) {
     }
     let whole = bytes.is_empty() && out.len() <= limit;
     out.truncate(limit);
-    (out, whole, is_mixed)
+    (out, whole, found)
 }
 
 /// Decodes groups of four digits, up to the first other byte or more than
@@ -444,6 +465,19 @@ mod tests {
             assert_eq!(Encoding::None.around(bytes.as_bytes()), [b"", bytes.as_bytes(), b""]);
             let whole = Encoding::Base64.decode(encoded.as_bytes(), 1000);
             assert!(!whole.is_mixed, "{encoded}");
+        }
+        for (encoded, is) in [
+            ("QQ==QQ==", false),
+            ("QUE=QQ", false),
+            ("QQ=Q", true),
+            ("Q=QQ=", true),
+            ("QUJDQ=UJD", true),
+            ("QQ=", false),
+            ("=QUJD", false),
+            ("QUJD=QUJD", false),
+        ] {
+            let found = Encoding::Base64.decode(encoded.as_bytes(), 100).is_doubtful;
+            assert_eq!(found, is, "{encoded}");
         }
         assert_eq!(Encoding::Base64.around(b" SGVsbG8g \n"), [&b""[..], b" SGVsbG8g \n", b""]);
     }
