@@ -6,7 +6,6 @@
 
 mod field;
 pub mod fold;
-pub mod mailbox;
 pub mod network;
 
 pub use field::Field;

@@ -158,8 +158,7 @@ impl Prepared {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         prepared.clock.freeze(NOW);
         let allow = "exirate allow news@example.org --until 12h --reason newsletter";
-        // Nobody has that name yet.
-        assert_eq!(prepared.run(allow).status.code(), Some(1));
+        assert!(prepared.run(allow).status.success());
         prepared
     }
 
