@@ -277,7 +277,8 @@ fn one_version_is_released() {
     let version = env!("CARGO_PKG_VERSION");
     let text = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
     let changes = text("CHANGELOG.md");
-    let top = changes.lines().find(|line| line.starts_with("## [")).unwrap();
+    let released = |line: &&str| line.starts_with("## [") && *line != "## [Unreleased]";
+    let top = changes.lines().find(released).unwrap();
     let date = top.strip_prefix(&format!("## [{version}] - ")).expect(top);
     let debian = text("debian/changelog");
     assert!(debian.starts_with(&format!("exirate ({version}-1) ")), "{debian}");
