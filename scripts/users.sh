@@ -28,3 +28,25 @@ make_directories() {
       [ -d "$directory" ] || install -d -m "$mode" -o "$user" -g "$group" "$directory"
     done
 }
+
+# replace_deliver: who had enabled the units that sent alerts in 0.1.0 goes on receiving them, by the
+# daemon that has taken their place. Also where systemd does not run, as in an image that is built.
+replace_deliver() {
+  local unit wanted='' wants=/etc/systemd/system
+  for unit in paths.target.wants/exirate-deliver.path timers.target.wants/exirate-deliver.timer; do
+    [ ! -L "$wants/$unit" ] || wanted=yes
+    rm -f "$wants/$unit"
+  done
+  if [ -d /run/systemd/system ]; then
+    systemctl stop exirate-deliver.path exirate-deliver.timer 2>/dev/null || true
+  fi
+  [ -n "$wanted" ] || return 0
+  systemctl --quiet enable exirate-alerts.service || true
+  if [ -d /run/systemd/system ]; then
+    systemctl start exirate-alerts.service || true
+  fi
+  echo "exirate: exirate-alerts.service sends alerts now, in place of exirate-deliver.path"
+  if [ -d "$wants/exirate-deliver.service.d" ]; then
+    echo "exirate: $wants/exirate-deliver.service.d is no longer used: the daemon finds the database"
+  fi
+}

@@ -16,9 +16,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::field::{Field, first_field};
+use super::mailbox;
 use super::network::Cidr;
 
 /// The longest value of a field in a key. The rest of a longer one is replaced by
@@ -34,7 +35,7 @@ pub struct Folding {
     pub plus: bool,
     /// Dots in the local part are left out in these domains.
     pub dots: Vec<String>,
-    /// The domain of an identity without one.
+    /// The domain of a login without one; of no other identity.
     pub qualify: Option<String>,
     /// Leading bits of IPv4 addresses that count.
     pub v4: u8,
@@ -49,11 +50,14 @@ impl Default for Folding {
 }
 
 impl Folding {
-    /// A client's address, masked.
+    /// A client's address, masked. All loopback addresses are one, as whoever has one has all.
     #[must_use]
     pub fn client(&self, address: IpAddr) -> Cidr {
-        let bits = if address.to_canonical().is_ipv4() { self.v4 } else { self.v6 };
-        Cidr::around(address, bits)
+        let address = match address.to_canonical() {
+            address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+            address => address,
+        };
+        Cidr::around(address, if address.is_ipv4() { self.v4 } else { self.v6 })
     }
 
     /// The same folding without masks: every address is an identity of its own.
@@ -105,9 +109,25 @@ impl Folding {
         is_final
     }
 
+    /// The same folding of names that are no logins: no domain is added.
+    #[must_use]
+    pub fn without_qualify(&self) -> Self {
+        Self { qualify: None, ..self.clone() }
+    }
+
     /// Appends what all rules make of `text`, each applied once; nothing if nothing is left.
     /// Returns whether it is a network.
     fn apply(&self, text: &str, out: &mut String) -> bool {
+        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
+        self.apply_with(qualify, text, out)
+    }
+
+    /// As [`Folding::apply`], of what is no login.
+    fn apply_to_address(&self, text: &str, out: &mut String) -> bool {
+        self.apply_with(None, text, out)
+    }
+
+    fn apply_with(&self, qualify: Option<&str>, text: &str, out: &mut String) -> bool {
         let decoded = unescaped(text);
         let text = decoded.as_deref().unwrap_or(text);
         let (mut local, domain) = split(text);
@@ -117,7 +137,6 @@ impl Folding {
                 return true;
             }
         }
-        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
         let dots = domain.or(qualify).is_some_and(|domain| self.is_dotless(domain));
         // Nothing would be left of `+shop@example.org`.
         let is_cut = |before: &str| !trimmed(before, dots, dots).is_empty();
@@ -154,13 +173,19 @@ impl Folding {
         }
     }
 
-    /// An address that strangers choose, folded, into `out`, which is cleared before. All of
-    /// `" "@example.org` is one as well, in lower case. Returns false, and leaves `out` empty, if
-    /// there is nothing but blanks.
+    /// An address that strangers choose, folded, into `out`, which is cleared before. One that is
+    /// [ambiguous](mailbox) is its text. Returns false, and leaves `out` empty, if there is nothing
+    /// but blanks.
     #[must_use]
     pub fn address_into(&self, text: &str, out: &mut String) -> bool {
-        if !self.fold_into(text, out) {
-            literal(text, true, out);
+        let plain = mailbox::plain(text);
+        let fold = |address: &str, out: &mut String| {
+            let _ = self.settle(address, out, Self::apply_to_address);
+            !out.is_empty()
+        };
+        if !plain.is_some_and(|address| fold(&address, out)) {
+            out.clear();
+            push(out, text.trim(), self.case);
         }
         !out.is_empty()
     }
@@ -196,6 +221,14 @@ impl Folding {
             Field::Auth => return self.fold_into(text, out),
             Field::Sender | Field::Recipient => return self.address_into(text, out),
             Field::Client if self.network_into(text.trim(), out) => {}
+            Field::Client56 | Field::Client48 => {
+                let network = text.trim().split('/').next().and_then(self::address);
+                match network.and_then(|address| field.wider_network(address)) {
+                    // Writing to a String cannot fail.
+                    Some(network) => write!(out, "{network}").unwrap_or_default(),
+                    None => out.push_str(text.trim()),
+                }
+            }
             Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
             Field::SenderDomain | Field::RecipientDomain | Field::Helo | Field::Server => {
                 out.push_str(&lower(text));
@@ -521,6 +554,11 @@ mod tests {
             ("2001:DB8:0:0:1::7", "2001:db8::/64"),
             ("2001:db8::/32", "2001:db8::/32"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("127.0.0.2", "127.0.0.1"),
+            ("127.255.255.254", "127.0.0.1"),
+            ("::ffff:127.0.0.2", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("::1%lo", "127.0.0.1"),
         ] {
             assert_eq!(all.identity(text).as_deref(), Some(folded), "{text}");
             assert_eq!(all.identity(folded).as_deref(), Some(folded), "{folded} again");
@@ -581,6 +619,10 @@ mod tests {
             ("auth:Paula@Example.org ", "auth:paula@example.org"),
             ("client:2001:DB8::7", "client:2001:db8::/64"),
             ("2001:DB8::7", "2001:db8::/64"),
+            ("client:::1", "client:127.0.0.1"),
+            ("client_48:2001:DB8:1:2::7", "client_48:2001:db8:1::/48"),
+            ("client_56:2001:db8:1:2ff::/64", "client_56:2001:db8:1:200::/56"),
+            ("client_48:192.0.2.7", "client_48:192.0.2.7"),
             ("auth:A,client:::ffff:192.0.2.7", "auth:a,client:192.0.2.7"),
             ("auth:A,,B,sender:C@D.", "auth:a,,b,sender:c@d"),
             ("auth:A,B", "auth:a,b"),

@@ -6,6 +6,7 @@
 
 mod field;
 pub mod fold;
+pub mod mailbox;
 pub mod network;
 
 pub use field::Field;

@@ -48,6 +48,9 @@ fn try_out(example: &str) {
     // An alarm was raised, as exit code 1 says.
     let learn = "exirate habits learn /var/log/exim4/month.log";
     assert_eq!(machine.run(learn).status.code(), Some(1));
+    if let Some(deny) = example.strip_suffix(" --end").filter(|one| one.contains(" deny ")) {
+        assert!(machine.run(deny).status.success());
+    }
     if example.contains("web token remove") {
         let add = "exirate web token add desk --role help --until 90d --file web.tokens";
         assert!(machine.run(add).status.success());

@@ -158,7 +158,8 @@ impl Prepared {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         prepared.clock.freeze(NOW);
         let allow = "exirate allow news@example.org --until 12h --reason newsletter";
-        assert!(prepared.run(allow).status.success());
+        // Nobody has that name yet.
+        assert_eq!(prepared.run(allow).status.code(), Some(1));
         prepared
     }
 

@@ -81,6 +81,22 @@ pub(in crate::cli) fn offer(lines: &[String], question: &str) -> io::Result<bool
     Ok(is_terminal() && confirmed(lines, &format!("{question}?"))?)
 }
 
+/// Asks a question that has a word for an answer; `None` for an empty one, and without a terminal.
+///
+/// # Errors
+/// The terminal cannot be used.
+pub(in crate::cli) fn word(question: &str) -> io::Result<Option<String>> {
+    if !is_terminal() {
+        return Ok(None);
+    }
+    let mut screen = io::stderr().lock();
+    write!(screen, "{question}: ")?;
+    screen.flush()?;
+    let mut reply = String::new();
+    io::stdin().read_line(&mut reply)?;
+    Ok(Some(reply.trim().to_owned()).filter(|reply| !reply.is_empty()))
+}
+
 /// Asks whether to go on although something will be lost. With `yes`, it does not
 /// ask.
 ///

@@ -42,9 +42,11 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("report", include_str!("../../../docs/transcripts/report.txt")),
     ("rules", include_str!("../../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../../docs/transcripts/serve.txt")),
+    ("serve-alerts", include_str!("../../../docs/transcripts/serve-alerts.txt")),
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
     ("serve-broker", include_str!("../../../docs/transcripts/serve-broker.txt")),
     ("serve-follow", include_str!("../../../docs/transcripts/serve-follow.txt")),
+    ("serve-held", include_str!("../../../docs/transcripts/serve-held.txt")),
     ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
     ("serve-web", include_str!("../../../docs/transcripts/serve-web.txt")),
     ("set", include_str!("../../../docs/transcripts/set.txt")),
@@ -68,6 +70,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("web-token-add", include_str!("../../../docs/transcripts/web-token-add.txt")),
     ("web-token-list", include_str!("../../../docs/transcripts/web-token-list.txt")),
     ("web-token-remove", include_str!("../../../docs/transcripts/web-token-remove.txt")),
+    ("where", include_str!("../../../docs/transcripts/where.txt")),
 ];
 
 /// The transcript of the command whose page has this name.

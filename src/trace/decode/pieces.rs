@@ -6,7 +6,7 @@ use super::fields::{Media, Visible};
 use super::file::contents;
 use super::html::Page;
 use super::normal::{Normalised, normalise_up_to};
-use super::transfer::Encoding;
+use super::transfer::{Decoded, Encoding, has_uuencoded};
 use super::{charset, flowed};
 use crate::trace::{Fragment, MessagePart};
 
@@ -115,7 +115,11 @@ impl<'s> Pieces<'s> {
             Visible::People(_) => MessagePart::Name,
         });
         if self.take_text(field.len()) {
-            field.names(&mut |name| self.text(name));
+            field.names(&mut |name| {
+                // An encoded word in a charset that is not known.
+                self.is_whole &= !name.contains('\u{fffd}');
+                self.text(name);
+            });
         }
     }
 
@@ -147,28 +151,50 @@ impl<'s> Pieces<'s> {
             self.name(&String::from_utf8_lossy(name));
         }
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
-        let (bytes, is_whole) = media.encoding.decode(body, limit);
-        self.is_whole &= is_whole;
+        let decoded = media.encoding.decode(body, limit);
+        let Decoded { bytes, is_whole, is_mixed, is_doubtful } = decoded;
+        self.is_whole &= is_whole && !is_doubtful;
+        let around = is_mixed.then(|| media.encoding.around(body));
         if is_text && !is_file {
+            self.is_whole &= media.encoding != Encoding::None || !has_uuencoded(&bytes);
             self.left.text -= bytes.len();
             self.written(media, &bytes);
-            self.appended(media.encoding.appended(body));
-            return;
-        }
-        self.left.attachments -= bytes.len();
-        if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
-            self.message(media.encoding, bytes, is_whole, depth);
         } else {
-            self.attachment(media, &bytes, is_text, is_whole);
+            self.left.attachments -= bytes.len();
+            if let Some([_, encoded, after]) = around.filter(|[_, _, after]| !after.is_empty()) {
+                self.file_before(media.encoding, encoded, after);
+            }
+            if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
+                self.message(media.encoding, bytes, is_whole, depth);
+            } else {
+                self.attachment(media, &bytes, is_text, is_whole);
+            }
+        }
+        if let Some([before, _, after]) = around {
+            self.plain(before);
+            self.plain(after);
         }
     }
 
-    /// Adds plain text that was appended to an encoded body, up to the limit.
-    fn appended(&mut self, bytes: &[u8]) {
+    /// Adds a file that ends before other text of its part, as some programs save it.
+    fn file_before(&mut self, encoding: Encoding, encoded: &[u8], after: &[u8]) {
+        if encoding != Encoding::Base64 || after.is_empty() {
+            return;
+        }
+        let Decoded { bytes, is_whole, .. } = encoding.decode(encoded, self.left.attachments);
+        self.is_whole &= is_whole;
+        self.left.attachments -= bytes.len();
+        if is_whole {
+            self.whole_file(encoding, &bytes);
+        }
+    }
+
+    /// Adds plain text that is around an encoded body, up to the limit.
+    fn plain(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.text)];
-        self.is_whole &= some.len() == bytes.len();
+        self.is_whole &= some.len() == bytes.len() && !has_uuencoded(some);
         self.left.text -= some.len();
-        if !some.is_empty() {
+        if !some.trim_ascii().is_empty() {
             self.written(&Media::default(), some);
         }
     }
@@ -239,7 +265,7 @@ impl<'s> Pieces<'s> {
         let charset = media.charset.as_deref();
         let is_html = is_html(media) || is_html_file(media, bytes);
         let text = match is_text && !charset::is_binary(bytes, charset) {
-            true => Some(decoded(bytes, charset, is_html)),
+            true => Some(self.decoded(bytes, charset, is_html)),
             false => charset::text_of_file(bytes),
         };
         match text {
@@ -260,7 +286,7 @@ impl<'s> Pieces<'s> {
     /// Adds a text that has been counted.
     fn written(&mut self, media: &Media, bytes: &[u8]) {
         let is_html = is_html(media);
-        let text = decoded(bytes, media.charset.as_deref(), is_html);
+        let text = self.decoded(bytes, media.charset.as_deref(), is_html);
         self.shown(&text, is_html, media.is_joined);
     }
 
@@ -290,17 +316,26 @@ impl<'s> Pieces<'s> {
         }
     }
 
+    /// A body as text, in its charset.
+    fn decoded<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        charset: Option<&'a str>,
+        is_html: bool,
+    ) -> Cow<'a, str> {
+        let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
+        let charset = charset.or(own);
+        let text = charset::to_utf8(bytes, charset);
+        self.is_whole &= !charset::is_doubtful(bytes, charset, &text);
+        text
+    }
+
     fn take_text(&mut self, length: usize) -> bool {
         let left = self.left.text.checked_sub(length);
         self.left.text = left.unwrap_or(self.left.text);
         self.is_whole &= left.is_some();
         left.is_some()
     }
-}
-
-fn decoded<'a>(bytes: &'a [u8], charset: Option<&str>, is_html: bool) -> Cow<'a, str> {
-    let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
-    charset::to_utf8(bytes, charset.or(own))
 }
 
 /// Whether the declared type of a body is text. Other bodies are inspected.

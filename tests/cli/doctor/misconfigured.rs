@@ -467,3 +467,98 @@ fn a_daemon_that_may_have_an_older_configuration_is_named() {
     exim.start();
     Diagnosis::of(&exim).is_well();
 }
+
+/// An ACL at RCPT with a limit in the library behind `before`, in a configuration with `main`.
+fn behind(main: &str, before: &str) -> PrivateExim {
+    let limit = "  defer condition = ${dlfunc{EXIRATE}{ratelimit}{100 / 1h / per_rcpt / strict}\
+                 {$sender_host_address}}\n  accept\n";
+    Setup::new().library().main(main).acl("acl_smtp_rcpt", &format!("{before}{limit}")).build()
+}
+
+#[test]
+fn a_line_that_no_client_comes_to_is_a_problem() {
+    let lists = "hostlist everybody = 0.0.0.0/0 : ::::/0\nhostlist all = <; 0.0.0.0/0 ; ::/0";
+    for hosts in ["0.0.0.0/0 : ::/0", "+everybody", "+all", "*"] {
+        let exim = behind(lists, &format!("  accept hosts = {hosts}\n"));
+        is_problem(&exim, &["no mail reaches this line", "ends the ACL before"]);
+    }
+    // Who has no sender comes to the limit.
+    let found = Diagnosis::of(&behind("", "  accept senders = *\n"));
+    found.is_well();
+    found.finding("ok", &["1 limit in use, from acl_smtp_rcpt"]);
+}
+
+#[test]
+fn what_exim_does_not_understand_in_an_acl_is_a_problem() {
+    let check = "check:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n  accept\n";
+    for (option, acls, words) in [
+        (
+            "check # mine",
+            check.to_owned(),
+            &["there is no ACL \"check # mine\"", "no comments"][..],
+        ),
+        ("${if eq{1}{1}{ check }{}}", check.to_owned(), &["there is no ACL \"check \""]),
+        (
+            "first",
+            format!(
+                "first:\n  warn acl = ${{if eq{{1}}{{1}}{{check}}{{check}}}}\n  accept\n{check}"
+            ),
+            &["there is no ACL \"${if\"", "double quotes"],
+        ),
+        (
+            "check",
+            check.replace("${dlfunc", "\"${dlfunc").replace("/ a}}", "/ a}}\""),
+            &["answers 451", "takes the quotes for a part of it"],
+        ),
+        // What only Exim knows.
+        (
+            "check",
+            check.replace("  defer", "  deny condition = ${if eq{1}{1}{perhaps}}\n  defer"),
+            &["answers 451, in a dry session", "invalid \"condition\" value \"perhaps\""],
+        ),
+        (
+            "check",
+            check.replace("  defer", "  deny condition = ${nosuch:a}\n  defer"),
+            &["answers 451, in a dry session", "unknown expansion operator \"nosuch\""],
+        ),
+    ] {
+        let main = format!("acl_smtp_rcpt = {option}");
+        let exim = Setup::new().library().main(&main).acls(&acls).build();
+        is_problem(&exim, words);
+        assert_eq!(reply(&exim), 451, "{words:?}");
+    }
+}
+
+#[test]
+fn what_no_dry_session_comes_to_cannot_be_known() {
+    // Only Exim knows that it holds.
+    let before = "  accept condition = ${if eq{a}{${lc:A}}}\n";
+    let exim = behind("", before);
+    let found = Diagnosis::of(&exim);
+    found.finding("note", &["whether mail comes to this line cannot be known", "dry sessions"]);
+    let rules = exirate().args(["rules", "--config"]).arg(exim.config()).output().unwrap();
+    assert!(stdout(&rules).contains("acl_smtp_rcpt?"), "{}", stdout(&rules));
+    // A network and a domain of the configuration are tried.
+    let main = "hostlist inside = 10.1.0.0/16\ndomainlist ours = l.test";
+    for before in ["  accept !hosts = +inside\n", "  accept !domains = +ours\n"] {
+        let found = Diagnosis::of(&behind(main, before));
+        found.is_well();
+        found.finding("ok", &["1 limit in use"]);
+    }
+}
+
+#[test]
+fn dry_sessions_count_and_run_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("ran");
+    let before = format!(
+        "  warn condition = ${{run{{/usr/bin/touch {}}}{{yes}}{{no}}}}\n  warn ratelimit = 9 / 1h / strict\n",
+        trace.display()
+    );
+    let exim = behind("", &before);
+    Diagnosis::of(&exim).finding("ok", &["1 limit in use"]);
+    assert!(!trace.exists());
+    assert!(!exim.spool().join("db/ratelimit").exists());
+    let keys = exirate().args(["list", "--json", "--spool"]).arg(exim.spool()).output().unwrap();
+    assert_eq!(stdout(&keys).matches("per_rcpt").count(), 0, "{}", stdout(&keys));
+}

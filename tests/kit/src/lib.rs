@@ -4,6 +4,7 @@
 //! It does not depend on exirate, so that the unit tests of `src` use it too, and nothing here
 //! has one of exirate's types.
 
+pub mod addresses;
 pub mod agreement;
 pub mod browser;
 pub mod clock;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::files::{Files, Part, is_fit, kind, move_away};
 use super::finding::{Findings, quoted};
-use crate::cli::senders::events::RECEIVERS;
+use crate::alerts::RECEIVERS;
 use crate::mta::Account;
 
 /// What the name of a file in the database's directory says that it is.
