@@ -158,7 +158,12 @@ pub fn decide<S: Store>(
     }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     for (one, _) in planned.iter_mut().zip(foreseen).filter(|(_, is_foreseen)| *is_foreseen) {
-        one.decision = one.decision.map(|decision| decision.if_counted(one.count));
+        // A unique event that was seen before counts nothing.
+        let count = |decision: &Decision| match decision.details.seen {
+            Some(true) => 0.0,
+            _ => one.count,
+        };
+        one.decision = one.decision.map(|decision| decision.if_counted(count(&decision)));
     }
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {

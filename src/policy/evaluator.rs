@@ -282,7 +282,7 @@ impl<'i> Evaluator<'i> {
         }
         let is_refused = |one: &Evaluated| one.outcome.verdict >= Verdict::Defer;
         if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
-            // A unique event that is known has passed after all.
+            // It was not refused after all: another process has changed a record meanwhile.
             for (name, policy, before) in left_out {
                 let this = run.totals(name, policy, before);
                 if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {

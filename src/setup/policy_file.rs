@@ -107,6 +107,22 @@ fn fill(text: &mut String, old: &str, new: &str) {
     *text = text.replacen(old, new, 1);
 }
 
+/// Without the limits that a front end is blind to, and without the paragraphs that have no others.
+fn with_what_it_sees(text: &str, front_end: FrontEnd) -> String {
+    let limited = |line: &str| {
+        let line = line.strip_prefix("default.").unwrap_or(line);
+        Unit::ALL.iter().find(|unit| line.starts_with(&format!("{} = ", unit.word())))
+    };
+    let seen = text.split("\n\n").filter_map(|paragraph| {
+        let is_seen = |line: &&str| limited(line).is_none_or(|unit| !front_end.is_blind(*unit));
+        let lines: Vec<&str> = paragraph.split('\n').filter(is_seen).collect();
+        let limits = |lines: &[&str]| lines.iter().any(|line| limited(line).is_some());
+        let had_limits = limits(&paragraph.split('\n').collect::<Vec<_>>());
+        (!had_limits || limits(&lines)).then(|| lines.join("\n"))
+    });
+    seen.collect::<Vec<_>>().join("\n\n")
+}
+
 /// The policy file for a server.
 pub(crate) fn text(facts: &Facts) -> String {
     let mut text = TEMPLATE.to_owned();
@@ -124,12 +140,7 @@ pub(crate) fn text(facts: &Facts) -> String {
     let domain = facts.domains.first().unwrap_or(&facts.name);
     text = text.replace("@example.org", &format!("@{domain}"));
     if let Some(front_end) = facts.front_end {
-        let is_seen = |line: &&str| {
-            let limited =
-                Unit::ALL.iter().find(|unit| line.starts_with(&format!("{} = ", unit.word())));
-            limited.is_none_or(|unit| !front_end.is_blind(*unit))
-        };
-        text = text.split_inclusive('\n').filter(is_seen).collect();
+        text = with_what_it_sees(&text, front_end);
     }
     if let Some(domain) = &facts.qualify {
         let fold = "fold = { case = true }\n";
@@ -348,7 +359,10 @@ mod tests {
             let older = super::text(&Facts { qualify: None, ..facts.clone() });
             assert!(is_unchanged(&older, &text) && is_unchanged(&text, &older));
             assert_eq!(policies.identity.relay.len(), facts.relays.len());
-            assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
+            // Two are of failed logins alone.
+            let sees_logins = front_ends.iter().all(|one| !one.is_blind(Unit::AuthFailures));
+            let expected = 5 + usize::from(!facts.relays.is_empty()) + 2 * usize::from(sees_logins);
+            assert_eq!(policies.policies.len(), expected);
             assert!(!text.contains("example.org"), "{text}");
             assert!(policies.policies.values().all(|one| !one.uses_habits()));
             let on = with_habits(&text, OnHabits::Hold).unwrap();
