@@ -397,7 +397,7 @@ struct Broker {
     file: WebFile,
 }
 
-/// Run the daemon that shows and releases held messages for the broker
+/// Run the daemon that shows and releases held mail for the desk
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?

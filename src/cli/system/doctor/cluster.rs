@@ -374,7 +374,10 @@ mod tests {
         assert!(problems[1].contains("2 servers share the limits"), "{problems:?}");
         assert!(problems[2].starts_with(&format!("{redis} cannot be used: ")), "{problems:?}");
         let notes = of(Level::Note, &nothing_runs);
-        assert!(notes[0].contains("`exirate events deliver` must run"), "{notes:?}");
+        assert!(
+            notes[0].contains("the daemon of alerts must run, or `exirate events deliver`"),
+            "{notes:?}"
+        );
 
         std::fs::write(&file, "[redis]\nserver = 6379\n").unwrap();
         let wrong = found(dir, &file);

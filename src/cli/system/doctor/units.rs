@@ -20,8 +20,10 @@ struct Unit {
 }
 
 /// All of them.
-const UNITS: [Unit; 9] = [
+const UNITS: [Unit; 11] = [
     Unit { name: "exirate-mail", needs: Some(place::FILE) },
+    Unit { name: "exirate-mail@", needs: None },
+    Unit { name: "exirate-undecided.timer", needs: None },
     Unit { name: "exirate-agent", needs: Some(place::FILE) },
     Unit { name: ALERTS, needs: None },
     Unit { name: "exirate-follow@", needs: None },
@@ -189,7 +191,11 @@ impl<'a> Shown<'a> {
 
     fn fault(&self, state: &UnitState, runs: &Shown<'_>, owner: &str) -> Option<String> {
         let (name, user) = (&state.name, runs.get("User"));
-        let unit = UNITS.iter().find(|unit| name.starts_with(unit.name))?;
+        let is_of = |unit: &&Unit| match name.strip_prefix(unit.name) {
+            Some(instance) => instance.is_empty() != unit.name.ends_with('@'),
+            None => false,
+        };
+        let unit = UNITS.iter().find(is_of)?;
         if let Some(instance) = name.strip_prefix(unit.name).filter(|_| unit.name.ends_with('@'))
             && instance != owner
         {
