@@ -173,7 +173,7 @@ impl Show {
                 self.print(screen, record, &in_force, *seen, &totals)?;
             }
             if let Some(held) = &held {
-                let messages = held.of_keys(&self.keys, &folding)?;
+                let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &folding)?;
                 hold_queue::print(screen, &messages, |words, key| {
                     self.common.command_here(words, key)
                 })?;

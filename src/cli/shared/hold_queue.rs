@@ -68,13 +68,14 @@ impl HeldMail {
         QueueOptions::default().held(spool).ok().filter(|held| held.unread.is_empty())
     }
 
-    /// Those of the messages that `keys` name.
+    /// Those of the messages that `keys` name; `exact` takes them literally.
     pub(in crate::cli) fn of_keys(
         &self,
         keys: &[OsString],
+        exact: bool,
         folding: &Folding,
     ) -> Result<Vec<&HeldMessage>, Failure> {
-        let mut selection = Selection::new(keys, &Narrow::unselective(false), folding)?;
+        let mut selection = Selection::new(keys, &Narrow::unselective(exact), folding)?;
         let is_of_them = |message: &&HeldMessage| {
             let mut name = Vec::new();
             selection.contains(&habits_key(&message.key, &mut name))

@@ -235,10 +235,10 @@ impl Explain {
             let all = suspected(&self.common, &in_use, key, &self.narrow, now)?;
             let of_habits = |account| Some((account, habits::suspected(account, &in_use, now)?));
             let all: Vec<(&Account, (&str, i64))> = all.iter().filter_map(of_habits).collect();
-            let target = self.narrow.override_target(&key[0], &folding);
+            let target = keys::override_target(&key[0], self.narrow.is_exact(), &folding);
             let is_one = !Selection::new(key, &narrow, &folding)?.is_loose();
             let one = target.ok().filter(|_| is_one);
-            if let Some(target) = &one {
+            if let Some((target, name)) = &one {
                 let (keys, _) = Selection::new(key, &narrow, &folding)?.keys(store)?;
                 let mut records = Vec::new();
                 for key in &keys {
@@ -247,14 +247,13 @@ impl Explain {
                 let totals = Totals::of(store, in_force, keys.iter().map(OwnedKey::key))?;
                 let totals = totals.and(Totals::refusing_target(store, in_force, target)?);
                 let can_send = CanSend::of(in_force, target, &records, &totals);
-                let name = text::printable(key[0].as_encoded_bytes());
                 let held = all.iter().map(|(_, held)| *held).max_by_key(|(_, until)| *until);
-                writeln!(screen, "{}", screen.paint(BOLD, can_send.sentence(&name, held)))?;
+                writeln!(screen, "{}", screen.paint(BOLD, can_send.sentence(name, held)))?;
                 if let Some(one) = can_send.overridden {
                     said.insert(now::decides(one));
                 }
                 if let Some(denial) = can_send.denial() {
-                    let remedies = remedies::denied(&self.common, &name, denial);
+                    let remedies = remedies::denied(&self.common, name, denial);
                     for (n, text) in remedies.into_iter().enumerate() {
                         let word = if n == 0 { "to pass" } else { "or" };
                         writeln!(screen, "  {word:<8}  {text}")?;
@@ -309,7 +308,7 @@ impl Explain {
     /// Names what policies hold of it.
     fn name_held(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         let Some(held) = HeldMail::if_readable(&self.common.directory()?) else { return Ok(()) };
-        let messages = held.of_keys(&self.keys, &self.common.folding()?)?;
+        let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &self.common.folding()?)?;
         hold_queue::print(screen, &messages, |words, key| self.common.command_here(words, key))
     }
 
