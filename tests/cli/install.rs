@@ -238,7 +238,11 @@ fn another_exim_has_other_paths() {
     let follow = unit("exirate-follow@.service");
     let may_write = " -/var/lib/exirate -/opt/spool/exirate\n";
     assert!(follow.contains("\nReadWritePaths=-/var/spool/exim4/exirate "), "{follow}");
-    assert!(follow.contains(may_write) && !follow.contains('@'), "{follow}");
+    assert!(
+        follow.contains(may_write)
+            && !["@SPOOLS@", "@DATABASES@", "@TRACES@"].iter().any(|name| follow.contains(name)),
+        "{follow}"
+    );
     let links = ["ratelimit_lookup.so", "policy_lookup.so"].map(|name| {
         let link = modules.join(name);
         link.strip_prefix("/").unwrap().to_str().unwrap().to_owned()

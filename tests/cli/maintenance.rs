@@ -75,8 +75,8 @@ impl Machine {
         let check = format!("${{dlfunc{{{}}}{{ratelimit}}{{{spec}}}}}", library.display());
         assert_eq!(machine.exim.expand(&check).stdout, "no\n");
         // What `exirate where` asks.
-        let exim =
-            format!("#!/bin/sh\necho 'spool_directory = {}'\n", machine.exim.spool().display());
+        let config = machine.exim.config().display();
+        let exim = format!("#!/bin/sh\nexec {} -C {config} \"$@\"\n", kit::exim::PROGRAM);
         kit::write_script(machine.exim.folder().join("exim4"), &exim);
         machine
     }

@@ -119,14 +119,17 @@ fn month_log() -> String {
 
 /// The machine; it is gone when this is dropped.
 pub(crate) struct Prepared {
+    // It ends before the directory is removed.
+    callers: Option<kit::Process>,
     folder: tempfile::TempDir,
     clock: FakeClock,
 }
 
 impl Prepared {
     pub(crate) fn new() -> Self {
-        let prepared = Self { folder: tempfile::tempdir().unwrap(), clock: FakeClock::new() };
-        for name in ["bin", "spool", "work"] {
+        let folder = tempfile::tempdir().unwrap();
+        let prepared = Self { callers: None, folder, clock: FakeClock::new() };
+        for name in ["bin", "log", "spool", "work"] {
             std::fs::create_dir(prepared.path(name)).unwrap();
         }
         let bin = prepared.path("bin");
@@ -160,6 +163,13 @@ impl Prepared {
         let allow = "exirate allow news@example.org --until 12h --reason newsletter";
         // Nobody has that name yet.
         assert_eq!(prepared.run(allow).status.code(), Some(1));
+        prepared
+    }
+
+    /// One with the daemon that decides about accounts that start Exim, as on a machine that is set up.
+    pub(crate) fn with_callers() -> Self {
+        let mut prepared = Self::new();
+        prepared.callers = Some(kit::front_ends::serve_callers(prepared.folder.path()));
         prepared
     }
 

@@ -11,7 +11,7 @@ use kit::{PrivateExim, Setup};
 /// The macros of `exim/exirate.conf`, behind `lines`, and an ACL for RCPT.
 fn with_macros(lines: &str, acl: &str) -> PrivateExim {
     let main = format!("{lines}\n.include {}/exim/exirate.conf\n", crate::prepared::ROOT);
-    Setup::new().library().main(&main).acl("acl_smtp_rcpt", acl).build()
+    Setup::new().library().callers().main(&main).acl("acl_smtp_rcpt", acl).build()
 }
 
 const LIMIT: &str = "  defer condition = RATELIMIT_OVER{RATELIMIT_USER / strict / a}}\n  accept\n";
@@ -107,7 +107,7 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
     let main = "acl_smtp_rcpt = other\n";
     let acls = "check:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n  accept\n\
                 other:\n  accept\n";
-    let exim = Setup::new().library().main(main).acls(acls).build();
+    let exim = Setup::new().library().callers().main(main).acls(acls).build();
     is_problem(
         &exim,
         &["nothing is limited", "the ACL check calls ratelimit", "acl_smtp_rcpt = check"],
@@ -118,12 +118,12 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
         "other:\n  defer condition = \
                 ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n",
     );
-    let exim = Setup::new().library().main(main).acls(&acls).build();
+    let exim = Setup::new().library().callers().main(main).acls(&acls).build();
     let found = Diagnosis::of(&exim);
     found.is_well();
     found.finding("warning", &["the ACL check calls ratelimit, and Exim does not use this ACL"]);
     // An option that names an ACL which is not there.
-    let exim = Setup::new().library().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
+    let exim = Setup::new().library().callers().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
     is_problem(&exim, &["there is no ACL \"chek\""]);
     assert_eq!(reply(&exim), 451);
 }
@@ -149,7 +149,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
          {}/update-exim4.conf.conf",
         confdir.display()
     ));
-    let built = Setup::new().library().build();
+    let built = Setup::new().library().callers().build();
     // The files of the package, where they are now, and its library.
     shell(&format!(
         "sed -i s,/etc/exim4/exirate,{0}/exirate, {0}/conf.d/*/*exirate {0}/exirate/*.conf && \
@@ -352,7 +352,8 @@ fn keys_that_a_client_chooses_are_warned_of() {
 fn a_limit_below_what_accepts_everybody_is_a_problem() {
     let limit = "  defer authenticated = *\n        condition = \
                  ${dlfunc{EXIRATE}{ratelimit}{1 / 1h / per_rcpt / strict}{${lc:$authenticated_id}}}\n";
-    let exim = |acl: &str| Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
+    let exim =
+        |acl: &str| Setup::new().library().callers().auth().acl("acl_smtp_rcpt", acl).build();
     let reply = |exim: &PrivateExim| {
         let (mut client, _) = exim.pipe(&["-bs"]);
         client.expect();
@@ -376,7 +377,7 @@ fn a_limit_below_what_accepts_everybody_is_a_problem() {
 
 #[test]
 fn lines_that_an_acl_of_its_own_does_not_know_are_a_problem() {
-    let exim = Setup::new().library().main("acl_smtp_rcpt = PRIVATE/own\n").build();
+    let exim = Setup::new().library().callers().main("acl_smtp_rcpt = PRIVATE/own\n").build();
     let own = exim.folder().join("own");
     let shipped = crate::prepared::source("exim/acl_check_rcpt.conf");
     std::fs::write(&own, format!("{shipped}accept\n")).unwrap();
@@ -472,7 +473,12 @@ fn a_daemon_that_may_have_an_older_configuration_is_named() {
 fn behind(main: &str, before: &str) -> PrivateExim {
     let limit = "  defer condition = ${dlfunc{EXIRATE}{ratelimit}{100 / 1h / per_rcpt / strict}\
                  {$sender_host_address}}\n  accept\n";
-    Setup::new().library().main(main).acl("acl_smtp_rcpt", &format!("{before}{limit}")).build()
+    Setup::new()
+        .library()
+        .callers()
+        .main(main)
+        .acl("acl_smtp_rcpt", &format!("{before}{limit}"))
+        .build()
 }
 
 #[test]
@@ -523,7 +529,7 @@ fn what_exim_does_not_understand_in_an_acl_is_a_problem() {
         ),
     ] {
         let main = format!("acl_smtp_rcpt = {option}");
-        let exim = Setup::new().library().main(&main).acls(&acls).build();
+        let exim = Setup::new().library().callers().main(&main).acls(&acls).build();
         is_problem(&exim, words);
         assert_eq!(reply(&exim), 451, "{words:?}");
     }

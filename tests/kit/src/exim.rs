@@ -23,6 +23,7 @@ pub struct PrivateExim {
     environment: Vec<(&'static str, PathBuf)>,
     program: PathBuf,
     daemon: Option<(Child, u16)>,
+    callers: Option<crate::Process>,
     runs: AtomicUsize,
 }
 
@@ -45,7 +46,15 @@ impl PrivateExim {
         environment: Vec<(&'static str, PathBuf)>,
         program: PathBuf,
     ) -> Self {
-        Self { folder, config, environment, program, daemon: None, runs: AtomicUsize::new(0) }
+        let (daemon, callers, runs) = (None, None, AtomicUsize::new(0));
+        Self { folder, config, environment, program, daemon, callers, runs }
+    }
+
+    /// And the daemon that decides about the accounts that start it themselves.
+    #[must_use]
+    pub fn with_callers(mut self) -> Self {
+        self.callers = Some(crate::front_ends::serve_callers(self.folder()));
+        self
     }
 
     /// The private folder.

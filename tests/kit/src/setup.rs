@@ -19,6 +19,7 @@ pub struct Setup {
     routers: String,
     transports: String,
     library: bool,
+    callers: bool,
     socket: Option<PathBuf>,
     program: Option<PathBuf>,
     environment: Vec<(&'static str, PathBuf)>,
@@ -96,6 +97,13 @@ impl Setup {
         self
     }
 
+    /// With the daemon that decides about the accounts that start this Exim themselves.
+    #[must_use]
+    pub fn callers(mut self) -> Self {
+        self.callers = true;
+        self
+    }
+
     /// Without the macros of the libraries: policies are asked by this socket.
     #[must_use]
     pub fn socket(mut self, path: &Path) -> Self {
@@ -170,7 +178,8 @@ impl Setup {
                 script
             },
         );
-        PrivateExim::new(folder, config, self.environment, program)
+        let exim = PrivateExim::new(folder, config, self.environment, program);
+        if self.callers { exim.with_callers() } else { exim }
     }
 
     /// The whole configuration. Settings of a test replace the defaults: Exim
