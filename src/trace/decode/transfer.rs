@@ -171,7 +171,9 @@ fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool, Found) {
         if digits == 0 {
             let before = bytes.len();
             bytes = quads(bytes, limit, &mut out);
-            if bytes.len() < before && let Some(lacking) = padding {
+            if bytes.len() < before
+                && let Some(lacking) = padding
+            {
                 found.is_mixed = true;
                 found.is_doubtful |= lacking > 0;
             }
