@@ -60,7 +60,7 @@ pub(super) struct Pieces<'s> {
     pub(super) attachment: Option<u32>,
     /// The remaining limits.
     left: Limits,
-    /// What was decoded.
+    /// How much was decoded.
     extent: Extent,
     /// Messages that were encoded as a whole.
     pub(super) messages: Vec<Encoded>,
