@@ -18,6 +18,7 @@ pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
         .auth()
         .main(macros)
         .main(".include PRIVATE/exim/exirate.conf")
+        .proxied()
         .main("hostlist relay_from_hosts = 127.0.0.3")
         .acl(option, &format!(".include PRIVATE/exim/{file}\n  accept\n"))
         .build();
@@ -262,11 +263,14 @@ fn connections_are_counted() {
         exim("RATELIMIT_CONNECT = 2.5 / 1w", "acl_smtp_connect", "acl_check_connect.conf");
     exim.start();
     let mut greetings = Vec::new();
+    // All loopback addresses are one client.
     for source in [1, 1, 1, 2] {
         let mut client = exim.connect(Ipv4Addr::new(127, 0, 0, source));
         greetings.push(client.expect().text);
     }
-    assert_eq!(codes(&greetings), ["220", "220", "451", "220"], "{greetings:?}");
+    // Another one.
+    greetings.push(exim.connect(Ipv4Addr::new(192, 0, 2, 7)).expect().text);
+    assert_eq!(codes(&greetings), ["220", "220", "451", "451", "220"], "{greetings:?}");
     assert!(greetings[2].contains("Sender rate 3.0 / 1w is over 2.5"), "{greetings:?}");
     assert_eq!(exim.log("panic"), "");
 }

@@ -32,6 +32,22 @@ impl Default for Limits {
     }
 }
 
+/// How much of a message was decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Whether the limits left something out.
+    pub(super) is_cut: bool,
+    /// Whether readers may see something else than what was decoded.
+    pub(super) is_doubtful: bool,
+}
+
+impl Extent {
+    /// Whether all that a reader may see was decoded.
+    pub(super) fn is_whole(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Receives bodies and fields, passes fragments to the sink, and counts.
 pub(super) struct Pieces<'s> {
     sink: &'s mut dyn FnMut(MessagePart, Fragment<'_>),
@@ -44,8 +60,8 @@ pub(super) struct Pieces<'s> {
     pub(super) attachment: Option<u32>,
     /// The remaining limits.
     left: Limits,
-    /// Whether nothing was left out.
-    is_whole: bool,
+    /// How much was decoded.
+    extent: Extent,
     /// Messages that were encoded as a whole.
     pub(super) messages: Vec<Encoded>,
 }
@@ -68,7 +84,7 @@ impl<'s> Pieces<'s> {
             attachments: 0,
             attachment: None,
             left: limits,
-            is_whole: true,
+            extent: Extent::default(),
             messages,
         }
     }
@@ -91,18 +107,23 @@ impl<'s> Pieces<'s> {
         &self.left
     }
 
-    /// Records that something was left out.
+    /// Records that the limits left something out.
     pub(super) fn leave_out(&mut self) {
-        self.is_whole = false;
+        self.extent.is_cut = true;
     }
 
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
+    /// Records that readers may see something else.
+    pub(super) fn doubt(&mut self) {
+        self.extent.is_doubtful = true;
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Counts a part; returns whether the limit permits it.
     pub(super) fn is_room_for_part(&mut self) -> bool {
-        self.is_whole &= self.left.parts > 0;
+        self.extent.is_cut |= self.left.parts == 0;
         let is_room = self.left.parts > 0;
         self.left.parts = self.left.parts.saturating_sub(1);
         is_room
@@ -117,7 +138,7 @@ impl<'s> Pieces<'s> {
         if self.take_text(field.len()) {
             field.names(&mut |name| {
                 // An encoded word in a charset that is not known.
-                self.is_whole &= !name.contains('\u{fffd}');
+                self.extent.is_doubtful |= name.contains('\u{fffd}');
                 self.text(name);
             });
         }
@@ -153,10 +174,11 @@ impl<'s> Pieces<'s> {
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
         let decoded = media.encoding.decode(body, limit);
         let Decoded { bytes, is_whole, is_mixed, is_doubtful } = decoded;
-        self.is_whole &= is_whole && !is_doubtful;
+        self.extent.is_cut |= !is_whole;
+        self.extent.is_doubtful |= is_doubtful;
         let around = is_mixed.then(|| media.encoding.around(body));
         if is_text && !is_file {
-            self.is_whole &= media.encoding != Encoding::None || !has_uuencoded(&bytes);
+            self.extent.is_doubtful |= media.encoding == Encoding::None && has_uuencoded(&bytes);
             self.left.text -= bytes.len();
             self.written(media, &bytes);
         } else {
@@ -182,7 +204,7 @@ impl<'s> Pieces<'s> {
             return;
         }
         let Decoded { bytes, is_whole, .. } = encoding.decode(encoded, self.left.attachments);
-        self.is_whole &= is_whole;
+        self.extent.is_cut |= !is_whole;
         self.left.attachments -= bytes.len();
         if is_whole {
             self.whole_file(encoding, &bytes);
@@ -192,7 +214,8 @@ impl<'s> Pieces<'s> {
     /// Adds plain text that is around an encoded body, up to the limit.
     fn plain(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.text)];
-        self.is_whole &= some.len() == bytes.len() && !has_uuencoded(some);
+        self.extent.is_cut |= some.len() < bytes.len();
+        self.extent.is_doubtful |= has_uuencoded(some);
         self.left.text -= some.len();
         if !some.trim_ascii().is_empty() {
             self.written(&Media::default(), some);
@@ -250,7 +273,7 @@ impl<'s> Pieces<'s> {
     /// Adds an attachment without header fields, of which the exact bytes are known.
     pub(super) fn lone_file(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.attachments)];
-        self.is_whole &= some.len() == bytes.len();
+        self.extent.is_cut |= some.len() < bytes.len();
         self.left.attachments -= some.len();
         self.begin_attachment();
         let media = Media { encoding: Encoding::Base64, ..Media::default() };
@@ -274,7 +297,7 @@ impl<'s> Pieces<'s> {
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
-                self.is_whole &= end == text.len();
+                self.extent.is_cut |= end < text.len();
                 self.left.text -= end;
                 self.shown(&text[..end], is_html, media.is_joined);
             }
@@ -307,7 +330,7 @@ impl<'s> Pieces<'s> {
         let limit = text.len().saturating_add(self.left.text);
         let normalised = normalise_up_to(text, limit, self.left.composed);
         let Normalised { out: normal, is_whole, composed } = normalised;
-        self.is_whole &= is_whole;
+        self.extent.is_cut |= !is_whole;
         self.left.composed = self.left.composed.saturating_sub(composed);
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
@@ -326,14 +349,14 @@ impl<'s> Pieces<'s> {
         let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
         let charset = charset.or(own);
         let text = charset::to_utf8(bytes, charset);
-        self.is_whole &= !charset::is_doubtful(bytes, charset, &text);
+        self.extent.is_doubtful |= charset::is_doubtful(bytes, charset, &text);
         text
     }
 
     fn take_text(&mut self, length: usize) -> bool {
         let left = self.left.text.checked_sub(length);
         self.left.text = left.unwrap_or(self.left.text);
-        self.is_whole &= left.is_some();
+        self.extent.is_cut |= left.is_none();
         left.is_some()
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
         is_message = false;
         let media = head.media();
         if media.is_doubtful {
-            pieces.leave_out();
+            pieces.doubt();
         }
         let body = walk.at;
         let is_deep = walk.depth + walk.open.len() >= pieces.limits().depth;
@@ -88,7 +88,7 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 let has_parts = end.as_ref().is_some_and(|end| end.level == level && !end.is_last);
                 if !has_parts && !text.trim_ascii().is_empty() {
                     // What should be parts is not.
-                    pieces.leave_out();
+                    pieces.doubt();
                 }
                 if !(has_parts && is_usual_preamble(text)) {
                     walk.outside(text, pieces);
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
             let (line, next) = line(self.bytes, start);
             if memchr::memchr(b'\r', line).is_some() {
                 // For some programs, a line ends there.
-                pieces.leave_out();
+                pieces.doubt();
             }
             let is_more = line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
             if !is_more && let Some((name, value)) = field.take() {
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
                         // For some programs, the header goes on.
                         let most = self.bytes.len().min(start + HEADER_SEARCHED);
                         if says_how_to_decode(&self.bytes[start..most]) {
-                            pieces.leave_out();
+                            pieces.doubt();
                         }
                         return head;
                     }

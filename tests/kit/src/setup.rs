@@ -2,7 +2,7 @@
 
 use crate::clock::FakeClock;
 use crate::entry_point::EntryPoint;
-use crate::exim::{PROGRAM, PrivateExim, USER, open_to_all, user};
+use crate::exim::{PROGRAM, PROXY, PrivateExim, USER, open_to_all, user};
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -72,6 +72,13 @@ impl Setup {
              server_condition = {condition}\n  server_set_id = $auth2"
         );
         self
+    }
+
+    /// Connections can come from clients with addresses that are not loopback: exirate takes all
+    /// loopback addresses for one client.
+    #[must_use]
+    pub fn proxied(self) -> Self {
+        self.main(&format!("hosts_proxy = {PROXY}"))
     }
 
     /// Adds a router before the one that discards.

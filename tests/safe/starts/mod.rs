@@ -234,6 +234,7 @@ fn no_directory_files_limits_or_signals_change_anything() {
 fn limits_too_low_for_exim_itself_do_no_harm() {
     let mut counted = Counted::new();
     counted.start_and_count(&Start::default());
+    let (mut accepted, mut too_little) = (0, 0);
     let mut shells: Vec<String> =
         ["exec 0<&-", "exec 0<&- 1>&- 2>&-", "exec 0<&- 2>&-"].map(str::to_owned).into();
     shells.extend([3, 4, 5, 6, 7, 8, 9, 10, 12, 16].map(|n| format!("ulimit -n {n}")));
@@ -245,9 +246,21 @@ fn limits_too_low_for_exim_itself_do_no_harm() {
         let _daemon = fresh.serve();
         for world in [&counted.world, &fresh] {
             // The shell, timeout, chroot and env may fail as well; what matters
-            // is that the database is sound, and its owner.
-            world.start(&Start { shell, ..Start::default() });
+            // is that the database is sound, and its owner, and that mail which is
+            // accepted has been counted.
+            let before = world.answers().len();
+            let is_accepted = world.start(&Start { shell, ..Start::default() }).status.success();
             counted.starts += 1;
+            accepted += usize::from(is_accepted);
+            let answers = world.answers();
+            assert!(!is_accepted || answers.len() > before, "{shell}: {}", world.log("mainlog"));
+            // The daemon counts, whose limits are its own: none is too low for the rates alone.
+            for answer in &answers[before..] {
+                let rate = answer.strip_prefix("no ").and_then(|it| it.split_once("/100000/52w "));
+                let rate: f64 =
+                    rate.unwrap_or_else(|| panic!("{shell}: {answer}")).0.parse().unwrap();
+                assert!(rate >= before as f64 + 1.0, "{shell}: {answer} after {before}");
+            }
             let owner = user(USER);
             for (path, uid, gid, ..) in world.database() {
                 assert_eq!((uid, gid), owner, "{shell}: {}", path.display());
@@ -263,7 +276,10 @@ fn limits_too_low_for_exim_itself_do_no_harm() {
             assert!(rate(world).unwrap().starts_with("no "), "{shell}: {:?}", rate(world));
             assert!(!world.log("mainlog").contains("damage"), "{shell}");
         }
+        too_little += usize::from(fresh.log("mainlog").contains("exirate: not recorded: "));
     }
+    assert!(accepted > 0, "all of the limits were too little for Exim");
+    assert!(too_little > 0, "none of the limits was too little for a library alone");
     counts::record("hostile starts", counted.starts);
 }
 
