@@ -150,7 +150,10 @@ pub fn decide<S: Store>(
     }
     let foreseen: Vec<bool> = match counts {
         // A cap is compared with the count itself, and what is reused has been counted.
-        Counts::Foreseen => planned.iter().map(|one| one.foresees(mode)).collect(),
+        Counts::Foreseen { unique } => planned
+            .iter()
+            .map(|one| one.foresees(mode) && (unique || one.event.is_none()))
+            .collect(),
         _ => Vec::new(),
     };
     if counts == Counts::OnlyTotals {
@@ -158,12 +161,7 @@ pub fn decide<S: Store>(
     }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
     for (one, _) in planned.iter_mut().zip(foreseen).filter(|(_, is_foreseen)| *is_foreseen) {
-        // A unique event that was seen before counts nothing.
-        let count = |decision: &Decision| match decision.details.seen {
-            Some(true) => 0.0,
-            _ => one.count,
-        };
-        one.decision = one.decision.map(|decision| decision.if_counted(count(&decision)));
+        one.decision = one.decision.map(|decision| decision.if_counted(one.count));
     }
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {
@@ -247,8 +245,11 @@ pub enum Counts {
     OnlyTotals,
     /// None.
     Nothing,
-    /// None, and what is decided is what would be if all were.
-    Foreseen,
+    /// None, and what is decided is what would be if all did.
+    Foreseen {
+        /// Whether a unique event counts: a check that counts nothing does not say if it is known.
+        unique: bool,
+    },
 }
 
 /// How the checks of an event count.
@@ -294,7 +295,7 @@ impl Mode {
             Counts::All => false,
             Counts::NoTotals => is_total(&one.limit),
             Counts::OnlyTotals => !is_total(&one.limit),
-            Counts::Nothing | Counts::Foreseen => true,
+            Counts::Nothing | Counts::Foreseen { .. } => true,
         };
         if is_left_out || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly

@@ -282,7 +282,7 @@ impl<'i> Evaluator<'i> {
         }
         let is_refused = |one: &Evaluated| one.outcome.verdict >= Verdict::Defer;
         if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
-            // It was not refused after all: another process has changed a record meanwhile.
+            // A unique event that is known has passed after all.
             for (name, policy, before) in left_out {
                 let this = run.totals(name, policy, before);
                 if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {
@@ -402,17 +402,18 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             clock: &self.clock,
             observer: &mut Unseen,
             compared: None,
-            counts: Counts::Foreseen,
+            counts: Counts::Foreseen { unique: false },
         };
         let fails = |fault: Fault| {
             let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
             let of_store = of_store.filter(|_| fault.is_of_store);
             of_store.or(of_call).or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
         };
-        // For its habits.
+        // For its habits, and as it refuses in any case what it refuses with a unique event that is known.
         if run.outcome(name, policy).is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer) {
             return None;
         }
+        run.counts = Counts::Foreseen { unique: true };
         let refuses = later.any(|(name, policy)| {
             let outcome = policy.and_then(|policy| run.outcome(name, policy));
             outcome.map_or_else(fails, |(_, outcome)| outcome.verdict >= Verdict::Defer)

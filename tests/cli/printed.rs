@@ -356,9 +356,9 @@ fn what_explain_prints_works_in_every_state() {
         place.mail("out", "carl@example.com", 1);
         denials.iter().for_each(|one| drop(place.fine(&["deny", one, "--yes"])));
         let said = place.said(&["explain", "auth:carl@example.com", "--now"]);
-        assert!(said.contains("; refused: "), "{said}");
+        assert!(said.starts_with("auth:carl@example.com cannot send now: denied "), "{said}");
         let count = run_all(place.path(), &said, |_, _, _| {});
-        assert!(count >= 4, "{said}");
+        assert!(count >= 2, "{said}");
     }
     let place = Place::new();
     place.mail("out", "carl@example.com", 1);
