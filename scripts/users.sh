@@ -34,8 +34,10 @@ make_directories() {
 replace_deliver() {
   local unit wanted='' wants=/etc/systemd/system
   for unit in paths.target.wants/exirate-deliver.path timers.target.wants/exirate-deliver.timer; do
-    [ ! -L "$wants/$unit" ] || wanted=yes
-    rm -f "$wants/$unit"
+    [ -L "$wants/$unit" ] || continue
+    wanted=yes
+    rm "$wants/$unit"
+    rmdir --ignore-fail-on-non-empty "$wants/${unit%/*}"
   done
   if [ -d /run/systemd/system ]; then
     systemctl stop exirate-deliver.path exirate-deliver.timer 2>/dev/null || true
