@@ -25,6 +25,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("habits-learn", include_str!("../../../docs/transcripts/habits-learn.txt")),
     ("habits-stolen", include_str!("../../../docs/transcripts/habits-stolen.txt")),
     ("held", include_str!("../../../docs/transcripts/held.txt")),
+    ("held-decide", include_str!("../../../docs/transcripts/held-decide.txt")),
     ("held-delete", include_str!("../../../docs/transcripts/held-delete.txt")),
     ("held-release", include_str!("../../../docs/transcripts/held-release.txt")),
     ("held-show", include_str!("../../../docs/transcripts/held-show.txt")),
