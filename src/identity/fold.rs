@@ -10,6 +10,10 @@
 //! rules are applied until they change nothing ([`Folding::fold_into`]), as what one of them
 //! leaves out may join what another one reads.
 //!
+//! The domain of an address has one spelling in ASCII, its A-labels: `münchen.example` is
+//! `xn--mnchen-3ya.example`. The program takes composed and decomposed letters of a domain for one,
+//! as UTS 46 does; the libraries, which have no tables for that, encode the letters as they come.
+//!
 //! Not folded, as no authenticator takes them for one login: composed and decomposed
 //! letters (NFC and NFD), letters that only look alike, blanks and control characters within
 //! a login, and the encodings of headers (RFC 2047).
@@ -21,6 +25,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::field::{Field, first_field};
 use super::mailbox;
 use super::network::Cidr;
+use super::punycode;
 
 /// The longest value of a field in a key. The rest of a longer one is replaced by
 /// its hash, so that no client can make a key that is too long to be counted.
@@ -159,7 +164,7 @@ impl Folding {
         }
         if let Some(domain) = domain.or(qualify) {
             out.push('@');
-            push(out, domain, true);
+            push_domain(out, domain);
         }
         false
     }
@@ -479,10 +484,75 @@ pub fn lower_case(text: &str) -> String {
     out
 }
 
-/// A domain as it is compared: in lower case, without dots at its end.
+/// A domain as it is compared: in lower case and ASCII, without dots at its end.
 #[must_use]
 pub fn lower(text: &str) -> String {
-    lower_case(trimmed(text, false, true))
+    let mut out = String::with_capacity(text.len());
+    push_domain(&mut out, trimmed(text, false, true));
+    out
+}
+
+/// Appends a domain in lower case, each label that is not ASCII as an A-label.
+fn push_domain(out: &mut String, domain: &str) {
+    let start = out.len();
+    push(out, domain, true);
+    if domain.is_ascii() {
+        return;
+    }
+    let lower = out.split_off(start);
+    match ascii_domain(&lower) {
+        Some(ascii) => out.push_str(&ascii),
+        None => push_labels(out, &lower),
+    }
+}
+
+/// As UTS 46 has it; `None` if it is no domain name.
+#[cfg(feature = "cli")]
+fn ascii_domain(lower: &str) -> Option<String> {
+    let is_label = |label: &str| label.chars().nth(punycode::LONGEST).is_none();
+    let is_domain = lower.split('.').all(is_label);
+    is_domain.then(|| idna::domain_to_ascii(lower).ok()).flatten().filter(|name| !name.is_empty())
+}
+
+/// The tables of UTS 46 are too large for a library that each process of Exim loads.
+#[cfg(not(feature = "cli"))]
+fn ascii_domain(_: &str) -> Option<String> {
+    None
+}
+
+/// Appends each label that is not ASCII as what Punycode makes of it.
+fn push_labels(out: &mut String, lower: &str) {
+    for (n, label) in lower.split('.').enumerate() {
+        if n > 0 {
+            out.push('.');
+        }
+        let start = out.len();
+        out.push_str("xn--");
+        if label.is_ascii() || !punycode::encode(label, out) {
+            out.truncate(start);
+            out.push_str(label);
+        }
+    }
+}
+
+/// A glob whose domain is in ASCII, as those that it is compared with: the labels behind the last
+/// `@` that have nothing of a glob in them.
+#[must_use]
+pub fn with_ascii_domain(glob: &str) -> Cow<'_, str> {
+    match glob.rsplit_once('@') {
+        Some((local, domain)) if !domain.is_ascii() => {
+            let is_plain = |label: &str| !label.contains(['*', '?', '[', ']', '{', '}', ',', '\\']);
+            let mut out = format!("{local}@");
+            for (n, label) in domain.split('.').enumerate() {
+                if n > 0 {
+                    out.push('.');
+                }
+                if is_plain(label) { push_domain(&mut out, label) } else { out.push_str(label) }
+            }
+            Cow::Owned(out)
+        }
+        _ => Cow::Borrowed(glob),
+    }
 }
 
 /// The domain of a folded identity.
@@ -516,6 +586,59 @@ fn split(text: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_has_one_spelling_in_ascii() {
+        let folding = Folding { dots: vec![lower("köln.example")], ..Folding::default() };
+        for (text, folded) in [
+            ("A@MÜNCHEN.example.", "a@xn--mnchen-3ya.example"),
+            ("a@XN--mnchen-3YA.example", "a@xn--mnchen-3ya.example"),
+            ("a@\\155\\303\\274nchen.example", "a@\\155ünchen.example"),
+            ("b.c@Köln.example", "bc@xn--kln-sna.example"),
+            ("b.c@xn--kln-sna.example", "bc@xn--kln-sna.example"),
+            ("ä.b@ΒΌΛΟΣ.example", "ä.b@xn--nxasmq6b.example"),
+            // Taken for one by UTS 46: decomposed, full width, an ideographic full stop.
+            ("a@mu\u{308}nchen.example", "a@xn--mnchen-3ya.example"),
+            ("a@ｍünchen。example", "a@xn--mnchen-3ya.example"),
+        ] {
+            let identity = folding.identity(text).unwrap();
+            if !text.contains("155") {
+                assert_eq!(identity, folded, "{text}");
+            }
+            assert_eq!(folding.identity(&identity).as_ref(), Some(&identity), "{text}");
+        }
+        assert_eq!(lower("*.MÜNCHEN.Example"), "*.xn--mnchen-3ya.example");
+        for (glob, ascii) in [
+            ("*@münchen.example", "*@xn--mnchen-3ya.example"),
+            ("*@*.köln.example", "*@*.xn--kln-sna.example"),
+            ("ä*@{köln,x}.example", "ä*@{köln,x}.example"),
+            ("*@example.org", "*@example.org"),
+            ("ä", "ä"),
+        ] {
+            assert_eq!(with_ascii_domain(glob), ascii);
+        }
+    }
+
+    /// What the libraries make of a domain is what the program does, of letters as they are typed.
+    #[test]
+    fn the_libraries_have_the_a_labels_of_the_program() {
+        let alphabets = [
+            "abcdefghijklmnopqrstuvwxyz0123456789-äöüßéèçñåøæžšłőαβγδεζηικλμνξοπρστυφχψω",
+            "абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґ",
+            "你好世界中文域名例子测试日本語ひらがなカタカナ한국어도메인",
+        ];
+        let mut numbers = kit::Random::new(0x1095);
+        for n in 0..3000 {
+            let alphabet: Vec<char> = alphabets[n % 3].chars().collect();
+            let length = 1 + numbers.below(12);
+            let label: String =
+                (0..length).map(|_| alphabet[numbers.below(alphabet.len())]).collect();
+            let Some(ascii) = ascii_domain(&lower_case(&label)) else { continue };
+            let mut out = String::new();
+            push_labels(&mut out, &lower_case(&label));
+            assert_eq!(out, ascii, "{label}");
+        }
+    }
 
     #[test]
     fn spellings_of_one_identity_are_one() {

@@ -12,7 +12,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::engine::{Kind, RecordKey};
 use crate::identity::Field;
-use crate::identity::fold::{Folding, TOTALS};
+use crate::identity::fold::{Folding, TOTALS, with_ascii_domain};
 use crate::standing::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use crate::store::{Target, compile_glob, names};
 use crate::text;
@@ -284,6 +284,7 @@ fn glob(tokens: &[Token], folding: Option<&Folding>) -> Result<GlobMatcher, Stri
     let (local, domain) = text.split_at(domain);
     let text =
         if case { lower_but_ascii(domain) } else { local.to_owned() + &domain.to_lowercase() };
+    let text = if folding.is_some() { with_ascii_domain(&text) } else { text.into() };
     GlobBuilder::new(&text)
         .case_insensitive(case)
         .literal_separator(false)
