@@ -117,7 +117,10 @@ fn a_domain_outside_ascii_is_its_a_label() {
 fn a_user_that_looks_like_a_domain_is_a_warning() {
     let file = "version = 1\n[policy.out]\nkey = \"auth\"\ndefault.messages = \"1/1h\"\n\
                 users = [\"users.csv\"]\n";
-    let dir = with(&[("p.toml", file), ("users.csv", "user,messages\nalice@example.org,9/1h\nexample.org,5/1h\n")]);
+    let dir = with(&[
+        ("p.toml", file),
+        ("users.csv", "user,messages\nalice@example.org,9/1h\nexample.org,5/1h\n"),
+    ]);
     let output = policy(dir.path(), &["lint", "p.toml"]);
     assert!(stdout(&output).contains("\"example.org\" looks like a domain"), "{output:?}");
 }

@@ -5,12 +5,14 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use super::finding::Findings;
+use super::finding::{Findings, quoted};
 use super::units;
 use crate::mta::exim::{Exim, Settings};
 use crate::serve::config::CALLERS;
 use crate::sys::users;
 
+/// The daemon, as its unit and its init script are called.
+const SCRIPT: &str = "exirate-mail";
 /// Where super-servers are told what to run.
 const INETD: &str = "/etc/inetd.conf";
 const XINETD: &str = "/etc/xinetd.d";
@@ -56,15 +58,28 @@ fn listens(settings: &Settings, findings: &mut Findings) {
             findings.hidden(format!("whether a daemon listens on {}: {error}", socket.display()));
         }
         Err(error) => {
-            findings
-                .problem(format!(
-                    "nobody decides about mail that an account hands over by starting Exim itself: \
-                     it is held, or deferred in an SMTP dialogue, as no daemon listens on {}: {error}",
-                    socket.display()
-                ))
-                .fix(units::start(&format!("exirate-mail@{}.service", settings.who.user)));
+            let why = format!(
+                "nobody decides about mail that an account hands over by starting Exim itself: \
+                 it is held, or deferred in an SMTP dialogue, as no daemon listens on {}: {error}",
+                socket.display()
+            );
+            findings.problem(why).fixes(starts(settings));
         }
     }
+}
+
+/// The commands that start the daemon.
+fn starts(settings: &Settings) -> Vec<String> {
+    let user = &settings.who.user;
+    if units::has_systemd() || !Path::new("/etc/init.d").join(SCRIPT).exists() {
+        return vec![units::start(&format!("{SCRIPT}@{user}.service"))];
+    }
+    // What the script reads; the last lines count.
+    let spool = quoted(&settings.spool);
+    vec![
+        format!("printf '%s\\n' user={user} callers={spool} >>/etc/default/{SCRIPT}"),
+        units::start(SCRIPT),
+    ]
 }
 
 /// The files that have Exim serve connections, and the user of each that names one.

@@ -101,7 +101,7 @@ pub(super) fn look(units: &[UnitState], findings: &mut Findings) {
     }
 }
 
-fn has_systemd() -> bool {
+pub(super) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
