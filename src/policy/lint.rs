@@ -405,7 +405,7 @@ fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
         let word = grade.verdict.word();
         let percent = (grade.from * 100.0).round();
         if grade.from < 1.0 && grade.verdict > Verdict::Log && grade.verdict != Verdict::Delay {
-            diagnostics.warning(grade.at, format!("{word:?} from {percent}% on makes that the limit; write a smaller limit, or log or delay"));
+            diagnostics.warning(grade.at, format!("{word:?} at {percent}% refuses mail below the limit; write a smaller limit, or log or delay"));
         }
         if let Some(below) = strictest.filter(|below| below.verdict > grade.verdict) {
             let below = below.verdict.word();

@@ -413,7 +413,7 @@ impl Database {
         match self.read_overrides() {
             Err(error) => return Some(error.to_string()),
             Ok(Err(fault)) => {
-                return Some(format!("{fault}: the keys that it allowed or denied no longer are"));
+                return Some(format!("{fault}: its allow and deny entries no longer apply"));
             }
             Ok(Ok(_)) => {}
         }

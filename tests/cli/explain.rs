@@ -173,7 +173,7 @@ fn the_only_similar_key_is_explained_at_once() {
     let place = Place::new();
     for typed in ["alice", "Alise", "alise@example.org"] {
         let noted = format!(
-            "exirate: note: no key matches {typed}; this is of the only similar one, \
+            "exirate: note: no key matches {typed}; showing the only similar key, \
              alice@example.org"
         );
         has(&place.shows(0, &noted, &[typed]), &["alice@example.org: refused at "]);

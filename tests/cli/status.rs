@@ -47,7 +47,10 @@ fn it_says_whether_mail_is_limited() {
     fine(&machine, "sed -i '/dlfunc/d' ../exim.conf");
     let (found, text, code) = verdict(&machine);
     assert_eq!((&*found, code), ("not_limited", Some(1)));
-    assert!(text.starts_with("nothing is limited: Exim reaches no line of exirate"), "{text}");
+    assert!(
+        text.starts_with("nothing is limited: Exim's configuration never calls exirate"),
+        "{text}"
+    );
     assert!(text.ends_with("; run `exirate setup`"), "{text}");
 
     // It evaluates policies, and there are none.

@@ -266,7 +266,7 @@ impl Place {
         let missing: Vec<&Wanted<'_>> = wanted.iter().filter(|one| !one.found).collect();
         for one in &missing {
             let argument = printable(one.argument.as_bytes());
-            complain(format_args!("no message of {argument} is held, and none has that ID"));
+            complain(format_args!("no held message matches {argument}"));
         }
         Ok(Found { messages, missing: !missing.is_empty(), unread })
     }

@@ -17,8 +17,8 @@ pub(in crate::cli) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bo
     let records = counted(count, "record", "records");
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "this would {verb} {records}, and there is no terminal to ask at: use --yes, \
-             or --dry-run to see them",
+            "this would {verb} {records}; no terminal to confirm: use --yes, or --dry-run to see \
+             them",
         )));
     }
     Ok(yes || confirmed(&named(things), &format!("{verb} {records}?"))?)
@@ -66,7 +66,7 @@ pub(in crate::cli) fn plainly(
 ) -> Result<bool, Failure> {
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "nothing was changed: there is no terminal to ask at whether to {question}; use --yes"
+            "nothing was changed: this would {question}; no terminal to confirm: use --yes"
         )));
     }
     Ok(yes || confirmed(&named(things), &format!("{question}?"))?)

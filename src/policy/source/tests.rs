@@ -364,7 +364,7 @@ const DOUBTFUL: &[(&str, &str)] = &[
     (
         "version = 1\n[policy.out]\ndefault.messages = \"9/1h\"\nuser.a.messages = \"9 / 1h\"\nuser.b.messages = \"8/1h\"\nverdicts = { \"50%\" = \"defer\", \"100%\" = \"log\", \"300%\" = \"reject\" }\n",
         "dir/p.toml:4:19: messages of user \"a\" has no effect: it is as inherited\n\
-         dir/p.toml:6:14: \"defer\" from 50% on makes that the limit; write a smaller limit, or log or delay\n\
+         dir/p.toml:6:14: \"defer\" at 50% refuses mail below the limit; write a smaller limit, or log or delay\n\
          dir/p.toml:6:31: \"log\" from 100% on is milder than \"defer\", which applies below it\n\
          dir/p.toml:6:47: 300% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\"\n",
     ),

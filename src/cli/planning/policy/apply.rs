@@ -45,16 +45,16 @@ use crate::toml_file::diagnostic::{Diagnostics, place};
   Another file, for the Exim with this spool directory:
     exirate policy apply --spool /var/spool/exim4 policy.toml
 
-Run it as root or as Exim's user. With an error, nothing changes. Else running processes use the new
-policies from their next message on: nothing need be restarted. Each line that is printed is a
+Run it as root or as Exim's user. With an error, nothing changes. Otherwise, running processes use the new
+policies from their next message on; no restart is needed. Each line that is printed is a
 difference from what was in use before.
 
 Exit status: 0 the policies are in use; 2 an error, and nothing has changed.
 
 The file, and the files it names, are checked and compiled into DIR/exirate/policy.image,
 which Exim reads. With an error, nothing changes: the policies that were in use still
-are. Else the image is replaced in one step. Running processes use it from their next
-message on: Exim need not be restarted. Warnings are those of `exirate policy lint`.
+are. Otherwise, the image is replaced in one step. Running processes use it from their next
+message on: no restart of Exim is needed. Warnings are those of `exirate policy lint`.
 
 Run it as root or as Exim's user. Each line that it prints is a part of the file that
 differs from what was in use before; `exirate policy diff` shows how two files differ.

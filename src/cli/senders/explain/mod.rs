@@ -109,7 +109,7 @@ fn help() -> String {
     exirate explain alice@example.org --now
   What did she send before that: a newsletter, or phishing?
     exirate explain alice@example.org --crossing
-  Is it she who sends, or somebody with her password?
+  Is it her, or someone with her password?
     exirate explain alice@example.org --habits
 
 {key} Past events are read from the logs of `exirate events`: for mail that was accepted and

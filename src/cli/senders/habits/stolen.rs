@@ -34,7 +34,7 @@ use crate::text::time::now;
 /// So many recipients and clients of an account are shown to people.
 const SHOWN: usize = 20;
 
-/// Say that an account was stolen: deny it, and list who got the thief's mail
+/// Mark an account as stolen: deny it, and list who got the thief's mail
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Somebody has alice's password; the logs are in the usual place without --logs:

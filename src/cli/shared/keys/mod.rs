@@ -286,7 +286,7 @@ impl Selection {
         let only = search.similar.only().map(key_text::key);
         self.sentence = Some(search.sentence(LISTED));
         let Some(shown) = only.filter(|shown| *shown != asked) else { return Ok(None) };
-        note(format_args!("no key matches {asked}; this is of the only similar one, {shown}"));
+        note(format_args!("no key matches {asked}; showing the only similar key, {shown}"));
         Ok(Some(shown.into()))
     }
 

@@ -160,7 +160,7 @@ fn verdict(
     }
     if glance.decided_by.is_empty() {
         let why = match server {
-            EXIM => "Exim reaches no line of exirate, and asks no daemon of it".to_owned(),
+            EXIM => "Exim's configuration never calls exirate".to_owned(),
             _ => format!("{server} does not ask exirate"),
         };
         return nothing(format!("{why}; {SETUP}"));

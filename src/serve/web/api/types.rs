@@ -9,7 +9,7 @@ use crate::standing::key_state::KeyStateJson;
 use crate::standing::override_state::OverrideJson;
 
 described! {
-    /// Who asks, and what that may do.
+    /// The caller and its permissions.
     pub(in crate::serve::web) struct Me {
         /// token:NAME or person:NAME.
         pub(in crate::serve::web) name: String,
@@ -203,7 +203,7 @@ described! {
 
     /// A crossing of a limit, a refusal, or an alarm of habits.
     pub(in crate::serve::web) struct Crossing {
-        /// What it is called: the same whenever it is read.
+        /// A stable ID.
         pub(in crate::serve::web) id: String,
         /// crossing, refusal or alarm.
         pub(in crate::serve::web) event: &'static str,
