@@ -6,9 +6,11 @@
 //! [`NOW`], so whatever is shown is the same each time.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use crate::mail;
 use kit::exim::{PROGRAM, USER, open_to_all, user};
@@ -126,17 +128,46 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// One in which all of that has happened: the first is made, and the others are copies of it.
     pub(crate) fn new() -> Self {
+        static FIRST: OnceLock<Vec<u8>> = OnceLock::new();
+        let archive = FIRST.get_or_init(|| Self::made().archive());
+        let prepared = Self::empty();
+        let mut tar = Command::new("tar")
+            .args(["--extract", "--preserve-permissions", "--same-owner", "--directory"])
+            .arg(prepared.folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        tar.stdin.take().unwrap().write_all(archive).unwrap();
+        assert!(tar.wait().unwrap().success());
+        // They name the folder.
+        prepared.configure();
+        prepared.clock.freeze(NOW);
+        prepared
+    }
+
+    /// All of its files.
+    fn archive(&self) -> Vec<u8> {
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--sparse", "--directory"]).arg(self.folder.path()).arg(".");
+        let output = tar.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    }
+
+    fn empty() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let prepared = Self { callers: None, folder, clock: FakeClock::new() };
+        Self { callers: None, folder, clock: FakeClock::new() }
+    }
+
+    fn made() -> Self {
+        let prepared = Self::empty();
         for name in ["bin", "log", "spool", "work"] {
             std::fs::create_dir(prepared.path(name)).unwrap();
         }
-        let bin = prepared.path("bin");
-        symlink(env!("CARGO_BIN_EXE_exirate"), bin.join("exirate")).unwrap();
-        let config = prepared.configure();
-        let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
-        write_script(bin.join("exim4"), &exim);
+        symlink(env!("CARGO_BIN_EXE_exirate"), prepared.path("bin/exirate")).unwrap();
+        prepared.configure();
         prepared.install_more();
         prepared.freeze_messages();
         prepared.clock.freeze(PAST[0].0);
@@ -175,7 +206,7 @@ impl Prepared {
 
     /// Makes what Exim needs: a spool directory of its user's, the library, and
     /// a configuration that calls it.
-    fn configure(&self) -> PathBuf {
+    fn configure(&self) {
         open_to_all(self.folder.path());
         let (uid, gid) = user(USER);
         chown(self.spool(), Some(uid), Some(gid)).unwrap();
@@ -190,7 +221,8 @@ impl Prepared {
             so.display()
         );
         std::fs::write(&config, text).unwrap();
-        config
+        let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
+        write_script(self.path("bin").join("exim4"), &exim);
     }
 
     /// Puts [`FROZEN`] into Exim's queue.
