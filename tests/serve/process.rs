@@ -143,6 +143,16 @@ impl Machine {
         until("a request is decided", || client.ask("warm-up").is_ok());
     }
 
+    /// A client of the agent that listens, or will.
+    pub(crate) fn client_of_next(&self) -> Client {
+        let mut client = None;
+        until("the agent listens", || {
+            client = Client::connect(&self.path("agent.sock")).ok();
+            client.is_some()
+        });
+        client.unwrap()
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::connect(&self.path("agent.sock")).unwrap()
     }
