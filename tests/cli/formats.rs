@@ -144,8 +144,8 @@ fn write() {
     shell(&format!(
         "tar -C {} --sort=name --owner=0 --group=0 --numeric-owner --mtime=@{MAIL} -cf - exirate | \
          gzip -9n > {}/spool.tar.gz",
-        spool.display(),
-        folder.display()
+        kit::shell_quoted(&spool),
+        kit::shell_quoted(&folder)
     ));
     let machine = unpacked();
     let mut text = String::new();
@@ -170,8 +170,8 @@ fn unpacked() -> Prepared {
     shell(&format!(
         "cd {} && rm -r exirate && tar xzf {}/spool.tar.gz && chown -R {uid}:{gid} exirate && \
          mv exirate/export.jsonl exirate/web.tokens ../work && chown 0:0 ../work/web.tokens",
-        spool.display(),
-        folder().display()
+        kit::shell_quoted(&spool),
+        kit::shell_quoted(folder())
     ));
     let work = spool.parent().unwrap().join("work");
     std::fs::write(work.join("formats.toml"), POLICY).unwrap();

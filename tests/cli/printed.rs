@@ -35,7 +35,7 @@ pub(crate) fn run_all(spool: &Path, text: &str, check: impl Fn(&str, &Output, &P
             let (option, rest) = rest.split_at("--spool ".len() + copy.display().to_string().len());
             line = format!("{program}{rest} {option}");
         }
-        let program = env!("CARGO_BIN_EXE_exirate");
+        let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
         let line = format!("{program}{}", line.strip_prefix("exirate").unwrap());
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         let (code, said) = (output.status.code(), stderr(&output));

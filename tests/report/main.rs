@@ -332,7 +332,7 @@ fn a_progress_bar_is_shown_and_wiped_away() {
     let (folder, _) = page(&demonstration::log(60));
     let command = format!(
         "stty rows 24 cols 100; {} report mainlog --output page.html --spool spool",
-        env!("CARGO_BIN_EXE_exirate")
+        kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"))
     );
     let output = Command::new("script")
         .args(["-qec", &command, "/dev/null"])

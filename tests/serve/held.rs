@@ -69,16 +69,17 @@ fn steal(desk: &Desk, logins: &[&str]) {
 
 /// `setup --undo` and the removal of the package, on a machine of their own, refuse while mail is held.
 fn undo_names_what_is_held(found: &Path) {
-    let exirate = env!("CARGO_BIN_EXE_exirate");
     let prerm = kit::repository().join("debian/exirate.prerm");
-    let prerm = std::fs::read_to_string(prerm).unwrap().replace("/usr/bin/exirate", exirate);
+    let prerm = std::fs::read_to_string(prerm).unwrap();
+    // As a package installs it, in the PATH.
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exirate"), found.join("exirate")).unwrap();
     let script = format!(
-        "mount -t tmpfs none /var/lib; mount -t tmpfs none /run; {exirate} setup --undo; echo \"none $?\"\n\
+        "mount -t tmpfs none /var/lib; mount -t tmpfs none /run; exirate setup --undo; echo \"none $?\"\n\
          mkdir /var/lib/exirate-setup; cat >/tmp/prerm$$ <<'END'\n{prerm}\nEND\n\
          sh /tmp/prerm$$ remove; echo \"prerm $?\"; EXIRATE_REMOVE_ANYWAY=yes sh /tmp/prerm$$ remove\n\
          echo \"anyway $?\"; rm /tmp/prerm$$\n\
          echo '{{\"version\":1,\"finished\":true,\"entries\":[]}}' >/var/lib/exirate-setup/manifest.json\n\
-         {exirate} setup --undo; echo \"undo $?\"; {exirate} setup --undo --yes; echo \"yes $?\"\n"
+         exirate setup --undo; echo \"undo $?\"; exirate setup --undo --yes; echo \"yes $?\"\n"
     );
     let path = std::env::var("PATH").unwrap();
     let mut machine = Command::new("unshare");

@@ -403,10 +403,10 @@ fn without_a_database_or_receivers_nothing_is_sent() {
     let output = machine.deliver(&[]);
     assert_eq!((code(&output), stderr(&output)), (Some(0), String::new()));
     assert_eq!(stdout(&machine.deliver(&["--json"])), "");
-    let command = format!("exirate events deliver --spool {}", machine.spool().display());
-    let program = env!("CARGO_BIN_EXE_exirate").strip_suffix("exirate").unwrap();
+    let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
+    let command = format!("{program} events deliver --spool {}", machine.spool().display());
     let terminal = Command::new("script")
-        .args(["-qec", &format!("{program}{command}"), "/dev/null"])
+        .args(["-qec", &command, "/dev/null"])
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -557,8 +557,8 @@ fn the_examples_of_the_documentation_work() {
     // It warns that there is no policy.
     assert!(stdout(&lint).contains("; no error, 1 warning\n"), "{}", stdout(&lint));
 
-    let command =
-        format!("{} deny --spool {}", env!("CARGO_BIN_EXE_exirate"), machine.spool().display());
+    let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
+    let command = format!("{program} deny --spool {}", machine.spool().display());
     machine.program("over", &block("\n#!/bin/sh\n").replace("exirate deny", &command));
     let keys = ["--help", "*", "alice@example.org"];
     keys.iter().for_each(|key| {

@@ -141,7 +141,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
     shell(&format!("cp -a /etc/exim4 {}", confdir.display()));
     shell(&format!(
         "cp -r {}/debian/conf.d/. {}/conf.d && cp -r {0}/exim {1}/exirate",
-        sources.display(),
+        kit::shell_quoted(sources),
         confdir.display()
     ));
     shell(&format!(

@@ -66,6 +66,12 @@ pub fn target() -> PathBuf {
     profile.parent().expect("target/PROFILE").to_owned()
 }
 
+/// A path as one word of a shell's line.
+pub fn shell_quoted(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref().to_str().expect("a path in UTF-8");
+    format!("'{}'", path.replace('\'', r"'\''"))
+}
+
 /// The folder in which Cargo puts what it builds in this profile: this test is in its `deps`.
 fn profile() -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
