@@ -6,9 +6,7 @@
 
 mod field;
 pub mod fold;
-pub mod mailbox;
 pub mod network;
-mod punycode;
 
 pub use field::Field;
 pub(crate) use field::first_field;

@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod acl_files;
-mod addresses;
 mod alerts;
 mod build;
 mod bypass;

@@ -14,8 +14,6 @@ mod desk_reads;
 mod exim;
 mod exim_faults;
 mod faults;
-mod held;
-mod links;
 mod mail_server;
 mod page;
 mod panel;

@@ -12,4 +12,3 @@ pub(super) mod set;
 pub(super) mod show;
 pub(super) mod top;
 pub(super) mod unblock;
-mod undecided;

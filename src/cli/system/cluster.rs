@@ -217,7 +217,7 @@ impl Status {
 const NOT_SHARED: &str =
     "this server shares no limits with others; `exirate cluster join` makes it do so";
 
-/// Stop sharing limits
+/// Count only what this server does, as before joining
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Count alone again:

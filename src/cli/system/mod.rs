@@ -7,4 +7,3 @@ pub(super) mod serve;
 pub(super) mod setup;
 pub(super) mod status;
 pub(super) mod web;
-pub(super) mod where_is;

@@ -1,9 +1,7 @@
 //! Specs: `ratelimit`, `ratelimit_all`, `ratelimit_info`, the lookup and `shadow`, and what
 //! exirate.so keeps between calls.
 
-mod ask;
-pub(super) mod asked;
-mod debug;
+pub(super) mod debug;
 pub mod dlfunc;
 #[cfg(not(feature = "trace"))]
 pub mod dlfunc_elsewhere;

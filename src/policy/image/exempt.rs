@@ -180,10 +180,9 @@ impl Exempts {
             let items = Items::of(&self.everybody).map_err(|what| fault_at(0, what))?;
             first.take(items, |item| item.is_active(now));
         }
-        let (identity, recipient) = subject.plain();
-        self.who.each(container, identity, subject.client, |who| {
+        self.who.each(container, subject.identity, subject.client, |who| {
             first.take(who.alone, |item| item.is_active(now));
-            let Some(recipient) = recipient.filter(|_| !who.both.0.is_empty()) else {
+            let Some(recipient) = subject.recipient.filter(|_| !who.both.0.is_empty()) else {
                 return Ok(());
             };
             self.to.each(container, recipient, None, |to| {
@@ -196,7 +195,7 @@ impl Exempts {
                 Ok(())
             })
         })?;
-        if let Some(recipient) = recipient {
+        if let Some(recipient) = subject.recipient {
             self.to.each(container, recipient, None, |to| {
                 first.take(to.alone, |item| item.is_active(now));
                 Ok(())

@@ -32,7 +32,7 @@ pub(super) fn read(
         reader.error(
             name,
             format!(
-                "invalid policy name {:?}; use up to 64 letters, digits, - and _",
+                "{:?} is not a name of a policy; use up to 64 letters, digits, - and _",
                 name.get_ref()
             ),
         );

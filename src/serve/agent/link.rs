@@ -58,10 +58,7 @@ pub trait Backend: Sized + 'static {
     fn announce(
         &self,
         announcement: &Announcement<'_>,
-    ) -> impl Future<Output = Result<bool, Failed>>;
-
-    /// Looks at what changes without a request, until the store has to be connected to again: why.
-    fn watch(&self) -> impl Future<Output = String>;
+    ) -> impl Future<Output = Result<bool, String>>;
 
     /// Whether it has parts that fail one by one, each with keys of its own.
     fn has_parts(&self) -> bool;
@@ -142,11 +139,6 @@ impl<B: Backend> Link<B> {
             *self.settings.borrow_mut() = Rc::new(settings);
             self.changed.notify_one();
         }
-    }
-
-    /// The state of this server is published at once.
-    pub(super) fn announce_soon(&self) {
-        self.connected.notify_one();
     }
 
     /// What is known of the store, in words.
@@ -292,18 +284,7 @@ impl<B: Backend> Link<B> {
             State::Away { .. } => return None,
         };
         let both = async {
-            let conflict = match store.announce(announcement).await {
-                Ok(conflict) => conflict,
-                Err(Failed::Lost(why)) => {
-                    if self.leave(&store, &Rc::from(&*why)) {
-                        self.changed.notify_one();
-                    }
-                    return Err(why);
-                }
-                Err(Failed::Part(why) | Failed::Keys(why) | Failed::Request(why)) => {
-                    return Err(why);
-                }
-            };
+            let conflict = store.announce(announcement).await?;
             let servers = if read { Some(store.servers().await?) } else { None };
             Ok((conflict, servers))
         };
@@ -316,29 +297,20 @@ impl<B: Backend> Link<B> {
         let _ = timeout(time, self.connected.notified()).await;
     }
 
-    /// A request has found that `store` cannot be used any more.
+    /// `store` cannot be used any more.
     fn lost(&self, store: &Rc<B>, why: &Rc<str>) {
-        if self.leave(store, why) {
-            self.changed.notify_one();
-        }
-        if let State::Away { missed, .. } = &mut *self.state.borrow_mut() {
-            *missed += 1;
-        }
-    }
-
-    /// `store` is not used any more; whether it was. A later request may have found that before, or
-    /// there is a new connection.
-    fn leave(&self, store: &Rc<B>, why: &Rc<str>) -> bool {
         let mut state = self.state.borrow_mut();
-        match &*state {
+        match &mut *state {
             State::Connected(current) if Rc::ptr_eq(current, store) => {
                 let settings = self.settings.borrow();
                 let text = format_args!("{settings} is away: {why}");
                 self.log.write_change(CHANGES, Level::Error, text);
-                *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 0 };
-                true
+                *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 1 };
+                self.changed.notify_one();
             }
-            _ => false,
+            // A later request has found that before, or there is a new connection.
+            State::Connected(_) => {}
+            State::Away { missed, .. } => *missed += 1,
         }
     }
 
@@ -357,14 +329,9 @@ impl<B: Backend> Link<B> {
                 Ok(store) => {
                     let store = Rc::new(store);
                     latest = Some(Rc::clone(&store));
-                    self.connected(Rc::clone(&store), &settings);
+                    self.connected(store, &settings);
                     pause = PAUSE_MIN;
-                    tokio::select! {
-                        () = self.changed.notified() => {}
-                        why = store.watch() => {
-                            self.leave(&store, &why.into());
-                        }
-                    }
+                    self.changed.notified().await;
                 }
                 Err(why) => {
                     self.not_connected(&settings, why, first);

@@ -17,7 +17,7 @@ use super::event::{LogLine, MailEvent, MailVerdict};
 use super::exim::request::EximCheck;
 use super::queue::Queue;
 use super::recorder::{Recorder, not_recorded};
-use super::worker::{CheckError, Note, Worker};
+use super::worker::{Note, Worker};
 use crate::bypass::Watch;
 use crate::policy::check_info::CheckInfo;
 use crate::policy::evaluator::PolicySession;
@@ -58,9 +58,7 @@ impl Settings {
 
     /// The verdict without a decision; `bypassed`: nothing may be refused now.
     fn unavailable(&self, event: &MailEvent, bypassed: bool, why: &str) -> MailVerdict {
-        let call = event.exim.as_ref();
-        let of_account = call.filter(|call| call.is_of_account).map(|_| OnError::FailClosed);
-        let of_call = of_account.or(call.and_then(|call| call.on_error));
+        let of_call = event.exim.as_ref().and_then(|call| call.on_error);
         let verdict = match of_call.unwrap_or(self.on_error) {
             OnError::FailClosed if !bypassed => Verdict::Defer,
             OnError::FailOpen | OnError::FailClosed => Verdict::Accept,
@@ -91,7 +89,7 @@ enum Decided {
     /// By policies.
     Verdict(MailVerdict),
     /// By a spec, or why it could not be.
-    Check(Box<Result<CheckInfo, CheckError>>),
+    Check(Box<Result<CheckInfo, String>>),
 }
 
 /// A message to be recorded.
@@ -176,18 +174,18 @@ impl Decider {
     }
 
     /// Checks a spec at a step: the decision, or why there is none.
-    pub(super) async fn check(
+    pub async fn check(
         &self,
         session: PolicySession,
         event: MailEvent,
         check: EximCheck,
-    ) -> (PolicySession, Result<CheckInfo, CheckError>) {
+    ) -> (PolicySession, Result<CheckInfo, String>) {
         let settings = Arc::clone(&self.settings.borrow());
         let (session, decided) = self.ask(session, &Arc::new(event), Some(check), &settings).await;
         let checked = match decided {
             Ok(Decided::Check(checked)) => *checked,
-            Ok(Decided::Verdict(_)) => Err(CheckError::Undecided("internal error".to_owned())),
-            Err(why) => Err(CheckError::Undecided(why)),
+            Ok(Decided::Verdict(_)) => Err("internal error".to_owned()),
+            Err(why) => Err(why),
         };
         let counter = if checked.is_ok() { &self.decided } else { &self.unavailable };
         counter.set(counter.get() + 1);
@@ -268,8 +266,7 @@ impl Decider {
         text
     }
 
-    /// Whether nothing may be refused now.
-    pub(super) fn is_bypassed(&self) -> bool {
+    fn is_bypassed(&self) -> bool {
         self.bypass.borrow_mut().is_active()
     }
 
@@ -335,7 +332,7 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
                     let bypassed = worker.lifts(&why);
                     Decided::Verdict(settings.unavailable(&event, bypassed, &why))
                 }
-                Some(_) => Decided::Check(Box::new(Err(CheckError::Undecided(why)))),
+                Some(_) => Decided::Check(Box::new(Err(why))),
             }
         });
         let notes = std::mem::take(&mut worker.notes);

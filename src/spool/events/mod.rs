@@ -38,7 +38,6 @@ pub use erase::ErasedEvents;
 pub use limits::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
 };
-pub use log::crossings_file;
 pub(super) use log::{CROSSINGS, EVENT_FILES, REFUSALS};
 pub use read::{EventReader, LoggedEvent};
 #[cfg(test)]
