@@ -14,6 +14,18 @@ pub(crate) trait Schema {
 pub(crate) struct Schemas(Map<String, Value>);
 
 impl Schemas {
+    /// What may be null in the struct `name` may be left out as well.
+    pub(crate) fn null_is_absent(&mut self, name: &str) {
+        let Some(object) = self.0.get_mut(name) else { return };
+        let may_be_null = |schema: &Value| {
+            schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()))
+        };
+        let properties = object["properties"].clone();
+        if let Some(required) = object["required"].as_array_mut() {
+            required.retain(|name| !may_be_null(&properties[name.as_str().unwrap_or_default()]));
+        }
+    }
+
     /// A reference to the schema of the struct `name`, whose `fields` have a name, a description
     /// and a schema each.
     pub(crate) fn object(

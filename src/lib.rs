@@ -7,6 +7,7 @@
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
 //! - `serve`: the daemons: the agent between the libraries and Redis, the mail front ends, the
 //!   follower of the mail log, the web service and its broker
+//! - `alerts`: crossings of limits → the receivers of alerts
 //! - `standing`: how keys stand: their rates, and what decides their next event
 //! - `history`: what is computed from the past: measure, simulate, explain, the page
 //! - [`exim`]: the front end for Exim (dlfunc and lookup entry points, ABI,
@@ -14,6 +15,7 @@
 //! - `policy`: the policy file: text → table of settings → image, and the one evaluator that every
 //!   front end calls
 //! - `shadow`: compares decisions with native ones
+//! - [`place`]: where the database of this machine is, and whose
 //! - `toml_file`: files in TOML that an administrator writes
 //! - [`spec`]: parses the administrator's spec into a validated check
 //! - [`logs`]: lines of mail servers → messages, refusals, sessions
@@ -40,6 +42,8 @@
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.
 
+#[cfg(feature = "cli")]
+mod alerts;
 pub mod bypass;
 #[cfg(feature = "rates")]
 pub mod calendar;
@@ -64,6 +68,8 @@ pub mod logs;
 mod mta;
 #[cfg(feature = "cli")]
 mod page_parts;
+#[cfg(feature = "cli")]
+pub mod place;
 #[cfg(feature = "rates")]
 pub mod policy;
 pub mod rate;

@@ -63,6 +63,7 @@ fn compare(image: &Image, policies: &Policies, texts: &[&str], sound: bool) {
                 package: text(at + 1),
                 client,
                 recipient: text(at + 2),
+                is_ambiguous: at % 2 == 1,
             };
             let now = 100;
             let effective = resolve(policy, &subject, now);
@@ -151,7 +152,9 @@ fn any_rows(data: &[u8]) {
         for identity in ["", "a", "a@b", "a@b.c", "192.0.2.1", "::1"] {
             let client = identity.parse().ok();
             for package in [None, Some("a"), Some("")] {
-                let subject = Subject { identity, package, client, recipient: package };
+                let is_ambiguous = package.is_none();
+                let subject =
+                    Subject { identity, package, client, recipient: package, is_ambiguous };
                 let _ = policy.limits(&subject, &mut limits).map_err(|error| error.to_string());
                 let _ = policy.exemption(&subject, 0).map_err(|error| error.to_string());
                 let _ = policy.package(&subject).map_err(|error| error.to_string());

@@ -34,7 +34,7 @@ use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
 use shell::{completions, help, man, other_words};
 use storage::{config, copy, export, import, repair, stats, verify};
-use system::{bypass, cluster, doctor, serve, setup, status, web};
+use system::{bypass, cluster, doctor, serve, setup, status, web, where_is};
 
 /// Limit how much mail is sent, and show who is limited and why.
 #[derive(Debug, Parser)]
@@ -66,6 +66,7 @@ enum Command {
     Rules(rules::Rules),
     Policy(policy::PolicyCommand),
     Doctor(doctor::Doctor),
+    Where(where_is::Where),
     List(list::List),
     Show(show::Show),
     Top(top::Top),
@@ -120,6 +121,7 @@ impl Command {
             Self::Rules(rules) => rules.run(screen),
             Self::Policy(policy) => policy.run(screen),
             Self::Doctor(doctor) => doctor.run(screen),
+            Self::Where(place) => place.run(screen),
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),

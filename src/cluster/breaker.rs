@@ -25,12 +25,13 @@
 //! again; that the shared store is back is noted, and logged, later.
 
 use std::ffi::CStr;
+use std::fs::File;
 
 use super::absence::{Absence, Change};
 use crate::spool::FILE_MODE;
 use crate::sys::clock;
 use crate::sys::files;
-use crate::sys::mapping::Mapping;
+use crate::sys::mapping::{Mapping, Watched};
 use crate::sys::secure_dir::SecureDir;
 use crate::versions::OtherVersion;
 
@@ -112,7 +113,7 @@ impl ClusterCounts {
 #[derive(Debug)]
 pub(super) enum Breaker {
     /// In the file.
-    Shared(Mapping),
+    Shared(Watched, Mapping),
     /// Of this process alone, as the file cannot be used.
     Own { until: u64, absence: Absence },
 }
@@ -121,18 +122,29 @@ impl Breaker {
     /// Opens the file; creates it if it is missing or damaged.
     pub(super) fn open(directory: &SecureDir) -> Self {
         match map(directory) {
-            Some(map) => Self::Shared(map),
+            Some((file, map)) => Self::Shared(Watched::of(file, map.len()), map),
             None => Self::Own { until: 0, absence: Absence::default() },
+        }
+    }
+
+    /// To be called before the file is used: one that was cut off is not. Its counts are lost then;
+    /// the next process creates it again.
+    fn look(&mut self) {
+        if let Self::Shared(file, _) = self
+            && !file.look()
+        {
+            *self = Self::Own { until: 0, absence: Absence::default() };
         }
     }
 
     /// Whether this process is to ask at `now`, a time of the monotonic clock.
     #[inline]
     pub(super) fn may_ask(&mut self, now: u64) -> bool {
+        self.look();
         // A time that is too far ahead is from before the machine was started.
         let waits = |until: u64| until > now && until - now <= PAUSE_MAX;
         match self {
-            Self::Shared(map) => {
+            Self::Shared(_, map) => {
                 let until = map.u64(UNTIL).unwrap_or(0);
                 if until == 0 {
                     return true;
@@ -148,8 +160,9 @@ impl Breaker {
     /// Notes that the shared store has decided an event.
     #[inline]
     pub(super) fn succeeded(&mut self, seconds: u64) -> Option<Changed> {
+        self.look();
         let change = match self {
-            Self::Shared(map) => {
+            Self::Shared(_, map) => {
                 let _ = map.add_u64(SHARED, 1);
                 if map.u64(UNTIL) != Some(0) {
                     let _ = map.set_u64(UNTIL, 0);
@@ -169,8 +182,9 @@ impl Breaker {
     /// for: nobody waits.
     #[cold]
     pub(super) fn reached(&mut self) {
+        self.look();
         match self {
-            Self::Shared(map) => {
+            Self::Shared(_, map) => {
                 let _ = map.set_u64(UNTIL, 0);
             }
             Self::Own { until, .. } => *until = 0,
@@ -180,7 +194,8 @@ impl Breaker {
     /// Counts an attempt in vain that took long.
     #[cold]
     pub(super) fn late(&mut self, seconds: u64) {
-        let Self::Shared(map) = self else { return };
+        self.look();
+        let Self::Shared(_, map) = self else { return };
         if !is_of_one_day(map.u64(LATE_SINCE).unwrap_or(0), seconds) {
             begin_late(map, seconds);
         }
@@ -190,8 +205,9 @@ impl Breaker {
     /// Notes that the shared store was asked in vain at `now` of the monotonic clock.
     #[cold]
     pub(super) fn failed(&mut self, now: u64, seconds: u64) -> Option<Changed> {
+        self.look();
         let change = match self {
-            Self::Shared(map) => {
+            Self::Shared(_, map) => {
                 let (absence, change) = change(map, |absence| absence.failed(seconds));
                 let _ = map.set_u64(UNTIL, now + pause(absence.failures.saturating_sub(1)));
                 change
@@ -210,7 +226,7 @@ impl Breaker {
     fn changed(&self, change: Change) -> Changed {
         let Change::Back { seconds } = change else { return Changed::Away };
         let take = |word| match self {
-            Self::Shared(map) => {
+            Self::Shared(_, map) => {
                 let count = map.u64(word).unwrap_or(0);
                 // What another process adds at this moment is not lost.
                 let _ = map.add_u64(word, count.wrapping_neg());
@@ -223,8 +239,9 @@ impl Breaker {
 
     /// Counts an event that was decided without the shared store.
     #[cold]
-    pub(super) fn count_apart(&self, over: bool) {
-        let Self::Shared(map) = self else { return };
+    pub(super) fn count_apart(&mut self, over: bool) {
+        self.look();
+        let Self::Shared(_, map) = self else { return };
         // Before the shared store is called away, nothing is reported as apart.
         let away = map.u64(ABSENCE).is_some_and(|word| Absence::of(word).is_known());
         for (word, counts) in
@@ -262,7 +279,7 @@ fn change(
 }
 
 /// The file, mapped. One that is missing or damaged is created: what was counted is lost.
-fn map(directory: &SecureDir) -> Option<Mapping> {
+fn map(directory: &SecureDir) -> Option<(File, Mapping)> {
     let file = directory.open_or_create(STATE, FILE_MODE).ok()?;
     let size = files::info(&file).ok()?.size;
     if size < BYTES as u64 {
@@ -281,7 +298,7 @@ fn map(directory: &SecureDir) -> Option<Mapping> {
         }
         map.set_u64(0, own)?;
     }
-    Some(map)
+    Some((file, map))
 }
 
 /// What was counted in the database in `directory`; `None` if nothing was.
@@ -292,7 +309,7 @@ pub fn read_counts(directory: &SecureDir) -> Option<ClusterCounts> {
 
 /// Begins to count late attempts again: there is another deadline.
 pub fn forget_late(directory: &SecureDir) {
-    if let Some(mut map) = map(directory) {
+    if let Some((_, mut map)) = map(directory) {
         begin_late(&mut map, 0);
     }
 }

@@ -601,3 +601,31 @@ fn a_server_that_shares_its_limits_conforms() {
     conformance::all(Timed::fresh);
     conformance::habits(Timed::fresh);
 }
+
+/// The table of docs/cluster.md: how many recipients, a second apart, a server admits that is cut off
+/// before it has seen any.
+#[test]
+fn the_documented_shares_are_those_that_are_admitted() {
+    const LIMITS: [f64; 4] = [20.0, 100.0, 500.0, 1000.0];
+    let admitted = |limit: f64, servers: u32| {
+        let mut store = Memory::new();
+        let algorithm = Algorithm::MovingAverage { limit, period: 3600.0 };
+        let check = Check { update: Update::Leaky, ..Check::new("alice", algorithm) };
+        let mut decisions = Vec::new();
+        (0..)
+            .take_while(|second| {
+                let now = Timestamp { seconds: 1_000_000 + second, micros: 0 };
+                let share = Authority::Share { servers };
+                store.decide_as(share, &[check], now, &mut decisions);
+                !decisions[0].over
+            })
+            .count()
+    };
+    let row = |servers: u32| {
+        let cells: Vec<String> =
+            LIMITS.iter().map(|limit| admitted(*limit, servers).to_string()).collect();
+        format!("| {servers} | {} |\n", cells.join(" | "))
+    };
+    let table: String = [2, 3, 4, 5, 10, 20, 50, 100].map(row).concat();
+    assert!(include_str!("../../docs/cluster.md").contains(&table), "write:\n{table}");
+}

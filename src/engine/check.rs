@@ -213,8 +213,10 @@ impl Update {
 pub enum Overridden {
     /// Never over: the check is counted and measured as usual.
     Allow,
-    /// Always over.
+    /// Always over: the client may try again later.
     Deny,
+    /// Always over: the client shall not try again.
+    Reject,
 }
 
 impl Overridden {
@@ -223,8 +225,15 @@ impl Overridden {
     pub fn word(self) -> &'static str {
         match self {
             Self::Allow => "allow",
-            Self::Deny => "deny",
+            Self::Deny | Self::Reject => "deny",
         }
+    }
+
+    /// Whether it denies.
+    #[must_use]
+    #[inline]
+    pub fn is_denial(self) -> bool {
+        self != Self::Allow
     }
 }
 
@@ -249,8 +258,9 @@ pub struct Check<'a> {
     /// observes. It then counts as a strict check does, and never keeps another check
     /// from counting. That of a spec which is read-only refuses nothing either.
     pub refuses: Option<f64>,
-    /// Whether others are counted in the record too: the event is not counted there if
-    /// a check without this refuses it.
+    /// Whether others are counted in the record too: it counts accepted events only. An event
+    /// that any check of the call refuses, this one included, is not counted there, also in
+    /// [`Update::Strict`].
     pub total: bool,
     /// The override in force, if any. The spool database sets it from its list of
     /// overrides; front ends leave it empty.
@@ -303,6 +313,7 @@ impl<'a> Check<'a> {
     pub(super) fn effective_update(&self) -> Update {
         match self.update {
             Update::Leaky if self.refuses.is_none() => Update::Strict,
+            Update::Strict if self.total && self.refuses.is_some() => Update::Leaky,
             update => update,
         }
     }

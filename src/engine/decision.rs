@@ -119,8 +119,24 @@ impl Decision {
     pub fn refuses(&self, from: Option<f64>) -> bool {
         from.is_some_and(|from| match self.overridden {
             None => self.reaches(from),
-            Some(overridden) => overridden == Overridden::Deny,
+            Some(overridden) => overridden.is_denial(),
         })
+    }
+
+    /// What a read-only decision would be if an event of this size was counted.
+    #[must_use]
+    pub fn if_counted(self, count: f64) -> Self {
+        let Self { kept, at, period, limit, leak, algorithm, overridden, .. } = self;
+        let rate = match algorithm {
+            AlgorithmKind::MovingAverage => match kept {
+                Some(average) => average.next(at, period, count).rate,
+                None => Average::first(at, count).rate,
+            },
+            AlgorithmKind::Bucket => Bucket { burst: limit, rate: leak }.level(kept, at) + count,
+            AlgorithmKind::Calendar => self.counted(at) + count,
+        };
+        let over = decide_over(algorithm.over(rate, limit, count), overridden);
+        Self { rate, over, count, ..self }
     }
 
     /// How many more events of the same kind would pass at `now`.
@@ -129,7 +145,7 @@ impl Decision {
         let Self { kept, limit, next_count, .. } = *self;
         match (self.overridden, self.algorithm) {
             (Some(Overridden::Allow), _) => f64::INFINITY,
-            (Some(Overridden::Deny), _) => 0.0,
+            (Some(Overridden::Deny | Overridden::Reject), _) => 0.0,
             (None, AlgorithmKind::MovingAverage) => {
                 remaining(kept, now, self.period, limit, next_count)
             }
@@ -149,7 +165,7 @@ impl Decision {
         let Self { kept, limit, next_count, .. } = *self;
         match (self.overridden, self.algorithm) {
             (Some(Overridden::Allow), _) => Wait::Seconds(0.0),
-            (Some(Overridden::Deny), _) => Wait::Never,
+            (Some(Overridden::Deny | Overridden::Reject), _) => Wait::Never,
             (None, AlgorithmKind::MovingAverage) => {
                 retry_after(kept, now, self.period, limit, next_count)
             }
@@ -173,7 +189,7 @@ impl Decision {
 pub(super) fn decide_over(measured: bool, overridden: Option<Overridden>) -> bool {
     match overridden {
         None => measured,
-        Some(overridden) => overridden == Overridden::Deny,
+        Some(overridden) => overridden.is_denial(),
     }
 }
 

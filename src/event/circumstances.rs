@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 /// Whether what the local account `name` hands over is the mail server's own or root's, where
-/// nothing but the name is known: root, or the mail server's user by a name that distributions
-/// give it.
+/// nothing but the name is known: root, the mail server's user by a name that distributions
+/// give it, or that of the mail front ends, which sends alerts.
 pub(super) fn is_system_account(name: &str) -> bool {
-    ["root", "Debian-exim", "exim", "mail", "mailnull"].contains(&name)
+    ["root", "Debian-exim", "exim", "mail", "mailnull", "exirate-mail"].contains(&name)
 }
 
 /// What whoever describes an event knows besides its fields.

@@ -328,7 +328,7 @@ mod tests {
             said.complete(&Circumstances { handed_over, ..Circumstances::default() }).system
         };
         let (yes, no) = (|| true, || false);
-        for account in ["root", "Debian-exim", "exim", "mail", "mailnull"] {
+        for account in ["root", "Debian-exim", "exim", "mail", "mailnull", "exirate-mail"] {
             assert!(of(Origin::Program, account, HandedOver::ByAccount), "{account}");
             assert!(!of(client("127.0.0.1"), account, HandedOver::ByAccount), "{account}");
             assert!(!of(Origin::Unknown, account, HandedOver::ByAccount), "{account}");

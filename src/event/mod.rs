@@ -6,6 +6,7 @@
 //! [`AclStage`] is where in the dialogue it happens, [`Signs`] what that is known by, and [`session`] is what is remembered of
 //! the dialogue.
 
+mod caller;
 mod circumstances;
 pub mod fields;
 mod origin;
@@ -15,6 +16,7 @@ mod signs;
 mod stage;
 mod unit;
 
+pub use caller::{Caller, UNKNOWN, account_key};
 pub use circumstances::{Circumstances, HandedOver};
 pub use fields::Event;
 pub use origin::{Local, Origin};

@@ -1,6 +1,6 @@
 //! Where an event comes from.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Where an event comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +19,16 @@ impl Origin {
     #[must_use]
     pub fn of_client(client: Option<IpAddr>) -> Self {
         client.map_or(Self::Unknown, Self::Client)
+    }
+
+    /// The client that Postfix names so. It calls one `unknown` that has closed its connection
+    /// already: they have one key, that of the unspecified address.
+    #[must_use]
+    pub fn of_postfix(client: &str) -> Self {
+        match client {
+            "unknown" => Self::Client(Ipv4Addr::UNSPECIFIED.into()),
+            _ => Self::of_client(client.parse().ok()),
+        }
     }
 
     /// The client's address.
@@ -62,5 +72,18 @@ impl Local {
     #[must_use]
     pub fn is(self) -> bool {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_postfix_does_not_know_has_an_address_to_count_for() {
+        let unspecified = Origin::Client([0, 0, 0, 0].into());
+        assert_eq!(Origin::of_postfix("unknown"), unspecified);
+        assert_eq!(Origin::of_postfix("192.0.2.7"), Origin::Client([192, 0, 2, 7].into()));
+        assert_eq!(Origin::of_postfix(""), Origin::Unknown);
     }
 }

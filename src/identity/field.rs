@@ -1,6 +1,9 @@
 //! The fields of an event of which identities are made.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
+
+use super::network::Cidr;
 
 /// What is known of an event; identities are made of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,6 +16,10 @@ pub enum Field {
     Script,
     /// The client's address, masked.
     Client,
+    /// The network of an IPv6 client, of 56 bits: what a provider gives one customer.
+    Client56,
+    /// The network of an IPv6 client, of 48 bits: what a provider gives one site.
+    Client48,
     /// The envelope sender.
     Sender,
     /// The domain of the envelope sender.
@@ -34,6 +41,8 @@ impl Field {
         Self::LocalAccount,
         Self::Script,
         Self::Client,
+        Self::Client56,
+        Self::Client48,
         Self::Sender,
         Self::SenderDomain,
         Self::Recipient,
@@ -50,6 +59,8 @@ impl Field {
             Self::LocalAccount => "local_account",
             Self::Script => "script",
             Self::Client => "client",
+            Self::Client56 => "client_56",
+            Self::Client48 => "client_48",
             Self::Sender => "sender",
             Self::SenderDomain => "sender_domain",
             Self::Recipient => "recipient",
@@ -71,17 +82,54 @@ impl Field {
         matches!(self, Self::Sender | Self::SenderDomain | Self::Helo)
     }
 
+    /// Whether many who have nothing to do with each other share a value of it.
+    #[must_use]
+    pub fn is_of_group(self) -> bool {
+        match self {
+            Self::SenderDomain | Self::RecipientDomain | Self::Helo | Self::Server => true,
+            Self::Auth | Self::LocalAccount | Self::Script | Self::Sender | Self::Recipient => {
+                false
+            }
+            field => field.is_of_client() && field != Self::Client,
+        }
+    }
+
+    /// The wider network of a client, which this field is; `None` of IPv4 and of this machine.
+    #[must_use]
+    pub fn wider_network(self, client: IpAddr) -> Option<Cidr> {
+        let bits = match self {
+            Self::Client56 => 56,
+            Self::Client48 => 48,
+            _ => return None,
+        };
+        let client = client.to_canonical();
+        (client.is_ipv6() && !client.is_loopback()).then(|| Cidr::around(client, bits))
+    }
+
+    /// Whether it is the client, or a network of it.
+    #[must_use]
+    pub fn is_of_client(self) -> bool {
+        matches!(self, Self::Client | Self::Client56 | Self::Client48)
+    }
+
     /// Whether it is of a recipient, and not of who sends.
     #[must_use]
     pub fn is_of_recipient(self) -> bool {
         matches!(self, Self::Recipient | Self::RecipientDomain)
     }
 
+    /// Whether it is of an address of the envelope, which mail servers may read differently: see
+    /// [`mailbox`](super::mailbox).
+    #[must_use]
+    pub fn is_of_address(self) -> bool {
+        matches!(self, Self::Sender | Self::SenderDomain) || self.is_of_recipient()
+    }
+
     /// Whether an override that names no field means it. The others are chosen by
     /// strangers, so an override must name them: `sender:bob@example.org`.
     #[must_use]
     pub fn has_bare_names(self) -> bool {
-        matches!(self, Self::Auth | Self::LocalAccount | Self::Script | Self::Client)
+        matches!(self, Self::Auth | Self::LocalAccount | Self::Script) || self.is_of_client()
     }
 }
 

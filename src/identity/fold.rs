@@ -10,16 +10,22 @@
 //! rules are applied until they change nothing ([`Folding::fold_into`]), as what one of them
 //! leaves out may join what another one reads.
 //!
+//! The domain of an address has one spelling in ASCII, its A-labels: `münchen.example` is
+//! `xn--mnchen-3ya.example`. The program takes composed and decomposed letters of a domain for one,
+//! as UTS 46 does; the libraries, which have no tables for that, encode the letters as they come.
+//!
 //! Not folded, as no authenticator takes them for one login: composed and decomposed
 //! letters (NFC and NFD), letters that only look alike, blanks and control characters within
 //! a login, and the encodings of headers (RFC 2047).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::field::{Field, first_field};
+use super::mailbox;
 use super::network::Cidr;
+use super::punycode;
 
 /// The longest value of a field in a key. The rest of a longer one is replaced by
 /// its hash, so that no client can make a key that is too long to be counted.
@@ -34,7 +40,7 @@ pub struct Folding {
     pub plus: bool,
     /// Dots in the local part are left out in these domains.
     pub dots: Vec<String>,
-    /// The domain of an identity without one.
+    /// The domain of a login without one; of no other identity.
     pub qualify: Option<String>,
     /// Leading bits of IPv4 addresses that count.
     pub v4: u8,
@@ -49,11 +55,14 @@ impl Default for Folding {
 }
 
 impl Folding {
-    /// A client's address, masked.
+    /// A client's address, masked. All loopback addresses are one, as whoever has one has all.
     #[must_use]
     pub fn client(&self, address: IpAddr) -> Cidr {
-        let bits = if address.to_canonical().is_ipv4() { self.v4 } else { self.v6 };
-        Cidr::around(address, bits)
+        let address = match address.to_canonical() {
+            address if address.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+            address => address,
+        };
+        Cidr::around(address, if address.is_ipv4() { self.v4 } else { self.v6 })
     }
 
     /// The same folding without masks: every address is an identity of its own.
@@ -105,9 +114,25 @@ impl Folding {
         is_final
     }
 
+    /// The same folding of names that are no logins: no domain is added.
+    #[must_use]
+    pub fn without_qualify(&self) -> Self {
+        Self { qualify: None, ..self.clone() }
+    }
+
     /// Appends what all rules make of `text`, each applied once; nothing if nothing is left.
     /// Returns whether it is a network.
     fn apply(&self, text: &str, out: &mut String) -> bool {
+        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
+        self.apply_with(qualify, text, out)
+    }
+
+    /// As [`Folding::apply`], of what is no login.
+    fn apply_to_address(&self, text: &str, out: &mut String) -> bool {
+        self.apply_with(None, text, out)
+    }
+
+    fn apply_with(&self, qualify: Option<&str>, text: &str, out: &mut String) -> bool {
         let decoded = unescaped(text);
         let text = decoded.as_deref().unwrap_or(text);
         let (mut local, domain) = split(text);
@@ -117,7 +142,6 @@ impl Folding {
                 return true;
             }
         }
-        let qualify = self.qualify.as_deref().filter(|domain| !domain.is_empty());
         let dots = domain.or(qualify).is_some_and(|domain| self.is_dotless(domain));
         // Nothing would be left of `+shop@example.org`.
         let is_cut = |before: &str| !trimmed(before, dots, dots).is_empty();
@@ -140,7 +164,7 @@ impl Folding {
         }
         if let Some(domain) = domain.or(qualify) {
             out.push('@');
-            push(out, domain, true);
+            push_domain(out, domain);
         }
         false
     }
@@ -154,13 +178,19 @@ impl Folding {
         }
     }
 
-    /// An address that strangers choose, folded, into `out`, which is cleared before. All of
-    /// `" "@example.org` is one as well, in lower case. Returns false, and leaves `out` empty, if
-    /// there is nothing but blanks.
+    /// An address that strangers choose, folded, into `out`, which is cleared before. One that is
+    /// [ambiguous](mailbox) is its text. Returns false, and leaves `out` empty, if there is nothing
+    /// but blanks.
     #[must_use]
     pub fn address_into(&self, text: &str, out: &mut String) -> bool {
-        if !self.fold_into(text, out) {
-            literal(text, true, out);
+        let plain = mailbox::plain(text);
+        let fold = |address: &str, out: &mut String| {
+            let _ = self.settle(address, out, Self::apply_to_address);
+            !out.is_empty()
+        };
+        if !plain.is_some_and(|address| fold(&address, out)) {
+            out.clear();
+            push(out, text.trim(), self.case);
         }
         !out.is_empty()
     }
@@ -196,6 +226,14 @@ impl Folding {
             Field::Auth => return self.fold_into(text, out),
             Field::Sender | Field::Recipient => return self.address_into(text, out),
             Field::Client if self.network_into(text.trim(), out) => {}
+            Field::Client56 | Field::Client48 => {
+                let network = text.trim().split('/').next().and_then(self::address);
+                match network.and_then(|address| field.wider_network(address)) {
+                    // Writing to a String cannot fail.
+                    Some(network) => write!(out, "{network}").unwrap_or_default(),
+                    None => out.push_str(text.trim()),
+                }
+            }
             Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
             Field::SenderDomain | Field::RecipientDomain | Field::Helo | Field::Server => {
                 out.push_str(&lower(text));
@@ -446,10 +484,75 @@ pub fn lower_case(text: &str) -> String {
     out
 }
 
-/// A domain as it is compared: in lower case, without dots at its end.
+/// A domain as it is compared: in lower case and ASCII, without dots at its end.
 #[must_use]
 pub fn lower(text: &str) -> String {
-    lower_case(trimmed(text, false, true))
+    let mut out = String::with_capacity(text.len());
+    push_domain(&mut out, trimmed(text, false, true));
+    out
+}
+
+/// Appends a domain in lower case, each label that is not ASCII as an A-label.
+fn push_domain(out: &mut String, domain: &str) {
+    let start = out.len();
+    push(out, domain, true);
+    if domain.is_ascii() {
+        return;
+    }
+    let lower = out.split_off(start);
+    match ascii_domain(&lower) {
+        Some(ascii) => out.push_str(&ascii),
+        None => push_labels(out, &lower),
+    }
+}
+
+/// As UTS 46 has it; `None` if it is no domain name.
+#[cfg(feature = "cli")]
+fn ascii_domain(lower: &str) -> Option<String> {
+    let is_label = |label: &str| label.chars().nth(punycode::LONGEST).is_none();
+    let is_domain = lower.split('.').all(is_label);
+    is_domain.then(|| idna::domain_to_ascii(lower).ok()).flatten().filter(|name| !name.is_empty())
+}
+
+/// The tables of UTS 46 are too large for a library that each process of Exim loads.
+#[cfg(not(feature = "cli"))]
+fn ascii_domain(_: &str) -> Option<String> {
+    None
+}
+
+/// Appends each label that is not ASCII as what Punycode makes of it.
+fn push_labels(out: &mut String, lower: &str) {
+    for (n, label) in lower.split('.').enumerate() {
+        if n > 0 {
+            out.push('.');
+        }
+        let start = out.len();
+        out.push_str("xn--");
+        if label.is_ascii() || !punycode::encode(label, out) {
+            out.truncate(start);
+            out.push_str(label);
+        }
+    }
+}
+
+/// A glob whose domain is in ASCII, as those that it is compared with: the labels behind the last
+/// `@` that have nothing of a glob in them.
+#[must_use]
+pub fn with_ascii_domain(glob: &str) -> Cow<'_, str> {
+    match glob.rsplit_once('@') {
+        Some((local, domain)) if !domain.is_ascii() => {
+            let is_plain = |label: &str| !label.contains(['*', '?', '[', ']', '{', '}', ',', '\\']);
+            let mut out = format!("{local}@");
+            for (n, label) in domain.split('.').enumerate() {
+                if n > 0 {
+                    out.push('.');
+                }
+                if is_plain(label) { push_domain(&mut out, label) } else { out.push_str(label) }
+            }
+            Cow::Owned(out)
+        }
+        _ => Cow::Borrowed(glob),
+    }
 }
 
 /// The domain of a folded identity.
@@ -483,6 +586,59 @@ fn split(text: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_has_one_spelling_in_ascii() {
+        let folding = Folding { dots: vec![lower("köln.example")], ..Folding::default() };
+        for (text, folded) in [
+            ("A@MÜNCHEN.example.", "a@xn--mnchen-3ya.example"),
+            ("a@XN--mnchen-3YA.example", "a@xn--mnchen-3ya.example"),
+            ("a@\\155\\303\\274nchen.example", "a@\\155ünchen.example"),
+            ("b.c@Köln.example", "bc@xn--kln-sna.example"),
+            ("b.c@xn--kln-sna.example", "bc@xn--kln-sna.example"),
+            ("ä.b@ΒΌΛΟΣ.example", "ä.b@xn--nxasmq6b.example"),
+            // Taken for one by UTS 46: decomposed, full width, an ideographic full stop.
+            ("a@mu\u{308}nchen.example", "a@xn--mnchen-3ya.example"),
+            ("a@ｍünchen。example", "a@xn--mnchen-3ya.example"),
+        ] {
+            let identity = folding.identity(text).unwrap();
+            if !text.contains("155") {
+                assert_eq!(identity, folded, "{text}");
+            }
+            assert_eq!(folding.identity(&identity).as_ref(), Some(&identity), "{text}");
+        }
+        assert_eq!(lower("*.MÜNCHEN.Example"), "*.xn--mnchen-3ya.example");
+        for (glob, ascii) in [
+            ("*@münchen.example", "*@xn--mnchen-3ya.example"),
+            ("*@*.köln.example", "*@*.xn--kln-sna.example"),
+            ("ä*@{köln,x}.example", "ä*@{köln,x}.example"),
+            ("*@example.org", "*@example.org"),
+            ("ä", "ä"),
+        ] {
+            assert_eq!(with_ascii_domain(glob), ascii);
+        }
+    }
+
+    /// What the libraries make of a domain is what the program does, of letters as they are typed.
+    #[test]
+    fn the_libraries_have_the_a_labels_of_the_program() {
+        let alphabets = [
+            "abcdefghijklmnopqrstuvwxyz0123456789-äöüßéèçñåøæžšłőαβγδεζηικλμνξοπρστυφχψω",
+            "абвгдежзийклмнопрстуфхцчшщъыьэюяіїєґ",
+            "你好世界中文域名例子测试日本語ひらがなカタカナ한국어도메인",
+        ];
+        let mut numbers = kit::Random::new(0x1095);
+        for n in 0..3000 {
+            let alphabet: Vec<char> = alphabets[n % 3].chars().collect();
+            let length = 1 + numbers.below(12);
+            let label: String =
+                (0..length).map(|_| alphabet[numbers.below(alphabet.len())]).collect();
+            let Some(ascii) = ascii_domain(&lower_case(&label)) else { continue };
+            let mut out = String::new();
+            push_labels(&mut out, &lower_case(&label));
+            assert_eq!(out, ascii, "{label}");
+        }
+    }
 
     #[test]
     fn spellings_of_one_identity_are_one() {
@@ -521,6 +677,11 @@ mod tests {
             ("2001:DB8:0:0:1::7", "2001:db8::/64"),
             ("2001:db8::/32", "2001:db8::/32"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("127.0.0.2", "127.0.0.1"),
+            ("127.255.255.254", "127.0.0.1"),
+            ("::ffff:127.0.0.2", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("::1%lo", "127.0.0.1"),
         ] {
             assert_eq!(all.identity(text).as_deref(), Some(folded), "{text}");
             assert_eq!(all.identity(folded).as_deref(), Some(folded), "{folded} again");
@@ -581,6 +742,10 @@ mod tests {
             ("auth:Paula@Example.org ", "auth:paula@example.org"),
             ("client:2001:DB8::7", "client:2001:db8::/64"),
             ("2001:DB8::7", "2001:db8::/64"),
+            ("client:::1", "client:127.0.0.1"),
+            ("client_48:2001:DB8:1:2::7", "client_48:2001:db8:1::/48"),
+            ("client_56:2001:db8:1:2ff::/64", "client_56:2001:db8:1:200::/56"),
+            ("client_48:192.0.2.7", "client_48:192.0.2.7"),
             ("auth:A,client:::ffff:192.0.2.7", "auth:a,client:192.0.2.7"),
             ("auth:A,,B,sender:C@D.", "auth:a,,b,sender:c@d"),
             ("auth:A,B", "auth:a,b"),

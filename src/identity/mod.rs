@@ -6,7 +6,9 @@
 
 mod field;
 pub mod fold;
+pub mod mailbox;
 pub mod network;
+mod punycode;
 
 pub use field::Field;
 pub(crate) use field::first_field;

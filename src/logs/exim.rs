@@ -5,7 +5,7 @@
 //! it, quoted texts as a whole, and of a field that occurs twice the first one counts. Where a
 //! client could have imitated the field itself ([`is_chosen`]), there is no login and no size.
 
-use super::failure::{Failure, Status};
+use super::failure::{Failure, Maker, Status};
 use super::quotes::first_outside;
 use memchr::{memchr_iter, memchr2, memchr3};
 
@@ -189,8 +189,11 @@ fn of_message(rest: &str) -> What<'_> {
         first.eq_ignore_ascii_case(address) || first.eq_ignore_ascii_case(local)
     };
     let is_failed = result == Delivery::Failed && is_own();
-    let status = || Status::in_text(after_command(reason(rest)), address);
-    let failure = if is_failed { status().failure() } else { None };
+    let failure = || {
+        let (reason, maker) = reason(rest);
+        Status::in_text(after_command(reason), address).failure(maker)
+    };
+    let failure = if is_failed { failure() } else { None };
     What::Recipient { address, result, failure }
 }
 
@@ -206,9 +209,9 @@ fn after_command(reason: &str) -> &str {
     after().unwrap_or(reason)
 }
 
-/// What follows the fields of a line of delivery: `R=r T=t H=host [address]: reason`.
-fn reason(rest: &str) -> &str {
-    let mut rest = rest;
+/// What follows the fields of a line of delivery, and who says it: `R=r T=t H=host [address]: reason`.
+fn reason(rest: &str) -> (&str, Maker) {
+    let (mut rest, mut maker) = (rest, Maker::RouterOrServer);
     loop {
         if let Some((_, after)) = rest.strip_prefix("H=").and_then(host) {
             rest = after;
@@ -219,7 +222,10 @@ fn reason(rest: &str) -> &str {
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric())
         });
         if !is_field {
-            return rest;
+            return (rest, maker);
+        }
+        if field.starts_with("T=") {
+            maker = Maker::Transport;
         }
         rest = after;
     }
@@ -363,8 +369,8 @@ fn session(after: &str) -> What<'_> {
 /// `plain authenticator failed for (helo) [address]:port I=…: 535 … (set_id=user)`
 fn failed_login(rest: &str) -> Option<What<'_>> {
     // The name has no spaces: a line that quotes what a client sends has some before these words.
-    let (_name, after) = rest.split_once(' ')?;
-    let after = after.strip_prefix("authenticator failed for ")?;
+    let (_name, after) = rest.trim_start().split_once([' ', '\t'])?;
+    let after = after.trim_start().strip_prefix("authenticator failed for ")?;
     let (host, after) = host(after.strip_prefix("H=").unwrap_or(after))?;
     // The user is the last thing on the line, and may contain anything.
     let user = after.split_once(" (set_id=").and_then(|(_, user)| user.strip_suffix(')'));

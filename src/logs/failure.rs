@@ -51,26 +51,60 @@ const REPLIES: [(u16, Counts, &str); 2] = [
 
 /// Texts, in lower case, of replies with 550, 551 or 553 and no enhanced status, and of Exim's own
 /// failures, that name a recipient or a domain that does not exist.
-const UNKNOWN: [&str; 14] = [
+const UNKNOWN: [&str; 18] = [
     "user unknown",
     "unknown user",
     "no such user",
     "no such mailbox",
     "no such recipient",
+    "no such person",
     "recipient unknown",
     "unknown recipient",
     "mailbox not found",
     "user not found",
     "does not exist",
     "no mailbox here",
+    "unknown local part",
+    "unknown local-part",
     "unrouteable address",
     "mx records point to non-existent hosts",
     "indicated no smtp service",
+    "(null mx)",
 ];
 
-/// Texts of Exim's of a message that was tried until it was too old.
-const TOO_OLD: [&str; 3] =
-    ["retry timeout exceeded", "failing for a long time", "retry time not reached"];
+/// Texts, in lower case, of Exim's own failures that are no fault of a recipient: temporary ones
+/// until the message was too old, and what has such a status where another server says it; and
+/// the limits of a hosting panel, which refuse in a router.
+const NOT_THE_RECIPIENTS: [&str; 13] = [
+    "retry timeout exceeded",
+    "failing for a long time",
+    "retry time not reached",
+    "quota exceeded",
+    "over quota",
+    "mailbox is full",
+    "message too big",
+    "message is too big",
+    "message too large",
+    "message is too large",
+    "too many \"received\" headers",
+    "mail loop",
+    "has exceeded the max",
+];
+
+/// How Exim begins what it says of a program that a transport runs, and how a line goes on that
+/// says what the program returned.
+const OF_A_PROGRAM: (&str, &str) = ("child process of ", " transport returned ");
+/// What a program returns for a recipient or a host that does not exist (`sysexits.h`).
+const UNKNOWN_CODES: [&str; 2] = ["67", "68"];
+
+/// What has made a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// A router, or another server: what it says is of the recipient, if nothing else.
+    RouterOrServer,
+    /// A transport of this server. Where no other server has replied, it is at fault itself.
+    Transport,
+}
 
 /// A status, as far as it is known.
 #[derive(Clone, Debug, Default)]
@@ -105,27 +139,34 @@ impl Status {
         Some(Self { enhanced, reply: Some(reply), text })
     }
 
-    /// What counts of a delivery that the server has given up.
+    /// What counts of a delivery that the server has given up, as this has failed.
     #[must_use]
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self, maker: Maker) -> Option<Failure> {
         if let Some((class, subject, detail)) = self.enhanced.filter(|(_, a, b)| (*a, *b) != (0, 0))
         {
             let known = STATUSES.iter().find(|one| (one.0, one.1) == (subject, detail));
             return known.map_or(Some(Failure::Other), |one| one.2).filter(|_| class == 5);
         }
         let has = |texts: &[&str]| texts.iter().any(|text| self.text.contains(text));
-        // Beside a reply, the text is another server's.
-        if self.reply.map_or_else(|| has(&TOO_OLD), |reply| reply < 500) {
-            return None;
-        }
-        let is_unknown = || has(&UNKNOWN);
+        let is_unknown = || has(&UNKNOWN).then_some(Failure::Unknown);
         match self.reply {
-            Some(550 | 551 | 553) | None if is_unknown() => Some(Failure::Unknown),
+            // Beside a reply, the text is another server's.
+            None if has(&NOT_THE_RECIPIENTS) => None,
+            None => match self.text.strip_prefix(OF_A_PROGRAM.0) {
+                Some(program) => {
+                    let returned = program.split_once(OF_A_PROGRAM.1);
+                    let code = returned.and_then(|(_, code)| code.split(' ').next());
+                    code.filter(|code| UNKNOWN_CODES.contains(code)).map(|_| Failure::Unknown)
+                }
+                None if maker == Maker::Transport => is_unknown(),
+                None => is_unknown().or(Some(Failure::Other)),
+            },
+            Some(..500) => None,
             Some(reply) => {
+                let by_text = matches!(reply, 550 | 551 | 553).then(is_unknown).flatten();
                 let known = REPLIES.iter().find(|one| one.0 == reply);
-                known.map_or(Some(Failure::Other), |one| one.1)
+                by_text.or(known.map_or(Some(Failure::Other), |one| one.1))
             }
-            None => Some(Failure::Other),
         }
     }
 }
@@ -185,7 +226,30 @@ mod tests {
             ("é: 55é", Some(Other)),
             ("", Some(Other)),
         ] {
-            assert_eq!(Status::in_text(text, "b@x").failure(), expected, "{text}");
+            let status = Status::in_text(text, "b@x");
+            assert_eq!(status.failure(Maker::RouterOrServer), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("DKIM signing failed", None),
+            ("user unknown", Some(Unknown)),
+            ("x: 550 5.7.1 spam", Some(Other)),
+            ("x: 554 spam", Some(Other)),
+            (
+                "Child process of t transport returned 127 (could mean unable to exec or command does \
+              not exist) from command: /d",
+                None,
+            ),
+            (
+                "Child process of t transport returned 67 (could mean addressee unknown) from command: \
+              /d",
+                Some(Unknown),
+            ),
+            (
+                "Child process of t transport returned 70 from command: /d u transport returned 67 (",
+                None,
+            ),
+        ] {
+            assert_eq!(Status::in_text(text, "b@x").failure(Maker::Transport), expected, "{text}");
         }
         // A recipient that looks like a reply, or like what Exim says of old messages.
         for (text, recipient) in [
@@ -196,7 +260,8 @@ mod tests {
             ("x: 550 no such user retry timeout exceeded", "\"retry timeout exceeded\"@x"),
             ("x: 550 no such user, sender \"retry timeout exceeded\"@y", "b@x"),
         ] {
-            assert_eq!(Status::in_text(text, recipient).failure(), Some(Unknown), "{text}");
+            let status = Status::in_text(text, recipient);
+            assert_eq!(status.failure(Maker::RouterOrServer), Some(Unknown), "{text}");
         }
         for text in ["5.1", "5..1", "3.1.1", "5.1.1.1", "5.1.1000", "é"] {
             assert_eq!(enhanced(text), None, "{text}");
@@ -220,7 +285,7 @@ mod tests {
         for table in [statuses.collect::<String>(), replies.collect()] {
             assert!(documented.contains(&table), "docs/failed-deliveries.md lacks\n{table}");
         }
-        for text in UNKNOWN {
+        for text in UNKNOWN.iter().chain(&NOT_THE_RECIPIENTS) {
             assert!(documented.contains(&format!("`{text}`")), "{text}");
         }
     }

@@ -16,6 +16,7 @@ use jiff::tz::TimeZone;
 use super::decompress;
 use super::journal::Journal;
 use super::json_lines::{self, JsonLine};
+use super::leap_day;
 use super::night::Night;
 use super::stamp::{Stamp, Stamps, Tag};
 use super::unused::{Reason, Unused};
@@ -245,6 +246,7 @@ impl LogFiles {
             };
             files.push(file);
         }
+        agree_on_years(&mut files)?;
         files.sort_by_key(|file| (file.first.is_none(), file.first));
         Ok(Self { files })
     }
@@ -343,20 +345,45 @@ impl LogFile {
     }
 
     fn first_time(&self) -> io::Result<Option<Timestamp>> {
+        let mut first = None;
+        self.stamps(FIRST_LINES, |stamp| {
+            first = Some(stamp.at);
+            false
+        })?;
+        Ok(first)
+    }
+
+    /// When the log ends, if it has no years, and 29 February says another than its last change.
+    fn end_by_leap_day(&self) -> io::Result<Option<jiff::Timestamp>> {
+        let (Some(_), mut days, mut is_first) = (self.first, leap_day::Days::default(), true)
+        else {
+            return Ok(None);
+        };
+        let latest = self.stamps.latest();
+        self.stamps(usize::MAX, |stamp| {
+            days.add(&stamp);
+            let can_be = !stamp.has_year && leap_day::is_possible(stamp.at, latest);
+            !std::mem::take(&mut is_first) || can_be
+        })?;
+        Ok(days.end())
+    }
+
+    /// Calls `see` with what the first `most` lines begin with, as long as it returns true.
+    fn stamps(&self, most: usize, mut see: impl FnMut(Stamp<'_>) -> bool) -> io::Result<()> {
         let mut input = self.input(&Rc::default())?;
         let mut line = Vec::new();
-        for _ in 0..FIRST_LINES {
+        for _ in 0..most {
             if !next_line(&mut *input, &mut line)? {
                 break;
             }
             let text = text(&line);
             let json = json(&text);
             let text = json.as_ref().map_or(&*text, |json| &*json.text);
-            if let Some(stamp) = self.stamps.read(text) {
-                return Ok(Some(stamp.at));
+            if self.stamps.read(text).is_some_and(|stamp| !see(stamp)) {
+                break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     fn read(
@@ -403,7 +430,7 @@ impl LogFile {
         };
         let place = (&*self.name, number);
         match self.stamps.read(text) {
-            Some(Stamp { at, has_zone, tag, rest }) => {
+            Some(Stamp { at, has_zone, tag, rest, .. }) => {
                 let (wall, at) = match has_zone {
                     true => (at, at),
                     false => (at, night.time(at, || format!("{}:{number}", self.name))),
@@ -443,6 +470,34 @@ fn next_line(input: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
         line.pop();
     }
     Ok(true)
+}
+
+/// Files of which the lines have no year are all of the one that 29 February says, if one of them
+/// has such a day that does not fit the others.
+fn agree_on_years(files: &mut [LogFile]) -> Result<(), LogError> {
+    let (mut found, mut changed) = (None, jiff::Timestamp::MAX);
+    for file in files.iter_mut() {
+        let failed = |error| LogError::Read { name: file.name.clone(), error };
+        if let Some(end) = file.end_by_leap_day().map_err(failed)? {
+            changed = changed.min(file.stamps.latest());
+            file.stamps = file.stamps.no_later_than(end);
+            found = found.max(Some(end));
+        }
+    }
+    let Some(end) = found else { return Ok(()) };
+    // Those that were copied later or with it.
+    for file in files.iter_mut() {
+        let is_copy =
+            changed.duration_since(file.stamps.latest()) < jiff::SignedDuration::from_hours(48);
+        if is_copy {
+            file.stamps = leap_day::near(end, file.stamps);
+        }
+        if file.first.is_some() {
+            let failed = |error| LogError::Read { name: file.name.clone(), error };
+            file.first = file.first_time().map_err(failed)?;
+        }
+    }
+    Ok(())
 }
 
 /// The files that an argument names.

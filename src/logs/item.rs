@@ -1,6 +1,6 @@
 //! What a log says, whatever mail server wrote it: messages, refusals, sessions.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 
 use super::failure::Failure;
@@ -16,11 +16,45 @@ pub struct Item {
     pub session: Option<SessionKey>,
     /// Where the log shows who has logged in.
     pub login: LoginShown,
+    /// The mail server that wrote it.
+    pub server: Server,
     /// What is known of it, as the log has it; what follows from that is not filled in. The
     /// local account is also what the host of a client says of its user (`U=`).
     pub event: Event<Text>,
     /// What it is.
     pub what: ItemKind,
+}
+
+/// The mail server that wrote a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Server {
+    /// Exim.
+    #[default]
+    Exim,
+    /// Postfix.
+    Postfix,
+    /// Sendmail.
+    Sendmail,
+}
+
+impl Server {
+    /// The event that a front end of this mail server decides on, where the log has this one.
+    ///
+    /// Exim knows the account of a program. The others pass its mail to the milter as that of
+    /// 127.0.0.1, and their policy protocol not at all: what their logs say of the account
+    /// shows only that it is root's.
+    #[must_use]
+    pub fn decided(self, mut event: Event<Text>) -> Event<Text> {
+        if event.client == Origin::Program {
+            let is_uid_0 = self == Self::Postfix && event.local_account.as_deref() == Some("0");
+            event.system = is_uid_0 || event.is_of_a_system_account();
+            if self != Self::Exim {
+                event.client = Origin::Client(Ipv4Addr::LOCALHOST.into());
+                event.local_account = None;
+            }
+        }
+        event
+    }
 }
 
 /// What tells the sessions of a log apart. A session ends with [`ItemKind::Close`]; after
@@ -156,17 +190,14 @@ pub struct FailedLogin {
 }
 
 impl Item {
-    /// Of a message: what is known of whoever submitted it, with what follows from that.
+    /// Of a message: whoever submitted it, as a front end of the mail server decides on it, with
+    /// what follows from that.
     #[must_use]
     pub fn submitter(&self) -> Event<Text> {
-        let has_used_auth = self.event.auth.is_some();
-        let handed_over = match self.event.client {
-            Origin::Program => HandedOver::ByAccount,
-            _ => HandedOver::Dialogue,
-        };
-        let circumstances =
-            Circumstances { has_used_auth, handed_over, ..Circumstances::default() };
-        self.event.clone().complete(&circumstances)
+        let event = self.server.decided(self.event.clone());
+        let has_used_auth = event.auth.is_some();
+        let handed_over = HandedOver::Said(event.system);
+        event.complete(&Circumstances { has_used_auth, handed_over, ..Circumstances::default() })
     }
 
     /// The length of its texts, in bytes.

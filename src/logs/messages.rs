@@ -12,7 +12,8 @@ use super::copies::Copies;
 use super::failure::Failure;
 use super::files::Stamped;
 pub use super::item::{
-    FailedLogin, Item, ItemKind, LoginShown, Message, Refusal, SessionKey, Stage, Text, Undelivered,
+    FailedLogin, Item, ItemKind, LoginShown, Message, Refusal, Server, SessionKey, Stage, Text,
+    Undelivered,
 };
 use super::limited::Announced;
 use super::postfix;
@@ -23,7 +24,6 @@ use super::split::{Part, Parts};
 use super::stamp::{self, REPEATED, Tag};
 use super::submitted::{Submission, Submitted};
 use super::unused::{Reason, Unused};
-use crate::event::Event;
 use crate::rate::Timestamp;
 
 mod exim_lines;
@@ -34,6 +34,9 @@ mod sendmail_lines;
 /// At most so many items wait, and so many bytes.
 const WAITING_MAX: usize = 65_536;
 const BYTES_MAX: usize = 64 << 20;
+/// So long after its end or its first failure, in seconds, a line may still say that a message is
+/// another one that came back.
+const SETTLED_AFTER: i64 = 10;
 /// What an item needs besides its texts, about.
 const ITEM_BYTES: usize = 320;
 /// syslog replaces at most so many equal lines by one that counts them.
@@ -90,9 +93,9 @@ pub struct Joiner {
     queues: Vec<Queue>,
     /// Of each host by its number: messages that wait for a filter before the queue.
     proxied: Vec<u32>,
-    /// Messages that end at these times, in seconds, unless a line says before that they are
-    /// others that came back.
-    ending: VecDeque<(i64, u64)>,
+    /// Messages that count for whoever handed them over from these times on, in seconds, unless a
+    /// line says before that they are others that came back; and whether they end then.
+    settling: VecDeque<(i64, u64, bool)>,
     /// What syslog may say was repeated: the source, the daemon and the text of the last line.
     last: Option<(Tagged, String)>,
     parts: Parts,
@@ -126,6 +129,8 @@ struct Waiting {
     /// Of Postfix: the recipients after aliases that have been seen, of how many.
     delivered: HashSet<String>,
     expected: usize,
+    /// The numbers of its failures, which wait for who handed it over.
+    failures: Vec<u64>,
 }
 
 /// Whether the log has shown who handed a message over.
@@ -153,6 +158,7 @@ impl Waiting {
             known: HashSet::new(),
             delivered: HashSet::new(),
             expected: 0,
+            failures: Vec::new(),
         }
     }
 }
@@ -234,13 +240,18 @@ impl Joiner {
         }
     }
 
+    /// All lines that were written before `now` have been considered.
+    pub fn caught_up(&mut self, now: Timestamp, visit: Visit<'_>) {
+        self.settle(now, visit);
+    }
+
     /// The log has ended: what waits is complete.
     pub fn finish(&mut self, visit: Visit<'_>) {
         while let Some(one) = self.waiting.pop_front() {
             self.hand_over(one, visit);
         }
         self.bytes = 0;
-        self.ending.clear();
+        self.settling.clear();
         self.queues.clear();
     }
 
@@ -270,7 +281,8 @@ impl Joiner {
             && let Some(id) = &item.event.message_id
         {
             let hides_login = item.login != LoginShown::InLine;
-            let one = Submission { at: item.at, event: item.event.clone(), hides_login };
+            let Item { at, server, .. } = *item;
+            let one = Submission { at, event: item.event.clone(), hides_login, server };
             self.submitted.add(queue, id, one);
         }
     }
@@ -285,14 +297,41 @@ impl Joiner {
         visit: Visit<'_>,
     ) {
         let Some(submission) = self.submitted.get(queue, id) else { return };
-        let event = Event { recipient: Some(recipient.into()), ..submission.event.clone() };
-        let Submission { at: received, hides_login, .. } = **submission;
-        let what = ItemKind::Failed(Undelivered { failure, received, hides_login });
-        let item = Item { at, session: None, login: LoginShown::InLine, event, what };
-        match self.settings.recipients {
-            true => self.push(item, visit),
-            // It waits for no message.
-            false => visit(item),
+        let item = submission.failure(recipient.into(), failure, at);
+        let of = self.queue(queue).open.get(id).copied();
+        let waits = of.is_some_and(|of| self.awaits_origin(of));
+        if !waits && !self.settings.recipients {
+            return visit(item);
+        }
+        let number = self.next_number();
+        self.push(item, visit);
+        if waits && let Some(one) = of.and_then(|of| self.at(of)) {
+            one.failures.push(number);
+            let settled = at.seconds.saturating_add(SETTLED_AFTER);
+            self.settling.extend(of.map(|of| (settled, of, false)));
+        }
+    }
+
+    /// Whether lines to come may say who handed over the message of this number.
+    fn awaits_origin(&mut self, number: u64) -> bool {
+        self.at(number).is_some_and(|one| one.origin == OriginShown::Perhaps)
+    }
+
+    /// The failures of a message that waited count for whoever is known now to have submitted it;
+    /// for nobody, if nobody is.
+    fn settle_failures(&mut self, number: u64, (queue, id): (u32, &str)) {
+        let Some(one) = self.at(number) else { return };
+        let numbers = std::mem::take(&mut one.failures);
+        let submission = self.submitted.get(queue, id).cloned();
+        for number in numbers {
+            let Some(one) = self.at(number) else { continue };
+            let ItemKind::Failed(Undelivered { failure, .. }) = one.item.what else { continue };
+            match (&submission, one.item.event.recipient.take()) {
+                (Some(submission), Some(recipient)) => {
+                    one.item = submission.failure(recipient, failure, one.item.at);
+                }
+                _ => one.is_dropped = true,
+            }
         }
     }
 
@@ -326,9 +365,14 @@ impl Joiner {
         has_all
     }
 
+    /// The number of the next item.
+    fn next_number(&self) -> u64 {
+        self.first + self.waiting.len() as u64
+    }
+
     /// The message of this id waits for more lines.
     fn await_more(&mut self, mut one: Waiting, visit: Visit<'_>) {
-        let number = self.first + self.waiting.len() as u64;
+        let number = self.next_number();
         let id = one.item.event.message_id.clone().unwrap_or_default();
         // An id that comes twice is that of another message.
         if let Some(before) = self.queue(one.queue).open.insert(id, number) {

@@ -16,6 +16,7 @@ mod handed_on;
 pub mod item;
 pub mod journal;
 mod json_lines;
+mod leap_day;
 mod limited;
 pub mod messages;
 mod night;

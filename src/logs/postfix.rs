@@ -4,7 +4,7 @@
 //! the default from 3.5 on); it is read as a whole, and what Postfix writes itself is looked for
 //! before and after it.
 
-use super::failure::{self, Failure, Status};
+use super::failure::{self, Failure, Maker, Status};
 use super::quotes::first_outside;
 
 /// What a line says.
@@ -381,7 +381,7 @@ fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
         let said = text.split_once(" said: ").map_or(text, |(_, said)| said);
         let mut status = Status::in_text(said, to);
         status.enhanced = enhanced;
-        found.failure = status.failure();
+        found.failure = status.failure(Maker::RouterOrServer);
     }
     found.queued_as = queued_as(reply);
     let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));

@@ -54,6 +54,8 @@ pub(super) struct Known {
     pub(super) client: Option<IpAddr>,
     /// It is one that is counted already.
     pub(super) is_again: bool,
+    /// It has left the queue, and a line may still say that it is one that is counted already.
+    pub(super) has_left: bool,
 }
 
 /// The messages in the queue. Those that are never removed are forgotten after many others.

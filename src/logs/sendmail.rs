@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::failure::{self, Failure, Status};
+use super::failure::{self, Failure, Maker, Status};
 use super::postfix::{closed, is_queue_id};
 use super::quotes::Quotes;
 
@@ -107,7 +107,7 @@ impl<'a> Delivery<'a> {
                 if status.reply.is_none() {
                     status.enhanced = enhanced;
                 }
-                status.failure()
+                status.failure(Maker::RouterOrServer)
             });
             Recipient { address, is_named: named.is_some(), failure }
         })

@@ -22,6 +22,8 @@ pub struct Stamp<'a> {
     pub at: Timestamp,
     /// Whether the time has a zone; without one it is taken as UTC.
     pub has_zone: bool,
+    /// Whether the line has its year.
+    pub has_year: bool,
     /// The program that syslog names.
     pub tag: Option<Tag<'a>>,
     /// What follows.
@@ -62,6 +64,18 @@ impl Stamps {
         Self { latest }
     }
 
+    /// These, if no line is much later than that time.
+    #[must_use]
+    pub fn no_later_than(self, latest: Jiff) -> Self {
+        Self { latest: self.latest.min(latest.checked_add(SLACK).unwrap_or(Jiff::MAX)) }
+    }
+
+    /// The time that no line is later than.
+    #[must_use]
+    pub fn latest(self) -> Jiff {
+        self.latest
+    }
+
     /// The time at the start of a line, and what follows it; `None` if it has none.
     ///
     /// It is one of Exim's (`2026-11-20 11:50:37`, perhaps with a fraction and a zone), or
@@ -77,7 +91,8 @@ impl Stamps {
             if !is_of_exim && let Some((tag, rest)) = tagged(rest).filter(|(tag, _)| is_mail(tag)) {
                 return Some(of_program(time, tag, rest));
             }
-            return Some(Stamp { at: time.at, has_zone: time.has_zone, tag: None, rest });
+            let Time { at, has_zone, has_year } = time;
+            return Some(Stamp { at, has_zone, has_year, tag: None, rest });
         }
         self.syslog(line, true)
     }
@@ -113,14 +128,14 @@ impl Stamps {
             .find_map(|stream| rest.strip_prefix(stream))
             .unwrap_or(rest);
         let own = self.read_once(line)?;
-        let Time { at, has_zone, .. } = received;
-        Some(if has_zone { Stamp { at, has_zone, ..own } } else { own })
+        let Time { at, has_zone, has_year } = received;
+        Some(if has_zone { Stamp { at, has_zone, has_year, ..own } } else { own })
     }
 
     fn read_once<'a>(&self, line: &'a str) -> Option<Stamp<'a>> {
         match exim(line) {
-            Some((Time { at, has_zone, .. }, rest)) => {
-                Some(Stamp { at, has_zone, tag: None, rest })
+            Some((Time { at, has_zone, has_year }, rest)) => {
+                Some(Stamp { at, has_zone, has_year, tag: None, rest })
             }
             None => self.syslog(line, false),
         }
@@ -184,9 +199,12 @@ fn of_program<'a>(time: Time, tag: Tag<'a>, rest: &'a str) -> Stamp<'a> {
     let tag = Some(tag);
     match exim(rest) {
         // Its zone is known, so syslog's time says all, and is more exact.
-        Some((_, rest)) if has_year && has_zone => Stamp { at, has_zone, tag, rest },
-        Some((own, rest)) => Stamp { at: own.at, has_zone: own.has_zone, tag, rest },
-        None => Stamp { at, has_zone, tag, rest },
+        Some((own, rest)) if !has_year || !has_zone => {
+            let Time { at, has_zone, has_year } = own;
+            Stamp { at, has_zone, has_year, tag, rest }
+        }
+        Some((_, rest)) => Stamp { at, has_zone, has_year, tag, rest },
+        None => Stamp { at, has_zone, has_year, tag, rest },
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use super::item::Text;
+use super::failure::Failure;
+use super::item::{Item, ItemKind, LoginShown, Server, Text, Undelivered};
 use crate::event::Event;
 use crate::rate::Timestamp;
 
@@ -32,6 +33,18 @@ pub(super) struct Submission {
     pub(super) event: Event<Text>,
     /// The log does not show who has logged in.
     pub(super) hides_login: bool,
+    /// The mail server that has it.
+    pub(super) server: Server,
+}
+
+impl Submission {
+    /// A recipient of it could not be delivered to.
+    pub(super) fn failure(&self, recipient: Text, failure: Failure, at: Timestamp) -> Item {
+        let event = Event { recipient: Some(recipient), ..self.event.clone() };
+        let Self { at: received, hides_login, server, .. } = *self;
+        let what = ItemKind::Failed(Undelivered { failure, received, hides_login });
+        Item { at, session: None, login: LoginShown::InLine, server, event, what }
+    }
 }
 
 impl Submitted {
@@ -105,7 +118,12 @@ mod tests {
     #[test]
     fn what_is_remembered_is_bounded_and_ends() {
         let at = |seconds| Timestamp { seconds, micros: 0 };
-        let one = |n| Submission { at: at(n), event: Event::default(), hides_login: false };
+        let one = |n| Submission {
+            at: at(n),
+            event: Event::default(),
+            hides_login: false,
+            server: Server::default(),
+        };
         let mut all = Submitted::default();
         for n in 0..MESSAGES_MAX as i64 + 9 {
             all.add(1, &n.to_string(), one(n));

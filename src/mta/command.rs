@@ -1,7 +1,7 @@
 //! Running other programs, above all those of mail servers.
 
 use std::borrow::Cow;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
@@ -42,16 +42,21 @@ impl Output {
 /// would log that it has dropped variables. As root, only a program that nobody else can
 /// change.
 pub(crate) fn run(command: Command) -> Result<Output, String> {
-    run_for(command, TIMEOUT)
+    run_for(command, TIMEOUT, Vec::new())
+}
+
+/// Runs a program as [`run`] does, with `input` on standard input.
+pub(crate) fn run_with(command: Command, input: Vec<u8>) -> Result<Output, String> {
+    run_for(command, TIMEOUT, input)
 }
 
 /// Starts a program as [`run`] does, and neither waits for its end nor reads what it prints.
 pub(crate) fn start(command: Command) -> Result<(), String> {
-    spawn(command, Stdio::null).map(drop)
+    spawn(command, Stdio::null, Stdio::null()).map(drop)
 }
 
 /// Starts a program in a process group with its children, so that all can be killed.
-fn spawn(mut command: Command, output: fn() -> Stdio) -> Result<Child, String> {
+fn spawn(mut command: Command, output: fn() -> Stdio, input: Stdio) -> Result<Child, String> {
     let name = command.get_program().display().to_string();
     if rustix::process::geteuid().is_root() && !is_only_roots(Path::new(command.get_program())) {
         return Err(format!(
@@ -59,14 +64,19 @@ fn spawn(mut command: Command, output: fn() -> Stdio) -> Result<Child, String> {
              can be changed by one"
         ));
     }
-    command.env_clear().stdin(Stdio::null()).stdout(output()).stderr(output());
+    command.env_clear().stdin(input).stdout(output()).stderr(output());
     command.process_group(0).spawn().map_err(|error| format!("cannot run {name}: {error}"))
 }
 
-fn run_for(command: Command, timeout: Duration) -> Result<Output, String> {
+fn run_for(command: Command, timeout: Duration, input: Vec<u8>) -> Result<Output, String> {
     let name = command.get_program().display().to_string();
     let failed = |error: io::Error| format!("cannot run {name}: {error}");
-    let child = spawn(command, Stdio::piped)?;
+    let stdin = if input.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let mut child = spawn(command, Stdio::piped, stdin)?;
+    if let Some(mut to) = child.stdin.take() {
+        // It may end before it has read all.
+        std::thread::spawn(move || to.write_all(&input));
+    }
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
@@ -192,7 +202,7 @@ mod tests {
         let pid = |timeout| {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", "echo $$ >pid; sleep 1000; true"]).current_dir(folder.path());
-            let said = run_for(shell, Duration::from_secs(timeout)).unwrap_err();
+            let said = run_for(shell, Duration::from_secs(timeout), Vec::new()).unwrap_err();
             assert_eq!(said, format!("/bin/sh did not end within {timeout}s and was killed"));
             std::fs::read_to_string(folder.path().join("pid")).ok().filter(|pid| !pid.is_empty())
         };

@@ -30,6 +30,16 @@ pub(crate) struct Filter {
 }
 
 impl Sendmail {
+    /// The daemons that receive mail, each with whether it uses the filter of this name.
+    pub(crate) fn uses(&self, filter: &str) -> Vec<(&Daemon, bool)> {
+        let has = |used: &[String]| used.iter().any(|name| name == filter);
+        let uses = |daemon| {
+            let Daemon { used, .. }: &Daemon = daemon;
+            has(used.as_ref().unwrap_or(&self.used))
+        };
+        self.daemons.iter().map(|daemon| (daemon, uses(daemon))).collect()
+    }
+
     /// The Sendmail of this machine; `None` if there is none.
     pub(crate) fn of_this_machine() -> Option<Self> {
         ["/etc/mail/sendmail.cf", "/etc/sendmail.cf"]
@@ -55,6 +65,10 @@ impl Sendmail {
                 Some("DaemonPortOptions") => sendmail.daemons.push(daemon_of(value)),
                 _ => {}
             }
+        }
+        // Without the option, there is one daemon.
+        if sendmail.daemons.is_empty() {
+            sendmail.daemons.push(daemon_of(""));
         }
         sendmail
     }

@@ -29,7 +29,8 @@ function framed(table, text) {
 // numbers.
 function plain(titles, rows, caption) {
   const attributes = titles.map((title) => (title[0] === "#" ? { class: "n" } : {}));
-  const head = element("tr", titles.map((title, k) => element("th", title.replace("#", ""), { scope: "col", ...attributes[k] })));
-  const body = rows.map((cells) => element("tr", cells.map((cell, k) => element("td", cell, attributes[k]))));
-  return framed(element("table", [element("thead", head), element("tbody", body)]), caption);
+  const head = element("tr", titles.map((title, k) => (title ? element("th", title.replace("#", ""), { scope: "col", ...attributes[k] }) : element("td"))));
+  // In a narrow window each row is a card, whose lines have the titles.
+  const body = rows.map((cells) => element("tr", cells.map((cell, k) => element("td", cell, { ...attributes[k], role: "cell", "data-title": titles[k].replace("#", "") })), { role: "row" }));
+  return framed(element("table", [element("thead", head), element("tbody", body)], { class: "rows", role: "table" }), caption);
 }

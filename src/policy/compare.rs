@@ -52,7 +52,7 @@ impl<'i, 'e> Compared<'i, 'e> {
         let new = if compared.is_none() { account(identity, event) } else { None };
         let known = compared.as_ref().map(|compared| &compared.account);
         let Some(account) = known.or(new.as_ref()) else { return Ok(()) };
-        let subject = Subject::of_sender(&account.identity, event);
+        let subject = Subject::of_sender(account, event);
         let Some(AppliedHabits { on, sensitivity, .. }) = policy.habits(&subject)? else {
             return Ok(());
         };
@@ -91,7 +91,7 @@ impl<'i, 'e> Compared<'i, 'e> {
         visit: impl FnOnce(&str, &Judged),
     ) -> Result<Option<Outcome>, String> {
         let account = &self.account;
-        let subject = Subject::of_sender(&account.identity, &message.event);
+        let subject = Subject::of_sender(account, &message.event);
         let HabitsMemory { judged, recipients, name } = memory;
         let judged = match judged {
             Some(judged) => *judged,

@@ -85,8 +85,7 @@ struct Planned<'a> {
 /// Decides `event`, of which the `occurrences` are counted, in `store`.
 ///
 /// With `all_exempt`, it is of a message of which every recipient is exempt (see
-/// [`exempt_recipients`]). Decisions that `cache` has are reused. With `only_looks`, nothing
-/// is counted.
+/// [`exempt_recipients`]). Decisions that `cache` has are reused. Of what was planned, `counts`.
 /// `clock` is called at most three times. The outcome says nothing against the event if
 /// the policy does not apply to it: a condition of `when` does not hold, or nothing
 /// is known that its key could be made of. `visit` is called with each limit that applies
@@ -101,7 +100,7 @@ pub fn decide<S: Store>(
     event: &Event<&str>,
     occurrences: &[Occurrence],
     all_exempt: bool,
-    only_looks: bool,
+    counts: Counts,
     cache: &mut DecisionCache,
     store: &mut S,
     clock: impl Fn() -> Timestamp,
@@ -115,13 +114,18 @@ pub fn decide<S: Store>(
     let Some(key) = Key::of(identity, &settings.key, event) else { return Ok(Outcome::default()) };
     // Most policies do not ask for it.
     let recipient = LazyCell::new(|| key::value(identity, event, Field::Recipient));
-    let subject = Subject::of_sender(&key.identity, event);
+    let subject = Subject::of_sender(&key, event);
     let mut limits = Vec::with_capacity(8);
     policy.limits(&subject, &mut limits).map_err(DecideError::Policy)?;
     let mut texts = String::with_capacity(256);
     let mut planned: Vec<Planned<'_>> = Vec::with_capacity(limits.len());
+    // Strangers write to an account that replies by itself, and choose who refuses the replies.
+    let spares_failures = event.sender == Some("") && !settings.requires(State::NullSender);
     for limit in limits {
         let Some(one) = occurrences.iter().find(|one| one.unit == limit.unit) else { continue };
+        if spares_failures && one.count > 0.0 && one.unit.is_of_delivery() {
+            continue;
+        }
         let recipient = || recipient.as_deref();
         planned.extend(plan(rules, event, &key, recipient, limit, one, &mut texts, cache));
     }
@@ -139,12 +143,26 @@ pub fn decide<S: Store>(
     if planned.is_empty() {
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
-    let mode = Mode { only_looks, ..Mode::of(settings, lifted) };
+    let mode = Mode { counts, ..Mode::of(settings, lifted) };
     if planned.iter().any(|one| one.limit.every.is_some()) {
         let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
         planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
     }
+    let foreseen: Vec<bool> = match counts {
+        // A cap is compared with the count itself, and what is reused has been counted.
+        Counts::Foreseen { unique } => planned
+            .iter()
+            .map(|one| one.foresees(mode) && (unique || one.event.is_none()))
+            .collect(),
+        _ => Vec::new(),
+    };
+    if counts == Counts::OnlyTotals {
+        planned.retain(|one| is_total(&one.limit));
+    }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
+    for (one, _) in planned.iter_mut().zip(foreseen).filter(|(_, is_foreseen)| *is_foreseen) {
+        one.decision = one.decision.map(|decision| decision.if_counted(one.count));
+    }
     let decided = planned.iter().filter_map(|one| {
         let decided = Decided {
             policy: name,
@@ -203,7 +221,7 @@ pub fn exempt_recipients(
     let Rules { identity, policy, .. } = *rules;
     let event = Event { recipient: None, ..*event };
     let Some(key) = Key::of(identity, &policy.settings().key, &event) else { return Ok(0) };
-    let subject = Subject::of_sender(&key.identity, &event);
+    let subject = Subject::of_sender(&key, &event);
     if policy.exemption(&subject, now)?.is_some() {
         return Ok(0);
     }
@@ -216,13 +234,31 @@ pub fn exempt_recipients(
     Ok(exempt)
 }
 
+/// Which of the checks of an event count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// All.
+    All,
+    /// All but the totals, as another policy refuses the event.
+    NoTotals,
+    /// The totals alone, which were left out before.
+    OnlyTotals,
+    /// None.
+    Nothing,
+    /// None, and what is decided is what would be if all did.
+    Foreseen {
+        /// Whether a unique event counts: a check that counts nothing does not say if it is known.
+        unique: bool,
+    },
+}
+
 /// How the checks of an event count.
 #[derive(Clone, Copy)]
 struct Mode {
     update: Update,
     /// See [`Check::refuses`].
     refuses: Option<f64>,
-    only_looks: bool,
+    counts: Counts,
     /// What is of the message or its recipient does not count.
     spares_message: bool,
 }
@@ -240,7 +276,7 @@ impl Mode {
             _ => Update::Strict,
         };
         let spares_message = lifted == Some(Lifted::ByRecipients);
-        Self { update, refuses, only_looks: false, spares_message }
+        Self { update, refuses, counts: Counts::All, spares_message }
     }
 
     /// Whether it is exempt from being counted: by another recipient it may be counted yet.
@@ -248,9 +284,20 @@ impl Mode {
         self.spares_message && one.is_of_message
     }
 
+    /// Whether it may be counted yet in its scope.
+    fn leaves_to_later(self, one: &Planned<'_>) -> bool {
+        self.spares(one) || self.counts == Counts::NoTotals && is_total(&one.limit)
+    }
+
     /// How its check counts.
     fn update(self, one: &Planned<'_>) -> Update {
-        if self.only_looks || one.count == 0.0 || self.spares(one) {
+        let is_left_out = match self.counts {
+            Counts::All => false,
+            Counts::NoTotals => is_total(&one.limit),
+            Counts::OnlyTotals => !is_total(&one.limit),
+            Counts::Nothing | Counts::Foreseen { .. } => true,
+        };
+        if is_left_out || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly
         } else if one.limit.unit.is_of_delivery() {
             // It has happened, and nothing is refused for it now.
@@ -263,7 +310,7 @@ impl Mode {
 
 /// Whether an event that is refused does not count against this limit. What has already
 /// happened counts in any case.
-fn is_total(limit: &Limit<'_>) -> bool {
+pub(super) fn is_total(limit: &Limit<'_>) -> bool {
     let counts_always = limit.unit == Unit::Connections || limit.unit.is_outcome();
     limit.per.is_total() && !counts_always
 }
@@ -335,6 +382,14 @@ fn plan<'a, 'r>(
 }
 
 impl Planned<'_> {
+    /// Whether its decision is to be what it would be if the event was counted.
+    fn foresees(&self, mode: Mode) -> bool {
+        self.decision.is_none()
+            && self.count > 0.0
+            && !self.limit.unit.is_cap()
+            && !mode.spares(self)
+    }
+
     /// The key of its record, whose name is in `texts`.
     fn key<'t>(&self, texts: &'t str) -> RecordKey<'t> {
         RecordKey {
@@ -374,21 +429,17 @@ fn decide_new<S: Store>(
     }
     // One that refused it before in this command, message or connection still does, and
     // the event then counts nowhere; under strict, against no total.
-    let leaky = mode.update == Update::Leaky;
-    let stops = |one: &Planned<'_>, decision: &Decision| {
-        (leaky || !is_total(&one.limit)) && decision.refuses(mode.refuses)
-    };
-    let blocked =
-        planned.iter().any(|one| one.decision.is_some_and(|decision| stops(one, &decision)));
-    let update = |one: &Planned<'_>| {
-        if blocked && (leaky || is_total(&one.limit)) { Update::ReadOnly } else { mode.update(one) }
-    };
+    let leaky = |one: &Planned<'_>| mode.update == Update::Leaky || is_total(&one.limit);
+    let stops = |decision: &Decision| decision.refuses(mode.refuses);
+    let blocked = planned.iter().any(|one| one.decision.as_ref().is_some_and(stops));
+    let update =
+        |one: &Planned<'_>| if blocked && leaky(one) { Update::ReadOnly } else { mode.update(one) };
     // As most policies are: what follows, without lists.
     if let [one] = planned {
         if one.decision.is_none() {
             let check = check(one, update(one));
             let decision = store.decide_one(&check, clock)?;
-            if !mode.spares(one) {
+            if !mode.leaves_to_later(one) {
                 cache.keep(one.scope, &check.key, decision);
             }
             one.decision = Some(decision);
@@ -405,13 +456,10 @@ fn decide_new<S: Store>(
     }
     // Where one of them kept others from counting, these are still to be counted, by the
     // next recipient perhaps.
-    let refused = blocked || new().zip(&decisions).any(|(one, decision)| stops(one, decision));
+    let refused = blocked || decisions.iter().any(stops);
     for ((one, check), decision) in new().zip(&checks).zip(&decisions) {
-        let is_kept = match leaky {
-            true => decision.over,
-            false => !is_total(&one.limit),
-        };
-        if !mode.spares(one) && (!refused || is_kept) {
+        let is_kept = decision.over || !leaky(one);
+        if !mode.leaves_to_later(one) && (!refused || is_kept) {
             cache.keep(one.scope, &check.key, *decision);
         }
     }
@@ -439,8 +487,10 @@ fn holds(when: &When, identity: &Identity, event: &Event<&str>) -> bool {
             .is_some_and(|client| networks.iter().any(|network| network.contains(client)))
     };
     let domain = |field, patterns: &[super::model::DomainPattern]| {
-        let domain = key::value(identity, event, field);
-        domain.is_some_and(|domain| patterns.iter().any(|pattern| pattern.matches(&domain)))
+        // What is done with one that may be of any domain is done with the strictest.
+        key::is_ambiguous(event, field)
+            || key::value(identity, event, field)
+                .is_some_and(|domain| patterns.iter().any(|pattern| pattern.matches(&domain)))
     };
     match when {
         When::Is { state, not } => {

@@ -17,9 +17,12 @@ use std::sync::Arc;
 
 use super::compare::{Compared, Message};
 use super::counters::{Checked, Counters};
-use super::decide::{Decided, Rules, applies, decide, exempt_recipients};
+use super::decide::{Counts, Decided, Rules, applies, decide, exempt_recipients, is_total};
 use super::habits::{HABITS, is_bounce, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
+use super::key::Key;
+use super::limit::Subject;
+use super::model::Identity;
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
 use super::settings::PolicySettings;
@@ -86,11 +89,14 @@ pub struct OnErrors {
     pub of_call: Option<OnError>,
     /// Where it cannot be read what the policy says.
     pub of_front_end: OnError,
+    /// Where the store cannot decide, whatever the policy and the call say: for those who are able
+    /// to bring that about, by a lock, a full disk or many requests.
+    pub of_store: Option<OnError>,
 }
 
 impl Default for OnErrors {
     fn default() -> Self {
-        Self { of_call: None, of_front_end: OnError::FailOpen }
+        Self { of_call: None, of_front_end: OnError::FailOpen, of_store: None }
     }
 }
 
@@ -228,21 +234,34 @@ impl<'i> Evaluator<'i> {
         };
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
-        let compared = None;
         let mut store = store.map(KeptLock);
         let store = match &mut store {
             Ok(KeptLock(store)) => Ok(&mut **store),
             Err(why) => Err(*why),
         };
-        let mut run = Run { image, step, session, store, counters, clock, observer, compared };
-        let all = image.ok().filter(|_| names.trim() == "*");
-        let named = all.is_none().then(|| names.split(',').map(str::trim));
-        let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
-        let all = all.into_iter().flat_map(Image::each);
-        let all = all.map(|(name, policy)| (name, policy.map_err(Fault::unread)));
+        let counts = if step.only_looks { Counts::Nothing } else { Counts::All };
+        let compared = None;
+        let mut run =
+            Run { image, step, session, store, counters, clock, observer, compared, counts };
+        let policies = || {
+            let all = image.ok().filter(|_| names.trim() == "*");
+            let named = all.is_none().then(|| names.split(',').map(str::trim));
+            let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
+            let all = all.into_iter().flat_map(Image::each);
+            all.map(|(name, policy)| (name, policy.map_err(Fault::unread))).chain(named)
+        };
         let mut strictest: Option<Evaluated> = None;
         let mut refused = false;
-        for (name, policy) in all.chain(named) {
+        // The policies whose totals have not been counted, each with the session before it.
+        let mut left_out = Vec::new();
+        for (number, (name, policy)) in policies().enumerate() {
+            run.counts = counts;
+            if let Ok(policy) = policy
+                && let Some(before) = run.refused_later(name, policy, policies().skip(number + 1))
+            {
+                left_out.push((name, policy, before));
+                run.counts = Counts::NoTotals;
+            }
             let this = run.one(name, policy);
             // What became of mail is known for all of them.
             let refuses =
@@ -259,6 +278,16 @@ impl<'i> Evaluator<'i> {
             let before = strictest.as_ref().map(|before| &before.outcome);
             if before.is_none_or(|before| this.outcome.outweighs(before)) {
                 strictest = Some(this);
+            }
+        }
+        let is_refused = |one: &Evaluated| one.outcome.verdict >= Verdict::Defer;
+        if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
+            // A unique event that is known has passed after all.
+            for (name, policy, before) in left_out {
+                let this = run.totals(name, policy, before);
+                if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {
+                    strictest = Some(this);
+                }
             }
         }
         let strictest = strictest.unwrap_or_default();
@@ -280,12 +309,14 @@ impl<S: Store> Drop for KeptLock<'_, S> {
 struct Fault {
     error: String,
     on_error: Option<OnError>,
+    /// The store could not decide.
+    is_of_store: bool,
 }
 
 impl Fault {
     /// Of policies that cannot be read.
     fn unread(error: impl fmt::Display) -> Self {
-        Self { error: error.to_string(), on_error: None }
+        Self { error: error.to_string(), on_error: None, is_of_store: false }
     }
 }
 
@@ -300,7 +331,14 @@ struct Run<'r, 's, S, C, O> {
     observer: &'r mut O,
     /// The policy by which the message is compared with the habits of its account.
     compared: Option<Compared<'r, 's>>,
+    /// Which checks count.
+    counts: Counts,
 }
+
+/// Sees nothing.
+struct Unseen;
+
+impl Observer for Unseen {}
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Evaluates one policy.
@@ -329,13 +367,103 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         evaluated
     }
 
+    /// The session as it is, if this policy has a total that would count the step, and the
+    /// policies after it, or habits, will refuse it. Nothing is counted.
+    fn refused_later<'n>(
+        &mut self,
+        name: &str,
+        policy: PolicyImage<'r>,
+        later: impl Iterator<Item = (&'n str, Result<PolicyImage<'r>, Fault>)>,
+    ) -> Option<PolicySession> {
+        let Step { stage, event, only_looks, .. } = self.step;
+        if *only_looks || *stage == AclStage::Delivery {
+            return None;
+        }
+        let identity = self.image.ok()?.identity().ok()?;
+        let may_refuse = |policy: &Result<PolicyImage<'_>, Fault>| {
+            policy.as_ref().map_or(true, |one| applies(one.settings(), identity, event))
+        };
+        let mut later = later.filter(|(_, policy)| may_refuse(policy)).peekable();
+        let is_learned = policy.uses_habits() && is_learned_at(*stage);
+        if later.peek().is_none() && !is_learned || !counts_in_total(identity, &policy, event) {
+            return None;
+        }
+        let before = self.session.clone();
+        let mut session = self.session.clone();
+        let mut run = Run {
+            image: self.image,
+            step: &Step { only_looks: true, ..*self.step },
+            session: &mut session,
+            store: match &mut self.store {
+                Ok(store) => Ok(&mut **store),
+                Err(why) => Err(*why),
+            },
+            counters: None,
+            clock: &self.clock,
+            observer: &mut Unseen,
+            compared: None,
+            counts: Counts::Foreseen { unique: false },
+        };
+        let fails = |fault: Fault| {
+            let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
+            let of_store = of_store.filter(|_| fault.is_of_store);
+            of_store.or(of_call).or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
+        };
+        // For its habits, and as it refuses in any case what it refuses with a unique event that is known.
+        if run.outcome(name, policy).is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer) {
+            return None;
+        }
+        run.counts = Counts::Foreseen { unique: true };
+        let refuses = later.any(|(name, policy)| {
+            let outcome = policy.and_then(|policy| run.outcome(name, policy));
+            outcome.map_or_else(fails, |(_, outcome)| outcome.verdict >= Verdict::Defer)
+        });
+        let is_later =
+            refuses || run.habits().is_some_and(|one| one.outcome.verdict >= Verdict::Defer);
+        is_later.then_some(before)
+    }
+
+    /// Counts the totals of a policy that were left out, in the session as it was before it.
+    fn totals(
+        &mut self,
+        name: &str,
+        policy: PolicyImage<'r>,
+        mut before: PolicySession,
+    ) -> Evaluated {
+        before.swap_decisions(self.session);
+        let mut run = Run {
+            image: self.image,
+            step: self.step,
+            session: &mut before,
+            store: match &mut self.store {
+                Ok(store) => Ok(&mut **store),
+                Err(why) => Err(*why),
+            },
+            counters: self.counters.as_deref_mut(),
+            clock: &self.clock,
+            observer: &mut *self.observer,
+            compared: None,
+            counts: Counts::OnlyTotals,
+        };
+        let outcome = run.limits(name, policy);
+        let evaluated = match outcome {
+            Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
+            Err(fault) => run.failed(name, fault),
+        };
+        let evaluated = run.complete(name, evaluated);
+        before.swap_decisions(self.session);
+        evaluated
+    }
+
     #[cold]
-    fn failed(&mut self, name: &str, Fault { error, on_error }: Fault) -> Evaluated {
+    fn failed(&mut self, name: &str, fault: Fault) -> Evaluated {
+        let Fault { error, on_error, is_of_store } = fault;
         if let Some(counters) = &mut self.counters {
             counters.count_error();
         }
-        let OnErrors { of_call, of_front_end } = self.step.on_error;
-        let mut on_error = of_call.or(on_error).unwrap_or(of_front_end);
+        let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
+        let of_store = of_store.filter(|_| is_of_store);
+        let mut on_error = of_store.or(of_call).or(on_error).unwrap_or(of_front_end);
         let refused = format_args!("the policy {name:?} cannot be evaluated");
         if on_error == OnError::FailClosed && self.observer.lifts(&refused) {
             on_error = OnError::FailOpen;
@@ -377,7 +505,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 .identity()
                 .and_then(|identity| Compared::by(compared, policy, identity, &step.event, now));
             let on_error = Some(policy.settings().on_error);
-            added.map_err(|error| Fault { error: error.to_string(), on_error })?;
+            added.map_err(|error| Fault {
+                error: error.to_string(),
+                on_error,
+                is_of_store: false,
+            })?;
         }
         Ok(decided)
     }
@@ -385,7 +517,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Whether the step is a failed recipient of which the habits are to know.
     fn has_failed(&self, settings: &PolicySettings) -> bool {
         let Step { stage, is_one_of, .. } = self.step;
-        *stage == AclStage::Delivery && is_one_of.is_some() && settings.habits_failures
+        // As for limits, that of a reply is no evidence.
+        *stage == AclStage::Delivery
+            && is_one_of.is_some()
+            && settings.habits_failures
+            && self.step.event.sender != Some("")
     }
 
     /// Has the message learned, which all policies accept; what becomes of it by that.
@@ -416,7 +552,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             Ok(outcome) => outcome?,
             Err(error) => {
                 let on_error = Some(policy.settings().on_error);
-                let failed = self.failed(&name, Fault { error, on_error });
+                let failed = self.failed(&name, Fault { error, on_error, is_of_store: true });
                 return Some(self.complete(&name, failed));
             }
         };
@@ -436,13 +572,16 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         name: &str,
         policy: PolicyImage<'_>,
     ) -> Result<(Arc<str>, Outcome), Fault> {
-        let Self { image, step, session, store, counters, clock, observer, .. } = self;
+        let Self { image, step, session, store, counters, clock, observer, counts, .. } = self;
         let clock = &*clock;
         let image = image.map_err(Fault::unread)?;
         let settings = policy.settings();
-        let fault = |error: String| Fault { error, on_error: Some(settings.on_error) };
-        let damaged = |error: ImageError| fault(error.to_string());
-        let store = store.as_mut().map_err(|error| fault((*error).to_owned()))?;
+        let fault = |error: String, is_of_store: bool| {
+            let on_error = Some(settings.on_error);
+            Fault { error, on_error, is_of_store }
+        };
+        let damaged = |error: ImageError| fault(error.to_string(), false);
+        let store = store.as_mut().map_err(|error| fault((*error).to_owned(), true))?;
         let identity = image.identity().map_err(damaged)?;
         let rules = Rules { name, identity, policy };
 
@@ -484,6 +623,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 }
             }
         }
+        let counts = *counts;
         let mut of = |event: &Event<&str>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
                 if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
@@ -493,11 +633,10 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 }
                 observer.decided(decided);
             };
-            let looks = step.only_looks;
             let all = all_exempt && event.recipient.is_none();
             let decided =
-                decide(&rules, event, occurrences, all, looks, cache, *store, clock, visit);
-            decided.map_err(|error| fault(error.to_string()))
+                decide(&rules, event, occurrences, all, counts, cache, *store, clock, visit);
+            decided.map_err(|error| fault(error.to_string(), true))
         };
         let outcome = of(&step.event, occurrences)?;
         if step.stage == AclStage::Rcpt {
@@ -524,6 +663,17 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         };
         Ok((policy, if each.outweighs(&outcome) { each } else { outcome }))
     }
+}
+
+/// Whether a total of `policy` counts `event`.
+fn counts_in_total(identity: &Identity, policy: &PolicyImage<'_>, event: &Event<&str>) -> bool {
+    if !applies(policy.settings(), identity, event) {
+        return false;
+    }
+    let Some(key) = Key::of(identity, &policy.settings().key, event) else { return false };
+    let mut limits = Vec::new();
+    let found = policy.limits(&Subject::of_sender(&key, event), &mut limits);
+    found.is_ok() && limits.iter().any(is_total)
 }
 
 /// The policy of this name, or why it cannot be used.

@@ -108,7 +108,7 @@ pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) ->
     let measured = Measured::of(decision, window);
     let next = match (decision.overridden, decision.retry_after(now)) {
         (Some(Overridden::Allow), _) => "an override allows it".to_owned(),
-        (Some(Overridden::Deny), _) => "an override denies it".to_owned(),
+        (Some(Overridden::Deny | Overridden::Reject), _) => "an override denies it".to_owned(),
         (None, Wait::Seconds(seconds)) if seconds > 0.0 => {
             format!("one more would pass in {}", text::rough(seconds))
         }

@@ -15,6 +15,17 @@ use crate::text;
 /// What a habit is called where a limit has its unit.
 pub const HABITS: &str = "habits";
 
+/// How the reason begins for which the mail of a suspected account is held. Messages that are held
+/// have it in the mail server's queue.
+const RAISES: &str = "this message raises an alarm";
+const RAISED: &str = "an alarm was raised";
+
+/// Whether a held message with this reason was held as its account was suspected.
+#[must_use]
+pub fn is_held_for_habits(why: &str) -> bool {
+    why.starts_with(RAISES) || why.starts_with(RAISED)
+}
+
 /// The account that a message counts for, as in the keys of policies: the login that sends it, or
 /// the local account that hands it over. `None` for a bounce of a local account, and for the mail
 /// server's or root's own mail.
@@ -80,7 +91,7 @@ impl Suspicion {
     ) -> Option<Self> {
         let is_denied = match judged.overridden {
             Some(Overridden::Allow) => return None,
-            overridden => overridden == Some(Overridden::Deny),
+            overridden => overridden.is_some(),
         };
         (is_denied || judged.suspected.is_some()).then(|| Self {
             rule: rule(),
@@ -93,7 +104,7 @@ impl Suspicion {
     /// Whether an override denies the message.
     #[must_use]
     pub fn is_denied(&self) -> bool {
-        self.judged.overridden == Some(Overridden::Deny)
+        self.judged.overridden.is_some_and(Overridden::is_denial)
     }
 
     /// Why it is what it is: `this message raises an alarm, …`
@@ -102,10 +113,10 @@ impl Suspicion {
         let Self { judged, at, .. } = self;
         match (&judged.alarm, judged.suspected) {
             _ if self.is_denied() => "an override denies it".to_owned(),
-            (Some(alarm), _) => format!("this message raises an alarm: {alarm}"),
+            (Some(alarm), _) => format!("{RAISES}: {alarm}"),
             (None, Some((since, _))) => {
                 let ago = text::rough(at.saturating_sub(since) as f64);
-                format!("an alarm was raised {ago} ago")
+                format!("{RAISED} {ago} ago")
             }
             (None, None) => "nothing unusual".to_owned(),
         }

@@ -6,6 +6,7 @@ use super::fold::{CUSTOMER, DOMAIN, escaped, lower};
 use super::model::Identity;
 use super::word::Field;
 use crate::event::Event;
+use crate::identity::mailbox;
 use crate::sys::host_name;
 
 pub use super::fold::{address, shortened};
@@ -18,6 +19,8 @@ pub struct Key<'e> {
     pub text: String,
     /// The value of the first field, which tables and exemptions are searched for.
     pub identity: Cow<'e, str>,
+    /// The first field is of an address that mail servers may read differently.
+    pub is_ambiguous: bool,
 }
 
 /// `text`, which is the value of `field`, a login or an address, folded; `None` if nothing is left.
@@ -47,6 +50,10 @@ pub fn value<'e>(
         Field::Script => event.script.map(|text| Cow::Borrowed(text.trim())),
         Field::Client => {
             event.client.address().map(|client| Cow::Owned(folding.client(client).to_string()))
+        }
+        Field::Client56 | Field::Client48 => {
+            let network = event.client.address().and_then(|client| field.wider_network(client));
+            network.map(|network| Cow::Owned(network.to_string()))
         }
         Field::Sender => fold(event.sender),
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
@@ -87,15 +94,15 @@ impl<'e> Key<'e> {
         if fields.is_empty() {
             let known = |&field: &Field| Some((field, value(identity, event, field)?));
             let (field, value) = identity.chain.iter().find_map(known)?;
-            key.add(field, value);
+            key.add(field, value, event);
         }
         for &field in fields {
-            key.add(field, value(identity, event, field)?);
+            key.add(field, value(identity, event, field)?, event);
         }
         Some(key)
     }
 
-    fn add(&mut self, field: Field, value: Cow<'e, str>) {
+    fn add(&mut self, field: Field, value: Cow<'e, str>, event: &Event<&str>) {
         let is_first = self.text.is_empty();
         self.text.reserve(field.word().len() + value.len() + 2);
         if !is_first {
@@ -105,8 +112,18 @@ impl<'e> Key<'e> {
         self.text.push(':');
         self.text.push_str(&escaped(&shortened(&value)));
         if is_first {
+            self.is_ambiguous = is_ambiguous(event, field);
             self.identity = value;
         }
+    }
+}
+
+/// Whether `field` of `event` is of an address that mail servers may read differently.
+#[must_use]
+pub fn is_ambiguous(event: &Event<&str>, field: Field) -> bool {
+    field.is_of_address() && {
+        let address = if field.is_of_recipient() { event.recipient } else { event.sender };
+        address.is_some_and(mailbox::is_ambiguous)
     }
 }
 
@@ -162,13 +179,35 @@ mod tests {
         assert_eq!(of(&[Field::Recipient, Field::Helo]), None);
         let bounce = Event { sender: Some(""), ..event() };
         assert_eq!(Key::of(&identity, &[Field::Sender], &bounce), None);
-        // Exim takes off the quotes of `" "@example.org`.
+        // Nobody knows who they are.
         for sender in [" @Example.ORG", "\" \"@example.org", "@"] {
             let event = Event { sender: Some(sender), recipient: Some(sender), ..event() };
             let key = Key::of(&identity, &[Field::Sender, Field::Recipient], &event).unwrap();
             let sender = sender.trim().to_lowercase();
             assert_eq!(key.text, format!("sender:{sender},recipient:{sender}"));
         }
+    }
+
+    #[test]
+    fn an_address_with_two_meanings_is_counted_as_it_is_written() {
+        let folding = Folding { plus: true, ..Folding::default() };
+        let identity = Identity { folding, ..Identity::default() };
+        for (address, text, is_ambiguous) in [
+            ("V+x%Victim.example@Own.test", "v+x%victim.example@own.test", true),
+            ("<v@victim.example>@own.test", "<v@victim.example>@own.test", true),
+            ("\"V+x\"@Own.test", "v@own.test", false),
+        ] {
+            let event = Event { recipient: Some(address), sender: Some(address), ..event() };
+            for field in [Field::Recipient, Field::Sender] {
+                let key = Key::of(&identity, &[field], &event).unwrap();
+                assert_eq!((&*key.identity, key.is_ambiguous), (text, is_ambiguous), "{address}");
+            }
+            let key = Key::of(&identity, &[Field::RecipientDomain], &event).unwrap();
+            assert_eq!((&*key.identity, key.is_ambiguous), ("own.test", is_ambiguous), "{address}");
+        }
+        // It is no address: some mail servers have such logins.
+        let event = Event { auth: Some("user%own.test@host"), ..event() };
+        assert!(!Key::of(&identity, &[], &event).unwrap().is_ambiguous);
     }
 
     #[test]
@@ -225,7 +264,8 @@ mod tests {
             ..event()
         };
         for &field in Field::ALL {
-            assert!(value(&Identity::default(), &all, field).is_some(), "{field:?}");
+            let is_known = value(&Identity::default(), &all, field).is_some();
+            assert!(is_known, "{field:?}");
             // An event says nothing of the server.
             let of_nothing = value(&Identity::default(), &Event::default(), field);
             assert_eq!(of_nothing.is_some(), field == Field::Server, "{field:?}");

@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
+use super::key::Key;
 use super::word::{OnHabits, Sensitivity, Unit};
 use crate::calendar::{Every, Zone};
 use crate::engine::Algorithm;
 use crate::event::Event;
+use crate::identity::mailbox;
 use crate::rate::CalendarWindow;
 
 /// Whose limits are searched for.
@@ -16,6 +18,9 @@ pub struct Subject<'a> {
     /// The first field of the policy's key, or what the identity chain gave;
     /// folded. Empty: not known.
     pub identity: &'a str,
+    /// It is, or is the domain of, an address that mail servers may read differently: no entry of
+    /// `exempt` means it.
+    pub is_ambiguous: bool,
     /// The package that the front end handed over.
     pub package: Option<&'a str>,
     /// The client's address.
@@ -25,11 +30,21 @@ pub struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Of the sender of `event`, who has this identity.
+    /// Of the sender of `event`, who has this key.
     #[must_use]
-    pub fn of_sender(identity: &'a str, event: &Event<&'a str>) -> Self {
+    pub fn of_sender(key: &'a Key<'_>, event: &Event<&'a str>) -> Self {
+        let Key { identity, is_ambiguous, .. } = key;
         let package = event.package.filter(|package| !package.is_empty());
-        Self { identity, package, client: event.client.address(), recipient: None }
+        let client = event.client.address();
+        Self { identity, is_ambiguous: *is_ambiguous, package, client, recipient: None }
+    }
+
+    /// What entries of `exempt` are searched for: whoever is counted, and the recipient; without
+    /// addresses that mail servers may read differently.
+    #[must_use]
+    pub fn plain(&self) -> (&'a str, Option<&'a str>) {
+        let identity = if self.is_ambiguous { "" } else { self.identity };
+        (identity, self.recipient.filter(|recipient| !mailbox::is_ambiguous(recipient)))
     }
 }
 

@@ -119,8 +119,9 @@ fn chosen(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut Di
     let is_chosen = key.iter().all(|field| field.is_claimed() || field.is_of_recipient());
     let field = key.iter().find(|field| field.is_of_recipient()).filter(|_| is_chosen);
     let Some(field) = field else { return };
-    let OnCrossing { run, post, mail, .. } = &policies.on_crossing;
-    let sends_alerts = !run.is_empty() || post.is_some() || mail.is_some();
+    let OnCrossing { run, post, mail, observed, .. } = &policies.on_crossing;
+    // What is only observed raises an alert where that is asked for.
+    let sends_alerts = *observed && (!run.is_empty() || post.is_some() || mail.is_some());
     let why = match policy.settings.action {
         Action::Enforce => {
             "strangers can keep its mail from a recipient; write action = \"observe\", or add"
@@ -176,7 +177,7 @@ fn invented(policies: &Policies, name: &str, policy: &Policy, diagnostics: &mut 
 /// Whether local mail counts for its account, whatever else it says of itself.
 fn counts_account(policies: &Policies, policy: &Policy) -> bool {
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
-    let is_of_others = |field: &&Field| !matches!(field, Field::Auth | Field::Client);
+    let is_of_others = |field: &&Field| **field != Field::Auth && !field.is_of_client();
     match key.is_empty() {
         false => key.as_slice() == [Field::LocalAccount],
         true => chain.iter().find(is_of_others) == Some(&Field::LocalAccount),
@@ -308,7 +309,7 @@ fn unused(policy: &Policy, diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Domains among the users of customers, which have no limit by that.
+/// Domains among the users, which have no limit by that.
 fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diagnostics) {
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
     let fields = key.first().map_or(chain.as_slice(), std::slice::from_ref);
@@ -324,6 +325,18 @@ fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diag
     let is_only_listed = |member: &Member| member.package.is_none() && member.limits.is_empty();
     for (name, member) in policy.users.iter() {
         let Some(customer) = member.customer.as_ref().filter(|_| is_like_a_domain(name)) else {
+            let qualify = policies.identity.folding.qualify.as_deref();
+            let added = qualify.and_then(|domain| name.strip_suffix(domain)?.strip_suffix('@'));
+            let bare = added.unwrap_or(name);
+            // Others have a domain: with one that is added to all, this one.
+            let mut others = policy.users.iter().filter_map(|(name, _)| name.rsplit_once('@'));
+            let is_domain = |(_, domain): (&str, &str)| qualify.is_none() || domain == bare;
+            if is_like_a_domain(bare) && others.any(is_domain) {
+                let text = format!(
+                    "the user {bare:?} looks like a domain; did you mean the table domain.{bare:?}?"
+                );
+                diagnostics.warning(member.limits.at, text);
+            }
             continue;
         };
         let is_used = policies.policies.values().any(|policy| {
@@ -392,7 +405,7 @@ fn grades(policy: &Policy, diagnostics: &mut Diagnostics) {
         let word = grade.verdict.word();
         let percent = (grade.from * 100.0).round();
         if grade.from < 1.0 && grade.verdict > Verdict::Log && grade.verdict != Verdict::Delay {
-            diagnostics.warning(grade.at, format!("{word:?} from {percent}% on makes that the limit; write a smaller limit, or log or delay"));
+            diagnostics.warning(grade.at, format!("{word:?} at {percent}% refuses mail below the limit; write a smaller limit, or log or delay"));
         }
         if let Some(below) = strictest.filter(|below| below.verdict > grade.verdict) {
             let below = below.verdict.word();

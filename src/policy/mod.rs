@@ -38,6 +38,7 @@ pub mod outcome;
 pub mod probe;
 #[cfg(feature = "cli")]
 pub mod replay;
+pub mod reply;
 #[cfg(all(feature = "cli", any(test, feature = "fuzzing")))]
 pub mod resolve;
 mod settings;

@@ -105,7 +105,7 @@ impl<'a> Decided<'a> {
                 if is_final { Verdict::Reject } else { verdict }
             }
             Some(Overridden::Allow) => Verdict::Accept,
-            Some(Overridden::Deny) => strictest_of_all(settings),
+            Some(denial) => denial_verdict(denial),
         }
     }
 
@@ -113,7 +113,7 @@ impl<'a> Decided<'a> {
     #[must_use]
     #[inline]
     pub fn checked(&self, settings: &PolicySettings) -> Checked<'a> {
-        let denied = self.decision.overridden == Some(Overridden::Deny);
+        let denied = self.decision.overridden.is_some_and(Overridden::is_denial);
         let observed = self.exempt && !denied || settings.action == Action::Observe;
         Checked::new(self.policy, &self.limit, observed, self.verdict(settings))
     }
@@ -130,9 +130,9 @@ pub fn strictest(settings: &PolicySettings, reached: impl Fn(f64) -> bool) -> Ve
     grades.map(|grade| grade.verdict).max().unwrap_or(Verdict::Accept)
 }
 
-/// The strictest verdict that there is, and a refusal.
-fn strictest_of_all(settings: &PolicySettings) -> Verdict {
-    strictest(settings, |_| true).max(Verdict::Defer)
+/// The verdict of a denial: what is said in it, whatever the policy says of its limits.
+fn denial_verdict(denial: Overridden) -> Verdict {
+    if denial == Overridden::Reject { Verdict::Reject } else { Verdict::Defer }
 }
 
 fn seconds(wait: Wait) -> f64 {
@@ -198,7 +198,7 @@ impl Outcome {
             }
         }
         let Some((one, measured, _)) = best else { return Self { exempt, ..Self::default() } };
-        let denied = one.decision.overridden == Some(Overridden::Deny);
+        let denied = one.decision.overridden.is_some_and(Overridden::is_denial);
         let observed = exempt && !denied || settings.action == Action::Observe;
         let verdict = match measured {
             // An override is above an exemption.
@@ -261,8 +261,9 @@ impl Outcome {
         on: OnHabits,
         suspicion: Box<Suspicion>,
     ) -> Self {
-        let denied = suspicion.is_denied();
-        let measured = if denied { strictest_of_all(settings) } else { on.verdict() };
+        let denial = suspicion.judged.overridden.filter(|one| one.is_denial());
+        let denied = denial.is_some();
+        let measured = denial.map_or_else(|| on.verdict(), denial_verdict);
         let observed = settings.action == Action::Observe;
         let verdict = if observed { Verdict::Log } else { measured };
         // It does not say what has been noticed, as a thief would read it.

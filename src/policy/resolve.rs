@@ -164,9 +164,10 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
 /// Whether `entry` exempts `subject` at `now`.
 #[must_use]
 pub fn exempts(entry: &Exempt, subject: &Subject<'_>, now: i64) -> bool {
+    let (identity, recipient) = subject.plain();
     let client = |one: &Match| matches!((one, subject.client), (Match::Client(network), Some(client)) if network.contains(client));
-    let who = |one: &Match| means(one, subject.identity) || client(one);
-    let to = |one: &Match| subject.recipient.is_some_and(|address| means(one, address));
+    let who = |one: &Match| means(one, identity) || client(one);
+    let to = |one: &Match| recipient.is_some_and(|address| means(one, address));
     entry.until.is_none_or(|until| now < until)
         && (entry.matches.is_empty() || entry.matches.iter().any(who))
         && (entry.recipients.is_empty() || entry.recipients.iter().any(to))

@@ -137,7 +137,7 @@ settings! {
         ("fold.plus") folding.plus, kind::Flag;
         /// Remove dots from local parts in these domains
         ("fold.dots") folding.dots, kind::Domains;
-        /// Add this domain to an identity without one
+        /// Add this domain to a login without one: that by which the mail server itself qualifies
         ("qualify") folding.qualify, kind::Domain;
         /// Leading bits of an IPv4 address that count
         ("mask.v4") folding.v4, kind::Bits(32);

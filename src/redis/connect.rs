@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use futures_util::Stream;
 use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind,
     IntoConnectionInfo as _, RedisConnectionInfo, RedisResult, TlsCertificates,
@@ -15,26 +17,37 @@ use super::settings::{Server, Settings, Transport};
 /// waits longer for it than for a reply.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// How long the connection to one of so many servers may take, which are tried one after the
-/// other, and each reply.
-pub(super) fn config(settings: &Settings, servers: usize) -> AsyncConnectionConfig {
-    let servers = u32::try_from(servers).unwrap_or(u32::MAX).max(1);
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(settings.deadline.max(CONNECT_MAX / servers)))
-        .set_response_timeout(Some(settings.deadline))
-}
-
 /// Connects to a server.
 pub(super) async fn to_server(
     server: &Server,
     settings: &Settings,
 ) -> RedisResult<MultiplexedConnection> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(settings.deadline.max(CONNECT_MAX)))
+        .set_response_timeout(Some(settings.deadline));
+    client(server, settings)?.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// What a server publishes in this channel.
+pub(super) async fn subscribe(
+    server: &Server,
+    settings: &Settings,
+    channel: &str,
+) -> RedisResult<impl Stream<Item = redis::Msg> + use<>> {
+    let mut messages = client(server, settings)?.get_async_pubsub().await?;
+    messages.subscribe(channel).await?;
+    Ok(messages.into_on_message())
+}
+
+fn client(server: &Server, settings: &Settings) -> RedisResult<Client> {
     let info = info(server, settings)?;
-    let client = match certificates(settings) {
-        Some(certificates) if server.is_tls() => Client::build_with_tls(info, certificates)?,
-        _ => Client::open(info)?,
-    };
-    client.get_multiplexed_async_connection_with_config(&config(settings, 1)).await
+    match &settings.ca {
+        Some(ca) if server.is_tls() => {
+            let root_cert = Some(ca.clone());
+            Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert })
+        }
+        _ => Client::open(info),
+    }
 }
 
 /// Runs all of `futures` at the same time until one succeeds: its result, else the last error.
@@ -48,12 +61,7 @@ where
     select_ok(futures).await.map(|(reply, _)| reply)
 }
 
-pub(super) fn certificates(settings: &Settings) -> Option<TlsCertificates> {
-    let root_cert = settings.ca.clone();
-    root_cert.map(|ca| TlsCertificates { client_tls: None, root_cert: Some(ca) })
-}
-
-pub(super) fn address(server: &Server) -> ConnectionAddr {
+fn address(server: &Server) -> ConnectionAddr {
     match &server.transport {
         Transport::Unix(path) => ConnectionAddr::Unix(path.clone()),
         Transport::Tcp { host, port, tls: false } => ConnectionAddr::Tcp(host.clone(), *port),
@@ -74,5 +82,8 @@ fn info(server: &Server, settings: &Settings) -> RedisResult<ConnectionInfo> {
     if let Some(password) = &settings.password {
         redis = redis.set_password(&password.0);
     }
-    Ok(address(server).into_connection_info()?.set_redis_settings(redis))
+    // Else a request waits until the one before it is acknowledged.
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let info = address(server).into_connection_info()?;
+    Ok(info.set_redis_settings(redis).set_tcp_settings(tcp))
 }

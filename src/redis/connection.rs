@@ -3,22 +3,30 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{Cmd, RedisResult, TlsMode, Value};
+use redis::{Cmd, ErrorKind, RedisResult, Value};
 
-use super::connect::{address, certificates, config, to_server};
+use super::connect::to_server;
+use super::line::Line;
 use super::node::Node;
 use super::nodes::Nodes;
+use super::sentinel::Sentinels;
 use super::settings::{Server, Servers, Settings};
 
 /// A connection, which many requests share.
 #[derive(Clone)]
 pub(super) enum Connection {
     /// To one server.
-    Single(MultiplexedConnection),
+    Single(Arc<Single>),
     /// To the nodes of a cluster.
     Cluster(Nodes),
+}
+
+/// One server, and the sentinels that have named it.
+pub(super) struct Single {
+    server: Server,
+    line: Line,
+    settings: Settings,
+    sentinels: Option<Sentinels>,
 }
 
 /// A server; on a cluster, a node.
@@ -33,22 +41,42 @@ impl Connection {
     /// Connects.
     pub(super) async fn open(settings: &Settings) -> RedisResult<Self> {
         match &settings.servers {
-            Servers::Single(server) => to_server(server, settings).await.map(Self::Single),
-            Servers::Sentinel { master, sentinels } => {
-                let mut client = sentinel(master, sentinels, settings)?.build()?;
-                let config = config(settings, sentinels.len());
-                let connection = client.get_async_connection_with_config(&config);
-                Ok(Self::Single(connection.await?))
+            Servers::Single(server) => Self::to_one(server.clone(), None, settings).await,
+            Servers::Sentinel { .. } => {
+                let sentinels = Sentinels::of(settings);
+                let server = match &sentinels {
+                    Some(sentinels) => sentinels.primary().await?,
+                    None => return Err((ErrorKind::EmptySentinelList, "no sentinel").into()),
+                };
+                Self::to_one(server, sentinels, settings).await
             }
             Servers::Cluster(_) => Nodes::open(settings).await.map(Self::Cluster),
+        }
+    }
+
+    async fn to_one(
+        server: Server,
+        sentinels: Option<Sentinels>,
+        settings: &Settings,
+    ) -> RedisResult<Self> {
+        let line = Line::of(to_server(&server, settings).await?);
+        let settings = settings.clone();
+        Ok(Self::Single(Arc::new(Single { server, line, settings, sentinels })))
+    }
+
+    /// The sentinels that have named the server, and this server.
+    pub(super) fn sentinels(&self) -> Option<(&Sentinels, &Server)> {
+        match self {
+            Self::Single(one) => Some((one.sentinels.as_ref()?, &one.server)),
+            Self::Cluster(_) => None,
         }
     }
 
     /// Sends one command. An error that the server replies is an error.
     pub(super) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Single(connection) => {
-                connection.clone().req_packed_command(command).await?.extract_error()
+            Self::Single(one) => {
+                one.line.exchange(&one.server, &one.settings, command, false).await
             }
             Self::Cluster(nodes) => nodes.send(command).await,
         }
@@ -101,13 +129,23 @@ impl Connection {
         }
     }
 
-    /// Sends several commands to this server; else as [`Connection::send_all`].
+    /// Sends several commands at once to this server; returns the reply of each.
     pub(super) async fn send_all_to(
         &self,
         place: &Place,
         commands: &[Cmd],
-    ) -> Vec<RedisResult<Value>> {
-        join_all(commands.iter().map(|one| self.send_to(place, one))).await
+    ) -> RedisResult<Vec<RedisResult<Value>>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let replies = match (self, place) {
+            (Self::Single(one), _) => {
+                one.line.exchange_all(&one.server, &one.settings, commands).await
+            }
+            (Self::Cluster(nodes), Some(node)) => nodes.send_all_to(node, commands).await,
+            (Self::Cluster(_), None) => return Ok(self.send_all(commands).await),
+        };
+        Ok(replies?.into_iter().map(Value::extract_error).collect())
     }
 
     /// Sends several commands without waiting for replies in between; returns the reply of
@@ -115,30 +153,4 @@ impl Connection {
     pub(super) async fn send_all(&self, commands: &[Cmd]) -> Vec<RedisResult<Value>> {
         join_all(commands.iter().map(|command| self.send(command))).await
     }
-}
-
-fn sentinel(
-    master: &str,
-    sentinels: &[Server],
-    settings: &Settings,
-) -> RedisResult<SentinelClientBuilder> {
-    let addresses = sentinels.iter().map(address);
-    let mut builder = SentinelClientBuilder::new(addresses, master, SentinelServerType::Master)?;
-    if let Some(user) = &settings.user {
-        builder = builder.set_client_to_redis_username(user);
-    }
-    if let Some(password) = &settings.password {
-        builder = builder.set_client_to_redis_password(&password.0);
-    }
-    if sentinels.iter().any(Server::is_tls) {
-        builder = builder
-            .set_client_to_redis_tls_mode(TlsMode::Secure)
-            .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-        if let Some(certificates) = certificates(settings) {
-            builder = builder
-                .set_client_to_redis_certificates(certificates.clone())
-                .set_client_to_sentinel_certificates(certificates);
-        }
-    }
-    Ok(builder)
 }

@@ -153,6 +153,14 @@ local function is_counted(record)
   return false
 end
 
+-- One that observes counts as a strict one; a total counts accepted events only.
+local function effective_update(check)
+  local observes = check.refuses ~= check.refuses
+  if observes and check.update == LEAKY then return STRICT end
+  if not observes and check.update == STRICT and check.total == 1 then return LEAKY end
+  return check.update
+end
+
 -- A leaky event that was counted was accepted.
 local function accepted(one)
   if one.counted and one.update == LEAKY then one.over = decide_over(false, one.overridden) end
@@ -172,7 +180,7 @@ local function compute(check, key, record)
     crossings = record and record.crossings or 0, found = record ~= nil and record.has_rate,
   }
   if calendar and record then one.period, one.start = record.period, record.start end
-  if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
+  one.update = effective_update(check)
   one.counted = check.update ~= READ_ONLY and is_counted(record)
   if one.counted then
     one.count = 0
@@ -212,7 +220,7 @@ local function again(check, first, number)
   local one = {}
   for name, value in pairs(first) do one[name] = value end
   one.check, one.same_as, one.update, one.limit, one.overridden = check, number, check.update, check.limit, check.overridden
-  if check.refuses ~= check.refuses and check.update == LEAKY then one.update = STRICT end
+  one.update = effective_update(check)
   one.over = decide_over(is_over(check, one.rate, one.count), one.overridden)
   return accepted(one)
 end

@@ -47,6 +47,18 @@ impl RedisError {
         Self::Server(error.clone()).to_string()
     }
 
+    /// Whether there was no reply in time, and nothing else is known.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Server(error) if error.is_timeout())
+    }
+
+    /// Whether the connection is broken, or cannot be made.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        matches!(self, Self::Server(error) if error.is_io_error() && !error.is_timeout())
+    }
+
     /// Whether a new connection is needed, or the server must change before it can decide
     /// anything; otherwise only this request has failed.
     #[must_use]
@@ -70,7 +82,9 @@ pub(super) fn concerns_all(error: &redis::RedisError) -> bool {
         // The script has failed.
         ErrorKind::Server(ServerErrorKind::ResponseError) => {
             // "OOM", "MISCONF" and the like.
-            lacks_permission(error) || error.code().is_some_and(|code| code != "ERR")
+            lacks_permission(error)
+                || lacks_password(error)
+                || error.code().is_some_and(|code| code != "ERR")
         }
         ErrorKind::Server(ServerErrorKind::CrossSlot) => false,
         _ => true,
@@ -118,6 +132,7 @@ impl fmt::Display for RedisError {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
                 "wrong user or password"
             }
+            _ if lacks_password(error) => "a password is missing (password_file)",
             _ if lacks_permission(error) => "the ACL user lacks a permission (see docs/cluster.md)",
             (_, Some("LOADING")) => "it is loading its data",
             (_, Some("READONLY")) => "it is a replica and refuses writes",
@@ -147,6 +162,13 @@ impl fmt::Display for RedisError {
         };
         write!(f, "{meaning} ({error})")
     }
+}
+
+/// Whether a server does not read a request as long as this one, for want of a password: it has no
+/// code for that.
+fn lacks_password(error: &redis::RedisError) -> bool {
+    let says = |text: &str| text.contains("unauthenticated");
+    error.detail().is_some_and(says)
 }
 
 /// Whether the user lacks a permission, for a command or for one that the script calls: for

@@ -2,14 +2,15 @@
 //! themselves, as the agent does, and not through it: Exim's processes may ask the agent,
 //! and must not be able to reset a rate.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, RedisResult, Value, cmd};
 use tokio::runtime::Runtime;
 
 use super::connection::Place;
 use super::error::RedisError;
+use super::forms::{self, Form};
 use super::overrides;
 use super::record::{self, PREFIX, Record};
 use super::script::Loaded;
@@ -19,14 +20,14 @@ use super::{RedisStore, random};
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::bloom;
 use crate::store::{
-    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, Restored, Statistics,
-    Unread, Visit,
+    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, OwnedKey, Restored,
+    Statistics, Unread, Visit, Wanted,
 };
 use crate::text::counted;
 use crate::versions::USE_THE_LATER;
 
-/// How many keys are looked at in one step of a SCAN, and then read at the same time.
-const KEYS_AT_ONCE: u32 = 200;
+/// How many keys are looked at in one step of a SCAN, and read at once.
+const KEYS_AT_ONCE: usize = 1000;
 /// How often a change is tried again as the record has changed meanwhile.
 const TRIES_MAX: usize = 1000;
 /// The script that replaces a record.
@@ -136,6 +137,9 @@ impl SharedRates {
                     bytes
                 }
             };
+            if !new.is_empty() && self.store.forms.see_one(key) {
+                self.runtime.block_on(self.store.forms.publish(&self.store.connection))?;
+            }
             if self.replace(&stored_key, &old, &new, key.algorithm)? {
                 return Ok(result);
             }
@@ -163,43 +167,148 @@ impl SharedRates {
         }
     }
 
-    /// Calls `visit` with the keys and values on a server, and returns how many of them are
-    /// no records.
+    /// Calls `visit` with the records on a server, of those that `selects` selects. The next keys are
+    /// asked for together with the values of these.
     fn for_each_on(
         &self,
         place: &Place,
+        selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
         visit: &mut dyn FnMut(Entry),
         known: &mut Known,
-    ) -> Result<u64, RedisError> {
+    ) -> Result<(), RedisError> {
+        let mut cursor = Some(b"0".to_vec());
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        while cursor.is_some() || !keys.is_empty() {
+            let mut commands = gets(&keys);
+            if let Some(cursor) = &cursor {
+                let mut scan = cmd("SCAN");
+                scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}*"));
+                commands.push(scan.arg("COUNT").arg(KEYS_AT_ONCE).clone());
+            }
+            let mut replies = self.send_all(place, &commands)?;
+            let scan = cursor.is_some().then(|| replies.pop()).flatten();
+            for (key, reply) in keys.iter().zip(replies) {
+                self.visit(key, reply, visit, known)?;
+            }
+            (cursor, keys) = match scan {
+                None => (None, Vec::new()),
+                Some(reply) => {
+                    let (next, keys) = scanned(reply?)?;
+                    ((next != b"0").then_some(next), keys)
+                }
+            };
+            keys.retain(|key| {
+                let is_wanted = match record::read_key(key) {
+                    Some((key, _)) => selects(&key.key()),
+                    // It is counted as damaged.
+                    None => true,
+                };
+                is_wanted && known.is_new(key)
+            });
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with the record of a key, if the reply to GET has one.
+    fn visit(
+        &self,
+        key: &[u8],
+        reply: RedisResult<Value>,
+        visit: &mut dyn FnMut(Entry),
+        known: &mut Known,
+    ) -> Result<(), RedisError> {
+        match reply {
+            // It has expired since.
+            Ok(Value::Nil) => {}
+            Ok(Value::BulkString(bytes)) => match self.entry(key, &bytes) {
+                Some(entry) => entry.into_iter().for_each(visit),
+                None if record::not_later(&bytes).is_err() => known.later += 1,
+                None => known.damaged += 1,
+            },
+            Err(error) if error.code() != Some("WRONGTYPE") => return Err(error.into()),
+            _ => known.damaged += 1,
+        }
+        Ok(())
+    }
+
+    fn send_all(
+        &self,
+        place: &Place,
+        commands: &[Cmd],
+    ) -> Result<Vec<RedisResult<Value>>, RedisError> {
+        Ok(self.runtime.block_on(self.store.connection.send_all_to(place, commands))?)
+    }
+
+    /// Calls `visit` with the records on all servers that `selects` selects.
+    fn scan(
+        &self,
+        selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        let mut known = Known::default();
+        let mut unread = Unread::default();
+        let places = self.store.connection.primaries();
+        for place in &places {
+            match (self.for_each_on(place, selects, visit, &mut known), place) {
+                (Ok(()), _) => {}
+                // The other nodes have keys of their own.
+                (Err(error), Some(node)) if error.is_lost() && places.len() > 1 => {
+                    let missing =
+                        format!("{}: the keys of the node {node} are missing: {error}", self.name);
+                    unread.parts.push(missing.into());
+                }
+                (Err(error), _) => return self.said(Err(error)),
+            }
+        }
+        Ok(self.unread(unread, &known))
+    }
+
+    /// With what was left out.
+    fn unread(&self, mut unread: Unread, known: &Known) -> Unread {
+        unread.damaged += known.damaged;
+        if known.later > 0 {
+            let (name, records) = (&self.name, counted(known.later, "record", "records"));
+            let later = format!("{name}: {records} of a later format version: {USE_THE_LATER}");
+            unread.parts.push(later.into());
+        }
+        unread
+    }
+
+    /// The forms of the names of all records, if they are known.
+    fn forms(&self) -> Option<Vec<Form>> {
         let connection = &self.store.connection;
-        let mut damaged = 0;
-        let mut cursor = b"0".to_vec();
-        loop {
-            let mut scan = cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(format!("{PREFIX}*"));
-            scan.arg("COUNT").arg(KEYS_AT_ONCE);
-            let (next, keys) = scanned(self.runtime.block_on(connection.send_to(place, &scan))?)?;
-            let keys: Vec<Vec<u8>> = keys.into_iter().filter(|key| known.is_new(key)).collect();
-            let gets: Vec<Cmd> = keys.iter().map(|key| cmd("GET").arg(key).clone()).collect();
-            let values = self.runtime.block_on(connection.send_all_to(place, &gets));
-            for (key, value) in keys.iter().zip(values) {
-                match value {
-                    // It has expired since.
-                    Ok(Value::Nil) => {}
-                    Ok(Value::BulkString(bytes)) => match self.entry(key, &bytes) {
-                        Some(entry) => entry.into_iter().for_each(&mut *visit),
-                        None if record::not_later(&bytes).is_err() => known.later += 1,
-                        None => damaged += 1,
-                    },
-                    Err(error) if error.code() != Some("WRONGTYPE") => return Err(error.into()),
-                    _ => damaged += 1,
+        self.runtime.block_on(forms::all(connection))
+    }
+
+    /// Calls `visit` with the records of these identities that `selects` selects, found by their
+    /// names, which have one of these forms.
+    fn of_identities(
+        &self,
+        forms: &[Form],
+        identities: &HashSet<Vec<u8>>,
+        selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        let mut keys = BTreeSet::new();
+        for identity in identities {
+            let tag = self.store.secret.get().tag(identity);
+            for form in forms {
+                let key = form.of(identity);
+                if selects(&key.key()) {
+                    keys.insert(record::key(&key.key(), &tag));
                 }
             }
-            if next == b"0" {
-                return Ok(damaged);
-            }
-            cursor = next;
         }
+        let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+        let mut known = Known::default();
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            // Each node is asked for its own.
+            let replies = self.said(self.send_all(&None, &gets(some)))?;
+            for (key, reply) in some.iter().zip(replies) {
+                self.said(self.visit(key, reply, visit, &mut known))?;
+            }
+        }
+        Ok(self.unread(Unread::default(), &known))
     }
 
     /// The record of a key and a value, `None` if they are none; it may be one without a
@@ -227,12 +336,19 @@ struct Known {
     hasher: RandomState,
     /// How many records are of a later version.
     later: u64,
+    /// How many are none.
+    damaged: u64,
 }
 
 impl Known {
     fn is_new(&mut self, key: &[u8]) -> bool {
         self.hashes.insert(self.hasher.hash_one(key))
     }
+}
+
+/// The commands that read these keys.
+fn gets(keys: &[Vec<u8>]) -> Vec<Cmd> {
+    keys.iter().map(|key| cmd("GET").arg(key).clone()).collect()
 }
 
 /// The next cursor and the keys that a SCAN has returned.
@@ -250,27 +366,51 @@ fn scanned(reply: Value) -> Result<(Vec<u8>, Vec<Vec<u8>>), RedisError> {
 
 impl Inspect for SharedRates {
     fn for_each(&mut self, visit: &mut dyn FnMut(Entry)) -> Result<Unread, InspectError> {
-        let mut known = Known::default();
-        let mut unread = Unread::default();
-        let places = self.store.connection.primaries();
-        for place in &places {
-            match (self.for_each_on(place, visit, &mut known), place) {
-                (Ok(damaged), _) => unread.damaged += damaged,
-                // The other nodes have keys of their own.
-                (Err(error), Some(node)) if error.is_lost() && places.len() > 1 => {
-                    let missing =
-                        format!("{}: the keys of the node {node} are missing: {error}", self.name);
-                    unread.parts.push(missing.into());
-                }
-                (Err(error), _) => return self.said(Err(error)),
+        self.scan(&mut |_| true, visit)
+    }
+
+    fn for_each_of(
+        &mut self,
+        identities: &HashSet<Vec<u8>>,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        match self.forms() {
+            Some(forms) => self.of_identities(&forms, identities, &mut |_| true, visit),
+            None => self.scan(&mut |key| identities.contains(key.identity()), visit),
+        }
+    }
+
+    fn for_each_wanted(
+        &mut self,
+        wanted: &mut Wanted<'_>,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        let Wanted { selects, identities } = wanted;
+        if let Some((identities, folding)) = identities
+            && let Some(forms) = self.forms()
+            && forms.iter().all(|form| form.is_as_folded(folding))
+        {
+            return self.of_identities(&forms, identities, selects, visit);
+        }
+        self.scan(selects, visit)
+    }
+
+    fn for_each_of_keys(
+        &mut self,
+        keys: &[OwnedKey],
+        visit: &mut dyn FnMut(Entry) -> Result<(), InspectError>,
+    ) -> Result<(), InspectError> {
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            let stored: Vec<Vec<u8>> = some.iter().map(|key| self.key(&key.key())).collect();
+            let replies = self.said(self.send_all(&None, &gets(&stored)))?;
+            let (mut entries, mut known) = (Vec::new(), Known::default());
+            for (key, reply) in stored.iter().zip(replies) {
+                let read = self.visit(key, reply, &mut |entry| entries.push(entry), &mut known);
+                self.said(read)?;
             }
+            entries.into_iter().try_for_each(&mut *visit)?;
         }
-        if known.later > 0 {
-            let (name, records) = (&self.name, counted(known.later, "record", "records"));
-            let later = format!("{name}: {records} of a later format version: {USE_THE_LATER}");
-            unread.parts.push(later.into());
-        }
-        Ok(unread)
+        Ok(())
     }
 
     fn survey(&mut self, visit: Visit<'_>) -> Result<Unread, InspectError> {

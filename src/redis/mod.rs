@@ -17,13 +17,16 @@
 //! others are decided: one that is no total may count an event that a total refuses.
 //!
 //! Unique events and tags are hashed with the secret in the key `exirate:secret`. The hash
-//! `exirate:servers` has what the servers publish of themselves.
+//! `exirate:servers` has what the servers publish of themselves, `exirate:forms` how the names of
+//! records are made.
 
 mod connect;
 mod connection;
 mod error;
 mod events;
+mod forms;
 mod inspect;
+mod line;
 mod node;
 mod nodes;
 mod overrides;
@@ -31,6 +34,7 @@ mod record;
 mod register;
 mod script;
 mod secret;
+mod sentinel;
 mod servers;
 mod servers_file;
 mod settings;
@@ -45,6 +49,8 @@ use std::time::Duration;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use redis::{Cmd, Value, cmd};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::cluster::wire::read_decision;
 use crate::engine::{
@@ -57,6 +63,7 @@ use crate::sys::clock;
 use connection::Connection;
 pub use error::RedisError;
 pub use events::{SharedEvent, SharedEvents};
+use forms::UsedForms;
 pub use inspect::SharedRates;
 use overrides::SharedOverrides;
 use record::key;
@@ -69,15 +76,17 @@ pub use servers::{
 };
 pub use servers_file::{read_servers, servers_file, write_servers};
 pub use settings::{Secret, Server, Servers, Settings, Transport};
-pub use state::{ServerState, ServerStates, examine};
+pub use state::{SentinelStates, ServerState, ServerStates, examine};
 
 /// A key that the script counts an event in when a connection is made: so a server that
 /// cannot decide is found before it is asked. It expires soon. On a cluster, one of its
 /// nodes must decide one of so many.
 const PROBE: &str = "exirate:probe";
 const PROBES: usize = 16;
-/// For this part of the deadline a request waits for what is looked at once a second.
-const REFRESH_PART: u32 = 4;
+/// How often what changes without a request is looked at.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(1);
+/// So many looks in a row without a reply in time show that a connection is dead.
+const SILENT_MAX: u32 = 3;
 /// The script.
 const SCRIPT: &str = concat!(include_str!("record.lua"), include_str!("decide.lua"));
 
@@ -87,9 +96,9 @@ pub struct RedisStore {
     connection: Connection,
     secret: SharedSecret,
     servers: Servers,
-    deadline: Duration,
     script: Arc<Loaded>,
     overrides: SharedOverrides,
+    forms: UsedForms,
     /// The time that tests give it.
     #[cfg(test)]
     time: Option<Arc<std::sync::Mutex<Timestamp>>>,
@@ -128,8 +137,14 @@ impl RedisStore {
             None => StoreSecret::new(random()?),
         };
         let secret = SharedSecret::agree(&connection, known, old.is_some()).await?;
-        let store = Self::with(connection, secret, settings);
+        let mut store = Self::with(connection, secret, settings);
+        if let Some(old) = old {
+            store.forms = old.forms.clone();
+            store.forms.again();
+        }
         probe(&store.connection, &store.script).await?;
+        // A list that cannot be read is reported, and the store is used nevertheless.
+        let _ = store.overrides.refresh(&store.connection).await;
         Ok(store)
     }
 
@@ -150,31 +165,56 @@ impl RedisStore {
             connection,
             secret,
             servers: settings.servers.clone(),
-            deadline: settings.deadline,
             script: Arc::new(Loaded::new(SCRIPT)),
             overrides: SharedOverrides::default(),
+            forms: UsedForms::default(),
             #[cfg(test)]
             time: None,
         }
     }
 
-    /// Looks whether the overrides and the secret are still the same, once a second. Requests
-    /// wait for it for a part of their time only, as another node of a cluster may decide them.
-    async fn refresh(&self) {
-        let (overrides, secret) = (self.overrides.begin_refresh(), self.secret.is_due());
-        if overrides.is_none() && !secret {
-            return;
+    /// Looks, each second, at what changes without a request: the overrides, the secret, and which
+    /// server the sentinels name. No request waits for that. Ends when the store has to be connected
+    /// to again: with the reason.
+    pub async fn watch(&self) -> String {
+        let switched = Arc::new(Notify::new());
+        let _listening = self.connection.sentinels().map(|(all, _)| all.listen(&switched));
+        let mut silent = 0;
+        loop {
+            let _ = timeout(LOOKED_AT_EVERY, switched.notified()).await;
+            let (moved, refreshed) = tokio::join!(self.moved(), self.refresh());
+            if let Some(why) = moved {
+                return why;
+            }
+            match refreshed {
+                Err(error) if error.is_late() => silent += 1,
+                Err(error) if error.is_broken() => return error.to_string(),
+                Err(_) | Ok(()) => silent = 0,
+            }
+            if silent >= SILENT_MAX && !self.has_parts() {
+                return "no reply in time".to_owned();
+            }
         }
-        let store = self.clone();
-        let refreshed = tokio::spawn(async move {
-            if secret {
-                store.secret.check(&store.connection).await;
-            }
-            if let Some(begun) = overrides {
-                store.overrides.refresh(&store.connection, begun).await;
-            }
-        });
-        let _ = tokio::time::timeout(self.deadline / REFRESH_PART, refreshed).await;
+    }
+
+    /// Looks whether the overrides and the secret are still the same.
+    ///
+    /// # Errors
+    /// That cannot be seen. What is known stays in use: on a cluster, other nodes may well decide.
+    pub async fn refresh(&self) -> Result<(), RedisError> {
+        if self.secret.check(&self.connection).await? {
+            self.forms.again();
+        }
+        self.forms.publish(&self.connection).await?;
+        self.overrides.refresh(&self.connection).await
+    }
+
+    /// Why the store is at another server now, if a majority of the sentinels says so.
+    async fn moved(&self) -> Option<String> {
+        let (sentinels, server) = self.connection.sentinels()?;
+        let said = sentinels.ask().await;
+        let primary = said.by_majority().filter(|primary| *primary != server)?;
+        Some(format!("the sentinels name another primary, {primary} in place of {server}"))
     }
 
     /// Whether all servers of the store fail.
@@ -220,7 +260,11 @@ impl RedisStore {
         decisions: &mut Vec<Decision>,
     ) -> Result<(), RedisError> {
         decisions.clear();
-        self.refresh().await;
+        if self.forms.see(checks) {
+            let store = self.clone();
+            // Else it is published within a second.
+            tokio::spawn(async move { store.forms.publish(&store.connection).await.ok() });
+        }
         let overridden;
         let checks = match self.overrides.is_empty() {
             true => checks,
@@ -473,7 +517,7 @@ fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
     let overridden = match check.overridden {
         None => 0,
         Some(Overridden::Allow) => 1,
-        Some(Overridden::Deny) => 2,
+        Some(Overridden::Deny | Overridden::Reject) => 2,
     };
     let mut argument = vec![algorithm, update, check.total.into(), overridden];
     let third = match check.algorithm.window() {

@@ -1,15 +1,13 @@
 //! A node of a Redis Cluster: its connection, and whether it replies.
 
 use std::fmt;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value, pipe};
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
-use super::connect::to_server;
 use super::error::{RedisError, concerns_all};
+use super::line::{End, Line};
 use super::settings::{Server, Settings, Transport};
 
 /// The pause after a first failure, in which nobody asks. It doubles with each further one.
@@ -25,8 +23,7 @@ pub(super) type Address = (String, u16);
 /// The node.
 pub(super) struct Node {
     pub(super) address: Address,
-    /// Locked while a connection is made.
-    connection: Arc<tokio::sync::Mutex<Option<MultiplexedConnection>>>,
+    line: Line,
     health: Mutex<Health>,
 }
 
@@ -81,7 +78,7 @@ impl Health {
 
 impl Node {
     pub(super) fn new(address: Address) -> Self {
-        Self { address, connection: Arc::default(), health: Mutex::default() }
+        Self { address, line: Line::default(), health: Mutex::default() }
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {
@@ -129,28 +126,40 @@ impl Node {
 
     async fn reply_to(
         self: &Arc<Self>,
-        mut attempt: Attempt<'_>,
+        attempt: Attempt<'_>,
         settings: &Settings,
         command: &Cmd,
         asking: bool,
     ) -> RedisResult<Value> {
-        let result = self.exchange(settings, command, asking, attempt.begun).await;
-        attempt.has_ended = true;
-        let is_failed = match &result {
-            Err(error) if concerns_all(error) && !is_of_request(error) => {
-                self.health().failed(attempt.begun, RedisError::reason(error));
-                true
-            }
-            _ => {
-                self.health().replied();
-                false
-            }
-        };
-        // A new connection may get through where an old one hangs.
-        if is_failed && let Ok(mut connection) = self.connection.try_lock() {
-            *connection = None;
-        }
+        let end = Asked { node: Arc::clone(self), begun: attempt.begun };
+        let result = self.line.exchange(&end, settings, command, asking).await;
+        self.has_ended(attempt, result.as_ref().err());
         result
+    }
+
+    /// Sends several commands at once; a reply may be an error.
+    pub(super) async fn ask_all(
+        self: &Arc<Self>,
+        settings: &Settings,
+        commands: &[Cmd],
+    ) -> RedisResult<Vec<Value>> {
+        self.begin()?;
+        let attempt = Attempt { node: self, begun: Instant::now(), has_ended: false };
+        let end = Asked { node: Arc::clone(self), begun: attempt.begun };
+        let result = self.line.exchange_all(&end, settings, commands).await;
+        self.has_ended(attempt, result.as_ref().err());
+        result
+    }
+
+    fn has_ended(&self, mut attempt: Attempt<'_>, failed: Option<&redis::RedisError>) {
+        attempt.has_ended = true;
+        match failed {
+            Some(error) if concerns_all(error) && !is_of_request(error) => {
+                self.health().failed(attempt.begun, RedisError::reason(error));
+                self.line.hang_up();
+            }
+            _ => self.health().replied(),
+        }
     }
 
     /// Whether this request may be sent: one at a time tries while the node is away.
@@ -172,70 +181,6 @@ impl Node {
         (ErrorKind::ClusterConnectionNotFound, "a node is away", detail).into()
     }
 
-    /// Sends a command that was begun at this time, over the connection or a new one.
-    ///
-    /// If the connection breaks before there is a reply, it is sent once more: it was closed
-    /// while nobody asked, or the node has started again. Whatever is sent may come twice: the
-    /// script knows the numbers of the latest events of a record, and the other commands set or
-    /// remove something, or what they append has a number.
-    async fn exchange(
-        self: &Arc<Self>,
-        settings: &Settings,
-        command: &Cmd,
-        asking: bool,
-        begun: Instant,
-    ) -> RedisResult<Value> {
-        let mut is_again = false;
-        loop {
-            let (mut connection, is_new) = self.connection(settings, begun).await?;
-            let result = if asking {
-                let both = pipe().cmd("ASKING").add_command(command.clone()).clone();
-                let replies = connection.req_packed_commands(&both, 1, 1).await;
-                replies.map(|replies| replies.into_iter().next().unwrap_or(Value::Nil))
-            } else {
-                connection.req_packed_command(command).await
-            };
-            match result.and_then(Value::extract_error) {
-                Err(error) if !is_new && !is_again && error.is_connection_dropped() => {
-                    *self.connection.lock().await = None;
-                    is_again = true;
-                }
-                result => return result,
-            }
-        }
-    }
-
-    /// The connection for a request that was begun at this time, and whether it is new.
-    ///
-    /// One that is being made is not given up with the request, which may have less time than
-    /// it takes. Until it is there, the node is away for the requests that follow.
-    async fn connection(
-        self: &Arc<Self>,
-        settings: &Settings,
-        begun: Instant,
-    ) -> RedisResult<(MultiplexedConnection, bool)> {
-        let mut kept = Arc::clone(&self.connection).lock_owned().await;
-        if let Some(connection) = &*kept {
-            return Ok((connection.clone(), false));
-        }
-        self.not_failed_since(begun)?;
-        let (node, settings) = (Arc::clone(self), settings.clone());
-        let connecting = tokio::spawn(async move {
-            let begun = Instant::now();
-            let new = to_server(&node.server(&settings), &settings).await;
-            match &new {
-                Ok(connection) => {
-                    *kept = Some(connection.clone());
-                    node.health().replied();
-                }
-                Err(error) => node.health().failed(begun, RedisError::reason(error)),
-            }
-            new
-        });
-        let new = connecting.await.unwrap_or_else(|error| Err(io::Error::other(error).into()));
-        Ok((new?, true))
-    }
-
     /// An error, if another request has failed since this time.
     fn not_failed_since(&self, begun: Instant) -> RedisResult<()> {
         let health = self.health();
@@ -244,12 +189,35 @@ impl Node {
             _ => Ok(()),
         }
     }
+}
 
-    /// How it is connected to: by TLS, if the nodes of the configuration are.
+/// A node that a request asks which was begun at this time. While a connection is made, the node is
+/// away for the requests that follow.
+#[derive(Clone)]
+struct Asked {
+    node: Arc<Node>,
+    begun: Instant,
+}
+
+impl End for Asked {
+    /// By TLS, if the nodes of the configuration are connected to so.
     fn server(&self, settings: &Settings) -> Server {
         let tls = settings.servers.all().iter().any(Server::is_tls);
-        let (host, port) = self.address.clone();
+        let (host, port) = self.node.address.clone();
         Server { transport: Transport::Tcp { host, port, tls }, database: 0 }
+    }
+
+    fn may_connect(&self) -> RedisResult<()> {
+        self.node.not_failed_since(self.begun)
+    }
+
+    fn has_connected(&self, result: Result<(), &redis::RedisError>) {
+        match result {
+            Ok(()) => self.node.health().replied(),
+            Err(error) => {
+                self.node.health().failed(Instant::now(), RedisError::reason(error));
+            }
+        }
     }
 }
 

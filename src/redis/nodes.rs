@@ -122,6 +122,15 @@ impl Nodes {
         node.ask(&self.0.settings, command, false).await
     }
 
+    /// Sends several commands at once to this node; a reply may be an error.
+    pub(super) async fn send_all_to(
+        &self,
+        node: &Arc<Node>,
+        commands: &[Cmd],
+    ) -> RedisResult<Vec<Value>> {
+        node.ask_all(&self.0.settings, commands).await
+    }
+
     /// The nodes that have slots.
     pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
         let map = self.map();

@@ -1,10 +1,9 @@
 //! The overrides that servers share: one list, in one key, as a database has it in a file.
 //!
-//! Each agent keeps a copy, and looks at most once a second whether it has changed, before it
-//! decides. So a change is known everywhere a second later.
+//! Each agent keeps a copy, and looks once a second whether it has changed. So a change is known
+//! everywhere a second later.
 
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
 use redis::{Cmd, Value, cmd};
 
@@ -17,10 +16,6 @@ use crate::store::{LIST_HEADER_BYTES, ListFault, Override, Overrides};
 
 /// The key of the list.
 const KEY: &str = "exirate:overrides";
-/// How old a copy may be.
-const AGE_MAX: Duration = Duration::from_secs(1);
-/// The longest pause after the list could not be read: it doubles each time.
-const PAUSE_MAX: Duration = Duration::from_secs(32);
 /// How often a change is tried again as the list has changed meanwhile.
 const TRIES_MAX: usize = 100;
 /// Replaces the list, if it still has this header; it has a checksum.
@@ -35,21 +30,12 @@ pub(super) struct SharedOverrides(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
-    /// When the list is looked at again; `None` if it never was.
-    next: Option<Instant>,
-    /// How often it could not be read, one time after the other.
-    failures: u32,
-    /// Its header then; empty if there was no list.
+    /// The header of the list that was read last; empty if there was none.
     header: Vec<u8>,
-    list: Arc<Overrides>,
+    /// What it says, or, if it could not be read, what the one before said.
+    list: Option<Arc<Overrides>>,
     /// Why it cannot be read, which is said once; whether it was said.
     fault: Option<(String, bool)>,
-}
-
-/// What a refresh has begun with.
-pub(super) struct Refresh {
-    known: Vec<u8>,
-    failures: u32,
 }
 
 impl SharedOverrides {
@@ -57,63 +43,37 @@ impl SharedOverrides {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What [`SharedOverrides::refresh`] needs, if the copy is not recent enough. Others go on with
-    /// the copy meanwhile.
-    pub(super) fn begin_refresh(&self) -> Option<Refresh> {
-        let mut copy = self.lock();
-        let now = Instant::now();
-        if copy.next.is_some_and(|next| now < next) {
-            return None;
-        }
-        // If it is never completed, it has failed.
-        let failures = copy.failures;
-        copy.next = Some(now + (AGE_MAX * (1 << failures.min(5))).min(PAUSE_MAX));
-        copy.failures = failures.saturating_add(1);
-        Some(Refresh { known: copy.header.clone(), failures })
-    }
-
-    /// Makes the copy recent enough. If the list cannot be read, the copy stays as it is: on a
-    /// cluster, other servers may well decide.
-    pub(super) async fn refresh(&self, connection: &Connection, begun: Refresh) {
-        let Refresh { known, failures } = begun;
-        let read = self.read(connection, known).await;
-        let mut copy = self.lock();
-        match read {
-            Ok(()) => {
-                if failures > 0 {
-                    copy.next = Some(Instant::now() + AGE_MAX);
-                }
-                (copy.failures, copy.fault) = (0, None);
-            }
-            Err(RedisError::Overrides(why)) => {
-                if copy.fault.as_ref().is_none_or(|(known, _)| *known != why) {
-                    copy.fault = Some((why, false));
-                }
-            }
-            // That the store is away is said elsewhere.
-            Err(_) => {}
-        }
-    }
-
-    /// Reads the list, if its header is not `known`.
-    async fn read(&self, connection: &Connection, known: Vec<u8>) -> Result<(), RedisError> {
+    /// Reads the list if it has another header than the copy. If it cannot be read, the copy stays
+    /// as it is.
+    pub(super) async fn refresh(&self, connection: &Connection) -> Result<(), RedisError> {
         let header = cmd("GETRANGE").arg(KEY).arg(0).arg(LIST_HEADER_BYTES - 1).clone();
+        let known = self.lock().header.clone();
         match connection.send(&header).await? {
             Value::BulkString(header) if header == known => return Ok(()),
             _ => {}
         }
         let bytes = read(connection).await?;
-        let header = header_of(&bytes).to_vec();
-        let list = decode(bytes)?;
         let mut copy = self.lock();
-        (copy.header, copy.list) = (header, Arc::new(list));
+        copy.header = header_of(&bytes).to_vec();
+        match decode(bytes) {
+            Ok(list) => {
+                copy.list = (!copy.header.is_empty()).then(|| Arc::new(list));
+                copy.fault = None;
+            }
+            Err(error) => {
+                let why = error.to_string();
+                if copy.fault.as_ref().is_none_or(|(known, _)| *known != why) {
+                    copy.fault = Some((why, false));
+                }
+            }
+        }
         Ok(())
     }
 
     /// The checks as the list decides them at `now`; those that something else has decided
     /// already stay so.
     pub(super) fn apply<'a>(&self, checks: &[Check<'a>], now: Timestamp) -> Vec<Check<'a>> {
-        let list = Arc::clone(&self.lock().list);
+        let Some(list) = self.lock().list.clone() else { return checks.to_vec() };
         let mut scratch = String::new();
         let decided = |check: &Check<'a>| {
             let found = |scratch: &mut String| list.find(&check.key, scratch).at(now.seconds);
@@ -130,15 +90,9 @@ impl SharedOverrides {
         (!std::mem::replace(said, true)).then(|| format!("overrides stay as they were: {why}"))
     }
 
-    /// How often the list could not be read, one time after the other.
-    #[cfg(test)]
-    pub(super) fn failures(&self) -> u32 {
-        self.lock().failures
-    }
-
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().header.is_empty()
+        self.lock().list.is_none()
     }
 }
 

@@ -130,18 +130,39 @@ impl Record {
     }
 }
 
+/// The letter of a kind in a key.
+pub(super) fn kind_letter(kind: Kind) -> u8 {
+    match kind {
+        Kind::Spec => b's',
+        Kind::Policy => b'p',
+        Kind::Habits => b'h',
+    }
+}
+
+/// The kind with this letter.
+pub(super) fn kind_of(letter: u8) -> Option<Kind> {
+    [Kind::Spec, Kind::Policy, Kind::Habits].into_iter().find(|one| kind_letter(*one) == letter)
+}
+
+/// The letter of an algorithm in a key.
+pub(super) fn algorithm_letter(algorithm: AlgorithmKind) -> u8 {
+    match algorithm {
+        AlgorithmKind::MovingAverage => b'm',
+        AlgorithmKind::Bucket => b'b',
+        AlgorithmKind::Calendar => b'c',
+    }
+}
+
+/// The algorithm with this letter.
+pub(super) fn algorithm_of(letter: u8) -> Option<AlgorithmKind> {
+    let all = [AlgorithmKind::MovingAverage, AlgorithmKind::Bucket, AlgorithmKind::Calendar];
+    all.into_iter().find(|one| algorithm_letter(*one) == letter)
+}
+
 /// The key of a record, whose identity has this tag.
 pub(super) fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
-    let kind = match record.kind {
-        Kind::Spec => 's',
-        Kind::Policy => 'p',
-        Kind::Habits => 'h',
-    };
-    let algorithm = match record.algorithm {
-        AlgorithmKind::MovingAverage => 'm',
-        AlgorithmKind::Bucket => 'b',
-        AlgorithmKind::Calendar => 'c',
-    };
+    let kind = char::from(kind_letter(record.kind));
+    let algorithm = char::from(algorithm_letter(record.algorithm));
     let start = record.identity_start;
     let mut key = format!("{PREFIX}{tag}}}{kind}{algorithm}{start}:").into_bytes();
     key.extend_from_slice(record.name);
@@ -157,18 +178,7 @@ pub(super) fn read_key(key: &[u8]) -> Option<(OwnedKey, &str)> {
     let start_end = rest.iter().position(|byte| *byte == b':')?;
     let start = std::str::from_utf8(rest.get(..start_end)?).ok()?.parse().ok()?;
     let name = rest.get(start_end + 1..)?.to_vec();
-    let kind = match kind {
-        b's' => Kind::Spec,
-        b'p' => Kind::Policy,
-        b'h' => Kind::Habits,
-        _ => return None,
-    };
-    let algorithm = match algorithm {
-        b'm' => AlgorithmKind::MovingAverage,
-        b'b' => AlgorithmKind::Bucket,
-        b'c' => AlgorithmKind::Calendar,
-        _ => return None,
-    };
+    let (kind, algorithm) = (kind_of(kind)?, algorithm_of(algorithm)?);
     let known = start <= name.len();
     let owned = OwnedKey { name, identity_start: start, kind, algorithm };
     known.then_some((owned, std::str::from_utf8(tag).ok()?))

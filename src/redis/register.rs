@@ -7,13 +7,11 @@ use redis::{Value, cmd};
 use super::RedisStore;
 use super::connection::Connection;
 use super::error::RedisError;
-use super::servers::{AgentState, KnownServers, PolicyState, agent_field, policy_field};
+use super::servers::{AgentState, KnownServers, PolicyState, SERVERS, agent_field, policy_field};
 use super::settings::Settings;
 use super::tool::Tool;
 use crate::sys::clock;
 
-/// The hash.
-const SERVERS: &str = "exirate:servers";
 /// The time of the server that has the hash, and a field of the hash. In a cluster, TIME alone
 /// would go to any node.
 const TIME_AND_FIELD: &str = "local time = redis.call('TIME') \
@@ -37,6 +35,8 @@ pub struct Announcement<'a> {
     pub servers: u32,
     /// Whether it has published something under this name before.
     pub again: bool,
+    /// Tells apart configurations of agents.
+    pub config: u32,
 }
 
 impl RedisStore {
@@ -46,10 +46,8 @@ impl RedisStore {
     /// # Errors
     /// It is not published. Decisions may be possible nevertheless.
     pub async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, RedisError> {
-        let &Announcement { name, id, started, decisions, servers, again } = announcement;
+        let &Announcement { name, id, started, decisions, servers, again, config } = announcement;
         let connection = &self.connection;
-        // An agent that is asked for nothing has not looked at it.
-        self.secret.check(connection).await;
         let field = agent_field(name);
         let (here, begun) = (seconds(clock::now()), Instant::now());
         let mut command = cmd("EVAL");
@@ -72,6 +70,8 @@ impl RedisStore {
             servers,
             secret: Some(self.secret.get().id()),
             conflict,
+            primary: connection.sentinels().map(|(_, server)| server.to_string()),
+            config: Some(config),
         };
         connection.send(cmd("HSET").arg(SERVERS).arg(field).arg(state.to_string())).await?;
         Ok(conflict)
@@ -152,7 +152,9 @@ impl Register {
 }
 
 /// What is published, and the fields of the servers that are gone.
-async fn read(connection: &Connection) -> Result<(KnownServers, Vec<String>), RedisError> {
+pub(super) async fn read(
+    connection: &Connection,
+) -> Result<(KnownServers, Vec<String>), RedisError> {
     let mut command = cmd("EVAL");
     command.arg(TIME_AND_FIELDS).arg(1).arg(SERVERS);
     let ((now, _), value) = time_and(connection.send(&command).await?)?;

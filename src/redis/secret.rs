@@ -2,12 +2,11 @@
 //! names of the keys and the hashes of unique events, so agents with different secrets would
 //! count apart.
 //!
-//! The first agent creates it; commands only look at it. Each looks once a second whether it is still the same: FLUSHALL,
+//! The first agent creates it; commands only look at it. Each agent looks once a second whether it is still the same: FLUSHALL,
 //! or a server that comes back empty, removes it. Then an agent sets the one that it knows, if
 //! no other one has done so before, and all take what is there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use redis::{Value, cmd};
 use siphasher::sip128::{Hash128, SipHasher24};
@@ -18,8 +17,6 @@ use crate::rate::bloom::Event;
 
 /// The key.
 const KEY: &str = "exirate:secret";
-/// How old what is known of it may be.
-const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The secret itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,8 +55,6 @@ pub(super) struct SharedSecret(Arc<Mutex<Kept>>);
 
 struct Kept {
     secret: StoreSecret,
-    /// When it is looked at again.
-    next: Instant,
     /// What the administrator should know.
     incidents: Vec<String>,
 }
@@ -90,10 +85,8 @@ impl SharedSecret {
         read(connection).await?.map(Self::new).ok_or(RedisError::NeverUsed)
     }
 
-    /// One that has just been looked at.
     fn new(secret: StoreSecret) -> Self {
-        let next = Instant::now() + AGE_MAX;
-        Self(Arc::new(Mutex::new(Kept { secret, next, incidents: Vec::new() })))
+        Self(Arc::new(Mutex::new(Kept { secret, incidents: Vec::new() })))
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -105,24 +98,13 @@ impl SharedSecret {
         self.lock().secret
     }
 
-    /// Whether it is to be looked at now; then not again for a second.
-    pub(super) fn is_due(&self) -> bool {
-        let mut kept = self.lock();
-        let now = Instant::now();
-        let is_due = kept.next <= now;
-        if is_due {
-            kept.next = now + AGE_MAX;
-        }
-        is_due
-    }
-
-    /// Looks whether it is still the same. While that cannot be seen, it stays in use: on a
-    /// cluster, other nodes may well decide.
-    pub(super) async fn check(&self, connection: &Connection) {
+    /// Looks whether it is still the same: whether all keys were removed. While that cannot be seen,
+    /// it stays in use.
+    pub(super) async fn check(&self, connection: &Connection) -> Result<bool, RedisError> {
         let known = self.get();
-        if let Ok(found) = agree(connection, known).await {
-            self.take_over(known, &found);
-        }
+        let found = agree(connection, known).await?;
+        self.take_over(known, &found);
+        Ok(found.was_missing || found.secret != known)
     }
 
     fn take_over(&self, known: StoreSecret, found: &Found) {

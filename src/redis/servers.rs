@@ -13,6 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+/// The hash.
+pub(super) const SERVERS: &str = "exirate:servers";
 /// The start of a field that an agent writes.
 const AGENT: &str = "agent ";
 /// The start of a field with the digest of a policy.
@@ -25,6 +27,8 @@ const VALUE_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 64;
 /// The longest release.
 const RELEASE_BYTES_MAX: usize = 32;
+/// The longest URL of a server.
+const URL_BYTES_MAX: usize = 300;
 /// The digits of a digest.
 const DIGEST_DIGITS: usize = 32;
 /// A server that was not seen for so many seconds is gone: 30 days.
@@ -55,6 +59,10 @@ pub struct AgentState {
     pub secret: Option<u32>,
     /// Whether another agent publishes under the same name.
     pub conflict: bool,
+    /// The server that it counts on, if sentinels have named it.
+    pub primary: Option<String>,
+    /// Tells apart configurations, of one release; `None` of a release that does not say it.
+    pub config: Option<u32>,
 }
 
 /// What is known of the policy of a server.
@@ -196,11 +204,17 @@ impl AgentState {
             servers: whole(value_of("servers")?)?.try_into().ok()?,
             secret: match value_of("secret") {
                 None => None,
-                Some(secret) => {
-                    Some(u32::from_str_radix(Some(secret).filter(|one| is_hex(one, 8))?, 16).ok()?)
-                }
+                Some(secret) => Some(hex32(secret)?),
             },
             conflict: value_of("conflict") == Some("1"),
+            primary: match value_of("primary") {
+                None => None,
+                Some(url) => Some(is_url(url).then(|| url.to_owned())?),
+            },
+            config: match value_of("config") {
+                None => None,
+                Some(digest) => Some(hex32(digest)?),
+            },
         })
     }
 }
@@ -208,16 +222,22 @@ impl AgentState {
 impl fmt::Display for AgentState {
     /// The value of the field.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { release, id, started, seen, decisions, clock, servers, secret, conflict } = self;
+        let Self { release, id, started, seen, decisions, clock, servers, .. } = self;
         write!(
             f,
             "{VERSION} release={release} id={id:016x} started={started} seen={seen} \
              decisions={decisions} clock={clock:.6} servers={servers}"
         )?;
-        if let Some(secret) = secret {
+        if let Some(secret) = self.secret {
             write!(f, " secret={secret:08x}")?;
         }
-        if *conflict { f.write_str(" conflict=1") } else { Ok(()) }
+        if let Some(primary) = self.primary.as_ref().filter(|url| is_url(url)) {
+            write!(f, " primary={primary}")?;
+        }
+        if let Some(config) = self.config {
+            write!(f, " config={config:08x}")?;
+        }
+        if self.conflict { f.write_str(" conflict=1") } else { Ok(()) }
     }
 }
 
@@ -257,6 +277,17 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     text.parse().ok().filter(|number| digits && *number <= MOST)
 }
 
+fn hex32(text: &str) -> Option<u32> {
+    u32::from_str_radix(Some(text).filter(|text| is_hex(text, 8))?, 16).ok()
+}
+
+/// Whether this may be the URL of a server, without anything that a terminal or a pair could take
+/// for something else.
+fn is_url(text: &str) -> bool {
+    (1..=URL_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=')
+}
+
 fn is_hex(text: &str, digits: usize) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     text.len() == digits && text.bytes().all(is_digit)
@@ -282,6 +313,8 @@ mod tests {
             servers: 4,
             secret: None,
             conflict: false,
+            primary: None,
+            config: None,
         }
     }
 
@@ -303,6 +336,14 @@ mod tests {
         let with_secret = AgentState { secret: Some(0x5f0c), ..agent() };
         assert!(with_secret.to_string().ends_with(" secret=00005f0c"));
         assert_eq!(AgentState::of(with_secret.to_string().as_bytes()), Some(with_secret));
+        let of_sentinel = AgentState {
+            primary: Some("redis://[2001:db8::1]:6379".into()),
+            config: Some(0xa),
+            ..agent()
+        };
+        let value = of_sentinel.to_string();
+        assert!(value.ends_with(" primary=redis://[2001:db8::1]:6379 config=0000000a"), "{value}");
+        assert_eq!(AgentState::of(value.as_bytes()), Some(of_sentinel));
         let (known, gone) = read(&[
             ("agent mx1", AGENT_VALUE),
             ("policy mx1", POLICY_VALUE),
@@ -366,6 +407,9 @@ mod tests {
             change("id=5f", "id=5F"),
             format!("{AGENT_VALUE} secret=5F0C0000"),
             format!("{AGENT_VALUE} secret=5f0c"),
+            format!("{AGENT_VALUE} config=5f0c"),
+            format!("{AGENT_VALUE} primary="),
+            format!("{AGENT_VALUE} primary=\u{1b}[2J"),
             format!("{AGENT_VALUE}\n"),
             format!("{AGENT_VALUE} x={}", "x".repeat(1024)),
         ];

@@ -90,6 +90,8 @@ mod tests {
             servers: 2,
             secret: None,
             conflict: false,
+            primary: None,
+            config: Some(7),
         };
         let policy = PolicyState { digest: "0123456789abcdef".repeat(2), written: 900 };
         let both = KnownServer { agent: Some(agent), policy: Some(policy.clone()) };

@@ -21,6 +21,10 @@ pub struct ServerState {
     pub eviction: String,
     /// `maxmemory`, in bytes: what its data may take; 0 is no limit.
     pub memory_max: u64,
+    /// How many keys it has removed for want of memory since it was started.
+    pub evicted: u64,
+    /// The numbers of its databases that have keys.
+    pub databases: Vec<i64>,
     /// By how many seconds its clock is ahead of that of this machine.
     pub ahead: f64,
 }
@@ -32,25 +36,46 @@ pub struct ServerStates {
     pub states: Vec<ServerState>,
     /// The nodes of a cluster that do not, and why.
     pub away: Vec<(String, String)>,
+    /// Why they say nothing of themselves: the ACL user may not use `INFO`.
+    pub denied: Option<String>,
+    /// What the sentinels say, if there are any.
+    pub sentinels: Option<SentinelStates>,
+}
+
+/// What the sentinels say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SentinelStates {
+    /// The primary, if a majority of all of them names it.
+    pub primary: Option<String>,
+    /// What each says, in words.
+    pub said: String,
 }
 
 /// Connects as the agent does, and asks each server for its state.
 ///
 /// # Errors
-/// The store cannot be used, or the ACL user may not use `INFO`.
+/// The store cannot be used.
 pub fn examine(settings: &Settings) -> Result<ServerStates, RedisError> {
     let runtime = runtime()?;
     runtime.block_on(within(settings.deadline.max(TOOL_MAX), async {
         let connection = Connection::open(settings).await?;
         probe(&connection, &Loaded::new(SCRIPT)).await?;
         let mut all = ServerStates::default();
+        if let Some((sentinels, _)) = connection.sentinels() {
+            let said = sentinels.ask_all().await;
+            let primary = said.by_majority().map(ToString::to_string);
+            all.sentinels = Some(SentinelStates { primary, said: said.to_string() });
+        }
         for place in connection.servers() {
             let reply = connection.send_to(&place, &cmd("INFO")).await.map_err(RedisError::from);
             let (seconds, micros) = clock::now();
             let now = seconds as f64 + f64::from(micros) / 1e6;
             match (reply, place) {
                 (Ok(reply), _) => all.states.extend(state(&reply, now)),
-                (Err(error), Some(node)) if error.code() != Some("NOPERM") => {
+                (Err(error), _) if error.code() == Some("NOPERM") => {
+                    all.denied = Some(error.to_string());
+                }
+                (Err(error), Some(node)) => {
                     all.away.push((node.to_string(), error.to_string()));
                 }
                 (Err(error), _) => return Err(error),
@@ -80,6 +105,11 @@ fn state(reply: &Value, now: f64) -> Option<ServerState> {
         },
         eviction: field("maxmemory_policy").unwrap_or_default(),
         memory_max: field("maxmemory").and_then(|text| text.parse().ok()).unwrap_or(0),
+        evicted: field("evicted_keys").and_then(|text| text.parse().ok()).unwrap_or(0),
+        databases: text
+            .lines()
+            .filter_map(|line| line.strip_prefix("db")?.split_once(":keys=")?.0.parse().ok())
+            .collect(),
         ahead: micros.map_or(0.0, |micros| micros / 1e6 - now),
     })
 }
@@ -94,7 +124,8 @@ mod tests {
             let text = format!(
                 "# Server\r\nredis_version:7.2.4\r\n{more}tcp_port:7000\r\n\
                  server_time_usec:1700000003500000\r\nmaxmemory:1000000\r\n\
-                 maxmemory_policy:noeviction\r\n"
+                 maxmemory_policy:noeviction\r\nevicted_keys:12\r\n\
+                 db0:keys=3,expires=3\r\ndb3:keys=1,expires=0\r\n"
             );
             state(&Value::BulkString(text.into_bytes()), 1_700_000_001.0).unwrap()
         };
@@ -103,6 +134,8 @@ mod tests {
             version: version.into(),
             eviction: "noeviction".into(),
             memory_max: 1_000_000,
+            evicted: 12,
+            databases: vec![0, 3],
             ahead: 2.5,
         };
         assert_eq!(read(""), expected("Redis 7.2.4"));

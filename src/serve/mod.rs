@@ -6,6 +6,7 @@
 //! - [`mail`]: the mail front ends: decides for mail servers that load no library
 //! - [`follow`]: the follower of the mail log
 //! - [`web`]: the web service and its broker
+//! - [`alerts`]: sends crossings of limits to the receivers of alerts
 //! - [`listen`]: sockets, and how many may be connected
 //! - [`socket`]: a unix socket that one instance listens on
 //! - [`log`] and [`notify`]: lines for the journal, messages to systemd
@@ -13,6 +14,7 @@
 //! - [`daemon`]: start, reload and stop of the agent
 
 pub mod agent;
+pub mod alerts;
 pub mod config;
 mod count;
 pub mod daemon;

@@ -3,8 +3,12 @@
 
 use std::path::Path;
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
 use super::config;
 use crate::cluster::ClusterSettings;
+use crate::place;
 use crate::redis::SharedRates;
 use crate::spool::{Options, Spool, open_directory};
 use crate::store::Inspect;
@@ -16,6 +20,34 @@ pub(in crate::serve) enum Purpose {
     Read,
     /// To change them.
     Change,
+}
+
+/// Refuses a daemon that runs as a user who cannot use the database: it would run, and do nothing.
+/// `unit` is the name of its template.
+///
+/// # Errors
+/// Whose it is, and how to start it.
+pub(in crate::serve) fn may_use(spool: &Path, purpose: Purpose, unit: &str) -> Result<(), String> {
+    let wanted = match purpose {
+        Purpose::Read => Access::READ_OK | Access::EXEC_OK,
+        Purpose::Change => Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+    };
+    let database = spool.join("exirate");
+    let denied = match access(&database, wanted) {
+        Err(Errno::ACCESS | Errno::PERM) => true,
+        // A sandbox has only what its user may use: the file system is for reading.
+        Err(Errno::ROFS) => purpose == Purpose::Change,
+        _ => false,
+    };
+    if !denied {
+        return Ok(());
+    }
+    let owner = place::owner_name(if database.exists() { &database } else { spool });
+    Err(format!(
+        "{} belongs to {owner}, and this user may not use it: run `systemctl enable --now \
+         {unit}@{owner}`",
+        database.display()
+    ))
 }
 
 /// Opens the rates of the spool directory `spool`, which has a database.

@@ -7,9 +7,8 @@ use super::plan::Plan;
 use super::policy_file::Facts;
 use super::service::Service;
 use super::{SetupError, files};
-use crate::serve::config::{
-    Address, FILE as CONFIGURATION, Mail, OWN_SPOOL as DATABASE, check_mail,
-};
+use crate::place::OWN as DATABASE;
+use crate::serve::config::{Address, FILE as CONFIGURATION, Mail, check_mail};
 use crate::serve::mail::surroundings::USER as UNIT;
 
 /// What a mail server needs of the daemon.

@@ -34,10 +34,20 @@ pub(crate) use files::Contents;
 pub(crate) use manifest::{DIRECTORY, Manifest, clean};
 pub(crate) use plan::Plan;
 pub(crate) use server::{Absent, MailServer};
-use service::run;
+pub(crate) use service::is_in_runlevels;
+use service::{Service, run};
 pub(crate) use steps::Steps;
 
 use manifest::{Directory, Entry};
+
+/// The daemon of alerts, without `.service`.
+const ALERTS: &str = "exirate-alerts";
+
+/// The change that has it run; `None` if it does.
+pub(crate) fn start_of_alerts() -> Option<Change> {
+    let service = Service::look(ALERTS, Path::new(""));
+    (!service.is_up()).then_some(Change::Start(service))
+}
 
 /// One run of setup.
 pub(crate) struct Setup<'a> {
@@ -88,6 +98,24 @@ impl Setup<'_> {
         Err(match back {
             Ok(()) => SetupError::PutBack { why },
             Err(also) => SetupError::Stuck { why, also: Box::new(also) },
+        })
+    }
+
+    /// Has the daemon of alerts run, now and at each boot, where it does not yet.
+    ///
+    /// # Errors
+    /// It does not start: what was changed for it is as it was before.
+    pub(crate) fn start_alerts(&self) -> Result<(), SetupError> {
+        let Some(start) = start_of_alerts() else { return Ok(()) };
+        let directory = Directory::make(self.state)?;
+        let _guard = directory.lock()?;
+        let mut manifest = Manifest::read(self.state)?.unwrap_or_default();
+        manifest.entries.push(Entry { configuration: false, change: start.clone() });
+        self.write(&directory, &manifest)?;
+        start.apply(&self.steps).inspect_err(|_| {
+            let _ = start.revert(&self.steps);
+            manifest.entries.pop();
+            let _ = self.write(&directory, &manifest);
         })
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) name: String,
     /// The domains that it receives mail for.
     pub(crate) domains: Vec<String>,
+    /// The domain by which its mail server qualifies names without one.
+    pub(crate) qualify: Option<String>,
     /// The networks that may relay by it without a login, but for its own addresses.
     pub(crate) relays: Vec<String>,
     /// The host that its mail leaves by.
@@ -64,6 +66,7 @@ impl Facts {
         Self {
             name,
             domains,
+            qualify: None,
             relays: networks,
             smarthost,
             web_servers: existing(&WEB_SERVERS),
@@ -73,10 +76,51 @@ impl Facts {
     }
 }
 
+/// A domain by which a mail server qualifies, if it is one that logins can have: `localhost` is none.
+pub(super) fn qualifying(domain: &str) -> Option<String> {
+    let domain = domain.trim().to_ascii_lowercase();
+    let is_name = domain.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.".contains(&b));
+    let ends = |c: char| c == '.' || c == '-';
+    let is_whole = !domain.starts_with(ends) && !domain.ends_with(ends);
+    (is_name && is_whole && domain.contains('.')).then_some(domain)
+}
+
+/// What comes before the domain in the line that adds it to logins.
+const QUALIFY: &str = "# The mail server adds this domain to names without one: so the login alice is the same user as\n# alice@";
+
+/// The lines that add `domain` to logins.
+fn qualify_lines(domain: &str) -> String {
+    format!("{QUALIFY}{domain}, everywhere. A local account is not.\nqualify = \"{domain}\"\n")
+}
+
+/// `text` without these lines.
+fn without_qualify(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let domain =
+        lines.clone().find_map(|line| line.strip_prefix("qualify = \"")?.split('"').next());
+    domain.map_or_else(|| text.to_owned(), |domain| text.replacen(&qualify_lines(domain), "", 1))
+}
+
 /// Puts `new` in the place of `old`, which is in the shipped file.
 fn fill(text: &mut String, old: &str, new: &str) {
     debug_assert!(text.contains(old), "{old}");
     *text = text.replacen(old, new, 1);
+}
+
+/// Without the limits that a front end is blind to, and without the paragraphs that have no others.
+fn with_what_it_sees(text: &str, front_end: FrontEnd) -> String {
+    let limited = |line: &str| {
+        let line = line.strip_prefix("default.").unwrap_or(line);
+        Unit::ALL.iter().find(|unit| line.starts_with(&format!("{} = ", unit.word())))
+    };
+    let seen = text.split("\n\n").filter_map(|paragraph| {
+        let is_seen = |line: &&str| limited(line).is_none_or(|unit| !front_end.is_blind(*unit));
+        let lines: Vec<&str> = paragraph.split('\n').filter(is_seen).collect();
+        let limits = |lines: &[&str]| lines.iter().any(|line| limited(line).is_some());
+        let had_limits = limits(&paragraph.split('\n').collect::<Vec<_>>());
+        (!had_limits || limits(&lines)).then(|| lines.join("\n"))
+    });
+    seen.collect::<Vec<_>>().join("\n\n")
 }
 
 /// The policy file for a server.
@@ -96,12 +140,11 @@ pub(crate) fn text(facts: &Facts) -> String {
     let domain = facts.domains.first().unwrap_or(&facts.name);
     text = text.replace("@example.org", &format!("@{domain}"));
     if let Some(front_end) = facts.front_end {
-        let is_seen = |line: &&str| {
-            let limited =
-                Unit::ALL.iter().find(|unit| line.starts_with(&format!("{} = ", unit.word())));
-            limited.is_none_or(|unit| !front_end.is_blind(*unit))
-        };
-        text = text.split_inclusive('\n').filter(is_seen).collect();
+        text = with_what_it_sees(&text, front_end);
+    }
+    if let Some(domain) = &facts.qualify {
+        let fold = "fold = { case = true }\n";
+        fill(&mut text, fold, &(fold.to_owned() + &qualify_lines(domain)));
     }
     if !facts.relays.is_empty() {
         let relays = facts.relays.iter().map(|net| format!("\"{net}\"")).collect::<Vec<_>>();
@@ -210,11 +253,55 @@ pub(crate) fn with_habits(text: &str, on: OnHabits) -> Option<String> {
     None
 }
 
+/// The lines of the shipped file that alerts begin from, without the marks of comments.
+const ALERTS: [&str; 2] = ["[on.crossing]", "mail = "];
+
+/// The file with alerts by mail to this address; with `None`, with the lines of the shipped file in
+/// their place, where they are those of [`with_alerts`].
+pub(crate) fn with_alerts(text: &str, to: Option<&str>) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let plain = |line: &str| line.trim_start().trim_start_matches('#').trim().to_owned();
+    let is_head = |line: &&&str| plain(line) == ALERTS[0];
+    let head = lines.iter().position(|line| is_head(&line) && !line.trim_start().starts_with('#'));
+    let head = head.or_else(|| lines.iter().position(|line| is_head(&line)));
+    let mut new: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+    let both = match to {
+        Some(to) => [format!("{}\n", ALERTS[0]), format!("{}{to:?}\n", ALERTS[1])],
+        None => [format!("# {}\n", ALERTS[0]), format!("# {}\"\"\n", ALERTS[1])],
+    };
+    let [first, mail] = both;
+    if let Some(at) = head {
+        let is_comment = lines.get(at).is_some_and(|line| line.trim_start().starts_with('#'));
+        let of_table = |line: &&String| {
+            let line = line.trim_start();
+            !line.starts_with('[') && line.starts_with('#') == is_comment && !line.is_empty()
+        };
+        let table = new.iter().skip(at + 1).take_while(of_table);
+        let mail_at = table.map(|line| plain(line)).position(|line| {
+            line.strip_prefix("mail").is_some_and(|rest| rest.trim_start().starts_with('='))
+        });
+        if let Some(line) = new.get_mut(at) {
+            *line = first;
+        }
+        match mail_at {
+            Some(n) => new.splice(at + 1 + n..at + 2 + n, [mail]).for_each(drop),
+            None => new.insert(at + 1, mail),
+        }
+    } else if to.is_some() {
+        let at = new.iter().position(|line| line.trim_start().starts_with('['));
+        let at = at.unwrap_or(new.len());
+        new.splice(at..at, [first, mail, "\n".to_owned()]).for_each(drop);
+    }
+    new.concat()
+}
+
 /// Whether `text` is `ours`, but for the lines that setup changes when it is asked to.
 pub(crate) fn is_unchanged(text: &str, ours: &str) -> bool {
     let plain = |text: &str| {
         let text = with_habits(text, OnHabits::Off).unwrap_or_else(|| text.to_owned());
-        with_action(&text, "observe").unwrap_or(text)
+        let text = with_action(&text, "observe").unwrap_or(text);
+        // An older setup has not written it.
+        without_qualify(&with_alerts(&text, None))
     };
     plain(text) == plain(ours)
 }
@@ -235,6 +322,7 @@ mod tests {
         Facts {
             name: "mail.example.net".to_owned(),
             domains: all(&["example.net", "example.com"]),
+            qualify: Some("example.net".to_owned()),
             relays: all(&["192.0.2.0/24", "2001:db8::/32"]),
             smarthost: Some("smtp.example.com".to_owned()),
             web_servers: all(&["www-data"]),
@@ -267,8 +355,14 @@ mod tests {
                 let is_seen = front_ends.iter().all(|one| !one.is_blind(unit));
                 assert_eq!(limits(unit), is_seen, "{unit:?} {front_ends:?}");
             }
+            assert_eq!(policies.identity.folding.qualify, facts.qualify);
+            let older = super::text(&Facts { qualify: None, ..facts.clone() });
+            assert!(is_unchanged(&older, &text) && is_unchanged(&text, &older));
             assert_eq!(policies.identity.relay.len(), facts.relays.len());
-            assert_eq!(policies.policies.len(), if facts.relays.is_empty() { 5 } else { 6 });
+            // Two are of failed logins alone.
+            let sees_logins = front_ends.iter().all(|one| !one.is_blind(Unit::AuthFailures));
+            let expected = 5 + usize::from(!facts.relays.is_empty()) + 2 * usize::from(sees_logins);
+            assert_eq!(policies.policies.len(), expected);
             assert!(!text.contains("example.org"), "{text}");
             assert!(policies.policies.values().all(|one| !one.uses_habits()));
             let on = with_habits(&text, OnHabits::Hold).unwrap();
@@ -276,11 +370,35 @@ mod tests {
             let outbound = compiled.policies.unwrap().policies["outbound"].uses_habits();
             assert!(outbound && is_unchanged(&on, &text), "{on}");
             assert_eq!(with_habits(&on, OnHabits::Off).as_ref(), Some(&text));
+            let alerts = with_alerts(&text, Some("ops@example.net"));
+            let compiled = compile(Path::new("policy.toml"), &alerts, &|_| Err(String::new()));
+            let policies = compiled.policies.unwrap();
+            let mut warnings = Diagnostics::default();
+            lint(&policies, 0, &mut warnings);
+            assert!(warnings.sorted().is_empty(), "{alerts}");
+            let mail = policies.on_crossing.mail;
+            assert_eq!(mail.as_deref(), Some("ops@example.net"), "{alerts}");
+            assert!(is_unchanged(&alerts, &text));
             let enforced = with_action(&text, "enforce").unwrap();
             assert!(is_unchanged(&enforced, &text) && !is_unchanged(&(on + "#\n"), &text));
             assert_eq!(enforced.len(), text.len());
             assert_eq!(with_action(&enforced, "observe").as_ref(), Some(&text));
         }
+    }
+
+    #[test]
+    fn alerts_are_written_into_any_file() {
+        let to = |text: &str| with_alerts(text, Some("a@b.test"));
+        let mail = "[on.crossing]\nmail = \"a@b.test\"\n";
+        let policy = "[policy.a]\n";
+        let with = format!("version = 1\n\n{mail}{policy}");
+        for before in ["# [on.crossing]\n# mail = \"x@y\"\n", "[on.crossing]\nmail='x@y'\n"] {
+            assert_eq!(to(&format!("version = 1\n\n{before}{policy}")), with);
+        }
+        assert_eq!(to(&format!("version = 1\n{policy}")), format!("version = 1\n{mail}\n{policy}"));
+        assert_eq!(to("version = 1\n"), format!("version = 1\n{mail}\n"));
+        let log = format!("[on.crossing]\nlog = true\n{policy}");
+        assert_eq!(to(&log), format!("{mail}log = true\n{policy}"));
     }
 
     #[test]

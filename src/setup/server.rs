@@ -6,7 +6,7 @@ use super::error::SetupError;
 use super::files::Contents;
 use super::plan::Plan;
 use super::steps::Steps;
-use crate::serve::config::OWN_SPOOL;
+use crate::place::OWN;
 
 /// A mail server, as setup deals with it.
 pub(crate) trait MailServer {
@@ -58,7 +58,7 @@ impl MailServer for Absent {
     }
 
     fn spool(&self) -> &Path {
-        Path::new(OWN_SPOOL)
+        Path::new(OWN)
     }
 
     fn plan(&self) -> Result<Plan, SetupError> {

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Service {
     /// Its name without `.service`.
     name: String,
-    /// The socket on which it listens.
+    /// The socket on which it listens; empty if it listens on none.
     socket: PathBuf,
     was_enabled: bool,
     was_active: bool,
@@ -43,7 +43,12 @@ impl Service {
 
     /// Whether it runs and starts at each boot.
     pub(crate) fn is_up(&self) -> bool {
-        self.was_enabled && self.was_active && UnixStream::connect(&self.socket).is_ok()
+        self.was_enabled && self.was_active && self.listens()
+    }
+
+    /// Whether somebody listens on the socket, if it has one.
+    fn listens(&self) -> bool {
+        self.socket.as_os_str().is_empty() || UnixStream::connect(&self.socket).is_ok()
     }
 
     /// Its name.
@@ -63,7 +68,7 @@ impl Service {
             run("invoke-rc.d", &[name, "restart"])?;
         }
         let end = Instant::now() + TIMEOUT;
-        while UnixStream::connect(&self.socket).is_err() {
+        while !self.listens() {
             if Instant::now() > end {
                 return Err(SetupError::Unfit(format!(
                     "{name} does not listen on {}: see its log, such as `journalctl -u {name}`",
@@ -121,12 +126,12 @@ pub(super) fn reload(name: &str) -> Result<(), SetupError> {
 }
 
 /// Whether systemd runs this machine.
-fn has_systemd() -> bool {
+pub(super) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
 /// Whether an init script is started at boot.
-fn is_in_runlevels(name: &str) -> bool {
+pub(crate) fn is_in_runlevels(name: &str) -> bool {
     let directory = Path::new("/etc/rc3.d").read_dir();
     let names = directory.into_iter().flatten().flatten().map(|entry| entry.file_name());
     names

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use super::{FILE_MODE, open_directory};
 use crate::sys::files::{self, Access};
-use crate::sys::mapping::Mapping;
+use crate::sys::mapping::{Mapping, Watched};
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::versions::{OtherVersion, USE_THE_LATER};
 
@@ -123,7 +123,7 @@ pub struct CounterFile {
 enum State {
     /// It is opened when something is counted.
     Closed,
-    Open(Mapping),
+    Open(Mapping, Watched),
     /// It could not be opened: this process counts nothing.
     Unusable,
 }
@@ -161,8 +161,12 @@ impl CounterFile {
     /// Opens the file where that is necessary: at first, and if another has replaced it.
     #[inline]
     pub fn ready(&mut self) -> Ready {
+        let is_whole = match &mut self.state {
+            State::Open(_, file) => file.is_whole(),
+            State::Closed | State::Unusable => false,
+        };
         match &self.state {
-            State::Open(map) if map.u64(SUPERSEDED) == Some(0) => Ready::Same,
+            State::Open(map, _) if is_whole && map.u64(SUPERSEDED) == Some(0) => Ready::Same,
             State::Unusable => Ready::No,
             _ => self.reopen(),
         }
@@ -170,15 +174,18 @@ impl CounterFile {
 
     #[cold]
     fn reopen(&mut self) -> Ready {
-        self.state = open(&self.spool, self.kind).map_or(State::Unusable, State::Open);
-        if matches!(self.state, State::Open(_)) { Ready::Reopened } else { Ready::No }
+        self.state = match open(&self.spool, self.kind) {
+            Some((map, file)) => State::Open(map, file),
+            None => State::Unusable,
+        };
+        if matches!(self.state, State::Open(..)) { Ready::Reopened } else { Ready::No }
     }
 
     /// The slot of a name; writes the name where it is missing or torn. `None` if there is
     /// no room.
     #[cold]
     pub fn slot(&mut self, name: &Name) -> Option<Slot> {
-        let State::Open(map) = &mut self.state else { return None };
+        let State::Open(map, _) = &mut self.state else { return None };
         let offset = find(map, name)?;
         if read_name(map, offset).as_ref() != Some(name) {
             write_name(map, offset, name);
@@ -199,7 +206,7 @@ impl CounterFile {
 
     #[inline]
     fn add_at(&self, offset: usize) {
-        if let State::Open(map) = &self.state {
+        if let State::Open(map, _) = &self.state {
             // Every offset is in the file.
             let _ = map.add_u64(offset, 1);
         }
@@ -209,14 +216,14 @@ impl CounterFile {
     #[must_use]
     pub fn get(&self, slot: Slot, counter: usize) -> u64 {
         match &self.state {
-            State::Open(map) => map.u64(slot.counter(counter)).unwrap_or(0),
+            State::Open(map, _) => map.u64(slot.counter(counter)).unwrap_or(0),
             _ => 0,
         }
     }
 
     /// Replaces the number in a counter by `more` where that is more.
     pub fn raise(&self, slot: Slot, counter: usize, more: u64) {
-        let State::Open(map) = &self.state else { return };
+        let State::Open(map, _) = &self.state else { return };
         let mut known = self.get(slot, counter);
         while known < more {
             match map.replace_u64(slot.counter(counter), known, more) {
@@ -228,7 +235,7 @@ impl CounterFile {
 
     /// Writes a number into a counter that is zero; the number that it then has.
     pub fn begin(&self, slot: Slot, counter: usize, first: u64) -> u64 {
-        let State::Open(map) = &self.state else { return first };
+        let State::Open(map, _) = &self.state else { return first };
         match map.replace_u64(slot.counter(counter), 0, first) {
             Some(0) | None => first,
             Some(found) => found,
@@ -277,7 +284,7 @@ fn find(map: &Mapping, name: &Name) -> Option<usize> {
 
 /// Opens the file for counting; creates it if it is missing, and replaces it if it is
 /// damaged.
-fn open(spool: &Path, kind: &Kind) -> Option<Mapping> {
+fn open(spool: &Path, kind: &Kind) -> Option<(Mapping, Watched)> {
     let dir = open_directory(spool, false).ok()?;
     let right = u64::from_le_bytes(kind.magic);
     for _ in 0..2 {
@@ -287,14 +294,17 @@ fn open(spool: &Path, kind: &Kind) -> Option<Mapping> {
         let _ = files::read_start(&file, &mut magic).ok()?;
         match u64::from_le_bytes(magic) {
             magic if magic == right && size == BYTES as u64 => {
-                return Mapping::of(&file, true).ok();
+                let map = Mapping::of(&file, true).ok()?;
+                let file = Watched::of(file, map.len());
+                return Some((map, file));
             }
             // New, or a process was killed while it created it.
             0 if size <= BYTES as u64 => {
                 files::reserve(&file, 0, BYTES as u64).ok()?;
                 let mut map = Mapping::of(&file, true).ok().filter(|map| map.len() == BYTES)?;
                 map.set_u64(0, right)?;
-                return Some(map);
+                let file = Watched::of(file, map.len());
+                return Some((map, file));
             }
             magic if OtherVersion::of_magic(magic, kind.magic).is_some() => return None,
             _ => quarantine(&dir, &file, kind)?,

@@ -18,7 +18,7 @@ use super::known_overrides::Word;
 use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
-const DIRECTORY: &CStr = c"exirate";
+pub(super) const DIRECTORY: &CStr = c"exirate";
 /// How often an action is repeated that another process's change has made useless.
 pub(super) const ATTEMPTS: usize = 100;
 /// Permissions of the files.

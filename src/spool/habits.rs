@@ -136,6 +136,28 @@ impl Spool {
         })
     }
 
+    /// Gives the habits of an account another key, unless more are known under that. Both keys are
+    /// those of [`habits_key`].
+    ///
+    /// # Errors
+    /// The database could not be used; they may be known under both.
+    pub fn move_habits(
+        &mut self,
+        from: RecordKey<'_>,
+        to: RecordKey<'_>,
+    ) -> Result<(), SpoolError> {
+        let Some(habits) = self.habits(from)? else { return Ok(()) };
+        self.locked(to, false, |locked| {
+            let (known, before) = locked.habits();
+            if known.messages() < habits.messages() {
+                let threshold = habits.threshold(habits.at(), Sensitivity::default());
+                locked.write(&habits, before, threshold)?;
+            }
+            Ok(())
+        })?;
+        self.forget(from).map(drop)
+    }
+
     /// The habits of an account; `key` is that of [`habits_key`].
     ///
     /// # Errors

@@ -79,6 +79,7 @@ pub use error::SpoolError;
 pub use events::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EVENT_WINDOWS_MAX, Enforcement, ErasedEvents,
     EventDetails, EventKind, EventLimits, EventReader, EventWindow, LogLimits, LoggedEvent,
+    crossings_file,
 };
 pub use eviction::capacity;
 pub use held_note::{HELD_BY, HeldNote};

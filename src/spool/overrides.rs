@@ -69,7 +69,8 @@ impl Spool {
     #[inline]
     fn has_overrides(&mut self) -> bool {
         let second = clock::coarse_seconds();
-        if self.database.word() != self.overrides.word || second != self.overrides.checked {
+        // First the second: that finds a file that was cut off, whose word must not be read.
+        if second != self.overrides.checked || self.database.word() != self.overrides.word {
             self.refresh_overrides(second);
         }
         !self.overrides.list.is_empty()
@@ -255,7 +256,9 @@ impl Database {
     /// word and the overrides that are known stay in force, until it is written again.
     fn has_current_word(&self) -> bool {
         match (files::info_at(self.dir.directory(), DATABASE), &self.word) {
-            (Ok(info), Some(word)) => info.identity == word.identity,
+            (Ok(info), Some(word)) => {
+                info.identity == word.identity && info.size >= word.map.len() as u64
+            }
             (Ok(_), None) => false,
             (Err(_), _) => true,
         }
@@ -410,7 +413,7 @@ impl Database {
         match self.read_overrides() {
             Err(error) => return Some(error.to_string()),
             Ok(Err(fault)) => {
-                return Some(format!("{fault}: the keys that it allowed or denied no longer are"));
+                return Some(format!("{fault}: its allow and deny entries no longer apply"));
             }
             Ok(Ok(_)) => {}
         }

@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use super::accounts::Account;
 use super::changer::Changer;
+use super::override_state::Reply;
 use super::pattern;
-use crate::engine::Overridden;
 use crate::history::habits::SentMail;
 use crate::identity::fold::Folding;
-use crate::rate::habits::Answer;
+use crate::rate::habits::{Answer, RECIPIENTS_KNOWN};
 use crate::spool::habits::AlarmAnswer;
 use crate::spool::{Spool, SpoolError};
 use crate::store::Override;
@@ -17,6 +17,9 @@ use crate::text::counted_or_no;
 
 /// Why a stolen account is denied, where nobody says more.
 pub(crate) const REASON: &str = "password stolen";
+
+/// From so many new recipients on, an account that writes to them each term is named again.
+const FORGOTTEN: u32 = 60;
 
 /// Says that the last alarm of an account was the owner, and logs that. Returns what became of it;
 /// `None` if it waits for no answer.
@@ -33,7 +36,19 @@ pub(crate) fn accept(
     let key = account.shown();
     by.log(spool, format_args!("habits accept alarm={} key={key}", text::iso_second(at)));
     let at = text::time::local_second(at);
-    Ok(Some(format!("{key} is released: the alarm of {at} was the owner")))
+    let strangers = account.habits.evidence(account.habits.at()).strangers;
+    let again = match strangers {
+        ..FORGOTTEN => String::new(),
+        _ => format!(
+            "; of an account, {RECIPIENTS_KNOWN} recipients are remembered, and of these {strangers} \
+             new ones most are forgotten after some {RECIPIENTS_KNOWN} others: the next mailing to \
+             them may raise an alarm again. Before it, run `exirate allow {} --until 2h`, or exempt \
+             the account: [policy.NAME.user.\"{}\"] habits = \"off\"",
+            account.name(),
+            account.name()
+        ),
+    };
+    Ok(Some(format!("{key} is no longer suspected: the alarm of {at} was the owner{again}")))
 }
 
 /// Whether the last alarm of an account may have been a thief: nobody has said otherwise.
@@ -55,7 +70,8 @@ pub(crate) fn denial(
     let name = account.name();
     let (target, argument) = pattern::override_target(name.as_bytes(), false, folding)?;
     let (reason, who) = (reason.to_owned(), who.to_owned());
-    Ok(Override { overridden: Overridden::Deny, target, argument, until, since, reason, who })
+    let overridden = Reply::by_default(&target, until).denial();
+    Ok(Override { overridden, target, argument, until, since, reason, who })
 }
 
 /// Says that the last alarm of an account was a thief, and logs that; the recipients and clients of

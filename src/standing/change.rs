@@ -9,6 +9,7 @@ use crate::identity::Field;
 use crate::identity::fold::split_field;
 use crate::store::{Inspect, InspectError, Override, OwnedKey, Target, deciding};
 use crate::text;
+use crate::toml_file::Word as _;
 
 /// Up to this many records are logged one by one; of more, only what was asked for is, or they
 /// would push everything else out of the log.
@@ -70,6 +71,45 @@ pub(crate) fn set_override(
     Ok(changed)
 }
 
+/// What came of ending an override.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// This one was ended.
+    This(Override),
+    /// None was; this one is there.
+    Not(Option<Override>),
+}
+
+/// Ends the permission, or the denial, of `target`, and logs and returns it; else the override of
+/// `target` that is there, if one is.
+///
+/// # Errors
+/// The overrides could not be read or written; they are unchanged.
+pub(crate) fn end_override(
+    store: &mut dyn Inspect,
+    target: &Target,
+    denials: bool,
+    now: i64,
+    by: &mut Changer,
+) -> Result<Ended, InspectError> {
+    let ended = override_state::change(store, |list| {
+        list.retain(|one| one.is_active(now));
+        let at = list.iter().position(|one| one.target == *target);
+        let is_meant = |one: &Override| {
+            one.overridden.is_denial() == denials && !(denials && by.must_leave(one))
+        };
+        match at {
+            Some(at) if list.get(at).is_some_and(is_meant) => Ended::This(list.remove(at)),
+            at => Ended::Not(at.and_then(|at| list.get(at)).cloned()),
+        }
+    })?;
+    if let Ended::This(one) = &ended {
+        let (word, key) = (one.overridden.word(), override_state::key(one));
+        by.log(store, format_args!("{word} --end key={key}"));
+    }
+    Ok(ended)
+}
+
 /// The denial that somebody must leave alone, and that this override of `target`, or without one
 /// an unblocking, would end, replace or outdo.
 pub(crate) fn in_the_way<'a>(
@@ -80,7 +120,7 @@ pub(crate) fn in_the_way<'a>(
     by: &Changer,
 ) -> Option<&'a Override> {
     let left = |one: &&Override| one.is_active(now) && by.must_leave(one);
-    if overridden == Some(Overridden::Deny) {
+    if overridden.is_some_and(Overridden::is_denial) {
         return list.iter().filter(left).find(|one| one.target == *target);
     }
     let decides = || {
@@ -111,12 +151,14 @@ fn line_of_set(set: &Override) -> String {
         "" => String::new(),
         reason => format!(" reason={}", text::printable(reason.as_bytes())),
     };
-    format!("{} until={until} key={key}{why}", set.overridden.word())
+    let reply = override_state::reply(set.overridden);
+    let reply = reply.map_or_else(String::new, |reply| format!(" reply={}", reply.word()));
+    format!("{} until={until}{reply} key={key}{why}", set.overridden.word())
 }
 
 /// Whether an override denies what `target` means.
 pub(crate) fn is_denial_of(one: &Override, target: &Target, now: i64) -> bool {
-    one.overridden == Overridden::Deny && one.is_active(now) && override_state::covers(target, one)
+    one.overridden.is_denial() && one.is_active(now) && override_state::covers(target, one)
 }
 
 /// Removes the denials that are meant, but for those that somebody must leave alone; logs and

@@ -4,7 +4,6 @@ use std::fmt::Display;
 
 use super::audit_line::BY_WEB;
 use super::audit_log;
-use crate::engine::Overridden;
 use crate::store::{Inspect, Override};
 
 /// Somebody who changes how keys stand. Each change is a line in the audit log.
@@ -33,7 +32,7 @@ impl Changer {
 
     /// Whether he must leave this override alone: who helps may end no denial of an administrator.
     pub(crate) fn must_leave(&self, one: &Override) -> bool {
-        self.is_helper && one.overridden == Overridden::Deny && !one.who.starts_with(BY_WEB)
+        self.is_helper && one.overridden.is_denial() && !one.who.starts_with(BY_WEB)
     }
 
     /// Logs a change, as [`audit_log::log`]. The change stands where that fails.

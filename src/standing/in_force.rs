@@ -8,12 +8,13 @@ use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::{participle, sentence};
 use crate::engine::{AlgorithmKind, Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, Rule, Said};
-use crate::identity::fold::Folding;
-use crate::policy::image::{Image, ImageError, PolicyFile};
+use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, split_field};
+use crate::policy::image::{Image, ImageError, PolicyFile, PolicyImage};
+use crate::policy::model::MemberKind;
 use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::{Timestamp, Wait, calendar};
-use crate::store::{FOREVER, Inspect, Override, Overrides, deciding};
+use crate::store::{FOREVER, Inspect, Override, Overrides, Target, deciding};
 use crate::text;
 use crate::text::time::now as clock;
 
@@ -109,7 +110,7 @@ impl InForce {
 
     fn decides(&self, record: &KeyState, over: bool) -> By<'_> {
         let overridden = deciding(&self.overrides, &record.record_key(), self.now.seconds);
-        let denied = overridden.is_some_and(|one| one.overridden == Overridden::Deny);
+        let denied = overridden.is_some_and(|one| one.overridden.is_denial());
         let said = self.said(record);
         let name = || {
             let counted = record.mode().unwrap_or_default();
@@ -170,6 +171,24 @@ impl InForce {
         identity.map_or_else(Folding::default, |identity| identity.folding.clone())
     }
 
+    /// Whether a table of a policy in use is for whom `target` means.
+    pub(crate) fn names(&self, target: &Target) -> bool {
+        let Target::Exact { key, counted_as, .. } = target else { return false };
+        let all = self.image().into_iter().flat_map(Image::each).filter_map(|(_, one)| one.ok());
+        let named = |policy: &PolicyImage<'_>, name: &[u8]| {
+            let (kind, name) = match split_field(name) {
+                Some((field, name)) if field == CUSTOMER.as_bytes() => (MemberKind::Customer, name),
+                Some((field, name)) if field == DOMAIN.as_bytes() => (MemberKind::Domain, name),
+                Some((_, name)) => (MemberKind::User, name),
+                None => (MemberKind::User, name),
+            };
+            let name = str::from_utf8(name).ok();
+            name.is_some_and(|name| matches!(policy.find_member(kind, name), Ok(Some(_))))
+        };
+        all.into_iter()
+            .any(|policy| std::iter::once(key).chain(counted_as).any(|name| named(&policy, name)))
+    }
+
     /// Whether a policy in use exempts anybody.
     pub(crate) fn has_exemptions(&self) -> bool {
         let all = self.image().into_iter().flat_map(Image::each);
@@ -197,7 +216,7 @@ impl NextEvent<'_> {
     pub(crate) fn is_refused(&self) -> bool {
         match &self.by {
             By::Rate => self.over,
-            By::Override(one) => one.overridden == Overridden::Deny,
+            By::Override(one) => one.overridden.is_denial(),
             By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
         }
     }
@@ -259,7 +278,7 @@ impl NextEvent<'_> {
     pub(crate) fn wait(&self, record: &KeyState, now: Timestamp) -> Option<Wait> {
         match &self.by {
             By::Rate => record.wait(now),
-            By::Override(Override { overridden: Overridden::Deny, until, .. }) => {
+            By::Override(Override { overridden, until, .. }) if overridden.is_denial() => {
                 let left = until.saturating_sub(now.seconds) as f64;
                 let left = if *until == FOREVER { Wait::Never } else { Wait::Seconds(left) };
                 match (left, record.wait(now)) {

@@ -10,6 +10,7 @@
 //! - [`accounts`]: accounts with habits, and those that a key may mean
 //! - [`change`]: what is changed by hand, [`changer`]: who does it, and [`audit_log`]: the log of that;
 //!   [`audit_line`]: the same, read back
+//! - [`held`]: the messages that policies hold
 //! - [`left`]: what still refuses a key after a change
 //! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
 //! - [`key_text`], [`pattern`], [`one_key`]: keys as text, and what a text means as a key
@@ -18,8 +19,10 @@ pub(crate) mod accounts;
 pub(crate) mod alarm;
 pub(crate) mod audit_line;
 pub(crate) mod audit_log;
+pub(crate) mod can_send;
 pub(crate) mod change;
 pub(crate) mod changer;
+pub(crate) mod held;
 pub(crate) mod in_force;
 pub(crate) mod key_state;
 pub(crate) mod key_text;

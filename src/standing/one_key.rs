@@ -1,7 +1,8 @@
 //! What the text of a key means: one identity.
 
 use super::pattern::{Pattern, Syntax};
-use crate::identity::fold::Folding;
+use crate::identity::fold::{Folding, split_field};
+use crate::identity::{Field, first_field};
 use crate::store::Target;
 
 /// One identity.
@@ -23,6 +24,19 @@ pub(crate) enum NotOne {
 }
 
 impl OneKey {
+    /// Whether many who have nothing to do with each other are counted by it: the users of a domain
+    /// or of a customer together, or all clients of a server. `sender_domain:d,client:a` is of one
+    /// client.
+    pub(crate) fn is_of_group(&self) -> bool {
+        let Target::Exact { key, .. } = &self.target else { return true };
+        let mut rest = Some(&**key);
+        let mut fields = std::iter::from_fn(|| first_field(&mut rest));
+        fields.all(|field| {
+            split_field(&field)
+                .is_some_and(|(name, _)| Field::of(name).is_none_or(Field::is_of_group))
+        })
+    }
+
     /// Reads a key as somebody types it.
     ///
     /// # Errors

@@ -3,10 +3,13 @@
 use super::key_state::second;
 use super::pattern;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
-use crate::identity::fold::{Folding, split_field};
+use crate::identity::Field;
+use crate::identity::fold::{Folding, address, split_field};
+use crate::identity::network::Cidr;
 use crate::json_schema::described;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
+use crate::toml_file::Word;
 
 described! {
     /// An override of limits.
@@ -15,6 +18,8 @@ described! {
         r#override: &'static str,
         /// The key, as it was given.
         key: String,
+        /// Of a denial: defer (the client may try again) or reject; null of a permission.
+        reply: Option<&'static str>,
         /// Whether that is a glob.
         glob: bool,
         /// Whether it is for one name, byte for byte.
@@ -36,6 +41,7 @@ impl OverrideJson {
         Self {
             r#override: one.overridden.word(),
             key: one.argument.clone(),
+            reply: reply(one.overridden).map(|reply| reply.word()),
             glob: matches!(one.target, Target::Glob { .. }),
             exact: is_exact(one),
             until,
@@ -43,6 +49,70 @@ impl OverrideJson {
             reason: one.reason.clone(),
             who: one.who.clone(),
         }
+    }
+}
+
+/// What a denied client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// 451: it may try again.
+    Defer,
+    /// 550: it shall not.
+    Reject,
+}
+
+impl Word for Reply {
+    const ALL: &'static [Self] = &[Self::Defer, Self::Reject];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Defer => "defer",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+impl Reply {
+    /// That of a denial of `target` until then, which names none: a login without an end is
+    /// rejected, as the program of who has stolen it would try for days. What ends, and what may be
+    /// the mail of others (a client relays it), is to come again.
+    pub(crate) fn by_default(target: &Target, until: i64) -> Self {
+        let is_login = match target {
+            Target::Glob { .. } => false,
+            Target::Exact { key, .. } => match split_field(key) {
+                Some((field, _)) => Field::of(field) == Some(Field::Auth),
+                None => {
+                    let text = String::from_utf8_lossy(key);
+                    address(&text).is_none() && Cidr::parse(&text).is_err()
+                }
+            },
+        };
+        if is_login && until == FOREVER { Self::Reject } else { Self::Defer }
+    }
+
+    /// The denial with this reply.
+    pub(crate) fn denial(self) -> Overridden {
+        match self {
+            Self::Defer => Overridden::Deny,
+            Self::Reject => Overridden::Reject,
+        }
+    }
+
+    /// What it means, for people.
+    pub(crate) fn sentence(self) -> &'static str {
+        match self {
+            Self::Defer => "its mail is deferred (451): programs try again",
+            Self::Reject => "its mail is rejected (550): programs do not try again",
+        }
+    }
+}
+
+/// The reply of a denial.
+pub(crate) fn reply(overridden: Overridden) -> Option<Reply> {
+    match overridden {
+        Overridden::Allow => None,
+        Overridden::Deny => Some(Reply::Defer),
+        Overridden::Reject => Some(Reply::Reject),
     }
 }
 
@@ -100,7 +170,7 @@ pub(crate) fn refold(store: &mut dyn Inspect, folding: &Folding) -> Result<(), I
 pub(crate) fn participle(overridden: Overridden) -> &'static str {
     match overridden {
         Overridden::Allow => "allowed",
-        Overridden::Deny => "denied",
+        Overridden::Deny | Overridden::Reject => "denied",
     }
 }
 

@@ -12,7 +12,7 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::engine::{Kind, RecordKey};
 use crate::identity::Field;
-use crate::identity::fold::{Folding, TOTALS};
+use crate::identity::fold::{Folding, TOTALS, with_ascii_domain};
 use crate::standing::key_text::{self, WILDCARDS, local_user, looks_stored, unescape_one};
 use crate::store::{Target, compile_glob, names};
 use crate::text;
@@ -37,7 +37,8 @@ pub(crate) struct Pattern {
     folding: Option<Folding>,
     /// The key that is meant, as written.
     meant: Vec<u8>,
-    /// The names of what it is about: itself, and as a policy counts it; both folded.
+    /// The names of what it is about: itself, and as a policy counts it: its network, or a local
+    /// account of that name; all folded.
     names: Vec<Vec<u8>>,
     matcher: Matcher,
 }
@@ -80,8 +81,13 @@ impl Pattern {
             None => vec![meant.clone()],
             Some(spelling) => {
                 let fold = |by: &Folding| by.folded_bytes(&meant, &mut String::new()).to_vec();
-                let mut names = vec![fold(spelling), fold(&folding)];
-                names.dedup();
+                let mut names = vec![fold(spelling)];
+                // As a network, and as a local account, which is no address.
+                for name in [fold(&folding), fold(&spelling.without_qualify())] {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
                 names
             }
         };
@@ -278,6 +284,7 @@ fn glob(tokens: &[Token], folding: Option<&Folding>) -> Result<GlobMatcher, Stri
     let (local, domain) = text.split_at(domain);
     let text =
         if case { lower_but_ascii(domain) } else { local.to_owned() + &domain.to_lowercase() };
+    let text = if folding.is_some() { with_ascii_domain(&text) } else { text.into() };
     GlobBuilder::new(&text)
         .case_insensitive(case)
         .literal_separator(false)
@@ -490,6 +497,39 @@ mod tests {
         assert!(target(b"*/per_rcpt/alice").unwrap_err().contains("without its period and mode"));
         assert!(target(b"**").unwrap_err().contains("write `*`"));
         assert!(target(b"a\n*").is_err() && target(b"a\n").is_ok());
+    }
+
+    #[test]
+    fn a_domain_is_added_to_logins_alone() {
+        let folding = Folding { qualify: Some("x.org".into()), ..Folding::default() };
+        for (argument, names) in [
+            ("alice", &["auth:alice@x.org", "local_account:alice", "script:alice"][..]),
+            ("alice@x.org", &["auth:alice@x.org"]),
+            ("alice@virtual.test", &["auth:alice@virtual.test"]),
+            ("auth:alice", &["auth:alice@x.org"]),
+            ("local_account:alice", &["local_account:alice"]),
+            ("192.0.2.7", &["client:192.0.2.7"]),
+        ] {
+            let syntax = Syntax { exact: false, folding: folding.clone() };
+            let pattern = Pattern::parse(argument.as_bytes(), syntax).unwrap();
+            let (target, _) = pattern.override_target().unwrap();
+            for name in [
+                "auth:alice@x.org",
+                "auth:alice@virtual.test",
+                "local_account:alice",
+                "script:alice",
+                "client:192.0.2.7",
+            ] {
+                let key = super::super::override_state::record_of(name.as_bytes());
+                let is_meant = names.contains(&name);
+                assert_eq!(target.applies_to(&key), is_meant, "{argument} {name}");
+                assert_eq!(pattern.matches(&key), is_meant, "{argument} {name}");
+            }
+        }
+        for field in [Field::Sender, Field::Recipient, Field::LocalAccount] {
+            let mut out = String::new();
+            assert!(folding.field_into(field, "alice", &mut out) && out == "alice", "{field:?}");
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Totals {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub(crate) fn refusing(
+    pub(crate) fn refusing_target(
         store: &mut dyn Inspect,
         in_force: &InForce,
         target: &Target,
@@ -66,6 +66,11 @@ impl Totals {
     /// All of them.
     pub(crate) fn records(&self) -> impl Iterator<Item = &KeyState> {
         self.0.values()
+    }
+
+    /// Those that refuse now.
+    pub(crate) fn refusing(&self, in_force: &InForce) -> impl Iterator<Item = &KeyState> {
+        self.records().filter(|total| in_force.next(total).is_refused())
     }
 
     /// Those that count what this record counts.

@@ -4,7 +4,7 @@ use super::in_force::InForce;
 use super::key_state::KeyState;
 use super::key_text;
 use crate::engine::AlgorithmKind;
-use crate::rate::Timestamp;
+use crate::rate::{Timestamp, Wait};
 use crate::text;
 
 /// A record: `alice@example.org (per_rcpt, 1h)`.
@@ -27,6 +27,24 @@ pub(crate) fn stood(record: &KeyState, in_force: &InForce) -> String {
         record.rate(in_force.now),
         text::number(record.limit)
     )
+}
+
+/// What a record that refuses holds against its key: `outbound/recipients: 112.8 of 100 in 1h (113%)`.
+pub(crate) fn why(record: &KeyState, now: Timestamp) -> String {
+    let used = used(record, now);
+    record.mode().map_or_else(|| used.clone(), |mode| format!("{mode}: {used}"))
+}
+
+/// Why the next event of a record passes or is refused, in a sentence.
+pub(crate) fn reason(record: &KeyState, in_force: &InForce) -> String {
+    let (next, now) = (in_force.next(record), in_force.now);
+    let used = used(record, now);
+    match (next.why(), next.is_refused(), next.wait(record, now)) {
+        (Some(why), ..) => format!("{why}; {used}"),
+        (None, true, Some(Wait::Never)) => format!("{used}: no event ever passes"),
+        (None, true, Some(wait)) => format!("{used}: the next passes {}", text::wait(wait)),
+        _ => used,
+    }
 }
 
 /// How much of its limit is used, whatever the algorithm: `4.0 of 3 in 1h (133%)`.

@@ -234,9 +234,11 @@ fn what_another_refuses_counts_against_no_total<S: Store>(fresh: &mut impl FnMut
         let refused = decide(store, &[own, total], at(0))[1];
         assert!(!refused.over && !refused.crossed && refused.crossings == 0, "{refused:?}");
     }
-    // A total refuses too, but no strict check is kept from counting by it.
+    // A total refuses too, and does not count that; no strict check is kept from counting by it.
     let decisions = decide(store, &[check("other"), with_limit(0.5, total)], at(0));
-    assert!(decisions[1].over && decisions.iter().all(|one| one.details.written));
+    let written: Vec<_> = decisions.iter().map(|one| one.details.written).collect();
+    assert!(decisions[1].over && decisions[1].crossed);
+    assert_eq!(written, [true, false]);
     let decisions =
         decide(store, &[leaky("third"), Check { update: Update::Leaky, ..total }], at(0));
     assert!(decisions[1].over && decisions.iter().all(|one| !one.details.written));

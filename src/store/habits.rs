@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::network::Cidr;
-use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity, Update};
+use crate::rate::habits::{Alarm, Habits, Rule, Sensitivity, Update, YOUNG};
 use crate::text::{counted, duration};
 
 /// What the name of a record of habits begins with, before the identity.
@@ -108,7 +108,7 @@ impl Sending<'_> {
         overridden: Option<Overridden>,
     ) -> (Judged, bool) {
         let learns = match self.learn {
-            _ if overridden == Some(Overridden::Deny) => false,
+            _ if overridden.is_some_and(Overridden::is_denial) => false,
             // Its messages are not known.
             _ if self.stage == SendingStage::Failed && habits.messages() == 0 => false,
             Learn::Always => true,
@@ -189,7 +189,15 @@ impl fmt::Display for Alarm {
                 }
             }
         }
-        write!(f, "; usual: {usual:.1} new ones a day")?;
+        match self.before {
+            // Nothing is usual yet.
+            0 => f.write_str("; none of its mail was known before")?,
+            few @ 1..YOUNG => {
+                let messages = counted(few, "message", "messages");
+                write!(f, "; known before: only {messages}")?;
+            }
+            _ => write!(f, "; usual: {usual:.1} new ones a day")?,
+        }
         if self.untold > 0 {
             let alarms = counted(self.untold, "more alarm", "more alarms");
             write!(f, "; {alarms} since the last alert")?;

@@ -7,6 +7,7 @@ use crate::engine::{
     self, AlgorithmKind, Change, Filter, FilterChange, Kind, RecordKey, Remembered, State,
     UniqueEvent,
 };
+use crate::identity::fold::Folding;
 use crate::rate::bloom::{self, Event};
 use crate::rate::{Average, Timestamp};
 
@@ -18,6 +19,15 @@ pub type InspectError = Box<dyn Error + Send + Sync>;
 
 /// What is called with a record that lies in a store.
 pub type Visit<'v> = &'v mut dyn FnMut(RecordKey<'_>, Remembered<'_>);
+
+/// Which records somebody wants to see.
+pub struct Wanted<'w> {
+    /// Whether it is this one.
+    pub selects: &'w mut dyn FnMut(&RecordKey<'_>) -> bool,
+    /// The identities that a record must have to be selected, if identities are folded so; `None` if
+    /// that is not known.
+    pub identities: Option<(&'w HashSet<Vec<u8>>, &'w Folding)>,
+}
 
 /// A store that can be inspected, and changed by hand while checks run.
 pub trait Inspect {
@@ -52,6 +62,38 @@ pub trait Inspect {
                 visit(entry);
             }
         })
+    }
+
+    /// As [`Inspect::for_each`], of the records whose keys `wanted` selects. A store may find them by
+    /// the names that `wanted` may select, where no other way is as quick.
+    ///
+    /// # Errors
+    /// The store cannot be used; not all records have been visited.
+    fn for_each_wanted(
+        &mut self,
+        wanted: &mut Wanted<'_>,
+        visit: &mut dyn FnMut(Entry),
+    ) -> Result<Unread, InspectError> {
+        self.survey(&mut |key, remembered| {
+            if key.kind != Kind::Habits && (wanted.selects)(&key) {
+                Entry::of(&key, remembered).into_iter().for_each(&mut *visit);
+            }
+        })
+    }
+
+    /// Calls `visit` with the records of these keys, in their order, but for those that are not there.
+    ///
+    /// # Errors
+    /// The store could not be used; not all records have been visited.
+    fn for_each_of_keys(
+        &mut self,
+        keys: &[OwnedKey],
+        visit: &mut dyn FnMut(Entry) -> Result<(), InspectError>,
+    ) -> Result<(), InspectError> {
+        for key in keys {
+            self.get(key.key())?.map(&mut *visit).transpose()?;
+        }
+        Ok(())
     }
 
     /// Calls `visit` with the key of each account's habits, in no particular order; with none

@@ -21,7 +21,7 @@ pub use details::{DETAILS, DETAILS_MAX, DetailTexts, Enforcement, EventDetails};
 pub use habits::{Judged, Learn, Sending, SendingStage, habits_key, habits_network_hash};
 pub use inspect::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, OwnedKey, Restored, Statistics,
-    Unread, Visit,
+    Unread, Visit, Wanted,
 };
 pub use memory::Memory;
 pub use overrides::{

@@ -12,9 +12,41 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::clock;
+
 /// At most this much of a file is mapped: 32 GiB. A file that was extended
 /// beyond what a process can map stays usable.
 pub const LENGTH_MAX: usize = 1 << 35;
+
+/// A file that stays mapped for long. Somebody may cut it off, and then whoever touches what is no
+/// longer there ends by SIGBUS: once a second, it is looked at before it is used.
+#[derive(Debug)]
+pub struct Watched {
+    file: File,
+    size: u64,
+    second: i64,
+}
+
+impl Watched {
+    /// To be made when this many bytes of the file are mapped.
+    #[must_use]
+    pub fn of(file: File, length: usize) -> Self {
+        Self { file, size: length as u64, second: clock::coarse_seconds() }
+    }
+
+    /// Whether the file is still as long as what is mapped of it, as seen in this second.
+    #[inline]
+    pub fn is_whole(&mut self) -> bool {
+        self.second == clock::coarse_seconds() || self.look()
+    }
+
+    /// As [`Watched::is_whole`], as seen now.
+    #[cold]
+    pub fn look(&mut self) -> bool {
+        self.second = clock::coarse_seconds();
+        self.file.metadata().is_ok_and(|info| info.len() >= self.size)
+    }
+}
 
 /// A mapped file.
 #[derive(Debug)]

@@ -77,6 +77,14 @@ impl UnixStream {
         Ok(())
     }
 
+    /// Ends what is written: the peer reads its end.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub fn end_writing(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write)?)
+    }
+
     /// Appends what has arrived to `buffer`, at most `limit` bytes; waits until something
     /// has. Returns how many bytes; 0 if the peer has closed the connection.
     ///

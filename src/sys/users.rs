@@ -1,6 +1,7 @@
 //! User names and ids, from the system's name service.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// The largest entry that is read; a typical one takes less than 200 bytes.
@@ -54,6 +55,26 @@ pub fn ids_of(name: &OsStr) -> Option<(u32, Vec<u32>)> {
             return None;
         }
     }
+}
+
+/// Has this process go on as the user `uid` with the primary group `gid` and the groups that the
+/// user is in, without a way back to root.
+///
+/// # Errors
+/// This process is not root's, or may not change its user.
+pub fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    let groups = name_of(uid).and_then(|name| ids_of(&name)).map(|(_, groups)| groups);
+    let groups: Vec<libc::gid_t> = groups.unwrap_or_default();
+    let of = |status: libc::c_int| match status {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: the pointer and the number are those of a slice that outlives the call.
+    of(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    // SAFETY: it takes numbers. All three ids are set: none is left to return to.
+    of(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: as above.
+    of(unsafe { libc::setresuid(uid, uid, uid) })
 }
 
 /// The name of the group with this id, as the system's file has it.

@@ -47,7 +47,12 @@ pub(crate) fn parse<'t>(
     let lines = Lines::of(text);
     for error in &errors {
         let offset = error.span().map_or(0, |span| span.start);
-        let message = message_of(error, text);
+        let mut message = message_of(error, text);
+        if error.message() == DUPLICATE
+            && let Some(line) = first_of(text, offset)
+        {
+            message += &format!("; the first is in line {line}");
+        }
         diagnostics.error(lines.locate(0, offset), format!("not TOML: {message}"));
     }
     errors.is_empty().then_some(document)
@@ -57,9 +62,37 @@ pub(crate) fn parse<'t>(
 fn message_of(error: &toml::de::Error, text: &str) -> String {
     let message = error.message();
     match error.span().and_then(|span| text.get(span)) {
-        Some(key) if message == "duplicate key" => format!("{message} {key}"),
+        Some(key) if message == DUPLICATE => format!("{message} {key}"),
+        _ if message.contains("unquoted key") => {
+            format!("{message}; write it in quotes, as in \"alice@example.org\"")
+        }
         _ => message.to_owned(),
     }
+}
+
+/// What the parser says of a key that is there twice.
+const DUPLICATE: &str = "duplicate key";
+
+/// The line of the key, or the table, that is there again at `offset`.
+fn first_of(text: &str, offset: usize) -> Option<usize> {
+    let before = text.get(..offset)?;
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = text.get(start..)?.lines().next()?.trim();
+    let above = text.get(..start)?.lines().zip(1..);
+    if line.starts_with('[') {
+        let mut same = above.filter(|(one, _)| one.trim() == line);
+        return same.next().map(|(_, number)| number);
+    }
+    let key = line.split('=').next()?.trim();
+    let mut first = None;
+    for (one, number) in above {
+        if one.trim_start().starts_with('[') {
+            first = None;
+        } else if first.is_none() && one.split('=').next().is_some_and(|one| one.trim() == key) {
+            first = Some(number);
+        }
+    }
+    first
 }
 
 /// A text whose long tables are read in pieces.

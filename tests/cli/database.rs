@@ -267,7 +267,10 @@ fn limits_follow_the_database_and_stay_when_it_is_away() {
 fn systemd_accepts_the_unit_and_its_timer() {
     let folder = tempfile::tempdir().unwrap();
     let [_, service, timer] = blocks("ini")[..] else { panic!("the page has three blocks") };
-    let program = env!("CARGO_BIN_EXE_exirate");
+    // The program's own path may have a blank.
+    let program = folder.path().join("exirate");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exirate"), &program).unwrap();
+    let program = program.to_str().unwrap();
     // A machine may have no psql in /usr/bin; /bin/true is there.
     let service =
         service.replace("/usr/bin/exirate", program).replace("/usr/bin/psql", "/bin/true");

@@ -96,14 +96,46 @@ fn json_has_what_the_words_say() {
 #[test]
 fn overrides_decide_first() {
     let place = Place::new();
-    for (command, says) in [("deny", "; refused: bob"), ("allow", "; passes: bob")] {
+    for (command, says) in [
+        (
+            "deny",
+            "bob@example.org cannot send now: denied until 2026-11-25 12:30:00 UTC (case 7)\n",
+        ),
+        ("allow", "bob@example.org can send now: allowed until 2026-11-25 12:30:00 UTC (case 7)\n"),
+    ] {
         assert!(place.run(&[command, "bob@example.org", "--reason", "case 7"]).status.success());
-        has(&place.shows(0, "", &["bob@example.org", "--now"]), &[says, "(case 7)"]);
+        // Also what was refused before is not the subject then.
+        let past = ": --at or --since explains it\n";
+        for (noted, more) in [("", Some("--now")), (past, None)] {
+            let arguments: Vec<&str> = ["bob@example.org"].into_iter().chain(more).collect();
+            let output = place.explain(&arguments);
+            assert!(stderr(&output).ends_with(noted), "{}", stderr(&output));
+            let shown = stdout(&output);
+            assert!(shown.starts_with(says), "{shown}");
+            // Each thing is said once.
+            assert_eq!(shown.matches("(case 7)").count(), 1, "{shown}");
+            assert_eq!(shown.matches("unblock").count(), usize::from(command == "deny"), "{shown}");
+            assert!(!shown.contains("refused at"), "{shown}");
+        }
     }
+    let since = stdout(&place.explain(&["bob@example.org", "--since", "1d"]));
+    has(&since, &["bob@example.org can send now: ", ": refused at "]);
+    assert!(place.run(&["unblock", "bob@example.org"]).status.success());
+    let unblocked = place.explain(&["bob@example.org"]);
+    assert_eq!(
+        (stdout(&unblocked), unblocked.status.code()),
+        (
+            format!(
+                "{}\n",
+                "bob@example.org can send now: allowed until 2026-11-25 12:30:00 UTC (case 7)"
+            ),
+            Some(0)
+        )
+    );
     assert!(place.run(&["deny", "new@example.org"]).status.success());
     let new = place.explain(&["new@example.org"]);
     assert_eq!(new.status.code(), Some(1));
-    has(&stdout(&new), &["now, new@example.org is denied until "]);
+    has(&stdout(&new), &["new@example.org cannot send now: denied until "]);
 }
 
 #[test]
@@ -141,7 +173,7 @@ fn the_only_similar_key_is_explained_at_once() {
     let place = Place::new();
     for typed in ["alice", "Alise", "alise@example.org"] {
         let noted = format!(
-            "exirate: note: no key matches {typed}; this is of the only similar one, \
+            "exirate: note: no key matches {typed}; showing the only similar key, \
              alice@example.org"
         );
         has(&place.shows(0, &noted, &[typed]), &["alice@example.org: refused at "]);
@@ -158,7 +190,7 @@ fn the_only_similar_key_is_explained_at_once() {
     assert_eq!(place.explain(&["example.org"]).status.code(), Some(1));
     // Denied by that name.
     assert!(place.run(&["deny", "alice"]).status.success());
-    has(&stdout(&place.explain(&["alice"])), &["now, alice is denied until "]);
+    has(&stdout(&place.explain(&["alice"])), &["alice cannot send now: denied until "]);
 }
 
 #[test]

@@ -94,11 +94,13 @@ fn recipients(client: &mut Client, sender: &str, recipients: &[&str]) -> u16 {
 fn addresses(folder: &Path, log: &str, options: &str) -> Vec<String> {
     let path = folder.join("fail2ban.log");
     fs::write(&path, log).unwrap();
-    let filter = format!("{ROOT}/scripts/maintenance/exirate.filter.conf[{options}]");
+    // fail2ban-regex takes no filter whose path has a blank.
+    let filter = folder.join("exirate.filter.conf");
+    fs::copy(Path::new(ROOT).join("scripts/maintenance/exirate.filter.conf"), &filter).unwrap();
     let output = Command::new("fail2ban-regex")
         .args(["--usedns", "no", "--out", "<ip>"])
         .arg(path)
-        .arg(filter)
+        .arg(format!("{}[{options}]", filter.display()))
         .output()
         // Of the Debian package fail2ban.
         .unwrap();

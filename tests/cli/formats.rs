@@ -144,8 +144,8 @@ fn write() {
     shell(&format!(
         "tar -C {} --sort=name --owner=0 --group=0 --numeric-owner --mtime=@{MAIL} -cf - exirate | \
          gzip -9n > {}/spool.tar.gz",
-        spool.display(),
-        folder.display()
+        kit::shell_quoted(&spool),
+        kit::shell_quoted(&folder)
     ));
     let machine = unpacked();
     let mut text = String::new();
@@ -170,8 +170,8 @@ fn unpacked() -> Prepared {
     shell(&format!(
         "cd {} && rm -r exirate && tar xzf {}/spool.tar.gz && chown -R {uid}:{gid} exirate && \
          mv exirate/export.jsonl exirate/web.tokens ../work && chown 0:0 ../work/web.tokens",
-        spool.display(),
-        folder().display()
+        kit::shell_quoted(&spool),
+        kit::shell_quoted(folder())
     ));
     let work = spool.parent().unwrap().join("work");
     std::fs::write(work.join("formats.toml"), POLICY).unwrap();
@@ -257,6 +257,9 @@ fn what_0_1_0_has_written_is_read() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// The commands that 0.1.0 does not have.
+const SINCE: [&str; 1] = ["where"];
+
 #[test]
 fn the_json_of_each_command_is_kept() {
     let text = std::fs::read_to_string(folder().join("commands.txt")).unwrap();
@@ -270,7 +273,9 @@ fn the_json_of_each_command_is_kept() {
         let is_kept = kept.iter().any(|line| line.starts_with(&format!("exirate {command}")));
         // It has nothing to say.
         let is_silent = command == "cluster leave";
-        if !is_silent && help.lines().any(|line| line.trim_start().starts_with("--json")) {
+        let is_new = SINCE.contains(&command.as_str());
+        if !is_silent && !is_new && help.lines().any(|line| line.trim_start().starts_with("--json"))
+        {
             assert!(is_kept, "{command} has --json, and is not in commands.txt");
         }
     }
@@ -330,6 +335,23 @@ fn gone(place: &str, then: &Value, now: &Value) -> Option<String> {
     }
 }
 
+/// A part of the schema in which each name of a type is replaced by the type: what counts is what a
+/// request and a reply contain.
+fn in_place(part: &Value, api: &Value) -> Value {
+    match part {
+        Value::Object(fields) => match fields.get("$ref").and_then(Value::as_str) {
+            Some(name) => in_place(api.pointer(name.trim_start_matches('#')).unwrap(), api),
+            None => {
+                let fields =
+                    fields.iter().map(|(name, value)| (name.clone(), in_place(value, api)));
+                Value::Object(fields.collect())
+            }
+        },
+        Value::Array(all) => all.iter().map(|one| in_place(one, api)).collect(),
+        one => one.clone(),
+    }
+}
+
 /// What a request must have: parameters, and fields of bodies.
 fn required(api: &Value) -> Vec<String> {
     let mut all = Vec::new();
@@ -358,7 +380,7 @@ fn the_api_of_0_1_0_stays() {
         std::fs::write(&path, now.to_string() + "\n").unwrap();
     }
     let then: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    assert_eq!(gone("", &then, &now), None);
+    assert_eq!(gone("", &in_place(&then, &then), &in_place(&now, &now)), None);
     let known = required(&then);
     assert!(known.len() > 6, "{known:?}");
     for one in required(&now) {

@@ -365,7 +365,12 @@ fn a_suspected_account_is_answered_for() {
     let said = ["name", "table", "habits", "sensitivity"].map(|name| policy[name].clone());
     assert_eq!(said, ["outbound", "default", "hold", "high"]);
     for text in [explain(&[]), explain(&["--now"])] {
-        assert!(text.contains("habits: suspected, so mail is held until "), "{text}");
+        assert!(
+            text.starts_with(
+                "alice@example.org cannot send now: suspected for its habits, so its mail is held; "
+            ),
+            "{text}"
+        );
     }
     let status = json(&run(&["status", "--json"]));
     let suspected = (&status["suspected"], &status["suspected_first"][0]);

@@ -48,6 +48,9 @@ fn try_out(example: &str) {
     // An alarm was raised, as exit code 1 says.
     let learn = "exirate habits learn /var/log/exim4/month.log";
     assert_eq!(machine.run(learn).status.code(), Some(1));
+    if let Some(deny) = example.strip_suffix(" --end").filter(|one| one.contains(" deny ")) {
+        assert!(machine.run(deny).status.success());
+    }
     if example.contains("web token remove") {
         let add = "exirate web token add desk --role help --until 90d --file web.tokens";
         assert!(machine.run(add).status.success());
@@ -57,7 +60,9 @@ fn try_out(example: &str) {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{example}: {said}");
     let notes = said.lines().all(|line| line.starts_with("exirate: note: "));
     assert!(notes, "{example}: {said}");
-    let written = ["> ", "--dir ", "--prometheus "].iter().any(|option| example.contains(option));
+    let written = ["> ", "--dir ", "--prometheus ", "held decide"]
+        .iter()
+        .any(|option| example.contains(option));
     assert!(written || example.contains("man -l") || !output.stdout.is_empty(), "{example}");
 }
 

@@ -89,19 +89,22 @@ fn everything_is_installed_once() {
         ("usr/local/share/zsh/site-functions/_exirate", 0o644),
         ("usr/local/share/fish/vendor_completions.d/exirate.fish", 0o644),
         ("usr/local/lib/systemd/system/exirate-agent.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-alerts.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-broker@.service", 0o644),
-        ("usr/local/lib/systemd/system/exirate-deliver.path", 0o644),
-        ("usr/local/lib/systemd/system/exirate-deliver.service", 0o644),
-        ("usr/local/lib/systemd/system/exirate-deliver.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-follow@.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-held.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-mail.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-mail@.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-stats.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-stats.timer", 0o644),
+        ("usr/local/lib/systemd/system/exirate-undecided.service", 0o644),
+        ("usr/local/lib/systemd/system/exirate-undecided.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.service", 0o644),
         ("usr/local/lib/systemd/system/exirate-verify.timer", 0o644),
         ("usr/local/lib/systemd/system/exirate-web@.service", 0o644),
         ("usr/local/lib/sysusers.d/exirate.conf", 0o644),
         ("usr/local/lib/tmpfiles.d/exirate.conf", 0o644),
+        ("etc/init.d/exirate-alerts", 0o755),
         ("etc/init.d/exirate-mail", 0o755),
         ("usr/local/share/exirate/exirate.cron", 0o644),
         ("usr/local/share/exirate/exirate.toml", 0o644),
@@ -227,10 +230,19 @@ fn another_exim_has_other_paths() {
     assert!(conf.contains("\nRATELIMIT_FILE = /opt/exim/exirate/limits\n"), "{conf}");
     assert!(printed.ends_with("The next command: /opt/exirate/bin/exirate setup\n"), "{printed}");
     assert!(!all.keys().any(|path| path.contains("conf.d")), "{:?}", all.keys());
-    let unit =
-        String::from_utf8(all["etc/systemd/system/exirate-verify.service"].1.clone()).unwrap();
-    let start = "\nExecStart=/opt/exirate/bin/exirate verify --spool /opt/spool\nUser=mailer\n";
-    assert!(unit.contains(start), "{unit}");
+    let unit = |name: &str| {
+        String::from_utf8(all[&format!("etc/systemd/system/{name}")].1.clone()).unwrap()
+    };
+    let verify = unit("exirate-verify.service");
+    assert!(verify.contains("\nExecStart=/opt/exirate/bin/exirate verify\n"), "{verify}");
+    let follow = unit("exirate-follow@.service");
+    let may_write = " -/var/lib/exirate -/opt/spool/exirate\n";
+    assert!(follow.contains("\nReadWritePaths=-/var/spool/exim4/exirate "), "{follow}");
+    assert!(
+        follow.contains(may_write)
+            && !["@SPOOLS@", "@DATABASES@", "@TRACES@"].iter().any(|name| follow.contains(name)),
+        "{follow}"
+    );
     let links = ["ratelimit_lookup.so", "policy_lookup.so"].map(|name| {
         let link = modules.join(name);
         link.strip_prefix("/").unwrap().to_str().unwrap().to_owned()

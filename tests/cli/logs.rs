@@ -245,8 +245,8 @@ fn a_real_exims_log_is_read_with_each_log_selector() {
         assert_eq!(clients, [("127.0.0.1".to_owned(), 4)], "{log}");
         let hostile = "\"x H=[198.51.100.1] A=plain:ceo S=5 for z\"@x.test".to_owned();
         let senders = names(&measured("sender", "messages"));
-        let others = [("alice@x.test".to_owned(), 3), ("root@x.test".to_owned(), 1)];
-        assert_eq!(senders, [&[(hostile, 1)][..], &others].concat(), "{log}");
+        // No policy counts root's.
+        assert_eq!(senders, [(hostile, 1), ("alice@x.test".to_owned(), 3)], "{log}");
         // From `for` where it is logged, else from the deliveries: 3·2, 1 and 1.
         let (_, peak, events) = measured("all", "recipients").remove(0);
         assert_eq!(events, 5, "{log}");

@@ -322,3 +322,93 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     until("it is counted", || counted("carol"));
     assert!(!counted("ceo"));
 }
+
+/// The keys that a limit refuses, of a log beside this file.
+fn simulated(policy: &str, log: &str, options: &[&str]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    std::fs::write(&file, format!("version = 1\ntimezone = \"UTC\"\n{policy}")).unwrap();
+    let mut command = exirate();
+    command.args(["simulate", "--json", "--policy"]).arg(&file).args(options).arg(log);
+    let output = command.current_dir(FOLDER).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = found["limits"].as_array().unwrap().iter();
+    rows.map(|row| row["key"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn what_comes_back_from_a_filter_may_end_before_the_line_that_says_so() {
+    let found = measured(Path::new(FOLDER), &["1h", "filter-late-link.log", "--by", "all"]);
+    assert_eq!(found, [(String::new(), 1.0, 1)]);
+    let found = measured(Path::new(FOLDER), &["1h", "filter-late-link.log"]);
+    assert_eq!(found, [("alice@example.org".to_owned(), 1.0, 1)]);
+}
+
+#[test]
+fn programs_mail_counts_for_the_key_that_the_front_end_decides_on() {
+    let log = "root-and-local-account.log";
+    let of = |unit: &str, options: &[&str]| {
+        let policy = format!("[policy.web]\nwhen = \"local\"\ndefault.{unit} = \"1/1w\"\n");
+        simulated(&policy, log, options)
+    };
+    assert_eq!(of("messages", &["--stages", "not-smtp"]), ["client:127.0.0.1"]);
+    // Root's is nobody's.
+    let found = measured(Path::new(FOLDER), &["1h", log, "--by", "host"]);
+    assert_eq!(found, [("127.0.0.1".to_owned(), 1.0, 1)]);
+    let found = measured(Path::new(FOLDER), &["1h", log, "--by", "sender"]);
+    assert_eq!(found, [("www-data@mx.example.org".to_owned(), 1.0, 1)]);
+    assert_eq!(measured(Path::new(FOLDER), &["1h", log, "--by", "user"]), []);
+}
+
+#[test]
+fn a_leap_day_gives_its_year_to_a_log_without_years() {
+    let found = measured(Path::new(FOLDER), &["30d", "leap-day.log", "--by", "all"]);
+    assert!((2.8..3.0).contains(&found[0].1) && found[0].2 == 3, "{found:?}");
+    // The same, in files of a day each, which were copied together.
+    let folder = tempfile::tempdir().unwrap();
+    let whole = std::fs::read_to_string(Path::new(FOLDER).join("leap-day.log")).unwrap();
+    for day in ["Feb 28", "Feb 29", "Mar  1"] {
+        let of_day = whole.lines().filter(|line| line.starts_with(day));
+        let text: String = of_day.map(|line| format!("{line}\n")).collect();
+        // The file of 29 February has lines of the next day as well.
+        let more =
+            if day == "Feb 29" { "Mar  1 00:00:01 mx postfix/qmgr[50]: x: removed\n" } else { "" };
+        std::fs::write(folder.path().join(format!("mail.log.{day}")), text + more).unwrap();
+    }
+    let parts = measured(folder.path(), &["30d", "mail.log*", "--by", "all"]);
+    assert_eq!(parts, found);
+}
+
+#[test]
+fn failures_without_a_status_are_told_apart_by_what_made_them() {
+    let policy = "[policy.failed]\nwhen = \"always\"\ndefault.failed_recipients = \"1/1w\"\n\
+                  [policy.unknown]\nwhen = \"always\"\ndefault.unknown_recipients = \"1/1w\"\n";
+    let of = |only| {
+        let found = simulated(policy, "failures-without-status.log", &["--only", only]);
+        let number = |key: &String| {
+            let digits: String = key.chars().filter(char::is_ascii_digit).collect();
+            digits.parse::<u32>().unwrap()
+        };
+        let mut numbers: Vec<u32> = found.iter().map(number).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    let unknown = of("unknown");
+    assert_eq!(unknown, [0, 1, 2, 3, 5, 6, 7, 10, 11, 13, 14, 15]);
+    let others = of("failed").into_iter().filter(|one| !unknown.contains(one));
+    // A quota, a mail loop, a program that is missing, a panel's limit: neither.
+    assert_eq!(others.collect::<Vec<_>>(), [4, 12, 17, 20, 25]);
+}
+
+#[test]
+fn a_failed_login_may_have_a_tab_before_its_words() {
+    let mut command = exirate();
+    command.args(["measure", "1h", "--by", "all", "--json", "authenticator-tab.log"]);
+    let output = command.current_dir(FOLDER).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&found["lines"]["used"], &found["lines"]["read"]),
+        (&2.into(), &2.into()),
+        "{found}"
+    );
+}

@@ -204,12 +204,14 @@ fn useless_options_are_reported() {
 
 #[test]
 fn it_finds_what_exims_own_script_would_find_in_a_real_log() {
-    let exim = kit::Setup::new().build();
+    let mut exim = kit::Setup::new().build();
+    exim.start();
+    let mut client = exim.session();
     for n in 0..3 {
-        let message = format!("From: a@x.test\nTo: b@y.test\n\n{n}\n");
-        let ran = exim.run(&["-f", "a@x.test", "-odq", "b@y.test"], message.as_bytes());
-        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let message = format!("From: a@x.test\r\nTo: b@y.test\r\n\r\n{n}\r\n");
+        assert!(client.message("a@x.test", &["b@y.test"], &message).is_ok());
     }
+    client.quit();
     exim.wait_for_log("<= a@x.test", 3);
     let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
     command.args(["measure", "1w", "--json"]);

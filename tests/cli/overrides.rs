@@ -124,7 +124,9 @@ const DENIED: [Option<i32>; 4] = [Some(1), Some(1), Some(1), Some(0)];
 fn unseen(output: &Output) -> String {
     let said = stderr(output);
     let note = "exirate: note: not seen yet, no record and no event: ";
-    assert!(code(output) == Some(0) && said.starts_with(note), "{output:?}");
+    // A denial acts all the same, and is fine; a permission meets nobody.
+    let status = i32::from(stdout(output).contains(" is allowed "));
+    assert!(code(output) == Some(status) && said.starts_with(note), "{output:?}");
     said
 }
 
@@ -245,9 +247,14 @@ fn an_override_ends_at_its_time() {
     assert_eq!(code(&at("2037-01-01 11:00:00", &check)), Some(0));
     let listed = at("2037-01-01 11:00:00", &["overrides", "--json"]);
     assert_eq!(json(&listed), serde_json::json!([]));
-    // The default is a day, also for allow.
-    let allowed = json(&at("2037-01-01 10:00:00", &["allow", "dora", "--json"]));
-    assert_eq!(allowed["until"], "2037-01-02T10:00:00Z");
+    // The default is a day, also for allow, which meets nobody.
+    let allowed = at("2037-01-01 10:00:00", &["allow", "dora", "--json"]);
+    assert_eq!(code(&allowed), Some(1));
+    let allowed = json(&allowed);
+    assert_eq!(
+        (&allowed["until"], &allowed["seen"]),
+        (&"2037-01-02T10:00:00Z".into(), &false.into())
+    );
     // One that has ended is dropped by the next change.
     unseen(&at("2037-01-03 10:00:00", &["allow", "emil"]));
     let before = at("2037-01-01 10:00:00", &["overrides", "--json"]);
@@ -272,7 +279,7 @@ fn wrong_input_says_what_would_be_right() {
         assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
     }
     let long = "x".repeat(1025);
-    let output = run(spool.path(), &["deny", "a", "--reason", &long]);
+    let output = run(spool.path(), &["deny", "alice", "--reason", &long]);
     assert_eq!(stderr(&output), "exirate: the reason is longer than 1024 bytes\n");
     assert_eq!(json(&run(spool.path(), &["overrides", "--json"])), serde_json::json!([]));
     let empty = tempfile::tempdir().unwrap();
@@ -367,4 +374,76 @@ fn overrides_set_at_once_by_many_processes_are_all_kept() {
     let rows = json(&run(spool.path(), &["overrides", "--json"]));
     assert_eq!(rows.as_array().unwrap().len(), 12);
     assert!((0..12).all(|n| check(spool.path(), &format!("user{n}")) == Some(1)));
+}
+
+/// The reply of a denial: as it is named, or else by whom it is about and until when.
+#[test]
+fn a_denial_says_what_the_client_is_told() {
+    let spool = database();
+    for (arguments, reply) in [
+        (&["alice"][..], "defer"),
+        (&["alice", "--until", "forever"], "reject"),
+        (&["auth:alice", "--until", "forever"], "reject"),
+        (&["alice", "--until", "forever", "--reply", "defer"], "defer"),
+        (&["alice", "--reply", "reject"], "reject"),
+        (&["192.0.2.7", "--until", "forever"], "defer"),
+        (&["client:192.0.2.7", "--until", "forever"], "defer"),
+        (&["2001:db8::/32", "--until", "forever"], "defer"),
+        (&["sender:alice@x.test", "--until", "forever"], "defer"),
+        (&["al*", "--until", "forever", "--yes"], "defer"),
+    ] {
+        let denied = run(spool.path(), &[&["deny", "--json"][..], arguments].concat());
+        assert_eq!(code(&denied), Some(0));
+        assert_eq!(json(&denied)["reply"], reply, "{arguments:?}");
+    }
+    let shown = stdout(&run(spool.path(), &["deny", "alice", "--until", "forever"]));
+    assert!(shown.contains("rejected (550): programs do not try again\n"), "{shown}");
+    assert_eq!(check(spool.path(), "alice"), Some(1));
+    assert!(log(spool.path()).contains(" deny until=forever reply=reject key=alice\n"));
+}
+
+#[test]
+fn an_override_is_ended_by_the_command_that_sets_it() {
+    let spool = database();
+    let spool = spool.path();
+    fine(&run(spool, &["allow", "alice"]));
+    let other = run(spool, &["deny", "alice", "--end"]);
+    assert_eq!((code(&other), stdout(&other)), (Some(1), String::new()));
+    assert!(stderr(&other).starts_with("exirate: alice is allowed until "), "{}", stderr(&other));
+    let ended = fine(&run(spool, &["allow", "ALICE", "--end"]));
+    assert!(ended.starts_with("ended: alice is allowed until "), "{ended}");
+    assert_eq!(check(spool, "alice"), Some(1));
+    for command in ["allow", "deny"] {
+        let none = run(spool, &[command, "alice", "--end"]);
+        assert_eq!(code(&none), Some(1));
+        assert!(stderr(&none).contains("alice has no override"), "{}", stderr(&none));
+    }
+    // The records stay.
+    fine(&run(spool, &["deny", "alice"]));
+    fine(&run(spool, &["deny", "alice", "--end"]));
+    assert_eq!(check(spool, "alice"), Some(1));
+    let ended = json(&run(spool, &["deny", "alice", "--end", "--json"]));
+    assert_eq!(ended, serde_json::json!({ "ended": null }));
+    assert!(log(spool).contains(" deny --end key=alice\n"));
+}
+
+/// A slip is named before anything is done; a denial acts all the same.
+#[test]
+fn who_was_never_seen_is_named_first() {
+    let spool = tempfile::tempdir().unwrap();
+    let spool = spool.path();
+    let count = ["check", "--count", "10 / 1w / strict", "--key", "alice"];
+    assert_eq!(stderr(&run(spool, &count)), "");
+    for (command, status) in [("deny", 0), ("allow", 1)] {
+        let output = run(spool, &[command, "alice@example.org"]);
+        assert_eq!(code(&output), Some(status));
+        assert!(stderr(&output).contains("similar: alice; "), "{}", stderr(&output));
+        assert!(stdout(&output).starts_with("alice@example.org is "), "{}", stdout(&output));
+    }
+    for command in ["unblock", "set"] {
+        let rate: &[&str] = if command == "set" { &["--rate", "0"] } else { &[] };
+        let output = run(spool, &[&[command, "zed@example.net"][..], rate].concat());
+        assert_eq!((code(&output), stdout(&output)), (Some(1), String::new()));
+        assert!(stderr(&output).contains("no key matches zed@example.net"), "{}", stderr(&output));
+    }
 }

@@ -89,6 +89,43 @@ fn a_file_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
+fn a_domain_outside_ascii_is_its_a_label() {
+    let file = "version = 1\ntimezone = \"UTC\"\n[policy.out]\nwhen = \"authenticated\"\nkey = \"auth\"\n\
+                default.messages = \"1/1h\"\ndomain.\"xn--mnchen-3ya.example\".messages = \"5/1h\"\n\
+                domain.\"köln.example\".messages = \"5/1h\"\n[[policy.out.exempt]]\n\
+                match = [\"ceo@münchen.example\"]\nreason = \"letters\"\n";
+    let dir = with(&[("p.toml", file)]);
+    let show = |user: &str| {
+        json(&policy(dir.path(), &["show", "--file", "p.toml", "--user", user, "--json"]))
+    };
+    for user in [
+        "a@münchen.example",
+        "A@MÜNCHEN.example",
+        "a@xn--mnchen-3ya.example",
+        "a@köln.example",
+        "a@xn--kln-sna.example",
+    ] {
+        let found = show(user);
+        assert_eq!(found["policies"][0]["limits"][0]["limit"], 5.0, "{user}: {found}");
+    }
+    for user in ["ceo@münchen.example", "ceo@xn--mnchen-3ya.example"] {
+        assert_eq!(show(user)["policies"][0]["exempt"]["reason"], "letters", "{user}");
+    }
+}
+
+#[test]
+fn a_user_that_looks_like_a_domain_is_a_warning() {
+    let file = "version = 1\n[policy.out]\nkey = \"auth\"\ndefault.messages = \"1/1h\"\n\
+                users = [\"users.csv\"]\n";
+    let dir = with(&[
+        ("p.toml", file),
+        ("users.csv", "user,messages\nalice@example.org,9/1h\nexample.org,5/1h\n"),
+    ]);
+    let output = policy(dir.path(), &["lint", "p.toml"]);
+    assert!(stdout(&output).contains("\"example.org\" looks like a domain"), "{output:?}");
+}
+
+#[test]
 fn show_names_the_rule_of_each_limit() {
     let dir = with(&[("p.toml", EXAMPLE)]);
     let show = |arguments: &[&str]| {
@@ -137,7 +174,10 @@ fn show_names_the_rule_of_each_limit() {
     assert!(stderr(&output).contains("has no policy \"outbond\"; did you mean \"outbound\"?"));
     let output = show(&["--user", "x", "--package", "tin"]);
     assert!(stderr(&output).contains("has no package \"tin\": it is ignored"));
-    assert_eq!(show(&[]).status.code(), Some(2));
+    // Without a user: the limits of whoever has none of their own.
+    let output = show(&["--policy", "outbound"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(words(&output).iter().skip(1).all(|row| row.contains(" default ")), "{output:?}");
 }
 
 #[test]

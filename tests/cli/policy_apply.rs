@@ -577,3 +577,102 @@ fn the_policy_file_names_one_file_of_users() {
         assert!(!machine.image().exists());
     }
 }
+
+/// `identity.qualify` is brought in: logins keep what is known of them, and denials hold.
+#[test]
+fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
+    use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey};
+    use exirate::rate::Timestamp;
+    use exirate::rate::habits::Sensitivity;
+    use exirate::spool::habits::{SentMessage, habits_key};
+    use exirate::spool::{Options, Spool};
+    use exirate::store::Store as _;
+
+    let machine = Machine::new();
+    let policies = |identity: &str| {
+        format!(
+            "version = 1\n{identity}[policy.out]\nkey = \"auth\"\ndefault.messages = \"100/1h\"\n\
+             [policy.web]\nkey = \"local_account\"\ndefault.messages = \"100/1h\"\n"
+        )
+    };
+    machine.write("p.toml", &policies(""));
+    assert_eq!(machine.run(&["apply", "p.toml"]).status.code(), Some(0));
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+    let now = Timestamp { seconds: now, micros: 0 };
+    let mut spool = Spool::open(&machine.spool(), Options::default()).unwrap();
+    let start = "out/messages/1h/";
+    for (identity, count) in [
+        ("auth:alice", 30.0),
+        ("auth:alice@example.org", 20.0),
+        ("auth:bob", 5.0),
+        ("auth:alice@virtual.example", 7.0),
+        ("local_account:alice", 9.0),
+    ] {
+        let name = format!("{start}{identity}");
+        let (kind, algorithm) = (Kind::Policy, AlgorithmKind::MovingAverage);
+        let (name, identity_start) = (name.as_bytes(), start.len());
+        let key = RecordKey { name, identity_start, kind, algorithm };
+        let algorithm = Algorithm::MovingAverage { limit: 100.0, period: 3600.0 };
+        spool.decide_one(&Check { count, ..Check::new(key, algorithm) }, || now).unwrap();
+    }
+    let mut name = Vec::new();
+    for _ in 0..3 {
+        let key = habits_key(b"auth:alice", &mut name);
+        let recipients = [&b"x@y.test"[..]];
+        let message = SentMessage { at: now.seconds, client: None, recipients };
+        spool.learn_habits(key, message, Sensitivity::default()).unwrap();
+    }
+    drop(spool);
+    let exirate = |arguments: &[&str]| {
+        exirate()
+            .args(arguments)
+            .args(["--spool", "spool"])
+            .current_dir(&machine.0)
+            .output()
+            .unwrap()
+    };
+    assert_eq!(exirate(&["deny", "bob"]).status.code(), Some(0));
+    machine.write("p.toml", &policies("[identity]\nqualify = \"example.org\"\n"));
+    let rates = "2 rates and 1 account's habits";
+    for (more, says) in [(&["--dry-run"][..], "would get"), (&[], "have"), (&[], "nothing changes")]
+    {
+        let applied = machine.run(&[&["apply", "p.toml"][..], more].concat());
+        let said = stdout(&applied);
+        assert_eq!((applied.status.code(), stderr(&applied)), (Some(0), String::new()));
+        let is_said = said.contains(&format!("{rates} {says} the new names of their logins\n"));
+        assert!(is_said || says == "nothing changes" && said.contains(says), "{said}");
+    }
+    let listed = json(&exirate(&["list", "--json"]));
+    let mut rates: Vec<(&str, f64)> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["key"].as_str().unwrap(), one["rate"].as_f64().unwrap().round()))
+        .collect();
+    rates.sort_by(|one, other| one.0.cmp(other.0));
+    assert_eq!(
+        rates,
+        [
+            ("auth:alice@example.org", 50.0),
+            ("auth:alice@virtual.example", 7.0),
+            ("auth:bob@example.org", 5.0),
+            ("local_account:alice", 9.0),
+        ]
+    );
+    let habits = json(&exirate(&["habits", "--json"]));
+    assert_eq!(habits[0]["key"], "auth:alice@example.org");
+    // Each of its names is denied, and found.
+    for name in ["bob", "BOB@Example.org"] {
+        let explained = stdout(&exirate(&["explain", name, "--now"]));
+        assert!(
+            explained.starts_with(&format!("{name} cannot send now: denied until ")),
+            "{explained}"
+        );
+        let check = json(&exirate(&["check", "out", "--auth", name, "--json"]));
+        assert_eq!(check["verdict"], "defer");
+    }
+    let unblocked = stdout(&exirate(&["unblock", "bob@example.org"]));
+    assert!(unblocked.contains("bob"), "{unblocked}");
+    let check = json(&exirate(&["check", "out", "--auth", "bob", "--json"]));
+    assert_eq!(check["verdict"], "accept");
+}

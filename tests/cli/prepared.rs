@@ -6,9 +6,11 @@
 //! [`NOW`], so whatever is shown is the same each time.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use crate::mail;
 use kit::exim::{PROGRAM, USER, open_to_all, user};
@@ -119,21 +121,53 @@ fn month_log() -> String {
 
 /// The machine; it is gone when this is dropped.
 pub(crate) struct Prepared {
+    // It ends before the directory is removed.
+    callers: Option<kit::Process>,
     folder: tempfile::TempDir,
     clock: FakeClock,
 }
 
 impl Prepared {
+    /// One in which all of that has happened: the first is made, and the others are copies of it.
     pub(crate) fn new() -> Self {
-        let prepared = Self { folder: tempfile::tempdir().unwrap(), clock: FakeClock::new() };
-        for name in ["bin", "spool", "work"] {
+        static FIRST: OnceLock<Vec<u8>> = OnceLock::new();
+        let archive = FIRST.get_or_init(|| Self::made().archive());
+        let prepared = Self::empty();
+        let mut tar = Command::new("tar")
+            .args(["--extract", "--preserve-permissions", "--same-owner", "--directory"])
+            .arg(prepared.folder.path())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        tar.stdin.take().unwrap().write_all(archive).unwrap();
+        assert!(tar.wait().unwrap().success());
+        // They name the folder.
+        prepared.configure();
+        prepared.clock.freeze(NOW);
+        prepared
+    }
+
+    /// All of its files.
+    fn archive(&self) -> Vec<u8> {
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--sparse", "--directory"]).arg(self.folder.path()).arg(".");
+        let output = tar.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    }
+
+    fn empty() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { callers: None, folder, clock: FakeClock::new() }
+    }
+
+    fn made() -> Self {
+        let prepared = Self::empty();
+        for name in ["bin", "log", "spool", "work"] {
             std::fs::create_dir(prepared.path(name)).unwrap();
         }
-        let bin = prepared.path("bin");
-        symlink(env!("CARGO_BIN_EXE_exirate"), bin.join("exirate")).unwrap();
-        let config = prepared.configure();
-        let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
-        write_script(bin.join("exim4"), &exim);
+        symlink(env!("CARGO_BIN_EXE_exirate"), prepared.path("bin/exirate")).unwrap();
+        prepared.configure();
         prepared.install_more();
         prepared.freeze_messages();
         prepared.clock.freeze(PAST[0].0);
@@ -158,13 +192,21 @@ impl Prepared {
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         prepared.clock.freeze(NOW);
         let allow = "exirate allow news@example.org --until 12h --reason newsletter";
-        assert!(prepared.run(allow).status.success());
+        // Nobody has that name yet.
+        assert_eq!(prepared.run(allow).status.code(), Some(1));
+        prepared
+    }
+
+    /// One with the daemon that decides about accounts that start Exim, as on a machine that is set up.
+    pub(crate) fn with_callers() -> Self {
+        let mut prepared = Self::new();
+        prepared.callers = Some(kit::front_ends::serve_callers(prepared.folder.path()));
         prepared
     }
 
     /// Makes what Exim needs: a spool directory of its user's, the library, and
     /// a configuration that calls it.
-    fn configure(&self) -> PathBuf {
+    fn configure(&self) {
         open_to_all(self.folder.path());
         let (uid, gid) = user(USER);
         chown(self.spool(), Some(uid), Some(gid)).unwrap();
@@ -179,7 +221,8 @@ impl Prepared {
             so.display()
         );
         std::fs::write(&config, text).unwrap();
-        config
+        let exim = format!("#!/bin/sh\nexec {PROGRAM} -C {} \"$@\"\n", config.display());
+        write_script(self.path("bin").join("exim4"), &exim);
     }
 
     /// Puts [`FROZEN`] into Exim's queue.

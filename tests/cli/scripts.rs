@@ -131,3 +131,46 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
         assert!(line.starts_with(expected), "{line}");
     }
 }
+
+/// The lines of documents and scripts in which root makes directories and gives them away, each
+/// with the paths.
+fn given_away() -> Vec<(String, Vec<String>)> {
+    let mut lines = Vec::new();
+    let mut folders =
+        ["docs", "scripts", "debian", "exim"].map(|name| Path::new(ROOT).join(name)).to_vec();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let Ok(text) = fs::read_to_string(&path) else { continue };
+            for line in
+                text.lines().filter(|line| line.contains("install -d") && line.contains(" -o "))
+            {
+                let code = line.split(" # ").next().unwrap();
+                let paths = code.split_whitespace().filter(|word| word.starts_with('/'));
+                lines.push((
+                    format!("{}: {line}", path.display()),
+                    paths.map(str::to_owned).collect(),
+                ));
+            }
+        }
+    }
+    lines
+}
+
+/// Whoever owns a directory puts a link in the place of one below it, which `install` as root
+/// follows, and gives what it leads to away.
+#[test]
+fn root_gives_away_no_directory_below_one_that_it_has_given_away() {
+    let lines = given_away();
+    assert!(lines.iter().any(|(_, paths)| paths.contains(&"/var/lib/exirate".to_owned())));
+    for (line, paths) in &lines {
+        for path in paths {
+            let above = |owned: &String| owned != path && Path::new(path).starts_with(owned);
+            assert!(!lines.iter().any(|(_, owned)| owned.iter().any(above)), "{line}");
+        }
+    }
+}

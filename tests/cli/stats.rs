@@ -277,6 +277,8 @@ fn two_servers() -> KnownServers {
         servers: 3,
         secret: None,
         conflict: false,
+        primary: None,
+        config: None,
     };
     let policy = PolicyState { digest: "a".repeat(32), written: 1_795_171_900 };
     let first = KnownServer { agent: Some(agent), policy: None };

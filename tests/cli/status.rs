@@ -36,7 +36,7 @@ fn apply(machine: &Prepared, text: &str) {
 
 #[test]
 fn it_says_whether_mail_is_limited() {
-    let machine = Prepared::new();
+    let machine = Prepared::with_callers();
     let found = verdict(&machine);
     assert_eq!(found, ("limited".into(), "mail is limited by 1 spec".into(), Some(0)));
     let (all, _) = status(&machine);
@@ -47,7 +47,10 @@ fn it_says_whether_mail_is_limited() {
     fine(&machine, "sed -i '/dlfunc/d' ../exim.conf");
     let (found, text, code) = verdict(&machine);
     assert_eq!((&*found, code), ("not_limited", Some(1)));
-    assert!(text.starts_with("nothing is limited: Exim reaches no line of exirate"), "{text}");
+    assert!(
+        text.starts_with("nothing is limited: Exim's configuration never calls exirate"),
+        "{text}"
+    );
     assert!(text.ends_with("; run `exirate setup`"), "{text}");
 
     // It evaluates policies, and there are none.
@@ -106,7 +109,7 @@ fn it_says_whether_mail_is_limited() {
 
 #[test]
 fn it_shows_who_is_blocked_who_is_exempt_and_which_alerts_were_sent() {
-    let machine = Prepared::new();
+    let machine = Prepared::with_callers();
     apply(&machine, "[on.crossing]\nlog = true");
     fine(&machine, "exirate deny mallory@example.org --until 2h --reason stolen");
     let (all, _) = status(&machine);

@@ -27,13 +27,13 @@ impl Pty {
     /// Runs `exirate top ARGUMENTS`, and afterwards shows the terminal's state.
     fn top(spool: &Path, arguments: &str) -> Self {
         let command = format!(
-            "stty rows 24 cols 100; sh -c 'echo pid $$; exec {exe} top {arguments} --spool {spool}'; \
+            "stty rows 24 cols 100; sh -c 'echo pid $$; exec \"$EXIRATE\" top {arguments} --spool {spool}'; \
              echo status $?; stty -a; echo the end",
-            exe = env!("CARGO_BIN_EXE_exirate"),
             spool = spool.display(),
         );
         let mut child = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
+            .env("EXIRATE", env!("CARGO_BIN_EXE_exirate"))
             .env("TERM", "xterm-256color")
             .env("SHELL", "/bin/sh")
             .env_remove("NO_COLOR")

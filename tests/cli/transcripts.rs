@@ -91,7 +91,7 @@ fn a_session_is_as_the_manual_shows_it() {
         let inputs = inputs(&shown);
         let own = inputs.iter().filter(|input| input.contains(&format!("exirate {command}")));
         assert!(own.count() > 0, "{} does not show exirate {command}", path_of(command));
-        let real = session(&Prepared::new(), &inputs);
+        let real = session(&Prepared::with_callers(), &inputs);
         if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {
             std::fs::write(path_of(command), real).unwrap();
         } else {
@@ -116,7 +116,7 @@ fn a_session_is_as_the_readme_and_the_documentation_show_it() {
             .map(|block| block.split("```").next().unwrap().to_owned())
             .collect();
         assert!(!blocks.is_empty(), "{page}");
-        let machine = Prepared::new();
+        let machine = Prepared::with_callers();
         for shown in blocks {
             let real = session(&machine, &inputs(&shown));
             if std::env::var_os("WRITE_TRANSCRIPTS").is_some() {

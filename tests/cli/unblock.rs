@@ -70,7 +70,7 @@ fn a_glob_needs_a_confirmation() {
     }
     let output = run(spool.path(), &["unblock", "*@x.test"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "this would unblock 2 records, and there is no terminal to ask at: use --yes";
+    let words = "this would unblock 2 records; no terminal to confirm: use --yes";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     assert_eq!(keys(spool.path()).len(), 3);
 

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use exirate::store::{Entry, Inspect, OwnedKey};
 use exirate::trace::{Access, ContentQuery, Part, Query, TraceStore, decode, trace_directory};
@@ -17,6 +18,7 @@ pub(crate) fn exim(macros: &str, option: &str, file: &str) -> PrivateExim {
         .auth()
         .main(macros)
         .main(".include PRIVATE/exim/exirate.conf")
+        .proxied()
         .main("hostlist relay_from_hosts = 127.0.0.3")
         .acl(option, &format!(".include PRIVATE/exim/{file}\n  accept\n"))
         .build();
@@ -261,11 +263,14 @@ fn connections_are_counted() {
         exim("RATELIMIT_CONNECT = 2.5 / 1w", "acl_smtp_connect", "acl_check_connect.conf");
     exim.start();
     let mut greetings = Vec::new();
+    // All loopback addresses are one client.
     for source in [1, 1, 1, 2] {
         let mut client = exim.connect(Ipv4Addr::new(127, 0, 0, source));
         greetings.push(client.expect().text);
     }
-    assert_eq!(codes(&greetings), ["220", "220", "451", "220"], "{greetings:?}");
+    // Another one.
+    greetings.push(exim.connect(Ipv4Addr::new(192, 0, 2, 7)).expect().text);
+    assert_eq!(codes(&greetings), ["220", "220", "451", "451", "220"], "{greetings:?}");
     assert!(greetings[2].contains("Sender rate 3.0 / 1w is over 2.5"), "{greetings:?}");
     assert_eq!(exim.log("panic"), "");
 }
@@ -311,6 +316,7 @@ fn local_accounts_may_write_to_so_many_recipients() {
         let ran = exim.run(&["-t"], message);
         assert_eq!(ran.code, 0, "root is not limited: {ran:?}");
     }
+    let _daemon = kit::front_ends::serve_callers(exim.folder());
     let send = |message: &[u8]| {
         let mut command = exim.command();
         command.args(["-t"]).uid(uid).gid(gid);
@@ -339,6 +345,61 @@ fn local_accounts_may_write_to_so_many_recipients() {
     assert!(ran[2].stderr.contains("account www-data sent to 3.0 recipients / 1w"), "{ran:?}");
     assert!(ran[2].stderr.contains(" / 1w is over 2.5; try again in "), "{ran:?}");
     assert_eq!(exim.log("panic"), "");
+}
+
+#[test]
+fn what_was_held_is_counted_and_released_once() {
+    let macros = "RATELIMIT_LOCAL = 2.5 / 1w\nRATELIMIT_EXEMPT = 0\n\
+                  exim_user = www-data\nexim_group = www-data";
+    let exim = exim(macros, "acl_not_smtp", "acl_not_smtp.conf");
+    let (uid, gid) = user("www-data");
+    for name in ["spool", "log"] {
+        chown(exim.folder().join(name), Some(uid), Some(gid)).unwrap();
+    }
+    let send = |to: &[&str]| {
+        let mut command = exim.command();
+        command.args(["-i"]).args(to).uid(uid).gid(gid);
+        let ran = run(command, b"Subject: x\n\nhello\n");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    };
+    let held = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.arg("held").args(arguments).arg("--exim").arg(kit::exim::PROGRAM);
+        run(
+            {
+                command.arg("--config").arg(exim.config()).arg("--spool").arg(exim.spool());
+                command
+            },
+            b"",
+        )
+    };
+    let rates = || {
+        let mut spool =
+            exirate::spool::Spool::open(&exim.spool(), exirate::spool::Options::default());
+        let mut rates = Vec::new();
+        let visit = &mut |entry: Entry| rates.push(entry.average.rate.round() as i64);
+        Inspect::for_each(spool.as_mut().unwrap(), visit).unwrap();
+        rates
+    };
+    // Nobody decides.
+    send(&["one@private.test"]);
+    send(&["two@private.test", "three@private.test"]);
+    let shown = held(&[]);
+    assert_eq!(shown.stdout.matches("(undecided)").count(), 2, "{shown:?}");
+    assert!(shown.stdout.contains("local:"), "{shown:?}");
+    let tried = held(&["decide"]);
+    assert_eq!(tried.code, 2, "{tried:?}");
+    assert_eq!(held(&[]).stdout.matches("(undecided)").count(), 2);
+    // Somebody does: one is counted, and the other waits, as it is more than what is left.
+    let _daemon = kit::front_ends::serve_callers(exim.folder());
+    for (count, said) in [(1, "is counted and delivered"), (0, "")] {
+        let decided = held(&["decide"]);
+        assert_eq!((decided.code, decided.stderr.as_str()), (1, ""), "{decided:?}");
+        assert_eq!(decided.stdout.lines().count(), count, "{decided:?}");
+        assert!(decided.stdout.contains(said), "{decided:?}");
+        assert_eq!(held(&[]).stdout.matches("(undecided)").count(), 1);
+        assert_eq!(rates(), [1]);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::acl_files::{base64, login, shipped};
 use exirate::policy::{image, source::compile};
 use kit::exim::{PROGRAM, Ran, USER, run, user};
-use kit::{Client, PrivateExim, Setup, library};
+use kit::{Client, PrivateExim, Process, Setup, copy_program, library, until};
 
 /// Puts the machine together; its argument is a folder.
 const MACHINE: &str = r#"
@@ -58,6 +59,8 @@ const ROUTERS: &str = "day_smarthost:\n  driver = manualroute\n  domains = ! +lo
 const HOUR: i64 = 3600;
 
 struct Machine {
+    /// Who decides about local accounts.
+    daemon: Option<Process>,
     holder: Child,
     root: PathBuf,
     _folder: tempfile::TempDir,
@@ -65,6 +68,7 @@ struct Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
+        self.daemon = None;
         // With it, its mounts are gone.
         let _ = self.holder.kill();
         let _ = self.holder.wait();
@@ -93,12 +97,28 @@ impl Machine {
             assert!(Instant::now() < deadline);
             std::thread::yield_now();
         }
-        let machine = Self { holder, root: format!("{process}/root").into(), _folder: folder };
+        let root = format!("{process}/root").into();
+        let mut machine = Self { daemon: None, holder, root, _folder: folder };
         std::fs::write(machine.path("/lib/clock.so"), kit::clock::LIBRARY).unwrap();
         machine.set_clock(0);
         machine.write("/etc/ld.so.preload", "/lib/clock.so\n");
         machine.configure(smarthost);
+        machine.serve_callers();
         machine
+    }
+
+    /// As exirate-mail@Debian-exim.service does.
+    fn serve_callers(&mut self) {
+        let program = "/usr/lib/exim4/exirate";
+        copy_program(env!("CARGO_BIN_EXE_exirate"), self.path(program));
+        self.write("/etc/exirate.toml", "");
+        let arguments = ["serve", "mail", "--config", "/etc/exirate.toml"];
+        let arguments = [&arguments[..], &["--callers", "/var/spool/exim4"]].concat();
+        let mut command = self.command_for(user(USER).0, program, &arguments, "10000");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.daemon = Some(Process(command.spawn().unwrap()));
+        let socket = self.path("/var/spool/exim4/exirate/callers");
+        until("the daemon listens", || UnixStream::connect(&socket).is_ok());
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -181,8 +201,13 @@ impl Machine {
     }
 
     fn command(&self, uid: u32, program: &str, arguments: &[&str]) -> Command {
+        self.command_for(uid, program, arguments, "300")
+    }
+
+    /// As above, for so many seconds.
+    fn command_for(&self, uid: u32, program: &str, arguments: &[&str], seconds: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--foreground", "300", "nsenter", "--mount", "--root", "--wd", "--uts"]);
+        command.args(["--foreground", seconds, "nsenter", "--mount", "--root", "--wd", "--uts"]);
         command.arg(format!("--target={}", self.holder.id()));
         command.args([format!("--setuid={uid}"), format!("--setgid={uid}")]);
         command.args(["--", program]).args(arguments);

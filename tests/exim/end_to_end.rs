@@ -82,7 +82,7 @@ fn an_ordinary_user_is_refused_clearly() {
     command.args(["-be", &check]).uid(nobody.0).gid(nobody.1);
     let ran = run(command, b"");
     let said = ran.stdout + &ran.stderr;
-    assert!(said.contains("ratelimit database not available"), "{said}");
+    assert!(said.contains("no decision by `exirate serve mail`"), "{said}");
     assert!(said.contains("Permission denied"), "{said}");
     assert!(said.contains("spool/exirate") || said.contains("/spool"), "{said}");
 }

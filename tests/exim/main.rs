@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod acl_files;
+mod addresses;
 mod alerts;
 mod build;
 mod bypass;

@@ -81,10 +81,11 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 14] = [
+    let sessions: [(&str, Example); 15] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
+        ("[policy.ipv6_networks]", networks),
         ("texts.recipients_per_message", caps),
         ("total = { recipients", precedence),
         ("[policy.to]", buckets),
@@ -168,6 +169,17 @@ fn conditions(exim: &PrivateExim, example: &str) {
     assert_eq!(codes, [[250; 2], [250; 2], [250; 2], [451; 2]]);
     // Mail to other domains is not meant.
     assert_eq!(connect("192.0.2.8", "a@example.net"), [250; 2]);
+}
+
+fn networks(exim: &PrivateExim, example: &str) {
+    // What a client may have tried, as its failures count.
+    let changes = [("auth_failures = \"200/1h\"", "recipients = \"3/1h\""), ("log", "defer")];
+    apply(exim, example, &changes);
+    let code = |client: &str| seen(&mut session(exim, client, None, "a@x.test"), "r@x.test").0;
+    let of_one = ["2001:db8:1::1", "2001:db8:1:1::1", "2001:db8:1:200::1", "2001:db8:1:ffff::1"];
+    assert_eq!(of_one.map(code), [250, 250, 250, 451]);
+    assert_eq!(code("2001:db8:2::1"), 250);
+    assert_eq!(["192.0.2.7"; 5].map(code), [250; 5]);
 }
 
 /// Limits that a few recipients reach.

@@ -74,7 +74,7 @@ fn policies() -> Policies {
 /// Exim evaluates all policies at RCPT and at DATA.
 fn exim() -> PrivateExim {
     let over = OVER.replace("{p}", "{*}");
-    let setup = Setup::new().library().auth();
+    let setup = Setup::new().library().auth().proxied();
     let setup = setup.acl("acl_smtp_rcpt", &over).acl("acl_smtp_data", &over);
     let mut exim = setup.build();
     install(&exim.spool(), &build(&policies())).unwrap();
@@ -88,7 +88,7 @@ fn exim_by_socket() -> (PrivateExim, Machine, Process) {
     let daemon = machine.start();
     let file = shipped().join("acl_policy.conf");
     let acl = format!("  .include {}\n  accept\n", file.display());
-    let setup = Setup::new().socket(&machine.path("policy.sock")).auth();
+    let setup = Setup::new().socket(&machine.path("policy.sock")).auth().proxied();
     let setup = setup.main(&format!(".include {}", shipped().join("exirate.conf").display()));
     let setup = setup.acl("acl_smtp_rcpt", &acl).acl("acl_smtp_data", &acl);
     let mut exim = setup.build();
@@ -156,7 +156,7 @@ fn all_front_ends_and_replayed_events_agree() {
                 connections[place] = None;
             }
             let connection = connections[place].get_or_insert_with(|| {
-                let client = Ipv4Addr::new(127, 0, 0, 10 + random.below(3) as u8);
+                let client = Ipv4Addr::new(192, 0, 2, 10 + random.below(3) as u8);
                 let login_name = random.pick(&LOGINS);
                 let smtp = connected(&exim, client, login_name);
                 let by_socket = connected(&by_socket, client, login_name);

@@ -113,7 +113,7 @@ fn begin(
     name: String,
     seen: &mut Seen,
 ) -> Session {
-    let client = Ipv4Addr::new(127, 0, 0, (10 + 3 * random.below(5) + place) as u8);
+    let client = Ipv4Addr::new(192, 0, 2, (10 + 3 * random.below(5) + place) as u8);
     let login = (random.below(3) > 0).then(|| random.pick(&LOGINS));
     let is_piped = login.is_none() && random.below(4) == 0;
     let (mut smtp, name) = match is_piped {
@@ -297,7 +297,7 @@ fn panics(exim: &PrivateExim) -> Vec<String> {
 /// A round through an Exim with this log selector: what happened, and what the simulation
 /// makes of its log.
 fn round(image: &Image, selector: &str, seed: u64) -> (Seen, Vec<Event>, String) {
-    let mut exim = shipped_acl_before(Setup::new().main(selector), OWN);
+    let mut exim = shipped_acl_before(Setup::new().proxied().main(selector), OWN);
     apply(&exim, POLICIES);
     exim.start();
     let mut seen = sessions(&exim, &mut Random::new(seed));

@@ -21,9 +21,13 @@ fn the_library_of_the_rates_has_nothing_of_the_trace_store() {
     }
     // A character set of the mail parser.
     assert!(!contains(library::built(), "shift_jis"));
+    // Nor anything as large that these texts would not show. As installed, the rates have 1313 KiB
+    // and the trace store 1903. Until the library asked a daemon about accounts that start Exim
+    // themselves, and told addresses that are read differently, it had 1204, less than two thirds:
+    // the trace store has neither.
     let size = |path: &Path| std::fs::metadata(path).unwrap().len();
     let (rates, trace) = (size(library::built()), size(library::built_trace()));
-    assert!(rates * 3 < trace * 2, "{rates} bytes, and {trace} for the trace store");
+    assert!(rates * 7 < trace * 5, "{rates} bytes, and {trace} for the trace store");
 }
 
 #[test]

@@ -39,6 +39,9 @@ default.recipients = \"1.5/1w\"
         .collect();
     let file = machine.path("syslog");
     std::fs::write(&file, &log).unwrap();
+    // fail2ban-regex takes no filter whose path has a blank.
+    let filter = machine.path("exirate.filter.conf");
+    std::fs::copy(FILTER, &filter).unwrap();
     for (mode, expected) in [
         ("normal", &["192.0.2.7", "2001:db8::7"][..]),
         ("aggressive", &["192.0.2.7", "2001:db8::7", "192.0.2.8"]),
@@ -46,7 +49,7 @@ default.recipients = \"1.5/1w\"
         let output = Command::new("fail2ban-regex")
             .args(["--usedns", "no", "--out", "<ip>"])
             .arg(&file)
-            .arg(format!("{FILTER}[log=syslog, mode={mode}]"))
+            .arg(format!("{}[log=syslog, mode={mode}]", filter.display()))
             .stdin(Stdio::null())
             .output()
             .expect("fail2ban is needed: apt-get install fail2ban");

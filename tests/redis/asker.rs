@@ -57,6 +57,8 @@ pub(crate) fn fresh() -> u128 {
 pub(crate) struct Asker {
     settings: Settings,
     store: Option<RedisStore>,
+    /// When it looked last at what changes without a request.
+    looked: Instant,
     /// How many events were decided.
     pub(crate) decided: u64,
     /// How many were asked and not decided: they may have been counted.
@@ -65,7 +67,13 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { settings: settings.clone(), store: None, decided: 0, undecided: 0 }
+        Self {
+            settings: settings.clone(),
+            store: None,
+            looked: Instant::now(),
+            decided: 0,
+            undecided: 0,
+        }
     }
 
     /// Asks once for a new event. The error is in words.
@@ -79,6 +87,11 @@ impl Asker {
                 self.store.insert(store.map_err(|error| error.to_string())?)
             }
         };
+        // The agent does so each second, while others ask.
+        if self.looked.elapsed() >= Duration::from_secs(1) {
+            let _ = tokio::time::timeout(self.settings.deadline, store.refresh()).await;
+            self.looked = Instant::now();
+        }
         let mut decisions = Vec::new();
         let begun = Instant::now();
         let result = store.decide(fresh(), checks, &mut decisions).await;

@@ -11,7 +11,7 @@ use kit::redis::{Cluster, Program, RedisServer};
 const DIGEST: &str = "9f2c41d07a3b5e8894e0a7c1d2f3b4a5";
 
 pub(crate) fn announcement(name: &str, id: u64) -> Announcement<'_> {
-    Announcement { name, id, started: 7, decisions: 12, servers: 3, again: false }
+    Announcement { name, id, started: 7, decisions: 12, servers: 3, again: false, config: 9 }
 }
 
 pub(crate) fn announce(

@@ -253,10 +253,11 @@ fn explanations_are_of_all_servers(site: &mut Site, host: &str) {
     let now = "now, eve, per_rcpt\n  next      100/1d: rate 1.0 before, 2.0 with this event";
     let (code, out, noted) = explain(site, "mx1", &["--since", "1d", "--limit", "9"]);
     assert_eq!((code, noted.as_str()), (Some(0), ""));
-    assert!(out.starts_with("eve: refused at ") && out.contains(now), "{out}");
+    assert!(out.starts_with("eve can send now\neve: refused at ") && out.contains(now), "{out}");
     assert_eq!(out.matches("eve: ").count(), 1, "it is the same event in both logs: {out}");
     let (_, out, _) = explain(site, "mx2", &[]);
-    assert!(out.starts_with("eve: over its limit, no refusal is logged, at "), "{out}");
+    let over = "eve can send now\neve: over its limit, no refusal is logged, at ";
+    assert!(out.starts_with(over), "{out}");
     assert!(out.contains(&format!("server {host}\n")) && out.contains(now), "{out}");
 
     // A server of another name.
@@ -265,7 +266,10 @@ fn explanations_are_of_all_servers(site: &mut Site, host: &str) {
     fs::write(&config, format!("{before}server_name = \"mx9\"\n")).unwrap();
     let (code, out, _) = explain(site, "mx2", &[]);
     assert_eq!(code, Some(0));
-    assert!(out.starts_with("eve: over its limit at ") && out.contains(now), "{out}");
+    assert!(
+        out.starts_with("eve can send now\neve: over its limit at ") && out.contains(now),
+        "{out}"
+    );
     assert!(out.contains("refusals are logged where they happen"), "{out}");
     let (code, _, noted) = explain(site, "mx2", &["--crossing"]);
     assert_eq!(code, Some(1));

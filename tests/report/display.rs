@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{answer, search, text};
+use crate::{answer, search, show_more, text};
 use kit::browser::Browser;
 
 /// How much wider than the window the page is.
@@ -38,6 +38,7 @@ pub(crate) fn limits_are_compared_exactly(browser: &mut Browser) {
     // Rates are rounded as commands do, but none is shown on the other side of the limit.
     let rounded = |peak: f64| format!("{peak:.1}").parse::<f64>().unwrap();
     let up = *peaks.iter().rev().find(|peak| rounded(**peak) > **peak).unwrap();
+    show_more(browser, 62);
     for limit in [2.0, rounded(up)] {
         answer(browser, limit);
         let shown = strings(browser.value(

@@ -5,6 +5,7 @@
 #![allow(missing_docs, unreachable_pub)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod callers;
 mod hostile;
 mod lookup_hosts;
 mod panic;

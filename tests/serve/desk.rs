@@ -76,7 +76,7 @@ impl Desk {
     pub(super) fn configure(&self, web: &str) {
         let at = self.folder.path().display();
         let text = format!(
-            "[mail]\nspool = \"{at}\"\n[web]\nbroker = \"{at}/broker\"\nstate = \"{at}/state\"\n\
+            "[mail]\nspool = \"{at}\"\n[web]\nbroker = \"{at}/broker\"\nheld = \"{at}/held\"\nstate = \"{at}/state\"\n\
              tokens = \"{at}/tokens\"\nuser = \"root\"\n{}\n{web}\n",
             if web.contains("listen") {
                 String::new()

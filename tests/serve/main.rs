@@ -14,6 +14,8 @@ mod desk_reads;
 mod exim;
 mod exim_faults;
 mod faults;
+mod held;
+mod links;
 mod mail_server;
 mod page;
 mod panel;

@@ -67,16 +67,17 @@ impl Machine {
     /// One whose Redis is another than [`Machine::redis`].
     pub(crate) fn of(redis: &str, agent: &str) -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
-        machine.write(redis, agent);
+        machine.set(redis, agent);
         machine
     }
 
     pub(crate) fn configure(&self, redis: &str, agent: &str) {
         let socket = self.path("redis.sock");
-        self.write(&format!("server = \"unix://{}\"\n{redis}", socket.display()), agent);
+        self.set(&format!("server = \"unix://{}\"\n{redis}", socket.display()), agent);
     }
 
-    fn write(&self, redis: &str, agent: &str) {
+    /// Writes a configuration with these lines in `[redis]` and `[agent]`.
+    pub(crate) fn set(&self, redis: &str, agent: &str) {
         let text = format!(
             "[listen]\nagent = \"{}\"\n[redis]\n{redis}\n[agent]\nservers = 2\n{agent}\n",
             self.path("agent.sock").display(),
@@ -89,8 +90,23 @@ impl Machine {
     pub(crate) fn share(&self, more: &str) {
         let directory = open_directory(self.folder.path(), true).unwrap();
         let socket = self.path("agent.sock");
-        let text = format!("agent_user 0\nservers 2\nsocket {}\n{more}", socket.display());
+        let config = self.path("exirate.toml");
+        let text = format!(
+            "agent_user 0\nservers 2\nsocket {}\nconfig {}\n{more}",
+            socket.display(),
+            config.display()
+        );
         ClusterSettings::parse(text.as_bytes()).unwrap().write(&directory).unwrap();
+    }
+
+    /// What `exirate doctor` says.
+    pub(crate) fn doctor(&self) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        command.arg("doctor").arg("--spool").arg(self.folder.path());
+        let output = command.stdin(Stdio::null()).env("NO_COLOR", "1").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        // However wide the screen is.
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
     pub(crate) fn redis(&self) -> Redis {

@@ -126,6 +126,8 @@ fn a_browser_is_asked_for_more_than_its_cookie() {
         ("DESK.example.org", 200),
         ("evil.test", 421),
         ("localhost.evil.test", 421),
+        ("[::1].evil.test", 421),
+        ("localhost:80.evil.test", 421),
         ("", 421),
     ] {
         let request = format!(
@@ -263,7 +265,7 @@ fn requests_that_are_none_or_too_large() {
 
 #[test]
 fn peers_that_are_slow_or_many_keep_nobody_out() {
-    let desk = Desk::new("max_connections = 20\nmax_streams = 2");
+    let desk = Desk::new("max_connections = 20\nmax_streams = 6");
     let (_broker, mut web) = desk.both();
     // More than there may be, and none of them says anything, or only half of it.
     let silent: Vec<UnixStream> = (0..60)
@@ -288,18 +290,20 @@ fn peers_that_are_slow_or_many_keep_nobody_out() {
     });
     drop(silent);
     until("they are gone", || desk.get("/api/v1/me").status == 200);
-    // Streams.
-    let stream = || {
+    // Streams: of one token four, and six of all.
+    let stream = |token: &str| {
         let mut stream = desk.connect();
-        let request = format!(
-            "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n",
-            bearer(&desk.view)
-        );
+        let request =
+            format!("GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n{}\r\n\r\n", bearer(token));
         stream.write_all(request.as_bytes()).unwrap();
         stream
     };
-    let mut streams = [stream(), stream()];
-    for stream in &mut streams {
+    let tokens = [&desk.view, &desk.view, &desk.view, &desk.view, &desk.help, &desk.help];
+    let mut streams = tokens.map(|token| stream(token));
+    for (number, stream) in streams.iter_mut().enumerate() {
+        if number == 4 {
+            assert_eq!(desk.get("/api/v1/events").problem(), "busy");
+        }
         let mut text = String::new();
         while !text.contains("\"blocked\":3") {
             let mut part = [0; 4096];

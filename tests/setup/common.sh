@@ -108,6 +108,84 @@ others_send() {
   try list "${list[@]}" || fail "the list manager is limited"
 }
 
+# alerts_arrive AT: carol exceeds her limit, and alice, to whom alerts go, has mail: of the test that
+# setup has sent, and of carol. AT is what follows the name in a login.
+alerts_arrive() {
+  local n
+  await 'the test alert arrives' grep -qs '^Subject: exirate: test of alerts from' /var/mail/alice
+  session 192.0.2.1
+  login "carol$1"
+  sender carol@mail.test
+  for ((n = 1; n <= 105; n++)); do ask "RCPT TO:<friend$n@example.org>"; done
+  expect 'a recipient over the limit' '4*Over the limit*' "$REPLY"
+  leave
+  await 'the alert arrives' grep -qsE '^Subject: exirate: carol(@mail.test)? is over the limit on' /var/mail/alice
+  has_all() {
+    exirate doctor >/tmp/said 2>&1 || true
+    grep -q 'alerts: mail got all' /tmp/said
+  }
+  await 'exirate doctor knows that it was sent' has_all
+  exirate status >/tmp/said 2>&1 || true
+  grep -qE 'units +.*exirate-alerts runs' /tmp/said || grep -qE '^ +exirate-alerts runs' /tmp/said || fail "exirate status does not show the daemon"
+  grep -q ' (alerted)$' /tmp/said || fail "exirate status does not say that it was sent"
+}
+# upkeep_works: the jobs of docs/monitoring.md, as it says to start them, find the database.
+upkeep_works() {
+  local line
+  if [[ -d /run/systemd/system ]]; then
+    systemctl start exirate-stats.service exirate-verify.service >/tmp/said 2>&1 ||
+      { journalctl --no-pager -u exirate-stats -u exirate-verify >>/tmp/said; fail "the metrics or the check fail"; }
+  else
+    bash -e -c "$(sed -n 's/^#     \(install .*\)/\1/p' /usr/share/doc/exirate/examples/exirate.cron)"
+    while read -r line; do
+      bash -c "$line" >/tmp/said 2>&1
+      [[ ! -s /tmp/said ]] || fail "a job of cron's says something: $line"
+    done < <(sed -n 's/^[*1].* root  //p' /usr/share/doc/exirate/examples/exirate.cron)
+  fi
+  grep -q '^exirate_keys' /var/lib/exirate-metrics/exirate.prom || fail "there are no metrics of the database"
+  rm -r /var/lib/exirate-metrics
+}
+# web METHOD PATH [TOKEN [BODY]]: what the web service replies.
+web() {
+  perl -MIO::Socket::UNIX -e '
+    my ($method, $path, $token, $body) = (@ARGV, "", "");
+    my $web = IO::Socket::UNIX->new("/run/exirate-web/web") or die "cannot connect: $!\n";
+    print $web "$method /api/v1/$path HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
+      "Authorization: Bearer $token\r\nContent-Type: application/json\r\n",
+      "Content-Length: ", length $body, "\r\n\r\n$body";
+    print while <$web>;' "$@"
+}
+# desk_works: as docs/desk.md says to start it, the web service shows this database; of another
+# user, it does not start.
+desk_works() {
+  local token unit other
+  unit=exirate-web@$(exirate where user)
+  other=exirate-web@$([[ $unit == *@exirate-mail ]] && echo Debian-exim || echo exirate-mail)
+  if id "${other#*@}" >/dev/null 2>&1; then
+    ! systemctl start "$other" >/tmp/said 2>&1 || fail "$other starts, and cannot read the database"
+    systemctl stop "$other" "exirate-broker@${other#*@}" >/dev/null 2>&1 || true
+    systemctl reset-failed "$other" >/dev/null 2>&1 || true
+  fi
+  bash -e -c "$(sed -n 's/^systemctl enable --now "exirate-web.*/&/p' /usr/share/doc/exirate/docs/desk.md)" >/tmp/said 2>&1 ||
+    { journalctl --no-pager -u "$unit" >>/tmp/said; fail "$unit does not start"; }
+  token=$(exirate web token add here --role view --until 1d 2>/dev/null | grep -o 'exirate_[A-Za-z0-9_-]*')
+  expect 'the web service' 'HTTP/1.1 200*"keys"*' "$(web GET status "$token")"
+  exirate web token remove here >/dev/null 2>&1
+  systemctl --quiet disable --now "$unit" "exirate-broker@${unit#*@}"
+  systemctl --quiet stop exirate-held
+  rm -rf /run/exirate-held /etc/exirate/web.tokens* /var/lib/exirate-broker /run/exirate-broker /run/exirate-web
+}
+# follower_works: as docs/failed-deliveries.md says to start it, it runs.
+follower_works() {
+  local unit
+  unit=exirate-follow@$(exirate where user)
+  bash -e -c "$(sed -n 's/^systemctl enable --now "exirate-follow[^ ]* [^ ]* user)".*/&/p' /usr/share/doc/exirate/docs/failed-deliveries.md)" >/tmp/said 2>&1 ||
+    { journalctl --no-pager -u "$unit" >>/tmp/said; fail "$unit does not start"; }
+  systemctl --quiet is-active "$unit" || fail "$unit does not run"
+  systemctl --quiet disable --now "$unit"
+  rm -rf /var/lib/exirate-follow
+}
+
 # setup STATUS ARGUMENT...: runs it; what it prints is in /tmp/said.
 setup() {
   local status=0

@@ -116,6 +116,9 @@ define(`confAUTH_OPTIONS', `A')dnl
 TRUST_AUTH_MECH(`PLAIN LOGIN')dnl
 FEATURE(`nocanonify')dnl
 define(`confDONT_PROBE_INTERFACES', `true')dnl
+dnl A busy machine delivers too.
+define(`confQUEUE_LA', `100000')dnl
+define(`confREFUSE_LA', `100000')dnl
 define(`LOCAL_MAILER_PATH', `/usr/local/sbin/deliver')dnl
 define(`LOCAL_MAILER_ARGS', `deliver $u')dnl
 FEATURE(`accept_unresolvable_domains')dnl

@@ -225,7 +225,9 @@ fn decoding_gives_the_claimed_contents() {
             Fragment::File(file) => files.push(file.to_vec()),
             Fragment::Bytes(_) => {}
         });
-        assert!(whole);
+        // A reader may see another text of a charset that nobody knows.
+        let raw = String::from_utf8_lossy(&mail.raw);
+        assert_eq!(whole, !raw.contains("charset=\"x-unknown\""), "{:?}: {raw}", mail.kind);
         let has = |said: &str| {
             let said = decode::excerpt(said);
             assert!(text.contains(&said), "{:?}: {said:?} is not in {text}", mail.kind);

@@ -139,13 +139,15 @@ impl Rules {
         let (exim, _) =
             exim::find(self.exim.as_deref(), self.config.as_deref()).map_err(Failure::new)?;
         let settings = exim.settings().map_err(Failure::new)?;
-        let found = match exim.rules(&settings.config) {
+        let mut found = match exim.rules(&settings.config) {
             Ok(found) => found,
             Err(RulesError::Hidden(text)) => {
                 return Err(Failure::new(format!("{text}; run this as root")));
             }
             Err(RulesError::Failed(text)) => return Err(Failure::new(text)),
         };
+        found.try_dry(&exim);
+        let found = found;
         let rules: Vec<&Rule> =
             found.rules.iter().filter(|rule| self.all || rule.call.limits()).collect();
         if self.json {
@@ -154,7 +156,9 @@ impl Rules {
             self.print(screen, &rules, &found)?;
         }
         let broken = found.rules.iter().any(|rule| rule.is_used() && !rule.errors.is_empty())
-            || found.acls.faults().next().is_some();
+            || found.acls.faults().next().is_some()
+            || !found.acls.unknown.is_empty()
+            || found.dry_errors().next().is_some();
         Ok(Outcome::found_if(broken || found.limiting().next().is_none()))
     }
 
@@ -206,16 +210,37 @@ impl Rules {
             );
         }
         if found.limiting().next().is_none() {
-            complain(
-                "nothing is limited: Exim reaches no call of ratelimit; `exirate setup` adds the \
-                 lines, and `exirate doctor` says more",
-            );
+            let nothing = match found.native.is_empty() {
+                true => "nothing is limited",
+                false => "exirate limits nothing",
+            };
+            complain(format!(
+                "{nothing}: Exim reaches no call of ratelimit; `exirate setup` adds the lines, and \
+                 `exirate doctor` says more"
+            ));
         }
         for fault in found.acls.faults() {
             complain(printable(fault.as_bytes()));
         }
+        for (position, name) in &found.acls.unknown {
+            let name = printable(name.as_bytes());
+            complain(format!("{position}: there is no ACL {name:?}: Exim defers with 451"));
+        }
+        for error in found.dry_errors() {
+            let error = printable(error.as_bytes());
+            complain(format!("Exim answers 451 in a dry session (`exim -bh`): {error}"));
+        }
         for rule in &found.rules {
             let at = &rule.position;
+            if rule.is_doubtful {
+                note(printable(
+                    format!(
+                        "{at}: whether mail comes to this line cannot be known: dry sessions of \
+                         Exim (`exim -bh`) show otherwise than what was read"
+                    )
+                    .as_bytes(),
+                ));
+            }
             for error in &rule.errors {
                 complain(printable(format!("{at}: {error}").as_bytes()));
             }
@@ -235,7 +260,8 @@ fn cells(rule: &Rule) -> Vec<(Style, [String; 6])> {
         () if !rule.is_used() => Style::new().dimmed(),
         () => Style::new(),
     };
-    let surely = rule.used_by.iter().cloned();
+    let doubt = if rule.is_doubtful { "?" } else { "" };
+    let surely = rule.used_by.iter().map(|option| format!("{option}{doubt}"));
     let perhaps = rule.perhaps_used_by.iter().map(|option| format!("{option}?"));
     let used_by: Vec<String> = match &rule.ending {
         Some(_) => Vec::new(),

@@ -76,7 +76,7 @@ is the largest difference of the rates, without WARMING.
 
 SAFE is `yes` where a limit was compared for --days, in the last day as well, nothing differs, at
 most 1 % of the verdicts are CLOSE, and at most half of the checks are WARMING. ROUNDING, and
-rates that are CLOSE with the same verdict, do not count against it, but are reported. Else it is
+rates that are CLOSE with the same verdict, do not count against it, but are reported. Otherwise, it is
 `no` or `not yet`, and the reason follows. Differences are lines with `exirate shadow:` in Exim's
 main log. Keys that are allowed or denied by exirate are not compared.
 

@@ -1,9 +1,12 @@
 //! `exirate allow` and `exirate deny`: override the limits of a key for a time.
+//!
+//! A denial always acts. Where nobody of the name was seen, that is said first, with who is nearest.
 
 use std::ffi::OsString;
 use std::io::Write as _;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use super::events::Source;
@@ -13,20 +16,21 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
-use crate::standing::change::{self, NotSet};
+use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
-use crate::standing::override_state::{self, OverrideJson};
+use crate::standing::override_state::{self, OverrideJson, Reply};
 use crate::standing::totals;
-use crate::store::{Inspect, Override, Target};
+use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
 use crate::text::time::now;
+use crate::toml_file::Word as _;
 
 /// How long an override lasts unless it says so itself.
 const UNTIL: &str = "1d";
@@ -45,6 +49,12 @@ pub(in crate::cli) struct Allow {
 pub(in crate::cli) struct Deny {
     #[command(flatten)]
     setting: Setting,
+
+    /// Answer 451 (defer) or 550 (reject), which tells programs not to try again; the default is
+    /// reject for a login with `--until forever`, and else defer
+    #[arg(long, value_name = "REPLY", value_parser = PossibleValuesParser::new(Reply::words()),
+          conflicts_with = "end")]
+    reply: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -54,11 +64,22 @@ struct Setting {
     key: OsString,
 
     /// End the override at this time, or `forever`
-    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = times::end_or_forever, add = times::Ahead)]
+    #[arg(long, value_name = "TIME", default_value = UNTIL, value_parser = times::end_or_forever,
+          conflicts_with = "end", add = times::Ahead)]
     until: i64,
 
+    /// End it now; records stay as they are
+    #[arg(long)]
+    end: bool,
+
     /// Say why, for the list and the log
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "end"
+    )]
     reason: String,
 
     /// Take KEY byte for byte: no globs, no escapes, no folding
@@ -75,40 +96,50 @@ struct Setting {
 
 /// What the help says besides the options.
 fn help(overridden: Overridden) -> String {
-    let (examples, summary, effect) = match overridden {
+    let (examples, summary, effect, status) = match overridden {
         Overridden::Allow => (
             "  Exempt alice from all limits for a day:
     exirate allow alice@example.org --reason 'year-end letter'
   Exempt a domain until a given time:
-    exirate allow '*@example.org' --until '2999-12-31 18:00' --yes",
+    exirate allow '*@example.org' --until '2999-12-31 18:00' --yes
+  End that of somebody now:
+    exirate allow news@example.org --end",
             "Its mail is still counted, so it may be over its limits when the override ends.",
             "Checks of an allowed key are counted as usual, and are never over: ratelimit returns
 no, and $sender_rate shows the rate. When the override ends, the rate is what it would be without
 it, so a key may be over its limits then: `exirate unblock` deletes its records. The total of a
 domain or a customer is a key of its own: it still applies, as a note says, and `exirate allow
-customer:acme` lifts it.",
+customer:acme` lifts it. If no record, no event and no policy has this KEY, a note says so, with the
+nearest one: the key is allowed all the same, and the exit status is 1.",
+            "0 set or ended; 1 nobody has this KEY, not confirmed, or nothing to end; 2 an error.",
         ),
-        Overridden::Deny => (
+        Overridden::Deny | Overridden::Reject => (
             "  Stop all mail of a stolen account until further notice:
     exirate deny alice@example.org --until forever --reason 'password stolen'
   Stop a client for an hour:
     exirate deny '[192.0.2.7]' --until 1h
-  End that now, and delete the records of the key:
+  End that now:
+    exirate deny alice@example.org --end
+  End it, and delete the records of the key:
     exirate unblock alice@example.org",
             "Its mail is refused whatever the rate, wherever a limit is enforced.",
             "Checks of a denied key are always over: ratelimit returns yes, whatever the rate. As
-for any check that is over, leaky ones count nothing then, and strict ones count. What
-happens to the mail is up to the ACL: a line that only warns does not refuse.",
+for any check that is over, leaky ones count nothing then, and strict ones count. A policy answers with
+--reply: `reject` is 550, after which programs do not try again; `defer` is 451, after which they
+do. A login that is denied without an end is rejected by default. Every other denial defers: one
+that ends, one of a client, which may relay the mail of others, and one that exirate 0.1.0 has set.
+A line of your own says what its verb says; one that only warns does not refuse. If no record, no
+event and no policy has this KEY, a note says so first, with the nearest one.",
+            "0 set or ended; 1 not confirmed, or nothing to end; 2 an error.",
         ),
     };
     format!(
         "Examples:
 {examples}
 
-{} {summary} A glob asks first. `exirate overrides` lists overrides, and `exirate overrides
---remove KEY` ends one.
+{} {summary} A glob asks first. `exirate overrides` lists overrides.
 
-Exit status: 0 set; 1 not confirmed; 2 an error.
+Exit status: {status}
 
 KEY is as for `exirate unblock`: a key such as alice@example.org, an IP address in any notation,
 local:NAME, or a glob such as '*@example.org'. It is compared with the key of a spec, so it
@@ -122,21 +153,19 @@ matches everything.
 KEY and the keys of specs are folded as the policies in use fold identities (by default: case,
 blanks and dots at the end, IPv6 networks of 64 bits), so Alice@Example.org is alice@example.org.
 --exact compares byte for byte. A glob also matches keys that have no record yet; `**` is not
-possible in it. For a glob, the command asks first; without a terminal, --yes is needed. If no
-record and no event has this KEY, the override is set all the same, and a note says so.
+possible in it. For a glob, the command asks first; without a terminal, --yes is needed.
 
 {effect}
 
 If several overrides apply to a key, one for that key alone is stronger than a glob, and otherwise
 deny is stronger than allow. If a stronger override leaves this command without effect, it says
-so. A later command with the same KEY replaces the earlier one, and `exirate overrides --remove
-KEY` ends it. Exim's running processes apply a change at their next check. A decision by an
+so. A later command with the same KEY replaces the earlier one, and --end ends it. Exim's running processes apply a change at their next check. A decision by an
 override is never a crossing. The change, and who made it, is logged to audit.log in the
 database's directory and to syslog (facility mail).
 
 JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
 or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
-record or an event of KEY is known.",
+record, an event or a policy has KEY. With --end, an object with `ended`, the override or null.",
         keys::HELP
     )
 }
@@ -153,20 +182,73 @@ struct Report {
 
 impl Allow {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        self.setting.run(screen, Overridden::Allow)
+        match self.setting.end {
+            true => self.setting.end(screen, false),
+            false => self.setting.run(screen, |_| Overridden::Allow),
+        }
     }
 }
 
 impl Deny {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        self.setting.run(screen, Overridden::Deny)
+        if self.setting.end {
+            return self.setting.end(screen, true);
+        }
+        let named = self.reply.as_deref().and_then(Reply::of);
+        let until = self.setting.until;
+        self.setting.run(screen, |target| {
+            named.unwrap_or_else(|| Reply::by_default(target, until)).denial()
+        })
     }
 }
 
 impl Setting {
-    fn run(&self, screen: &mut Screen<'_>, overridden: Overridden) -> Result<Outcome, Failure> {
+    /// Ends the override of the key, if it is a denial, or none.
+    fn end(&self, screen: &mut Screen<'_>, denials: bool) -> Result<Outcome, Failure> {
         let folding = self.common.folding()?;
         let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
+        require_owner(&self.common.directory()?)?;
+        let mut store = self.common.open_to_change()?;
+        let second = now().seconds;
+        let end = |by: &mut _| change::end_override(&mut *store, &target, denials, second, by);
+        let ended = AuditLog::new().with(end)?;
+        print_incidents(&mut *store);
+        if self.common.json {
+            let json = match &ended {
+                Ended::This(one) => Some(OverrideJson::of(one)),
+                Ended::Not(_) => None,
+            };
+            screen.json(&serde_json::json!({ "ended": json }))?;
+        }
+        let one = match ended {
+            Ended::This(one) => one,
+            Ended::Not(_) if self.common.json => return Ok(Outcome::Found),
+            Ended::Not(other) => {
+                complain(match other {
+                    Some(other) => override_state::sentence(&other),
+                    None => format!("{argument} has no override; `exirate overrides` lists all"),
+                });
+                return Ok(Outcome::Found);
+            }
+        };
+        if !self.common.json {
+            writeln!(screen, "ended: {}", override_state::sentence(&one))?;
+            let list = store.overrides()?;
+            if let Some(other) = override_state::of_target(&list, &target, second) {
+                note(override_state::sentence(other));
+            }
+        }
+        Ok(Outcome::Fine)
+    }
+
+    fn run(
+        &self,
+        screen: &mut Screen<'_>,
+        overridden: impl Fn(&Target) -> Overridden,
+    ) -> Result<Outcome, Failure> {
+        let folding = self.common.folding()?;
+        let (target, argument) = keys::override_target(&self.key, self.exact, &folding)?;
+        let overridden = overridden(&target);
         require_owner(&self.common.directory()?)?;
         let mut store = self.common.open_to_change()?;
         if matches!(target, Target::Glob { .. })
@@ -185,17 +267,29 @@ impl Setting {
             reason: self.reason.clone(),
             who: audit_log::who(),
         };
+        // Before anything is changed, as it may be a slip.
+        let unseen = self.unseen(&set.target, &folding, &mut *store)?;
+        if let Some(unseen) = unseen.as_ref().filter(|_| !self.common.json) {
+            let participle = override_state::participle(overridden);
+            note(format_args!("{unseen}; it is {participle} all the same"));
+        }
+        let met = match unseen.is_some() && overridden == Overridden::Allow {
+            true => Outcome::Found,
+            false => Outcome::Fine,
+        };
         let changed = put(&mut *store, &set)?;
         print_incidents(&mut *store);
-        let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if self.common.json {
             let [replaced, stronger] =
                 [changed.replaced, changed.stronger].map(|one| one.as_ref().map(OverrideJson::of));
             let (set, seen) = (OverrideJson::of(&set), unseen.is_none());
             screen.json(&Report { set, replaced, stronger, seen })?;
-            return Ok(Outcome::Fine);
+            return Ok(met);
         }
         writeln!(screen, "{}", override_state::sentence(&set))?;
+        if let Some(reply) = override_state::reply(overridden) {
+            writeln!(screen, "{}", reply.sentence())?;
+        }
         if let Some(before) = changed.before() {
             writeln!(screen, "{before}")?;
         }
@@ -203,11 +297,7 @@ impl Setting {
         if overridden == Overridden::Allow {
             self.report_totals(&mut *store, &set.target, &folding)?;
         }
-        if let Some(unseen) = unseen {
-            screen.flush()?;
-            note(unseen);
-        }
-        Ok(Outcome::Fine)
+        Ok(met)
     }
 
     /// Names the totals that still hold for `target`.
@@ -232,7 +322,7 @@ impl Setting {
         Ok(())
     }
 
-    /// What is to be said if no record and no event is of `target`.
+    /// What is to be said if no record and no event is of `target`, and no policy names it.
     fn unseen(
         &self,
         target: &Target,
@@ -242,7 +332,16 @@ impl Setting {
         let narrow = Narrow::unselective(self.exact);
         let mut selection = Selection::new(std::slice::from_ref(&self.key), &narrow, folding)?;
         let (records, _) = selection.keys(store)?;
-        if records.iter().any(|key| target.applies_to(&key.key())) || self.has_event(target) {
+        let has_habits = |store: &mut dyn Inspect| {
+            let mut found = false;
+            let see = &mut |key: OwnedKey| found = found || target.applies_to(&key.key());
+            store.for_each_habits_key(see).map(|_| found)
+        };
+        if records.iter().any(|key| target.applies_to(&key.key()))
+            || self.has_event(target)
+            || InForce::of(store, &self.common.directory()?).0.names(target)
+            || has_habits(store)?
+        {
             return Ok(None);
         }
         if let Some(key) = records.first() {

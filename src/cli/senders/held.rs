@@ -3,22 +3,22 @@
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::undecided::Decide;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::Common;
+use crate::cli::shared::hold_queue::{self, QueueOptions};
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
-use crate::mta::Kind;
-use crate::mta::held::{Details, HeldMessage, HoldQueue, queue};
 use crate::spool::habits::habits_key;
+use crate::standing::held::{Dealt, Deed, Details, HeldJson, HeldMessage, HoldQueue};
 use crate::standing::key_state::second;
 use crate::standing::key_text;
 use crate::text::time::now;
@@ -35,7 +35,9 @@ use crate::text::{self, counted_or_no, printable};
     exirate held alice@example.org
 
 A policy with the verdict `hold` accepts a message, and the mail server keeps it: frozen by Exim,
-on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown.
+on hold in Postfix, quarantined by Sendmail. Messages held for another reason are not shown. The
+policy (undecided) holds what an account of this machine handed over while `exirate serve mail`
+could not decide: `exirate held decide`.
 
 Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none; 2 an error.
 
@@ -64,22 +66,14 @@ enum Command {
     Show(Show),
     Release(Release),
     Delete(Delete),
+    Decide(Decide),
 }
 
 /// Where the messages are.
 #[derive(Debug, Args)]
-struct Place {
-    /// Use the queue of this one of several mail servers
-    #[arg(long, value_enum, value_name = "NAME")]
-    server: Option<Kind>,
-
-    /// Use the queue of this Exim
-    #[arg(long, value_name = "PROGRAM")]
-    exim: Option<PathBuf>,
-
-    /// Have Exim read this configuration file, not the usual one
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+pub(super) struct Place {
+    #[command(flatten)]
+    queue: QueueOptions,
 
     #[command(flatten)]
     common: Common,
@@ -158,32 +152,11 @@ struct Change {
     place: Place,
 }
 
-/// A message, in JSON.
-#[derive(Serialize)]
-struct MessageJson<'a> {
-    id: &'a str,
-    key: String,
-    policy: &'a str,
-    at: i64,
-    sender: &'a str,
-    recipients: u64,
-    bytes: u64,
-    why: &'a str,
-}
-
-impl<'a> MessageJson<'a> {
-    fn of(message: &'a HeldMessage) -> Self {
-        let HeldMessage { id, at, policy, key, why, sender, recipients, size } = message;
-        let (at, recipients, bytes) = (*at, *recipients, *size);
-        Self { id, key: key_text::key(key), policy, at, sender, recipients, bytes, why }
-    }
-}
-
 /// A message with its details, in JSON.
 #[derive(Serialize)]
-struct DetailsJson<'a> {
+struct DetailsJson {
     #[serde(flatten)]
-    message: MessageJson<'a>,
+    message: HeldJson,
     to: Vec<String>,
     headers: Vec<String>,
 }
@@ -205,6 +178,7 @@ impl HeldCommand {
             Some(Command::Show(show)) => show.run(screen),
             Some(Command::Release(release)) => release.change.run(screen, Deed::Release),
             Some(Command::Delete(delete)) => delete.change.run(screen, Deed::Delete),
+            Some(Command::Decide(decide)) => decide.run(screen),
             None => self.list(screen),
         }
     }
@@ -213,7 +187,7 @@ impl HeldCommand {
         let found = self.place.find(&*self.place.queue()?, &self.which)?;
         let messages = &found.messages;
         if self.place.common.json {
-            screen.json(&messages.iter().map(MessageJson::of).collect::<Vec<_>>())?;
+            screen.json(&messages.iter().map(HeldJson::of).collect::<Vec<_>>())?;
         } else if messages.is_empty() {
             writeln!(screen, "no message is held")?;
         } else {
@@ -263,15 +237,9 @@ impl Found {
 }
 
 impl Place {
-    fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
-        let notes = || match self.common.spool_if_any() {
-            Ok(Some(mut spool)) => spool.held_notes().map_err(|error| error.to_string()),
-            Ok(None) => Ok(Vec::new()),
-            Err(Failure::Said(why)) => Err(why),
-            Err(Failure::Output(error)) => Err(error.to_string()),
-        };
-        queue(self.server, self.exim.as_deref(), self.config.as_deref(), notes)
-            .map_err(|why| Failure::new(printable(why.as_bytes())))
+    pub(super) fn queue(&self) -> Result<Box<dyn HoldQueue>, Failure> {
+        let queue = self.queue.queue(&self.common.directory()?);
+        queue.map_err(|why| Failure::new(printable(why.as_bytes())))
     }
 
     /// The held messages that `which` names, by their keys; all without one.
@@ -298,7 +266,7 @@ impl Place {
         let missing: Vec<&Wanted<'_>> = wanted.iter().filter(|one| !one.found).collect();
         for one in &missing {
             let argument = printable(one.argument.as_bytes());
-            complain(format_args!("no message of {argument} is held, and none has that ID"));
+            complain(format_args!("no held message matches {argument}"));
         }
         Ok(Found { messages, missing: !missing.is_empty(), unread })
     }
@@ -340,7 +308,7 @@ impl Show {
         }
         if self.place.common.json {
             let json = all.into_iter().map(|(message, details)| DetailsJson {
-                message: MessageJson::of(message),
+                message: HeldJson::of(message),
                 to: details.recipients,
                 headers: details.headers,
             });
@@ -376,63 +344,32 @@ fn print(screen: &mut Screen<'_>, message: &HeldMessage, details: &Details) -> s
     Ok(())
 }
 
-/// What is done with messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
-    Release,
-    Delete,
-}
-
-impl Deed {
-    /// As an order, and as done.
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Release => ("release", "released"),
-            Self::Delete => ("delete", "deleted"),
-        }
-    }
-}
-
 impl Change {
     fn run(&self, screen: &mut Screen<'_>, deed: Deed) -> Result<Outcome, Failure> {
-        let (verb, done) = deed.words();
+        let (verb, done) = (deed.verb(), deed.done());
         let queue = self.place.queue()?;
         let found = self.place.find(&*queue, &self.which)?;
-        let messages = &found.messages;
-        let named = |message: &HeldMessage| {
+        let messages: Vec<&HeldMessage> = found.messages.iter().collect();
+        let named = |message: &&HeldMessage| {
             self.which.iter().any(|one| one.as_bytes() == message.id.as_bytes())
         };
         if !messages.is_empty() && (deed == Deed::Delete || !messages.iter().all(named)) {
-            let lines: Vec<String> = messages.iter().map(line).collect();
+            let lines: Vec<String> = messages.iter().map(|one| one.line()).collect();
             let question = format!("{verb} {}", text::counted(lines.len(), "message", "messages"));
             if !confirm::plainly(&lines, &question, self.yes)? {
                 note(format_args!("nothing was {done}"));
                 return Ok(Outcome::Found);
             }
         }
-        let ids: Vec<&str> = messages.iter().map(|message| &*message.id).collect();
-        let results = match deed {
-            _ if ids.is_empty() => Vec::new(),
-            Deed::Release => queue.release(&ids),
-            Deed::Delete => queue.delete(&ids),
-        };
-        let mut changed = Vec::new();
-        for (message, result) in messages.iter().zip(results) {
-            match result {
-                Ok(()) => changed.push(message),
-                Err(why) => {
-                    let id = printable(message.id.as_bytes());
-                    complain(format_args!("{id} was not {done}: {}", printable(why.as_bytes())));
-                }
-            }
-        }
-        self.log(verb, &changed);
+        let mut spool = self.place.common.spool_to_change().ok();
+        let Dealt { done: changed, failed } =
+            hold_queue::deal(&*queue, deed, &messages, spool.as_mut(), &mut AuditLog::new());
         if self.place.common.json {
-            let json: Vec<_> = changed.iter().map(|message| MessageJson::of(message)).collect();
+            let json: Vec<_> = changed.iter().map(|message| HeldJson::of(message)).collect();
             screen.json(&json)?;
         } else {
             for message in &changed {
-                writeln!(screen, "{done} {}", line(message))?;
+                writeln!(screen, "{done} {}", message.line())?;
             }
             if changed.len() != 1 {
                 let count = counted_or_no(changed.len(), "message", "messages");
@@ -440,41 +377,10 @@ impl Change {
             }
         }
         screen.flush()?;
-        let failed = messages.len() - changed.len();
-        if failed > 0 {
-            let failed = text::counted(failed, "message was", "messages were");
+        if !failed.is_empty() {
+            let failed = text::counted(failed.len(), "message was", "messages were");
             return Err(Failure::new(format!("{failed} not {done}")));
         }
         found.outcome(changed.is_empty())
     }
-
-    fn log(&self, verb: &str, changed: &[&HeldMessage]) {
-        if changed.is_empty() {
-            return;
-        }
-        let mut log = AuditLog::new();
-        let mut spool = self.place.common.spool_to_change().ok();
-        for HeldMessage { id, key, policy, recipients, .. } in changed {
-            let (id, policy) = (printable(id.as_bytes()), printable(policy.as_bytes()));
-            let key = key_text::key(key);
-            let what =
-                format!("held {verb} id={id} policy={policy} recipients={recipients} key={key}");
-            match &mut spool {
-                Some(spool) => log.add(spool, what),
-                None => log.add_without_store(what),
-            }
-        }
-    }
-}
-
-/// A message in a line.
-fn line(message: &HeldMessage) -> String {
-    let HeldMessage { id, key, sender, recipients, .. } = message;
-    format!(
-        "{}: <{}> to {}, key {}",
-        printable(id.as_bytes()),
-        printable(sender.as_bytes()),
-        text::counted(*recipients, "recipient", "recipients"),
-        key_text::key(key)
-    )
 }

@@ -12,3 +12,4 @@ pub(super) mod set;
 pub(super) mod show;
 pub(super) mod top;
 pub(super) mod unblock;
+mod undecided;

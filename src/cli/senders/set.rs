@@ -136,7 +136,7 @@ impl Set {
         let edited = store.set(key.key(), &edit)?;
         print_incidents(&mut *store);
         let Some(edited) = edited else {
-            note("it was dropped a moment ago; --create creates it again");
+            note("the record was removed meanwhile; --create creates it again");
             return Ok(Outcome::Found);
         };
         self.log(&mut *store, &edited);

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
+use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
@@ -73,14 +74,16 @@ decision any more. For a leaky bucket, the level, the burst and the leak are sho
 rate, limit and period; for a limit by the calendar, the count and its window. Where an override
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only observes or
 does not refuse, that is shown; all else is what is measured. The totals of its domain and its
-customer are shown as well; where one of them refuses, the next event is refused.
+customer are shown as well; where one of them refuses, the next event is refused. Messages of KEY
+that policies hold are counted, if this user may read the mail server's queue.
 
 JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
 result of one more event, of which `over` is as in `exirate list`; `why` says what decides
 instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
 is when the record may be dropped, if no more events come (null: never); `event_seen`
 is null without --event or without a filter; `refused_by` has the keys of the totals that refuse
-the event as well, whatever the rate of this key; `override` is null or an object, as in
+the event as well, whatever the rate of this key; `held` is how many of its messages policies
+hold, or null where this user cannot read the mail server's queue; `override` is null or an object, as in
 `exirate overrides`. {}",
         key_state::JSON_HELP,
         key = keys::HELP,
@@ -99,6 +102,7 @@ struct Shown {
     forgotten_from: Option<String>,
     event_seen: Option<bool>,
     refused_by: Vec<String>,
+    held: Option<usize>,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
 }
@@ -149,10 +153,15 @@ impl Show {
         }
         let totals = Totals::of(&mut *store, &in_force, keys.iter().map(OwnedKey::key))?;
         records.sort_by(|(a, _), (b, _)| b.share(now).total_cmp(&a.share(now)));
+        let held = HeldMail::if_readable(&self.common.directory()?);
         if self.common.json {
             let shown = records.iter().map(|(record, seen)| {
                 let refused_by = totals.refuse(&in_force, record);
-                shown(record, &in_force, *seen, refused_by)
+                let of_key = |all: &HeldMail| {
+                    all.messages.iter().filter(|one| one.key == record.key()).count()
+                };
+                let held = held.as_ref().map(of_key);
+                Shown { held, ..shown(record, &in_force, *seen, refused_by) }
             });
             let shown: Vec<Shown> = shown.collect();
             screen.json(&shown)?;
@@ -162,6 +171,12 @@ impl Show {
                     writeln!(screen)?;
                 }
                 self.print(screen, record, &in_force, *seen, &totals)?;
+            }
+            if let Some(held) = &held {
+                let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &folding)?;
+                hold_queue::print(screen, &messages, |words, key| {
+                    self.common.command_here(words, key)
+                })?;
             }
         }
         screen.flush()?;
@@ -423,6 +438,7 @@ fn shown(
         forgotten_from: record.forgettable_from().map(text::iso),
         event_seen,
         refused_by,
+        held: None,
         overridden: next.overridden().map(OverrideJson::of),
     }
 }

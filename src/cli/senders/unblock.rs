@@ -18,7 +18,6 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
 use crate::standing::change;
@@ -268,7 +267,7 @@ impl Unblock {
         let mut denied = false;
         for (_, target, argument) in targets {
             let deciding = override_state::of_target(&left, target, now().seconds);
-            if let Some(denial) = deciding.filter(|one| one.overridden == Overridden::Deny) {
+            if let Some(denial) = deciding.filter(|one| one.overridden.is_denial()) {
                 denied = true;
                 complain(format_args!(
                     "{}; `{}` ends that, or `{}`",
@@ -306,7 +305,7 @@ impl Unblock {
     ) -> Result<(), Failure> {
         let mut totals = Totals::of(store, in_force, keys.iter().map(OwnedKey::key))?;
         for (_, target, _) in self.targets(folding) {
-            totals = totals.and(Totals::refusing(store, in_force, &target)?);
+            totals = totals.and(Totals::refusing_target(store, in_force, &target)?);
         }
         for name in totals.names_refusing(in_force) {
             let unblock = self.common.command("unblock", &name);

@@ -17,8 +17,8 @@ pub(in crate::cli) fn ask(verb: &str, things: &[String], yes: bool) -> Result<bo
     let records = counted(count, "record", "records");
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "this would {verb} {records}, and there is no terminal to ask at: use --yes, \
-             or --dry-run to see them",
+            "this would {verb} {records}; no terminal to confirm: use --yes, or --dry-run to see \
+             them",
         )));
     }
     Ok(yes || confirmed(&named(things), &format!("{verb} {records}?"))?)
@@ -66,7 +66,7 @@ pub(in crate::cli) fn plainly(
 ) -> Result<bool, Failure> {
     if !yes && !is_terminal() {
         return Err(Failure::new(format!(
-            "nothing was changed: there is no terminal to ask at whether to {question}; use --yes"
+            "nothing was changed: this would {question}; no terminal to confirm: use --yes"
         )));
     }
     Ok(yes || confirmed(&named(things), &format!("{question}?"))?)
@@ -79,6 +79,22 @@ pub(in crate::cli) fn plainly(
 /// The terminal cannot be used.
 pub(in crate::cli) fn offer(lines: &[String], question: &str) -> io::Result<bool> {
     Ok(is_terminal() && confirmed(lines, &format!("{question}?"))?)
+}
+
+/// Asks a question that has a word for an answer; `None` for an empty one, and without a terminal.
+///
+/// # Errors
+/// The terminal cannot be used.
+pub(in crate::cli) fn word(question: &str) -> io::Result<Option<String>> {
+    if !is_terminal() {
+        return Ok(None);
+    }
+    let mut screen = io::stderr().lock();
+    write!(screen, "{question}: ")?;
+    screen.flush()?;
+    let mut reply = String::new();
+    io::stdin().read_line(&mut reply)?;
+    Ok(Some(reply.trim().to_owned()).filter(|reply| !reply.is_empty()))
 }
 
 /// Asks whether to go on although something will be lost. With `yes`, it does not

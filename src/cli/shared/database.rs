@@ -50,6 +50,21 @@ impl Common {
         }))
     }
 
+    /// A command for people that uses the same database: `words`, such as `held`, KEY as it is
+    /// shown, and further options.
+    pub(in crate::cli) fn command(&self, words: &str, key: &str, options: &str) -> String {
+        let mut options = options.to_owned();
+        if let Some(directory) = &self.spool {
+            options += &format!(" --spool {}", text::shell(&directory.display().to_string()));
+        }
+        let shown = text::shell(key);
+        match key.starts_with('-') {
+            false => format!("exirate {words} {shown}{options}"),
+            true if words.contains(" --") => format!("exirate {words}={shown}{options}"),
+            true => format!("exirate {words}{options} -- {shown}"),
+        }
+    }
+
     /// Opens the database for reading only; it must exist.
     pub(in crate::cli) fn spool(&self) -> Result<Spool, Failure> {
         Ok(Spool::open_existing(&self.directory()?, Options::default())?)

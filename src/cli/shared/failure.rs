@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::alerts::AlertError;
 use crate::cluster::SettingsError;
 use crate::history::measure::MeasureError;
 use crate::history::simulate::SimulateError;
@@ -123,6 +124,17 @@ impl From<SettingsError> for Failure {
             error @ SettingsError::Line { .. } => {
                 Self::Said(format!("{error}; `exirate cluster join` writes the file again"))
             }
+        }
+    }
+}
+
+impl From<AlertError> for Failure {
+    fn from(error: AlertError) -> Self {
+        match error {
+            AlertError::Spool(error) => error.into(),
+            AlertError::Image(error) => error.into(),
+            AlertError::Settings(error) => error.into(),
+            AlertError::Unfit(text) => Self::new(text),
         }
     }
 }

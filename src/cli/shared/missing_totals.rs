@@ -28,7 +28,7 @@ pub(in crate::cli) fn of_missing(
             continue;
         }
         let Ok(target) = narrow.override_target(argument, folding) else { continue };
-        let totals = Totals::refusing(store, in_force, &target)?;
+        let totals = Totals::refusing_target(store, in_force, &target)?;
         let names = totals.names_refusing(in_force);
         if !names.is_empty() {
             selection.has_found(n);

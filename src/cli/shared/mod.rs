@@ -11,6 +11,7 @@ pub(super) mod event_settings;
 pub(super) mod exim_dump;
 pub(super) mod export_format;
 pub(super) mod failure;
+pub(super) mod hold_queue;
 pub(super) mod in_force;
 pub(super) mod input;
 pub(super) mod keys;

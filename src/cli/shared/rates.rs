@@ -14,7 +14,6 @@ use crate::cluster::ClusterSettings;
 use crate::redis::SharedRates;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Inspect, Memory, Override, Target};
-use crate::text;
 
 /// The options of a command that shows or changes rates.
 #[derive(Clone, Debug, Args)]
@@ -85,23 +84,12 @@ impl Rates {
 
     /// As [`Rates::command`], for a command that is always about this server.
     pub(in crate::cli) fn command_here(&self, words: &str, key: &str) -> String {
-        Self { local: false, ..self.clone() }.command(words, key)
+        self.common.command(words, key, "")
     }
 
     fn command_with(&self, words: &str, key: &str, options: &str) -> String {
-        let mut options = options.to_owned();
-        if self.local {
-            options += " --local";
-        }
-        if let Some(directory) = &self.common.spool {
-            options += &format!(" --spool {}", text::shell(&directory.display().to_string()));
-        }
-        let shown = text::shell(key);
-        match key.starts_with('-') {
-            false => format!("exirate {words} {shown}{options}"),
-            true if words.contains(" --") => format!("exirate {words}={shown}{options}"),
-            true => format!("exirate {words}{options} -- {shown}"),
-        }
+        let local = if self.local { " --local" } else { "" };
+        self.common.command(words, key, &format!("{options}{local}"))
     }
 
     /// As [`Rates::command`], with the KEY of an override, which means that one.

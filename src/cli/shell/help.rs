@@ -14,7 +14,7 @@ use super::transcripts;
 /// The commands by what people want to do. A command is in one of these groups, or all of its
 /// own commands are.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Set up", &["setup", "doctor"]),
+    ("Set up", &["setup", "doctor", "where"]),
     (
         "Every day",
         &[
@@ -47,9 +47,11 @@ const GROUPS: &[(&str, &[&str])] = &[
             "import",
             "erase",
             "serve mail",
+            "serve alerts",
             "serve follow",
             "serve web",
             "serve broker",
+            "serve held",
             "web token",
             "completions",
             "man",

@@ -25,6 +25,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("habits-learn", include_str!("../../../docs/transcripts/habits-learn.txt")),
     ("habits-stolen", include_str!("../../../docs/transcripts/habits-stolen.txt")),
     ("held", include_str!("../../../docs/transcripts/held.txt")),
+    ("held-decide", include_str!("../../../docs/transcripts/held-decide.txt")),
     ("held-delete", include_str!("../../../docs/transcripts/held-delete.txt")),
     ("held-release", include_str!("../../../docs/transcripts/held-release.txt")),
     ("held-show", include_str!("../../../docs/transcripts/held-show.txt")),
@@ -42,9 +43,11 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("report", include_str!("../../../docs/transcripts/report.txt")),
     ("rules", include_str!("../../../docs/transcripts/rules.txt")),
     ("serve", include_str!("../../../docs/transcripts/serve.txt")),
+    ("serve-alerts", include_str!("../../../docs/transcripts/serve-alerts.txt")),
     ("serve-agent", include_str!("../../../docs/transcripts/serve-agent.txt")),
     ("serve-broker", include_str!("../../../docs/transcripts/serve-broker.txt")),
     ("serve-follow", include_str!("../../../docs/transcripts/serve-follow.txt")),
+    ("serve-held", include_str!("../../../docs/transcripts/serve-held.txt")),
     ("serve-mail", include_str!("../../../docs/transcripts/serve-mail.txt")),
     ("serve-web", include_str!("../../../docs/transcripts/serve-web.txt")),
     ("set", include_str!("../../../docs/transcripts/set.txt")),
@@ -68,6 +71,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("web-token-add", include_str!("../../../docs/transcripts/web-token-add.txt")),
     ("web-token-list", include_str!("../../../docs/transcripts/web-token-list.txt")),
     ("web-token-remove", include_str!("../../../docs/transcripts/web-token-remove.txt")),
+    ("where", include_str!("../../../docs/transcripts/where.txt")),
 ];
 
 /// The transcript of the command whose page has this name.

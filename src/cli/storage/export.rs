@@ -126,17 +126,16 @@ impl Export {
         // On a terminal the lines would overwrite it.
         let bar = self.output.as_ref().map(|_| progress(keys.len() as u64, "records"));
         let mut written = 0;
-        for key in keys {
-            // It may have been dropped since.
-            let Some(entry) = store.get(key.key())? else { continue };
-            let line =
-                export_format::write(&entry, !self.no_filters).map_err(std::io::Error::from)?;
+        // One may have been dropped since.
+        store.for_each_of_keys(keys, &mut |entry| {
+            let line = export_format::write(&entry, !self.no_filters)?;
             writeln!(out, "{line}")?;
             written += 1;
             if let Some(bar) = &bar {
                 bar.inc(1);
             }
-        }
+            Ok(())
+        })?;
         Ok(written)
     }
 }

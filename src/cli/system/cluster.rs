@@ -217,7 +217,7 @@ impl Status {
 const NOT_SHARED: &str =
     "this server shares no limits with others; `exirate cluster join` makes it do so";
 
-/// Count only what this server does, as before joining
+/// Stop sharing limits
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Count alone again:

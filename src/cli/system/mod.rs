@@ -7,3 +7,4 @@ pub(super) mod serve;
 pub(super) mod setup;
 pub(super) mod status;
 pub(super) mod web;
+pub(super) mod where_is;

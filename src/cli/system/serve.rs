@@ -1,28 +1,34 @@
 //! `exirate serve`: the daemon.
 
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use crate::alerts::{SENDMAIL, destinations};
 use crate::cli::shared::diagnostics;
+use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
+use crate::place;
 use crate::policy::image::PolicyFile;
 use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
+use crate::serve::alerts::run_alerts;
 use crate::serve::config::{self, FILE};
 use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
-use crate::serve::mail::daemon::run_mail;
+use crate::serve::mail::daemon::{Configured, run_mail};
 use crate::serve::mail::surroundings::{USER, faults};
-use crate::serve::web::broker::daemon::run_broker;
+use crate::serve::web::broker::daemon::{run_broker, run_held};
 use crate::serve::web::daemon::run_web;
 use crate::sys::users::name_of;
 use crate::text;
 use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
 
-/// Run a daemon: the mail front ends, the follower of the mail log, the web service, or the agent
+/// Run a daemon: the mail front ends, alerts, the follower of the log, the web service, the agent
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the agent's configuration be used?
@@ -51,8 +57,10 @@ enum Command {
     Agent(Agent),
     Mail(Mail),
     Follow(Follow),
+    Alerts(Alerts),
     Web(Web),
     Broker(Broker),
+    Held(Held),
 }
 
 impl Serve {
@@ -61,8 +69,10 @@ impl Serve {
             Command::Agent(agent) => agent.run(screen),
             Command::Mail(mail) => mail.run(screen),
             Command::Follow(follow) => follow.run(screen),
+            Command::Alerts(alerts) => alerts.run(screen),
             Command::Web(web) => web.run(screen),
             Command::Broker(broker) => broker.run(screen),
+            Command::Held(held) => held.run(screen),
         }
     }
 }
@@ -143,6 +153,10 @@ configuration, and what happens when the daemon is away. --check also looks at t
 directory of the database and those of the sockets, and has a note for each unit of the
 policies in use that a front end cannot see.
 
+With --callers, it listens at DIRECTORY/exirate/callers alone, and needs no configuration file:
+exirate-mail@Debian-exim.service runs it so beside an Exim with the library. About what an account
+hands over by starting Exim itself, the library asks there (docs/exim.md).
+
 SIGTERM and SIGINT stop it when it has replied to the requests that have arrived. SIGHUP
 makes it read its configuration again; with an error there, the old one stays in use.")]
 struct Mail {
@@ -154,12 +168,17 @@ struct Mail {
     #[arg(long)]
     check: bool,
 
+    /// Decide about the accounts of this machine that run Exim themselves, for an Exim with the
+    /// library and this spool directory, and for nobody else
+    #[arg(long, value_name = "DIRECTORY")]
+    callers: Option<PathBuf>,
+
     /// Listen in the place of a daemon that runs, which ends then: mail that comes meanwhile is limited
     #[arg(long, conflicts_with = "check")]
     take_over: bool,
 
     /// The user as which the daemon will run, for --check; the default is exirate-mail if you
-    /// are root, else you
+    /// are root, else you; with --callers, the owner of DIRECTORY
     #[arg(long, value_name = "NAME", requires = "check")]
     user: Option<String>,
 }
@@ -169,12 +188,12 @@ impl Mail {
         if self.check {
             return self.check(screen);
         }
-        run_mail(&self.config, self.take_over).map_err(Failure::new)?;
+        run_mail(self.configured(), self.take_over).map_err(Failure::new)?;
         Ok(Outcome::Fine)
     }
 
     fn check(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let checked = config::read_mail(&self.config).map_err(Failure::new)?;
+        let checked = self.configured().read().map_err(Failure::new)?;
         let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
         let (file, spool) = (printable(&self.config), printable(&config.spool));
@@ -208,11 +227,20 @@ impl Mail {
         Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
     }
 
+    fn configured(&self) -> Configured {
+        Configured { path: self.config.clone(), callers: self.callers.clone() }
+    }
+
     /// The user as which the daemon will run.
     fn user(&self) -> String {
         let own = rustix::process::geteuid();
+        let owner = || {
+            let spool = self.callers.as_ref()?.metadata().ok()?;
+            Some(name_of(spool.uid())?.to_string_lossy().into_owned())
+        };
         match &self.user {
             Some(user) => user.clone(),
+            None if self.callers.is_some() => owner().unwrap_or_default(),
             None if own.is_root() => USER.to_owned(),
             None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
         }
@@ -225,8 +253,8 @@ impl Mail {
   What would be followed?
     exirate serve follow --check
   Run it by systemd, as the user of the database, and see what it does:
-    systemctl enable --now exirate-follow@Debian-exim
-    systemctl status exirate-follow@Debian-exim
+    systemctl enable --now \"exirate-follow@$(exirate where user)\"
+    systemctl status 'exirate-follow@*'
 
 It counts failed_recipients and unknown_recipients for the policies in use. SIGHUP makes it read its
 configuration again.
@@ -272,14 +300,67 @@ impl Follow {
     }
 }
 
+/// Send alerts when somebody exceeds a limit
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Run it with systemd, and see what it does:
+    systemctl enable --now exirate-alerts
+    systemctl status exirate-alerts
+  What would it send, and as which user?
+    exirate serve alerts --check
+
+It sends each crossing of a limit to the receivers in [on.crossing] of the policies in use, and tries
+again what has failed. Started as root, it goes on as the owner of the database.
+
+Exit status: 0 it was stopped, or --check found receivers; 1 --check found none; 2 an error.
+
+It finds the database as `exirate where` does, so it is the same command on every machine. It sends
+as `exirate events deliver` does, five seconds after a crossing is logged, and looks each minute for
+what must be sent again; the policies are read each time. The line of `log` goes to standard output.
+Where limits are shared, it reads the agent's configuration and its password before it gives up
+root's rights, and sends crossings to the shared store as well. docs/alerts.md has the details.")]
+struct Alerts {
+    /// Use this spool directory
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    spool: Option<PathBuf>,
+
+    /// Send mail with this program, which must accept the options of sendmail
+    #[arg(long, value_name = "FILE", default_value = SENDMAIL)]
+    sendmail: String,
+
+    /// Show the database, the user and the receivers, and exit
+    #[arg(long)]
+    check: bool,
+}
+
+impl Alerts {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.check {
+            let spool = spool_dir::find_silently(self.spool.as_deref())?;
+            let all = destinations(&spool)?;
+            let to: Vec<String> = all.iter().map(|(name, to)| format!("{name}: {to}")).collect();
+            let to = if to.is_empty() { "nobody".to_owned() } else { to.join("; ") };
+            let user = place::owner_name(&spool);
+            writeln!(
+                screen,
+                "alerts of the database in {}, as {user}, to {to}",
+                printable(&spool)
+            )?;
+            return Ok(Outcome::found_if(all.is_empty()));
+        }
+        run_alerts(self.spool.as_deref(), &self.sendmail).map_err(Failure::new)?;
+        Ok(Outcome::Fine)
+    }
+}
+
 /// Run the web service, a page and an API for the help desk
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Can the configuration be used?
     exirate serve web --check
   Run it with systemd, and see what it does:
-    systemctl enable --now exirate-web@Debian-exim
-    systemctl status exirate-web@Debian-exim
+    systemctl enable --now \"exirate-web@$(exirate where user)\"
+    systemctl status 'exirate-web@*'
 
 It only reads: changes are made by `exirate serve broker`. SIGHUP makes it read its configuration again.
 
@@ -300,8 +381,8 @@ struct Web {
   Can the configuration be used?
     exirate serve broker --check
   Run it by systemd, as the user of the database, and see what it does:
-    systemctl enable --now exirate-broker@Debian-exim
-    systemctl status exirate-broker@Debian-exim
+    systemctl enable --now \"exirate-broker@$(exirate where user)\"
+    systemctl status 'exirate-broker@*'
 
 It runs as the user of the database. SIGHUP makes it read its configuration again.
 
@@ -314,6 +395,36 @@ and to syslog (facility mail). docs/desk.md describes it.")]
 struct Broker {
     #[command(flatten)]
     file: WebFile,
+}
+
+/// Run the daemon that shows and releases held mail for the desk
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  Can the configuration be used?
+    exirate serve held --check
+  Run it by systemd, and see what it does:
+    systemctl enable --now exirate-held
+    systemctl status exirate-held
+
+It runs as root, as only root may change each mail server's queue. SIGHUP makes it read its
+configuration again.
+
+Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
+warnings; 2 an error.
+
+Only root and the owner of the database, as whom the broker runs, may ask it. It shows the messages
+that policies hold, and releases or deletes those of them that it is asked for; it touches no other
+message. Without it, the web service shows no held mail, and what it accepts stays held. docs/desk.md
+describes it.")]
+struct Held {
+    #[command(flatten)]
+    file: WebFile,
+}
+
+impl Held {
+    fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        self.file.run(screen, |path| run_held(path, |spool| QueueOptions::default().queue(spool)))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -199,7 +199,9 @@ impl Add {
             writeln!(screen, "{secret}")?;
             screen.flush()?;
             let end = shown_end(*until);
-            note(format_args!("the token {name}, role {role}, until {end}: it is not shown again"));
+            note(format_args!(
+                "the token {name}, role {role}, until {end}: copy it now, it is not shown again"
+            ));
         }
         Ok(Outcome::Fine)
     }

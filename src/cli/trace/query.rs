@@ -166,8 +166,7 @@ one in ten thousand, and of these the earliest; then the others, those with the 
 probability first.
 
 JSON: an object. `found` is an array of messages, `matches` how many there are without --limit;
-`chance` is the probability that a message which contained nothing of it is among them, `present`
-how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
+`chance` is the probability that an unrelated message is listed, `present` how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
 are the parts of the message in one of which it is: \"subject\", \"text\", \"HTML\", \"attachment
 1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were
 not searched for: it begins at byte `start` of the part with the number `part` and has these
@@ -371,7 +370,7 @@ impl Query {
             ));
         }
         if parts.is_empty() && self.any_passage {
-            return Err(Failure::new("--any-passage is one of a text: use --text or --file too"));
+            return Err(Failure::new("--any-passage needs --text or --file"));
         }
         if self.doubtful && !self.is_graded() {
             return Err(Failure::new(

@@ -37,6 +37,28 @@ fn one_process_tries_for_all() {
     assert_eq!(b.succeeded(63), None);
 }
 
+/// Else the session of Exim that has mapped it would end by SIGBUS.
+#[test]
+fn a_file_that_is_cut_off_while_it_is_mapped_ends_no_session() {
+    let (_spool, directory, [mut a, mut b]) = two();
+    assert_eq!(b.succeeded(50), None);
+    let path = directory.path().join("cluster.state");
+    for size in [0, 95] {
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
+        for breaker in [&mut a, &mut b] {
+            assert!(breaker.may_ask(1000));
+            breaker.late(50);
+            breaker.count_apart(true);
+            breaker.reached();
+            assert_eq!(breaker.failed(1000, 50), None);
+            assert_eq!(breaker.succeeded(50), None);
+        }
+        [a, b] = [Breaker::open(&directory), Breaker::open(&directory)];
+        a.succeeded(51);
+        assert!(read_counts_at(&directory, 51).unwrap().shared > 0, "it is created again");
+    }
+}
+
 #[test]
 fn a_time_from_before_a_reboot_does_not_wait() {
     let (_spool, _, [mut a, mut b]) = two();
@@ -46,7 +68,7 @@ fn a_time_from_before_a_reboot_does_not_wait() {
 
 #[test]
 fn late_attempts_count_against_the_deadline_that_was_set() {
-    let (_spool, directory, [mut a, b]) = two();
+    let (_spool, directory, [mut a, mut b]) = two();
     let counts = || read_counts_at(&directory, 5000).unwrap();
     for second in 0..40 {
         if second % 2 == 0 {
@@ -71,7 +93,7 @@ fn late_attempts_count_against_the_deadline_that_was_set() {
 #[test]
 fn late_attempts_are_forgotten_after_a_day() {
     const DAY: u64 = 86_400;
-    let (_spool, directory, [mut a, b]) = two();
+    let (_spool, directory, [mut a, mut b]) = two();
     let counts = |now| read_counts_at(&directory, now).unwrap();
     for _ in 0..30 {
         a.late(10 * DAY);
@@ -96,7 +118,7 @@ fn late_attempts_are_forgotten_after_a_day() {
 
 #[test]
 fn what_is_counted_can_be_read() {
-    let (spool, directory, [mut a, b]) = two();
+    let (spool, directory, [mut a, mut b]) = two();
     a.succeeded(1);
     b.count_apart(true);
     a.count_apart(false);

@@ -22,7 +22,7 @@
 //! | 0 | 1 | `record_kind` | 1 = spec, 2 = policy |
 //! | 1 | 1 | `algorithm` | 1 = moving average, 2 = leaky bucket, 3 = calendar window |
 //! | 2 | 1 | `update` | 1 = leaky, 2 = strict, 3 = read-only |
-//! | 3 | 1 | `flags` | 1 = observed, 2 = has a unique event, 4 = allowed, 8 = denied, 16 = total |
+//! | 3 | 1 | `flags` | 1 = observed, 2 = has a unique event, 4 = allowed, 8 = denied, 16 = total, 32 = denied for good |
 //! | 4 | 2 | `name_bytes` | the size of the record's name |
 //! | 6 | 2 | `identity_start` | where in the name the identity begins |
 //! | 8 | 2 | `unique_bytes` | the size of the text of the unique event |
@@ -38,7 +38,7 @@
 //!
 //! | offset | size | field | content |
 //! |---|---|---|---|
-//! | 0 | 4 | `outcome` | 1 = over, 2 = crossed, 4 = allowed, 8 = denied, 16 = there was a rate, 32 = the filter had expired, 64 = the unique event was new, 128 = it was known, 256 = counted, 512 = a rate is remembered |
+//! | 0 | 4 | `outcome` | 1 = over, 2 = crossed, 4 = allowed, 8 = denied, 16 = there was a rate, 32 = the filter had expired, 64 = the unique event was new, 128 = it was known, 256 = counted, 512 = a rate is remembered, 1024 = denied for good |
 //! | 4 | 4 | `crossings` | the number of the latest crossing |
 //! | 8 | 8 | `rate` | the rate, the level or the count |
 //! | 16 | 8 | `counted` | the size that the event was counted with |

@@ -22,6 +22,8 @@ mod outcome {
     pub(super) const KNOWN: u32 = 128;
     pub(super) const COUNTED: u32 = 256;
     pub(super) const KEPT: u32 = 512;
+    /// With [`DENIED`]: for good.
+    pub(super) const REJECTED: u32 = 1024;
 }
 
 /// The status of a reply.
@@ -109,7 +111,8 @@ fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
         (over, outcome::OVER),
         (crossed, outcome::CROSSED),
         (overridden == Some(Overridden::Allow), outcome::ALLOWED),
-        (overridden == Some(Overridden::Deny), outcome::DENIED),
+        (overridden.is_some_and(Overridden::is_denial), outcome::DENIED),
+        (overridden == Some(Overridden::Reject), outcome::REJECTED),
         (found, outcome::FOUND),
         (filter_expired, outcome::FILTER_EXPIRED),
         (seen == Some(false), outcome::NEW),
@@ -202,7 +205,9 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
         over: has(outcome::OVER),
         overridden: match (has(outcome::ALLOWED), has(outcome::DENIED)) {
             (true, _) => Some(Overridden::Allow),
-            (_, true) => Some(Overridden::Deny),
+            // The script of a store says that it is denied, and not how.
+            (_, true) if has(outcome::REJECTED) => Some(Overridden::Reject),
+            (_, true) => Some(check.overridden.unwrap_or(Overridden::Deny)),
             _ => None,
         },
         algorithm: check.algorithm.kind(),

@@ -17,6 +17,8 @@ const HAS_UNIQUE: u8 = 2;
 const ALLOWED: u8 = 4;
 const DENIED: u8 = 8;
 const TOTAL: u8 = 16;
+/// With [`DENIED`]: for good.
+const REJECTED: u8 = 32;
 
 /// A request to decide the checks of one event, as the agent reads it.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +94,8 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
         | flag(total, TOTAL)
         | flag(event.is_some(), HAS_UNIQUE)
         | flag(overridden == Some(Overridden::Allow), ALLOWED)
-        | flag(overridden == Some(Overridden::Deny), DENIED);
+        | flag(overridden.is_some_and(Overridden::is_denial), DENIED)
+        | flag(overridden == Some(Overridden::Reject), REJECTED);
     out.extend_from_slice(&[kind, algorithm, update, flags]);
     out.extend_from_slice(&short(key.name.len(), "name_bytes")?.to_le_bytes());
     out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
@@ -175,6 +178,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     let overridden = match flags & (ALLOWED | DENIED) {
         0 => None,
         ALLOWED => Some(Overridden::Allow),
+        DENIED if flags & REJECTED != 0 => Some(Overridden::Reject),
         DENIED => Some(Overridden::Deny),
         _ => return Err(Fault::Field("flags")),
     };

@@ -39,7 +39,7 @@ impl Cached {
 }
 
 /// Decisions by the names of their records.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ByName {
     entries: FastMap<Vec<u8>, Cached>,
     bytes: usize,
@@ -69,7 +69,7 @@ impl ByName {
 
 /// The decisions of a command: an ACL has few lines, so a linear search is
 /// fastest. The buffers for the names are reused.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct InOrder {
     entries: Vec<(Vec<u8>, Cached)>,
     used: usize,
@@ -105,7 +105,7 @@ impl InOrder {
 }
 
 /// The decisions of the current connection, message and command.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct DecisionCache {
     connection: ByName,
     message: ByName,

@@ -13,6 +13,7 @@ pub use occurrences::{AlreadyCounted, Occurrence, SessionFacts};
 
 /// What policies remember of an SMTP connection, its message and its command. `O` is the
 /// outcome of a policy.
+#[derive(Clone)]
 pub struct SessionMemory<O> {
     cache: DecisionCache,
     known: Vec<ByPolicy<O>>,
@@ -23,8 +24,15 @@ pub struct SessionMemory<O> {
     pub(crate) habits: HabitsMemory,
 }
 
+impl<O> SessionMemory<O> {
+    /// Exchanges the decisions that are reused.
+    pub fn swap_decisions(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.cache, &mut other.cache);
+    }
+}
+
 /// What is remembered of the comparison of a message with the habits of its account.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct HabitsMemory {
     /// What they said of the message, once it was learned.
     pub(crate) judged: Option<Judged>,
@@ -34,6 +42,7 @@ pub(crate) struct HabitsMemory {
 }
 
 /// What one policy has counted.
+#[derive(Clone)]
 struct ByPolicy<O> {
     policy: Arc<str>,
     counted: AlreadyCounted,

@@ -4,6 +4,7 @@
 pub(super) mod abi;
 pub(super) mod boundary;
 pub(super) mod bypass;
+pub(super) mod callers;
 pub(super) mod context;
 pub(super) mod directory;
 pub(super) mod exports;

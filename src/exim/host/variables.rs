@@ -79,11 +79,6 @@ impl Flag {
         Self(source.symbol(name))
     }
 
-    /// Whether it is exported.
-    fn is_known(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Whether it is set; `false` if it is not exported.
     pub(in crate::exim) fn read(&self) -> bool {
         // SAFETY: the address is that of an exported BOOL of Exim's.
@@ -109,7 +104,6 @@ pub(in crate::exim) struct Variables {
     pub(in crate::exim) recipients_count: Number,
     pub(in crate::exim) smtp_batched_input: Flag,
     pub(in crate::exim) smtp_input: Flag,
-    host_checking: Flag,
     debug_selector: Option<NonNull<c_uint>>,
 }
 
@@ -133,26 +127,8 @@ impl Variables {
             recipients_count: source.number(c"recipients_count", c"$recipients_count"),
             smtp_batched_input: Flag::find(source, c"smtp_batched_input"),
             smtp_input: Flag::find(source, c"smtp_input"),
-            host_checking: Flag::find(source, c"host_checking"),
             debug_selector: source.symbol(c"debug_selector"),
         }
-    }
-
-    /// Whether this is a test (`exim -bh`, `-bt`, `-bv`) in which checks do not count: any
-    /// local user can start one, in the name of any client. For root and Exim's own
-    /// user they count, as Exim's own condition does.
-    pub(in crate::exim) fn only_looks(&self, host: &Host) -> bool {
-        (self.host_checking.read() || self.handles_no_mail(host))
-            && !Self::is_system(host, c"$caller_uid")
-    }
-
-    /// Whether no client is connected, and no message is received or delivered: an address is
-    /// tested, or a string expanded. A test may set the protocol (`-oMr`), but no message id.
-    fn handles_no_mail(&self, host: &Host) -> bool {
-        self.smtp_input.is_known()
-            && !self.smtp_input.read()
-            && !self.message_id.is_there(host)
-            && (self.router_name.is_there(host) || !self.received_protocol.is_there(host))
     }
 
     /// Whether the user id that this expands to is root's or that of Exim's own user, which only

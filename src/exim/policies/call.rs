@@ -3,17 +3,19 @@
 use super::facts::{Attributes, PolicyFacts, PolicyVariables, lossy};
 use super::state::Policies;
 use crate::cluster::ClusterStore;
+use crate::event::AclStage;
 use crate::exim::host::bypass::Stop;
 use crate::exim::host::context;
 use crate::exim::host::exports::Host;
 use crate::exim::host::variables::{Source, Variables};
+use crate::exim::rates::asked::attribute;
 use crate::exim::rates::info::unknown_field;
 use crate::exim::rates::rate_variables::{RateVariables, Setting};
 use crate::exim::rates::session::{CallError, Session};
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::info::{Field, POLICY_FIELDS, PolicyInfo};
 use crate::policy::outcome::Reason;
-use crate::policy::word::{OnError, Verdict, Word as _};
+use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::sys::{clock, fork};
 use std::fmt::Display;
@@ -32,14 +34,17 @@ impl Session {
             attributes.map_err(|error| CallError::Usage(format!("policy: {error}").into()))?;
         let stage = context::stage(&self.host, &self.variables, &self.acls);
         self.forget_what_ended(stage);
+        if self.is_of_account(stage) {
+            return self.ask_policies(stage, names, &attributes);
+        }
         self.command_marks.set();
         self.message_marks.set();
         let opened = self.store().map(|_| ()).map_err(|error| error.to_string());
-        let only_looks = self.variables.only_looks(&self.host);
         let debugs = self.variables.debugs_acls(&self.host);
         let bypassed = self.stop.is_active(&self.host, &self.variables);
         let Self { host, variables, acls, policies, store, rate_variables, stop, .. } = self;
-        let Policies { variables: more, evaluator, session, latest, logged } = policies;
+        let Policies { variables: more, evaluator, session, latest, asked, logged } = policies;
+        *asked = None;
         let evaluator =
             evaluator.get_or_insert_with(|| new_evaluator(host, variables, store.as_ref()));
         let more =
@@ -56,9 +61,9 @@ impl Session {
             recipients: &recipients,
             is_one_of: None,
             marked: &|| more.is_marked(),
-            only_looks,
+            only_looks: false,
             bypassed,
-            on_error: OnErrors { of_call: attributes.on_error, of_front_end: OnError::FailOpen },
+            on_error: OnErrors { of_call: attributes.on_error, ..OnErrors::default() },
         };
         let store = store.as_mut().ok_or(opened.as_ref().err().map_or("", String::as_str));
         let mut shown = Shown { host, variables, debugs, logged, stop };
@@ -72,6 +77,50 @@ impl Session {
         }
         self.log_damage();
         Ok(verdict)
+    }
+}
+
+impl Session {
+    /// Has the daemon evaluate them, for an account.
+    #[cold]
+    #[inline(never)]
+    fn ask_policies(
+        &mut self,
+        stage: AclStage,
+        names: &[u8],
+        attributes: &Attributes<'_>,
+    ) -> Result<Verdict, CallError> {
+        let mut request = "request=exirate_policy\n".to_owned();
+        let Attributes { package, script, on_error, refused } = attributes;
+        let on_error = on_error.map(|word| word.word().into());
+        let policies = Some(lossy(names.into())).filter(|names| names.trim() != "*");
+        for (name, value) in [
+            ("policies", &policies),
+            ("package", package),
+            ("script", script),
+            ("on_error", &on_error),
+        ] {
+            if let Some(value) = value {
+                attribute(&mut request, name, value.as_bytes());
+            }
+        }
+        request.push_str(if *refused == Some(true) { "refused=1\n" } else { "" });
+        let asked = self.ask(stage, &request)?;
+        self.command_marks.set();
+        self.message_marks.set();
+        let Some(fields) = asked else { return Ok(Verdict::Accept) };
+        let verdict = fields.get(b"verdict").map(String::from_utf8_lossy);
+        let verdict = verdict.and_then(|word| Verdict::of(&word));
+        let unknown = || CallError::Undecided("its reply has no verdict".to_owned());
+        self.rate_variables.set_rate(fields.rate());
+        let window = fields.get(b"window").unwrap_or_default();
+        let slash = window.iter().position(|&byte| byte == b'/').unwrap_or(window.len());
+        let (limit, period) = window.split_at(slash);
+        let period = period.get(1..).unwrap_or_default();
+        let [limit, period] = [limit, period].map(Setting::Checked);
+        self.rate_variables.set_texts(&self.host, limit, period);
+        self.policies.asked = Some(fields);
+        verdict.ok_or_else(unknown)
     }
 }
 
@@ -158,6 +207,9 @@ pub(in crate::exim) fn field<'a>(
     let name = name.trim_ascii();
     if !POLICY_FIELDS.split(", ").any(|field| field.as_bytes() == name) {
         return Err(unknown_field("policy_info", name, POLICY_FIELDS));
+    }
+    if let Some(asked) = &policies.asked {
+        return Ok(asked.field(name).unwrap_or(Field::Checked(b"")));
     }
     let Some(latest) = &policies.latest else {
         return Err(CallError::Usage(

@@ -196,10 +196,13 @@ fn is_systems(host: &Host, variables: &Variables) -> bool {
     !is_of_dialogue(is_dialogue, &protocol) && Variables::is_system(host, c"$originator_uid")
 }
 
-/// `$local_part@$domain`
+/// `$local_part@$domain`, of which the local part may be empty: `(comment)@example.org`.
 pub(in crate::exim) fn recipient(host: &Host, variables: &Variables) -> Option<Cow<'static, str>> {
-    let local_part = variables.local_part.read(host)?;
+    let local_part = variables.local_part.read(host).unwrap_or_default();
     let domain = variables.domain.read(host).unwrap_or_default();
+    if local_part.is_empty() && domain.is_empty() {
+        return None;
+    }
     let mut address = String::with_capacity(local_part.len() + 1 + domain.len());
     address.push_str(&lossy(local_part));
     address.push('@');

@@ -22,7 +22,7 @@ pub(in crate::exim) fn recalled(decision: &Decision) -> impl Iterator<Item = Str
 fn overridden(decision: &Decision) -> Option<&'static str> {
     decision.overridden.map(|overridden| match overridden {
         Overridden::Allow => "ratelimit override: allow, so not over the limit",
-        Overridden::Deny => "ratelimit override: deny, so over the limit",
+        Overridden::Deny | Overridden::Reject => "ratelimit override: deny, so over the limit",
     })
 }
 

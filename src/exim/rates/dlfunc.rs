@@ -80,7 +80,8 @@ entry_point! {
     /// | `explain` | all that in a line for people; tainted |
     fn ratelimit_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
         [field] => {
-            let field = info::field(session.latest.as_ref(), field, clock::now().into())?;
+            let (latest, asked) = (session.latest.as_ref(), session.asked.as_ref());
+            let field = info::field(latest, asked, field, clock::now().into())?;
             present(&session.host, buffer, &field)
         }
         _ => Err(wants_one("ratelimit_info", "FIELD", arguments.len())),

@@ -3,17 +3,20 @@
 use super::session::CallError;
 use crate::policy::check_info::{CHECK_FIELDS, CheckInfo};
 use crate::policy::info::Field;
+use crate::policy::reply::Fields;
 use crate::rate::Timestamp;
 
 /// The field `name` of the latest decision, as of `now`.
 pub(in crate::exim) fn field<'a>(
     latest: Option<&'a CheckInfo>,
+    asked: Option<&'a Fields>,
     name: &[u8],
     now: Timestamp,
 ) -> Result<Field<'a>, CallError> {
     let name = name.trim_ascii();
     let unknown = || unknown_field("ratelimit_info", name, CHECK_FIELDS);
     match latest {
+        _ if asked.is_some() => asked.and_then(|asked| asked.field(name)).ok_or_else(unknown),
         Some(latest) => latest.field(name, now).ok_or_else(unknown),
         None if CHECK_FIELDS.split(", ").any(|field| field.as_bytes() == name) => {
             Err(CallError::Usage(
@@ -39,7 +42,8 @@ mod tests {
 
     #[test]
     fn errors_name_the_fields() {
-        let error = |name: &[u8]| field(None, name, Timestamp::default()).unwrap_err().to_string();
+        let error =
+            |name: &[u8]| field(None, None, name, Timestamp::default()).unwrap_err().to_string();
         assert_eq!(
             error(b"ra\nte"),
             "ratelimit_info: unknown field \"ra\\nte\" (one of: rate, limit, period, key, mode, \

@@ -14,6 +14,7 @@ use crate::exim::host::boundary::Reply;
 use crate::exim::host::exports::{Expand, Host};
 use crate::exim::host::text::Buffer;
 use crate::exim::policies::dlfunc::word;
+use crate::policy::reply::Fields;
 use crate::spec::{SpecArguments, split_key};
 use libloading::os::unix::Library;
 use std::cell::UnsafeCell;
@@ -129,7 +130,9 @@ unsafe extern "C" fn find(
                     None => query.into(),
                 };
                 let found = session.ratelimit(arguments)?;
-                let rate = session.latest.as_ref().map_or(0.0, |latest| latest.decision.rate);
+                let asked = session.asked.as_ref().and_then(Fields::rate);
+                let latest = session.latest.as_ref().map(|latest| latest.decision.rate);
+                let rate = asked.or(latest).unwrap_or(0.0);
                 buffer.keep_rate(rate);
                 // `$value` will point to this text, which must be valid after the next
                 // call: that may come before `$value` is read.

@@ -1,7 +1,9 @@
 //! Specs: `ratelimit`, `ratelimit_all`, `ratelimit_info`, the lookup and `shadow`, and what
 //! exirate.so keeps between calls.
 
-pub(super) mod debug;
+mod ask;
+pub(super) mod asked;
+mod debug;
 pub mod dlfunc;
 #[cfg(not(feature = "trace"))]
 pub mod dlfunc_elsewhere;

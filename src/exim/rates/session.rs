@@ -1,5 +1,6 @@
 //! What exirate.so keeps between calls, and what a call does.
 
+use super::asked::{Callers, attribute};
 use super::debug;
 use super::marks::Marks;
 use super::rate_variables::{RateVariables, Setting};
@@ -18,6 +19,7 @@ use crate::exim::policies::facts::{PolicyVariables, recipient};
 use crate::exim::policies::identities::Identities;
 use crate::exim::policies::state::Policies;
 use crate::policy::check_info::CheckInfo;
+use crate::policy::reply::Fields;
 use crate::rate::Wait;
 use crate::spec::{AclStage, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
 use crate::spool::Options;
@@ -38,6 +40,8 @@ pub(in crate::exim) enum CallError {
     Database(ClusterError),
     /// The directory of the spool database is unknown.
     Directory(NoDirectory),
+    /// An account runs this Exim, and the daemon has not decided.
+    Undecided(String),
 }
 
 impl fmt::Display for CallError {
@@ -48,6 +52,11 @@ impl fmt::Display for CallError {
             // These words are those of Exim's own condition.
             Self::Database(error) => write!(f, "ratelimit database not available: {error}"),
             Self::Directory(error) => write!(f, "ratelimit database not available: {error}"),
+            Self::Undecided(why) => write!(
+                f,
+                "no decision by `exirate serve mail`, which decides about mail that an account of \
+                 this machine hands over by an Exim of its own: {why}"
+            ),
         }
     }
 }
@@ -57,7 +66,7 @@ impl std::error::Error for CallError {
         match self {
             Self::Spec(error) => Some(error),
             Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::Directory(_) => None,
+            Self::Usage(_) | Self::Directory(_) | Self::Undecided(_) => None,
         }
     }
 }
@@ -69,6 +78,9 @@ pub(in crate::exim) static SESSION: Boundary<Session> = Boundary::new();
 pub(in crate::exim) struct Session {
     pub(in crate::exim) host: Host,
     pub(in crate::exim) latest: Option<CheckInfo>,
+    /// The latest decision, if it is the daemon's.
+    pub(in crate::exim) asked: Option<Fields>,
+    pub(in crate::exim) callers: Callers,
     pub(in crate::exim) policies: Policies,
     pub(in crate::exim) shadow: Shadow,
     pub(in crate::exim) identities: Identities,
@@ -105,6 +117,8 @@ impl boundary::Session for Session {
         let right = rate_variables.work();
         Self {
             latest: None,
+            asked: None,
+            callers: Callers::default(),
             policies: Policies::default(),
             shadow: Shadow::default(),
             identities: Identities::default(),
@@ -152,12 +166,13 @@ impl Session {
         let spec = parsed.map_err(CallError::Spec)?;
         let stage = context::stage(&self.host, &self.variables, &self.acls);
         self.forget_what_ended(stage);
+        if self.is_of_account(stage) {
+            return self.ask_spec(stage, arguments, false);
+        }
         let request = self
             .specs
             .request(&spec, stage, || CallFacts::read(&self.host, &self.variables))
             .map_err(CallError::Spec)?;
-        let request =
-            if self.variables.only_looks(&self.host) { read_only(&request) } else { request };
         let debugs = self.variables.debugs_acls(&self.host);
         if debugs {
             self.host.debug(&debug::requested(&request));
@@ -190,12 +205,14 @@ impl Session {
         specs: &[&[u8]],
     ) -> Result<bool, CallError> {
         let stage = context::stage(&self.host, &self.variables, &self.acls);
-        let only_looks = self.variables.only_looks(&self.host);
+        if self.is_of_account(stage) {
+            self.forget_what_ended(stage);
+            return self.ask_specs(stage, key, specs);
+        }
         let mut requests = Vec::with_capacity(specs.len());
         for spec in specs {
             let arguments = SpecArguments { spec, key: Some(key), unique: None };
-            let request = self.request(arguments, stage)?;
-            requests.push(if only_looks { read_only(&request) } else { request });
+            requests.push(self.request(arguments, stage)?);
         }
         self.forget_what_ended(stage);
         let recall = |request: &Rc<Request>| {
@@ -224,6 +241,72 @@ impl Session {
             return Ok(over);
         }
         Ok(self.refuses(decision.over))
+    }
+
+    /// Has the daemon decide one check, for an account; `looks`: nothing is counted.
+    #[cold]
+    #[inline(never)]
+    fn ask_spec(
+        &mut self,
+        stage: AclStage,
+        arguments: SpecArguments<'_>,
+        looks: bool,
+    ) -> Result<bool, CallError> {
+        let SpecArguments { spec, key, unique } = arguments;
+        let mut attributes = "request=exirate_ratelimit\n".to_owned();
+        attribute(&mut attributes, "spec", spec);
+        for (name, value) in [("key", key), ("unique", unique)] {
+            value.into_iter().for_each(|value| attribute(&mut attributes, name, value));
+        }
+        attributes.push_str(if looks { "look=1\n" } else { "" });
+        let asked = self.ask(stage, &attributes)?;
+        self.command_marks.set();
+        self.message_marks.set();
+        let Some(fields) = asked else { return Ok(false) };
+        if let Some(error) = fields.get(b"error") {
+            return Err(CallError::Usage(String::from_utf8_lossy(error).into_owned().into()));
+        }
+        self.rate_variables.set_rate(fields.rate());
+        let over = fields.get(b"over") == Some(b"yes");
+        self.latest = None;
+        self.asked = Some(fields);
+        Ok(over)
+    }
+
+    /// Has it decide several specs of one key, one after another: where one is over that counts only
+    /// what is accepted, no such one counts.
+    #[cold]
+    #[inline(never)]
+    fn ask_specs(
+        &mut self,
+        stage: AclStage,
+        key: &[u8],
+        specs: &[&[u8]],
+    ) -> Result<bool, CallError> {
+        let mut leaky_is_over = false;
+        let mut leaky = Vec::with_capacity(specs.len());
+        for spec in specs {
+            let arguments = SpecArguments { spec, key: Some(key), unique: None };
+            let is_leaky = self.request(arguments, stage)?.update == Update::Leaky;
+            leaky.push(is_leaky);
+            leaky_is_over = leaky_is_over || is_leaky && self.ask_spec(stage, arguments, true)?;
+        }
+        let mut any_over = false;
+        for (spec, is_leaky) in specs.iter().zip(leaky) {
+            let arguments = SpecArguments { spec, key: Some(key), unique: None };
+            let parsed = self.specs.parse(arguments).map_err(CallError::Spec)?;
+            let before = self.asked.take();
+            if !any_over {
+                self.show_texts(Ok(&parsed));
+            }
+            let is_over = self.ask_spec(stage, arguments, is_leaky && leaky_is_over)?;
+            if any_over && !is_over {
+                self.asked = before;
+                self.rate_variables.set_rate(self.asked.as_ref().and_then(Fields::rate));
+            }
+            any_over |= is_over;
+        }
+        Ok(any_over)
     }
 
     /// Whether what is over its limit is refused: not while nothing may be.
@@ -324,6 +407,7 @@ impl Session {
             self.decisions.new_message();
             self.policies.session.new_message();
             self.message_marks.renew();
+            self.callers.messages += 1;
         }
         // Within a message, RCPT commands can be told apart by their number.
         let recipient = match stage {
@@ -419,6 +503,7 @@ impl Session {
 
     /// Keeps the decision for `ratelimit_info`.
     fn keep_for_info(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
+        self.asked = None;
         let latest = self.latest.get_or_insert_with(|| CheckInfo {
             decision,
             mode: request.mode,

@@ -5,6 +5,7 @@
 //! are; those of this ACL are added and removed when it ends.
 
 use super::data_file::{self, DataFileError};
+use crate::exim::host::callers;
 use crate::exim::host::directory::{self, NoDirectory};
 use crate::exim::host::exports::Host;
 use crate::exim::host::headers::Headers;
@@ -132,13 +133,24 @@ impl Message {
         id: &[u8],
     ) -> Result<Envelope, NoMessage> {
         let read = |text: &Text| text.read(host).map_or_else(String::new, |text| lossy(&text));
+        let mut client = variables.sender_host_address.read(host).and_then(|text| address(&text));
+        let mut authenticated = read(&self.authenticated_id);
+        // What an account says of a client of its own is no evidence against that client.
+        if client.is_some()
+            && let Some(account) = callers::account(host, false)
+        {
+            client = None;
+            if authenticated.is_empty() {
+                authenticated = format!("uid {account}");
+            }
+        }
         Ok(Envelope {
             time: clock::now().0,
             id: lossy(id),
             sender: read(&variables.sender_address),
             recipients: self.recipients(host, variables)?,
-            client: variables.sender_host_address.read(host).and_then(|text| address(&text)),
-            authenticated: read(&self.authenticated_id),
+            client,
+            authenticated,
             partial: false,
         })
     }

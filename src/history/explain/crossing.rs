@@ -365,7 +365,9 @@ impl Sender {
         let value = value.to_owned();
         match Field::of(field.as_bytes()) {
             Some(Field::Auth) => Some(Self::Login(value)),
-            Some(Field::Client) => Cidr::parse(&value).ok().map(Self::Client),
+            Some(Field::Client | Field::Client56 | Field::Client48) => {
+                Cidr::parse(&value).ok().map(Self::Client)
+            }
             Some(Field::LocalAccount) => Some(Self::Name(value)),
             Some(Field::Sender) => Some(Self::Address(value)),
             Some(Field::SenderDomain) => Some(Self::Domain(value)),

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::engine::{Kind, RecordKey};
-use crate::identity::Field;
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, TOTALS, domain, escaped};
+use crate::identity::{Field, mailbox};
 use crate::policy::image::{Image, ImageError};
 use crate::policy::key;
 use crate::policy::limit::{self, AppliedHabits, Limit, Per, Subject};
@@ -124,7 +124,9 @@ pub fn find<'i>(
         |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
     let client: Option<IpAddr> = value_of("client").and_then(|client| key::address(client));
     let recipient = value_of("recipient").map(String::as_str);
-    let subject = Subject { identity: &who, package: None, client, recipient };
+    let is_ambiguous = Field::of(field.as_bytes()).is_some_and(Field::is_of_address)
+        && mailbox::is_ambiguous(value);
+    let subject = Subject { identity: &who, is_ambiguous, package: None, client, recipient };
     let same = |limit: &Limit<'_>| {
         limit.per == per
             && limit.unit.word() == unit
@@ -163,7 +165,7 @@ pub fn of_habits(
 ) -> Result<Option<SaidOfHabits>, ImageError> {
     let fields = fields(identity);
     let Some((_, who)) = fields.first() else { return Ok(None) };
-    let subject = Subject { identity: who, package: None, client: None, recipient: None };
+    let subject = Subject { identity: who, ..Subject::default() };
     let mut found: Option<SaidOfHabits> = None;
     for (name, policy) in image.each() {
         let policy = policy?;

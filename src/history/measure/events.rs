@@ -232,7 +232,12 @@ impl<'a> Events<'a> {
 impl Collector {
     fn item(&mut self, item: Item) {
         let ItemKind::Message(message) = item.what else { return };
-        let key = self.by.identity(&item.event.view());
+        let event = item.server.decided(item.event);
+        // No policy counts what root or the mail server itself sends.
+        if event.system && self.by != By::All {
+            return;
+        }
+        let key = self.by.identity(&event.view());
         let recipients = &message.recipients;
         let size = |count| match count {
             Count::Messages => Some(1.0),

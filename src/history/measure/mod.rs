@@ -19,7 +19,7 @@ use crate::engine::AlgorithmKind;
 pub use events::{By, Count, CountedEvents, Events, Lines, Measured, cut};
 pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
-pub use suggest::{CountMode, Limit, Suggestion};
+pub use suggest::{CountMode, KeyPeak, Limit, Suggestion};
 
 /// So many events are kept in memory: 64 MB.
 const EVENTS_MAX: usize = 2 << 20;

@@ -24,7 +24,7 @@ use super::attempt::{Attempt, InLog, Part};
 use crate::event::{Event, Origin};
 use crate::hash::FastMap;
 use crate::logs::item::{
-    Item, ItemKind, LoginShown, Refusal, SessionKey, Stage, Text, Undelivered,
+    Item, ItemKind, LoginShown, Refusal, Server, SessionKey, Stage, Text, Undelivered,
 };
 use crate::rate::Timestamp;
 
@@ -113,12 +113,15 @@ impl Converter {
             let session = self.numbers;
             return visit(&Attempt { at, session, event, part, in_log: InLog::Accepted });
         }
-        let Item { at, session, login, event, what } = item;
+        let Item { at, session, login, server, event, what } = item;
+        // Sendmail's programs speak SMTP to the server.
+        let is_program = event.client == Origin::Program && server != Server::Sendmail;
+        let event = server.decided(event);
         self.end_what_waits(at, visit);
         self.end_idle(at, visit);
         let is_event = !matches!(what, ItemKind::Connect | ItemKind::Close);
         let is_message = matches!(what, ItemKind::Message(_));
-        let is_local = is_message && event.client == Origin::Program;
+        let is_local = is_message && is_program;
         match session {
             _ if is_local || !is_event => {}
             Some(_) => self.unshown.with_session += 1,
@@ -127,7 +130,7 @@ impl Converter {
         let key = match session {
             Some(session) => Some(Key::Logged(session)),
             // Connections do not begin one: their lines have no HELO name.
-            None if is_event => {
+            None if is_event && !is_program => {
                 let client = event.client.address();
                 client.map(|client| Key::Guessed(client, event.helo.clone()))
             }
@@ -135,6 +138,7 @@ impl Converter {
         };
         let Some(key) = key else {
             let mut open = self.open(at);
+            open.is_program = is_program;
             self.in_session(&mut open, at, event, login, what, visit);
             if is_event {
                 self.close(&mut open, at, visit);
@@ -142,6 +146,7 @@ impl Converter {
             return;
         };
         let mut open = self.take(&key, at, (&event, login), &what, visit);
+        open.is_program = is_program;
         let before = open.held();
         let is_end = matches!(what, ItemKind::Close);
         self.in_session(&mut open, at, event, login, what, visit);
@@ -307,7 +312,7 @@ impl Converter {
             ItemKind::Message(message) => {
                 self.unshown.without_recipients += u64::from(!message.recipients_known);
                 self.unshown.without_size += u64::from(message.size.is_none());
-                if event.client == Origin::Program && !open.is_smtp {
+                if open.is_program && !open.is_smtp {
                     return not_smtp(open, at, event, message, visit);
                 }
                 open.logged_in(event.auth.take(), visit);
@@ -344,7 +349,7 @@ impl Converter {
     ) {
         let (auth, recipient) = (event.auth.take(), event.recipient.take());
         event.message_id = None;
-        if event.client == Origin::Program && stage == Stage::Data && !open.is_smtp {
+        if open.is_program && stage == Stage::Data && !open.is_smtp {
             self.unshown.refused_after_data += 1;
             let part = Part::NotSmtp { recipients: vec![Text::default()], size: None };
             open.visit(at, &event, part, in_log, visit);

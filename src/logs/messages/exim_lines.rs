@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    FailedLogin, Item, ItemKind, Joiner, LoginShown, Message, Reason, Refusal, SessionKey, Source,
-    Stage, Text, Visit, Waiting, add,
+    FailedLogin, Item, ItemKind, Joiner, LoginShown, Message, Reason, Refusal, Server, SessionKey,
+    Source, Stage, Text, Visit, Waiting, add,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::{self, Arrival, Delivery, Host, What};
@@ -33,7 +33,7 @@ impl Joiner {
         let session = host_of(&what).and_then(|host| self.exim_session(source, host, pid, at));
         let item = |hides_login, event: Event<&str>, what| {
             let (session, login) = login_of(session, hides_login);
-            Item { at, session, login, event: event.map(Text::from), what }
+            Item { at, session, login, server: Server::Exim, event: event.map(Text::from), what }
         };
         let item = match what {
             What::Arrival(arrival) => {
@@ -149,7 +149,8 @@ impl Joiner {
         self.counts.ambiguous += u64::from(arrival.hides_login);
         let (session, login) = login_of(session, arrival.hides_login);
         let what = ItemKind::Message(message);
-        let item = Item { at, session, login, event: event.map(Text::from), what };
+        let item =
+            Item { at, session, login, server: Server::Exim, event: event.map(Text::from), what };
         // Any local user can submit a message without a sender.
         let is_bounce = arrival.sender == "<>" && arrival.has_reference && item.submitter().system;
         self.submit(queue, &item, is_bounce);

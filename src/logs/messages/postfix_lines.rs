@@ -9,10 +9,10 @@
 
 use std::net::IpAddr;
 
-use super::exim_lines::{by, of_client};
+use super::exim_lines::by;
 use super::{
-    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Refusal, SessionKey, Source,
-    Stage, Text, Visit, Waiting, add,
+    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Refusal, Server, SessionKey,
+    Source, Stage, Text, Visit, Waiting, add,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
@@ -32,7 +32,7 @@ impl Joiner {
         line: &Stamped<'_>,
         visit: Visit<'_>,
     ) {
-        self.end_messages(line.at, visit);
+        self.settle(line.at, visit);
         let queue = self.queue(source.queue);
         queue.host = source.host;
         queue.since.get_or_insert(line.at);
@@ -113,12 +113,12 @@ impl Joiner {
             What::FailedLogin { client, user, temporary } => {
                 let session = self.session(source, process, client, line, false);
                 let failed = FailedLogin { user: user.map(Text::from), temporary };
-                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                let event = of_client(client).map(Text::from);
                 (session, LoginShown::InSession, event, ItemKind::FailedLogin(failed))
             }
             What::Connect { client } => {
                 let session = self.session(source, process, client, line, true);
-                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                let event = of_client(client).map(Text::from);
                 (session, LoginShown::InSession, event, ItemKind::Connect)
             }
             What::Close { client, has_logged_in } => {
@@ -127,13 +127,13 @@ impl Joiner {
                 if let Some(process) = process {
                     self.processes.close(process);
                 }
-                let event = of_client(of_host(Some(client.address))).map(Text::from);
+                let event = of_client(client).map(Text::from);
                 let login = if has_logged_in { LoginShown::Nowhere } else { LoginShown::InSession };
                 (session, login, event, ItemKind::Close)
             }
             What::Known => return Err(Reason::Silent),
         };
-        self.push(Item { at, session, login, event, what }, visit);
+        self.push(Item { at, session, login, server: Server::Postfix, event, what }, visit);
         Ok(())
     }
 
@@ -240,6 +240,9 @@ impl Joiner {
             self.close(number);
         }
         let mut event = by(of_host(client), auth, uid).map(Text::from);
+        if let Some(client) = client {
+            event.client = Origin::of_postfix(client);
+        }
         let is_again = before.is_some_and(|before| self.is_known(source, before, before_client));
         // What the administrator has put into the queue again is of nobody who is known now.
         let mut is_nobodys = uid.is_some() && before.is_some() && !is_again;
@@ -285,7 +288,7 @@ impl Joiner {
         let begun = queue.take_begun(id);
         let is_again = begun.as_ref().is_some_and(|begun| begun.is_again);
         let client = begun.as_ref().and_then(|begun| begun.event.client.address());
-        queue.set_active(id, Known { client, is_again });
+        queue.set_active(id, Known { client, is_again, has_left: false });
         if is_again {
             return Err(Reason::Again);
         }
@@ -311,7 +314,8 @@ impl Joiner {
         }
         let what = ItemKind::Message(Message { size, ..Message::default() });
         let login = LoginShown::InLine;
-        let item = Item { at, session: begun.session, login, event, what };
+        let server = Server::Postfix;
+        let item = Item { at, session: begun.session, login, server, event, what };
         if origin != OriginShown::No {
             self.submit(number, &item, is_bounce);
         }
@@ -395,11 +399,16 @@ fn of_host(address: Option<&str>) -> Host<'_> {
     Host { address, ..Host::default() }
 }
 
+/// What is known of an event of this client.
+fn of_client<'a>(client: Client<'a>) -> Event<&'a str> {
+    Event { client: Origin::of_postfix(client.address), ..Event::default() }
+}
+
 fn event<'a>(found: &postfix::Refusal<'a>) -> Event<&'a str> {
     let host = Host { helo: found.helo, ..of_host(found.client.map(|client| client.address)) };
     let client = match host.address {
         None => Origin::Unknown,
-        Some(address) => Origin::of_client(address.parse().ok()),
+        Some(address) => Origin::of_postfix(address),
     };
     let event = by(host, found.auth, None);
     let (recipient, sender, message_id) = (found.recipient, found.sender, found.id);

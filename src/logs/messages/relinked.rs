@@ -11,17 +11,16 @@
 use std::net::IpAddr;
 
 use super::postfix_lines::is_of_this_machine;
-use super::{Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Source, Text, Visit};
-use crate::event::Event;
+use super::{
+    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, SETTLED_AFTER, Server, Source, Text,
+    Visit,
+};
+use crate::event::{Event, Origin};
 use crate::logs::files::Stamped;
 use crate::logs::postfix::{Begin, Recipient};
 use crate::logs::queue::{Begun, Known};
 use crate::logs::submitted::Submission;
 use crate::rate::Timestamp;
-
-/// So long after its end, in seconds, a line may still say that a message is another one that
-/// came back.
-const AFTER_END: i64 = 10;
 
 impl Joiner {
     /// The queues of a host, its own first.
@@ -61,7 +60,8 @@ impl Joiner {
         let (_, now) = self.processes.session(process, client, line.at, false, &mut left);
         let is_another = !left && now.proxied.is_some();
         let host = crate::logs::exim::Host { address: begin.client, ..Default::default() };
-        let event = super::exim_lines::by(host, begin.auth, None).map(Text::from);
+        let mut event = super::exim_lines::by(host, begin.auth, None).map(Text::from);
+        event.client = begin.client.map_or(event.client, Origin::of_postfix);
         now.auth.clone_from(&event.auth);
         now.proxied = Some(event);
         if left {
@@ -123,7 +123,10 @@ impl Joiner {
             let event = Event { sender: sender.map(Text::from), ..event };
             let (session, login) = (Some(session), LoginShown::InLine);
             let what = ItemKind::Message(message);
-            return self.push(Item { at, session, login, event, what }, visit);
+            return {
+                let server = Server::Postfix;
+                self.push(Item { at, session, login, server, event, what }, visit)
+            };
         };
         self.set_origin(queue, &id, Begun { session: Some(session), event, ..Begun::default() });
         self.end_if_complete(queue, &id, visit);
@@ -172,7 +175,9 @@ impl Joiner {
         one.origin = OriginShown::Yes;
         let (at, event) = (one.item.at, event.clone());
         if self.settings.failures {
-            self.submitted.add(queue, id, Submission { at, event, hides_login: false });
+            let server = Server::Postfix;
+            self.submitted.add(queue, id, Submission { at, event, hides_login: false, server });
+            self.settle_failures(number, (queue, id));
         }
     }
 
@@ -225,10 +230,14 @@ impl Joiner {
             return;
         };
         one.is_dropped = true;
+        self.settle_failures(waiting, (number, id));
         let queue = self.queue(number);
         queue.open.remove(id);
         if let Some(known) = queue.active(id) {
-            queue.set_active(id, Known { is_again: true, ..known });
+            match known.has_left {
+                true => _ = queue.remove_active(id),
+                false => queue.set_active(id, Known { is_again: true, ..known }),
+            }
         }
         self.close(waiting);
     }
@@ -263,25 +272,38 @@ impl Joiner {
     /// A message has left the queue: it is complete, at once or when no line can say any more
     /// that it is another one.
     pub(super) fn removed(&mut self, queue: u32, id: &str, at: Timestamp, visit: Visit<'_>) {
-        self.queue(queue).remove_active(id);
+        let known = self.queue(queue).remove_active(id);
         let Some(&number) = self.queue(queue).open.get(id) else { return };
-        match self.at(number) {
-            Some(one) if one.origin == OriginShown::Perhaps => {
-                self.ending.push_back((at.seconds.saturating_add(AFTER_END), number));
-            }
-            _ => self.complete(queue, id, visit),
+        if !self.awaits_origin(number) {
+            return self.complete(queue, id, visit);
         }
+        if let Some(known) = known {
+            self.queue(queue).set_active(id, Known { has_left: true, ..known });
+        }
+        self.settling.push_back((at.seconds.saturating_add(SETTLED_AFTER), number, true));
     }
 
-    /// Completes messages that have left the queue.
-    pub(super) fn end_messages(&mut self, at: Timestamp, visit: Visit<'_>) {
-        while let Some(&(until, number)) = self.ending.front()
+    /// Messages that came from this machine are of whoever handed them over, as no line has said
+    /// in time that they are others.
+    pub(super) fn settle(&mut self, at: Timestamp, visit: Visit<'_>) {
+        while let Some(&(until, number, ends)) = self.settling.front()
             && until < at.seconds
         {
-            self.ending.pop_front();
+            self.settling.pop_front();
+            let lists = self.settings.recipients;
             let Some(one) = self.at(number).filter(|one| one.open) else { continue };
+            one.origin = OriginShown::Yes;
+            one.failures = Vec::new();
+            let is_all = !lists || one.delivered.len() >= one.expected;
             let (queue, id) = (one.queue, one.item.event.message_id.clone().unwrap_or_default());
-            if self.queue(queue).open.get(&id) == Some(&number) {
+            let of = self.queue(queue);
+            if of.open.get(&id) != Some(&number) {
+                continue;
+            }
+            if of.active(&id).is_some_and(|known| known.has_left) {
+                of.remove_active(&id);
+            }
+            if ends || is_all {
                 self.complete(queue, &id, visit);
             }
         }

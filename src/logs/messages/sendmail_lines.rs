@@ -1,12 +1,13 @@
 //! Joins Sendmail's lines to items.
 //!
 //! A local program hands its message to a Sendmail of its own, which sends it to the server's: both
-//! log it, and it counts once, for the local account.
+//! log it, and it counts once: the program's line shows whether it is root's.
 
 use super::exim_lines::by;
 use super::postfix_lines::is_of_this_machine;
 use super::{
-    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Source, Text, Visit, Waiting,
+    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Server, Source, Text, Visit,
+    Waiting,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
@@ -28,7 +29,7 @@ impl Joiner {
         visit: Visit<'_>,
     ) {
         self.queue(source.queue).host = source.host;
-        self.end_messages(line.at, visit);
+        self.settle(line.at, visit);
         let process = pid.map(|pid| (source.service, pid));
         let used = match sendmail::line(line.rest) {
             None => return self.unused(Reason::NotUnderstood, line),
@@ -72,7 +73,8 @@ impl Joiner {
         let queue = self.queue(number);
         let again =
             if is_here { queue.handed_on.take(message_id, sender, recipients) } else { None };
-        queue.set_active(id, Known { client: event.client.address(), is_again: again.is_some() });
+        let client = event.client.address();
+        queue.set_active(id, Known { client, is_again: again.is_some(), has_left: false });
         if let Some(before) = again {
             self.submitted.also((number, &before), (number, id));
             return Err(Reason::Again);
@@ -97,7 +99,8 @@ impl Joiner {
             ..event.map(Text::from)
         };
         let what = ItemKind::Message(Message { size, ..Message::default() });
-        let item = Item { at: line.at, session, login, event, what };
+        let server = Server::Sendmail;
+        let item = Item { at: line.at, session, login, server, event, what };
         // A bounce has no such line.
         self.submit(number, &item, false);
         if !self.settings.recipients {
@@ -136,7 +139,8 @@ impl Joiner {
             }
             let Some(&waiting) = self.queue(number).open.get(id) else { continue };
             if !one.is_named && (!is_program || one.is_program_or_file()) {
-                self.ending.push_back((line.at.seconds.saturating_add(ALL_TRIED), waiting));
+                let until = line.at.seconds.saturating_add(ALL_TRIED);
+                self.settling.push_back((until, waiting, true));
                 continue;
             }
             if self.add_recipient(waiting, one.address) {

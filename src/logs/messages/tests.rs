@@ -346,10 +346,10 @@ fn postfixs_lines_become_the_same_items() {
     let event = &joined.items[7].event;
     assert_eq!((event.local_account.as_deref(), event.client), (Some("33"), Origin::Program));
     assert_eq!(unused(&joined.counts, Reason::NotUnderstood), 0);
-    // A client without an address is a client all the same.
+    // A client without an address is a client all the same, with a key.
     let unknown = POSTFIX.replace("client=localhost[127.0.0.1]", "client=unknown[unknown]");
     let joined_unknown = join(&unknown);
-    assert_eq!(joined_unknown.items[3].event.client, Origin::Unknown);
+    assert_eq!(joined_unknown.items[3].event.client, Origin::of_postfix("unknown"));
     // The same with RFC 3339 stamps.
     let rfc =
         POSTFIX.replace("Nov 24 ", "2026-11-24T").replace(" mail postfix", ".5+00:00 mail postfix");

@@ -403,3 +403,33 @@ fn a_login_may_look_like_what_follows_it() {
         );
     }
 }
+
+/// What comes back from a filter ends, or bounces, before the line that says where it comes from.
+#[test]
+fn a_bounce_of_what_comes_back_is_of_whoever_sent_it() {
+    let late = log!("filter-late-link");
+    let bounced = late.replace(
+        "dsn=2.0.0, status=sent (250 2.0.0 <bob@example.org> Saved)",
+        "dsn=5.1.1, status=bounced (host mx said: 550 5.1.1 unknown)",
+    );
+    assert_ne!(bounced, late);
+    // Nothing has said so in time.
+    let lines: Vec<&str> = bounced.lines().filter(|line| !line.contains("queued as")).collect();
+    let after = "2026-03-15T06:27:33+01:00 mx postfix/qmgr[1]: 4PbzRY4stSz3tG3: removed\n";
+    let alone = format!("{}\n{after}", lines.join("\n"));
+    for recipients in [true, false] {
+        let settings = JoinSettings { recipients, failures: true };
+        for (log, messages, login) in [(&bounced, 1, Some("alice@example.org")), (&alone, 2, None)]
+        {
+            let items = join_with(settings, log).items;
+            let is_message = |item: &&Item| matches!(item.what, ItemKind::Message(_));
+            assert_eq!(items.iter().filter(is_message).count(), messages, "{log}");
+            let failed: Vec<_> =
+                items.iter().filter(|item| matches!(item.what, ItemKind::Failed(_))).collect();
+            let [failed] = failed[..] else { panic!("{failed:?}") };
+            let event = failed.submitter();
+            assert_eq!(event.auth.as_deref(), login, "{log}");
+            assert_eq!(event.recipient.as_deref(), Some("bob@example.org"));
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::calls::{braced, verb};
 use super::expansion::{Expansion, UNKNOWN};
-use super::source::{Line, Position, Source};
+use super::source::{Line, Position, Source, unquoted};
 
 /// The ACLs in use, each with the options that lead to it, such as
 /// `acl_smtp_rcpt`.
@@ -20,7 +20,7 @@ pub(crate) struct Acls {
     pub(crate) defined: BTreeMap<Rc<str>, Position>,
     /// Names that an option or a condition gives and that no ACL has.
     pub(crate) unknown: Vec<(Position, String)>,
-    /// The lines of ACLs that stand in files of their own.
+    /// The lines of ACLs that stand in files of their own, or are the value of an option.
     pub(crate) from_files: Vec<Line>,
     /// The first line of each such file that Exim does not understand there.
     foreign: Vec<Line>,
@@ -78,16 +78,17 @@ impl Acls {
                 }
             }
         }
-        while let Some(Lead { option, value, position, acl, surely }) = waiting.pop() {
-            for (name, is_sure) in acls.named_by(&value, &position, source) {
+        while let Some(lead) = waiting.pop() {
+            let Lead { option, position, acl, surely, .. } = &lead;
+            for (name, is_sure) in acls.named_by(&lead, source) {
                 let site = acl.clone().map(|acl| (acl, position.clone()));
                 let sites = acls.sites.entry(name.clone()).or_default();
                 if !sites.contains(&site) {
                     sites.push(site);
                 }
-                let surely = surely && is_sure;
+                let surely = *surely && is_sure;
                 let uses = acls.used.entry(name.clone()).or_default();
-                if uses.surely.contains(&option) || !surely && uses.perhaps.contains(&option) {
+                if uses.surely.contains(option) || !surely && uses.perhaps.contains(option) {
                     continue;
                 }
                 let options = if surely { &mut uses.surely } else { &mut uses.perhaps };
@@ -155,39 +156,47 @@ impl Acls {
 
     /// The ACLs that the value of an option or condition names, each with whether it surely
     /// does: a name may be one that only Exim knows.
-    fn named_by(
-        &mut self,
-        value: &str,
-        position: &Position,
-        source: &Source,
-    ) -> Vec<(Rc<str>, bool)> {
-        let value = value.trim();
-        // Text that is no name is an ACL itself.
-        if verb(value).0.is_some() {
+    fn named_by(&mut self, lead: &Lead, source: &Source) -> Vec<(Rc<str>, bool)> {
+        let Lead { option, value, position, acl, .. } = lead;
+        if value.matches('{').count() > value.matches('}').count() {
+            self.unknown.push((position.clone(), value.clone()));
             return Vec::new();
         }
-        if !value.contains('$') {
-            let name = value.split_whitespace().next().unwrap_or_default();
-            let found = self.named(name, position, source);
-            if found.is_none() && !name.is_empty() {
-                self.unknown.push((position.clone(), name.to_owned()));
-            }
-            return found.map(|name| (name, true)).into_iter().collect();
+        let outcomes = Expansion::of(value).outcomes();
+        let mut found = Vec::new();
+        if outcomes.iter().any(|outcome| outcome.text.contains(UNKNOWN)) {
+            let words = value.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let known = words.filter_map(|word| self.defined.get_key_value(word));
+            found.extend(known.map(|(name, _)| (name.clone(), true)));
         }
-        let words = value.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let known = words.filter_map(|word| self.defined.get_key_value(word));
-        let mut found: Vec<_> = known.map(|(name, _)| (name.clone(), true)).collect();
-        for outcome in Expansion::of(value).outcomes() {
-            let name = outcome.text.split_whitespace().next().unwrap_or_default();
-            if name.contains(UNKNOWN) {
-                let fitting = self.defined.keys().filter(|acl| fits(name, acl));
+        for outcome in outcomes {
+            let text = outcome.text.trim_start();
+            // The row of a file may change.
+            let is_sure = outcome.row.is_none();
+            if text.contains(UNKNOWN) {
+                let fitting = self.defined.keys().filter(|acl| fits(text.trim_end(), acl));
                 found.extend(fitting.map(|acl| (acl.clone(), false)));
-            } else if let Some(acl) = self.named(name, position, source) {
-                // The row of a file may change.
-                found.push((acl, outcome.row.is_none()));
+            } else if text.contains(char::is_whitespace) && verb(text).0.is_some() {
+                // Text with a blank in it is an ACL itself.
+                let place = acl.as_deref().unwrap_or(option);
+                found.push((self.inline(text, place, position), is_sure));
+            } else if let Some(acl) = self.named(text, position, source) {
+                found.push((acl, is_sure));
+            } else if is_sure && !text.is_empty() && verb(text).0.is_none() {
+                self.unknown.push((position.clone(), text.to_owned()));
             }
         }
         found
+    }
+
+    /// The ACL that is the value of an option.
+    fn inline(&mut self, text: &str, place: &str, position: &Position) -> Rc<str> {
+        let acl: Rc<str> = format!("{INLINE}{place}").into();
+        if self.from_files.iter().any(|line| line.acl.as_ref() == Some(&acl)) {
+            return acl;
+        }
+        self.from_files.extend(lines_in(text, &acl, |_| position.clone()));
+        acl
     }
 
     /// The ACL of this name, which may be that of a file.
@@ -228,29 +237,41 @@ fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// The lines of an ACL in a file of its own, where Exim knows comments and continued lines,
-/// and nothing else.
+/// The lines of an ACL in a file of its own.
 fn lines_of(path: &Path, acl: &Rc<str>) -> io::Result<Vec<Line>> {
     let text = String::from_utf8_lossy(&std::fs::read(path)?).into_owned();
-    let file: Rc<Path> = path.into();
+    let first = Position { file: path.into(), line: 1, piece: None };
+    Ok(lines_in(&text, acl, |n| Position { line: n + 1, ..first.clone() }))
+}
+
+/// The lines of an ACL that is not in the section of ACLs, where Exim knows comments and
+/// continued lines, and nothing else.
+fn lines_in(text: &str, acl: &Rc<str>, position: impl Fn(usize) -> Position) -> Vec<Line> {
     let (mut lines, mut unfinished): (Vec<Line>, Option<Line>) = (Vec::new(), None);
     for (n, line) in text.lines().map(str::trim).enumerate() {
         if line.starts_with('#') || line.is_empty() && unfinished.is_none() {
             continue;
         }
         let mut logical = unfinished.take().unwrap_or_else(|| Line {
-            position: Position { file: file.clone(), line: n + 1, piece: None },
+            position: position(n),
             section: "acl".into(),
             acl: Some(acl.clone()),
             ..Line::default()
         });
-        let position = Position { line: n + 1, ..logical.position.clone() };
-        logical.written.push((position, line.to_owned()));
+        logical.written.push((position(n), line.to_owned()));
         logical.text.push_str(line.strip_suffix('\\').unwrap_or(line));
         if line.ends_with('\\') { unfinished = Some(logical) } else { lines.push(logical) }
     }
     lines.extend(unfinished);
-    Ok(lines)
+    lines
+}
+
+/// How the names of ACLs begin that are the value of an option.
+const INLINE: &str = "inline ACL of ";
+
+/// Whether the line is of an ACL that is the value of an option or condition.
+pub(super) fn is_inline(line: &Line) -> bool {
+    line.acl.as_deref().is_some_and(|acl| acl.starts_with(INLINE))
 }
 
 /// The ACLs that a line of an ACL calls.
@@ -259,7 +280,18 @@ fn called_by(line: &str) -> Vec<String> {
     let condition = condition.trim_start_matches(['!', ' ', '\t']);
     let value = condition.strip_prefix("acl").map(str::trim_start);
     let value = value.and_then(|rest| rest.strip_prefix('='));
-    value.map(|value| value.trim().to_owned()).into_iter().chain(called_in(line)).collect()
+    // Behind the name are arguments.
+    let name = value.map(|value| first_word(value.trim()));
+    name.into_iter().chain(called_in(line)).collect()
+}
+
+/// The first word, which may be in double quotes: Exim takes the words of a condition apart
+/// before it expands them, so that `${if` alone is one.
+fn first_word(value: &str) -> String {
+    match value.starts_with('"') {
+        true => unquoted(value).into_owned(),
+        false => value.split_whitespace().next().unwrap_or_default().to_owned(),
+    }
 }
 
 /// The ACLs that `${acl{NAME}…}` and the condition `acl {{NAME}…}` call.
@@ -280,6 +312,7 @@ fn called_in(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rules;
     use super::*;
 
     #[test]
@@ -313,5 +346,48 @@ mod tests {
         }
         let unknown: Vec<_> = acls.unknown.iter().map(|(_, name)| &**name).collect();
         assert_eq!(unknown, ["misspelt"]);
+    }
+    /// The names that no ACL has, and Exim's own `ratelimit` conditions, with these options and
+    /// the ACLs `a` and `b`.
+    fn found(text: &str) -> (Vec<String>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = folder.path().join("conf");
+        let acls = "begin acl\na:\n  accept\nb:\n  accept\n";
+        std::fs::write(&conf, format!("{text}\n{acls}")).unwrap();
+        let rules = Rules::read(&conf, [], None).unwrap();
+        let native = rules.native.into_iter().map(|(at, text)| format!("{} {text}", at.line));
+        let unknown = rules.acls.unknown.into_iter().map(|(_, name)| name);
+        (unknown.collect(), native.collect())
+    }
+
+    #[test]
+    fn an_acl_may_be_the_value_of_an_option() {
+        let text = "primary_hostname = x\nacl_smtp_predata = \\\n    defer ratelimit = 500/1h/k\\n\\\n\
+                    \x20       message = no\\n    accept acl = a\nacl_smtp_rcpt = \"accept acl = c\\n\"";
+        let (unknown, native) = found(text);
+        assert_eq!(
+            (unknown, native),
+            (vec!["c".into()], vec!["2 defer ratelimit = 500/1h/k".into()])
+        );
+    }
+
+    /// Names of which Exim says `unknown ACL verb`, or that it cannot expand.
+    #[test]
+    fn what_is_no_name_is_found() {
+        for (value, expected) in [
+            ("acl_smtp_rcpt = a # mine", Some("a # mine")),
+            ("acl_smtp_rcpt = \"a \"", Some("a ")),
+            ("acl_smtp_rcpt = a\\tb", Some("a\tb")),
+            ("acl_smtp_rcpt = ${if eq{1}{1}{ a }{b}}", Some("a ")),
+            ("acl_smtp_rcpt = ${if eq{1}{1} {a} { b}}", None),
+            ("acl_smtp_rcpt = \"a\"", None),
+            ("acl_smtp_rcpt = accept acl = ${if eq{1}{1}{a}{b}}", None),
+            ("acl_smtp_rcpt = a\nbegin acl\na:\n  accept acl = ${if eq{1}{1}{a}{b}}", Some("${if")),
+            ("acl_smtp_rcpt = a\nbegin acl\na:\n  accept acl = \"${if eq{1}{1}{a}{b}}\"", None),
+            ("acl_smtp_rcpt = accept acl = a # mine", None),
+        ] {
+            let (unknown, _) = found(value);
+            assert_eq!(unknown.first().map(String::as_str), expected, "{value}");
+        }
     }
 }

@@ -16,6 +16,17 @@ pub(crate) const LOCAL_MACROS: &str = "exim4.conf.localmacros";
 pub(crate) const SECTIONS: [&str; 7] =
     ["main", "acl", "router", "transport", "retry", "rewrite", "auth"];
 
+/// Where the package `exirate-exim` puts the files that Exim is to include.
+pub(crate) const LIBRARY_FILES: &str = "/etc/exim4/exirate";
+/// Where the package `exirate` puts those for an Exim that asks by the socket.
+pub(crate) const SOCKET_FILES: &str = "/usr/share/exirate/exim";
+
+/// The directory of the files that Exim is to include, of those that are installed.
+pub(crate) fn include_files() -> &'static str {
+    let is_there = |path: &&str| Path::new(path).join("acls.conf").exists();
+    [LIBRARY_FILES, SOCKET_FILES].into_iter().find(is_there).unwrap_or(LIBRARY_FILES)
+}
+
 /// Exim's configuration on Debian.
 #[derive(Clone, Debug)]
 pub(crate) struct Debian {

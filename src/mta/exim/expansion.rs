@@ -2,6 +2,7 @@
 //! without expanding it: expanding may run programs and count events.
 
 use super::lookup_file::LookupFile;
+use super::source::escaped;
 
 /// Stands where only Exim knows what will be there.
 pub(crate) const UNKNOWN: char = '\u{fffc}';
@@ -315,7 +316,7 @@ impl Parser<'_> {
                     text.push_str(rest.get(..end).unwrap_or_default());
                     self.at = (self.at + end + 2).min(self.text.len());
                 }
-                '\\' => text.extend(self.next()),
+                '\\' => self.escape(&mut text),
                 '$' => {
                     let node = if self.take('{') { self.item() } else { self.variable() };
                     if !text.is_empty() {
@@ -330,6 +331,19 @@ impl Parser<'_> {
             nodes.push(Node::Text(text));
         }
         nodes
+    }
+
+    /// What stands behind a backslash.
+    fn escape(&mut self, text: &mut String) {
+        let mut bytes = Vec::new();
+        let left = escaped(self.rest().as_bytes(), &mut bytes).len();
+        match std::str::from_utf8(&bytes) {
+            Ok(escaped) if self.text.is_char_boundary(self.text.len() - left) => {
+                text.push_str(escaped);
+                self.at = self.text.len() - left;
+            }
+            _ => text.extend(self.next()),
+        }
     }
 
     /// `$name`, or a header `$h_name:`.
@@ -485,6 +499,7 @@ mod tests {
             ("${extract{1}{,}{a,b}}", &["?"]),
             ("${dlfunc", &["?"]),
             ("a}b", &["a}b"]),
+            ("a\\n\\x41\\101\\{\\é", &["a\nAA{é"]),
         ] {
             assert_eq!(texts(text), expected, "{text}");
         }

@@ -9,8 +9,11 @@
 
 mod acls;
 mod calls;
+mod counting;
 pub(crate) mod debian;
+mod dry;
 mod expansion;
+mod list;
 mod lookup_file;
 mod macros;
 mod order;
@@ -24,6 +27,7 @@ use std::rc::Rc;
 
 pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
+pub(crate) use dry::Dry;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
 pub(crate) use program::{
@@ -55,6 +59,9 @@ pub(crate) struct Rule {
     pub(crate) limits: Vec<Limit>,
     pub(crate) errors: Vec<String>,
     pub(crate) warnings: Vec<String>,
+    /// Whether mail comes to it cannot be known: by what was read here it does, and no dry
+    /// session came to it, or the other way round.
+    pub(crate) is_doubtful: bool,
 }
 
 /// All that a configuration has to say about limits.
@@ -69,6 +76,8 @@ pub(crate) struct Rules {
     pub(crate) lookup_files: Vec<LookupFile>,
     /// Exim reads other lines than were read here: those of Exim are the ones above.
     pub(crate) settled: bool,
+    /// What dry sessions showed, where there were any.
+    pub(crate) dry: Option<Dry>,
 }
 
 impl Rules {
@@ -84,10 +93,16 @@ impl Rules {
         let acls = Acls::of(&source);
         let (mut rules, mut native, mut lookup_files) = (Vec::new(), Vec::new(), Vec::new());
         for line in source.lines.iter().chain(&acls.from_files) {
-            if line.acl.is_some() && calls::is_native(&line.text) {
+            let is_read = |acl: &Rc<str>| {
+                !acls.used_by(acl).is_empty() || !acls.perhaps_used_by(acl).is_empty()
+            };
+            if line.acl.as_ref().is_some_and(is_read) && calls::is_native(&line.text) {
                 native.push((line.position.clone(), line.text.clone()));
             }
-            for call in calls::calls(&line.text) {
+            // Exim expands the value of an option before it takes it as an ACL: its calls are
+            // those of the option.
+            let own = if acls::is_inline(line) { Vec::new() } else { calls::calls(&line.text) };
+            for call in own {
                 let used_by = match &line.acl {
                     Some(acl) => acls.used_by(acl).to_vec(),
                     None if line.section.is_empty() => {
@@ -113,8 +128,10 @@ impl Rules {
                     limits: Vec::new(),
                     errors: Vec::new(),
                     warnings: Vec::new(),
+                    is_doubtful: false,
                 };
                 rule.judge();
+                rule.errors.extend(no_condition(&line.text).filter(|_| rule.is_used()));
                 for (spec, _) in rule.call.specs() {
                     for file in Expansion::of(spec).lookup_files() {
                         if !lookup_files.contains(&file) {
@@ -125,7 +142,34 @@ impl Rules {
                 rules.push(rule);
             }
         }
-        Ok(Self { rules, native, acls, source, lookup_files, settled })
+        Ok(Self { rules, native, acls, source, lookup_files, settled, dry: None })
+    }
+
+    /// Tries what was read in dry sessions of Exim, and keeps what it shows.
+    pub(crate) fn try_dry(&mut self, exim: &Exim) {
+        let Some(dry) = exim.dry(self) else { return };
+        for number in 0..self.rules.len() {
+            let comes = dry.comes_to(self, number);
+            if let Some(rule) = self.rules.get_mut(number) {
+                rule.is_doubtful =
+                    rule.is_used() && comes.is_some_and(|comes| comes != rule.is_reached());
+                if comes == Some(true) && rule.ending.take().is_some() {
+                    rule.errors.retain(|error| !error.contains(UNREACHED));
+                }
+            }
+        }
+        self.dry = Some(dry);
+    }
+
+    /// What Exim says in dry sessions of ACLs that it does not understand, where it was not found
+    /// by reading them.
+    pub(crate) fn dry_errors(&self) -> impl Iterator<Item = &str> {
+        let is_known = |error: &&str| {
+            let names = self.acls.unknown.iter();
+            names.into_iter().any(|(_, name)| error.contains(name.trim()))
+        };
+        let errors = self.dry.iter().flat_map(|dry| &dry.errors).map(String::as_str);
+        errors.filter(move |error| !is_known(error))
     }
 
     /// The calls that limit something and that Exim comes to, or may come to.
@@ -161,12 +205,15 @@ impl Rule {
     /// Finds what is wrong with the call.
     fn judge(&mut self) {
         let decides = self.call.limits() || self.call.function == "record";
-        if let (true, Some(Ending { position, text })) = (decides && self.is_used(), &self.ending) {
+        if let (true, Some(Ending { position, text, except })) =
+            (decides && self.is_used(), &self.ending)
+        {
             let who =
                 if self.call.is_of_users() { "mail of an authenticated user" } else { "mail" };
+            let but = except.map_or(String::new(), |whom| format!(", but that of {whom}"));
             self.errors.push(format!(
-                "no {who} reaches this line: `{text}` ({position}) ends the ACL before; move the \
-                 line, or the .include of its file, above that statement"
+                "no {who} {UNREACHED}{but}: `{text}` ({position}) ends the ACL before; move \
+                 the line, or the .include of its file, above that statement"
             ));
         }
         if let Some(fault) = self.call.fault() {
@@ -195,6 +242,30 @@ impl Rule {
         let key = key.map_or_else(|| spec::key_of(spec), str::to_owned);
         (!key.is_empty()).then_some(key)
     }
+}
+
+/// What is said of a line that no mail comes to.
+const UNREACHED: &str = "reaches this line";
+
+/// What is wrong with the value of a `condition` with a call of ours in it: nothing that the call
+/// may return makes a value of it that Exim takes.
+fn no_condition(line: &str) -> Option<String> {
+    let (_, condition) = calls::verb(line);
+    let value = condition.trim_start_matches(['!', ' ', '\t']).strip_prefix("condition")?;
+    let value = value.trim_start().strip_prefix('=')?.trim();
+    let outcomes = Expansion::of(value).outcomes();
+    let holds = |text: &str| order::truth(&text.replace(UNKNOWN, "yes")).is_some();
+    let is_wrong = !outcomes.iter().any(|outcome| holds(&outcome.text));
+    is_wrong.then(|| {
+        let why = match value {
+            _ if value.starts_with('"') => "takes the quotes for a part of it: write it without",
+            _ if value.contains(" #") => {
+                "has no comments behind a value: give the comment a line of its own"
+            }
+            _ => "takes yes, no, true, false, a number or nothing",
+        };
+        format!("Exim answers 451 here, as this is not the value of a condition: Exim {why}")
+    })
 }
 
 #[cfg(test)]

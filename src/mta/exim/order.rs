@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::acls::Acls;
 use super::calls::verb;
+use super::list::{Kind, covered};
 use super::source::{Line, Position, Source};
 
 /// Conditions of ACLs whose value stays the same from one statement to the next, if it has
@@ -47,6 +48,12 @@ type Fact = String;
 /// The client has authenticated.
 const AUTHENTICATED: &str = "authenticated = *";
 
+/// It comes by SMTP.
+const BY_SMTP: &str = "by SMTP";
+/// A list of all networks has no client in it that has no address.
+const LOCAL_CALLERS: &str = "local programs (`exim -bs`)";
+const IPV6_CLIENTS: &str = "clients with an IPv6 address (Exim takes `::` in a list for one colon)";
+
 /// For which mail a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mail {
@@ -61,11 +68,15 @@ pub(crate) struct Ending {
     pub(crate) position: Position,
     /// Its verb and conditions: `accept authenticated = *`.
     pub(crate) text: String,
+    /// For whose mail it does not end it.
+    pub(crate) except: Option<&'static str>,
 }
 
 /// A condition or modifier.
 enum Part {
     Always,
+    /// For all mail but that of these.
+    Except(&'static str),
     Never,
     /// It may hold or not.
     Sometimes(Option<Fact>),
@@ -79,27 +90,32 @@ struct Statement<'a> {
 
 impl Statement<'_> {
     /// If mail with these facts never gets past it, how it is written.
-    fn ends(&self, facts: &BTreeSet<Fact>) -> Option<Ending> {
+    fn ends(&self, source: &Source, facts: &BTreeSet<Fact>) -> Option<Ending> {
         if matches!(self.verb, "warn" | "require") {
             return None;
         }
-        let mut written = Vec::new();
+        let (mut written, mut except) = (Vec::new(), None);
         for (_, text) in &self.parts {
             // What comes after it decides only how the ACL ends.
             if *text == "endpass" {
                 break;
             }
-            match part(text) {
-                Part::Always => {}
-                Part::Sometimes(Some(fact)) if facts.contains(&fact) => {
-                    written.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
+            let says_why = match part(source, text, facts) {
+                Part::Always => Kind::of(name(text).1).is_some() && value(text) != "*",
+                Part::Except(whom) => {
+                    except = Some(whom);
+                    true
                 }
+                Part::Sometimes(Some(fact)) if facts.contains(&fact) => true,
                 Part::Sometimes(_) | Part::Never => return None,
+            };
+            if says_why {
+                written.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
             }
         }
         written.insert(0, self.verb.to_owned());
         let position = self.parts.first().map(|(line, _)| line.position.clone())?;
-        Some(Ending { position, text: written.join(" ") })
+        Some(Ending { position, text: written.join(" "), except })
     }
 }
 
@@ -109,7 +125,12 @@ pub(super) fn ends_before(acls: &Acls, source: &Source, line: &Line, mail: Mail)
     if mail == Mail::Authenticated {
         facts.insert(AUTHENTICATED.to_owned());
     }
-    before(acls, source, line.acl.as_deref()?, &line.position, facts, 0)
+    let acl = line.acl.as_deref()?;
+    let options = [acls.used_by(acl), acls.perhaps_used_by(acl)];
+    if options.into_iter().flatten().all(|option| option.starts_with("acl_smtp_")) {
+        facts.insert(BY_SMTP.to_owned());
+    }
+    before(acls, source, acl, &line.position, facts, 0)
 }
 
 fn before(
@@ -125,12 +146,12 @@ fn before(
     let here = statements.iter().position(|one| one.parts.iter().any(is_here))?;
     let upto = statements.get(here)?.parts.iter().take_while(|part| !is_here(part));
     for (_, text) in upto {
-        if let Part::Sometimes(Some(fact)) = part(text) {
+        if let Part::Sometimes(Some(fact)) = part(source, text, &facts) {
             facts.insert(fact);
         }
     }
     statements.truncate(here);
-    if let Some(ending) = statements.iter().find_map(|statement| statement.ends(&facts)) {
+    if let Some(ending) = statements.iter().find_map(|statement| statement.ends(source, &facts)) {
         return Some(ending);
     }
     let mut first = None;
@@ -156,32 +177,60 @@ fn statements<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<Statement<'a>> {
     statements
 }
 
-/// What a condition comes to, as far as it can be known.
-fn part(text: &str) -> Part {
+/// The name of a condition or modifier, whether it is negated, and what follows it.
+pub(super) fn name(text: &str) -> (bool, &str, &str) {
     let (negated, rest) = match text.strip_prefix('!') {
         Some(rest) => (true, rest.trim_start()),
         None => (false, text),
     };
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
     let (name, value) = rest.split_at(end);
+    (negated, name, value.trim_start())
+}
+
+/// The value of a condition or modifier.
+pub(super) fn value(text: &str) -> &str {
+    let (.., value) = name(text);
+    value.strip_prefix('=').unwrap_or(value).trim()
+}
+
+/// What the value of the condition `condition` comes to; `None` where Exim takes none such.
+pub(super) fn truth(value: &str) -> Option<bool> {
+    let value = value.trim();
+    let number = value.strip_prefix('-').unwrap_or(value);
+    if number.starts_with(|c: char| c.is_ascii_digit()) {
+        let digits = number.bytes().take_while(u8::is_ascii_digit);
+        return Some(digits.into_iter().any(|digit| digit != b'0'));
+    }
+    match &*value.to_ascii_lowercase() {
+        "true" | "yes" => Some(true),
+        "false" | "no" | "" => Some(false),
+        _ => None,
+    }
+}
+
+/// What a condition comes to, as far as it can be known.
+fn part(source: &Source, text: &str, facts: &BTreeSet<Fact>) -> Part {
+    let (negated, name, _) = name(text);
     if name.is_empty() || MODIFIERS.contains(&name) {
         return Part::Always;
     }
-    let value: Vec<&str> =
-        value.trim_start().strip_prefix('=').unwrap_or(value).split_whitespace().collect();
-    let value = value.join(" ");
+    let value = value(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let covered = Kind::of(name).map(|kind| covered(source, kind, &value)).unwrap_or_default();
     let all = match (name, &*value) {
-        ("condition", "true" | "yes" | "1") => Some(true),
-        ("condition", "false" | "no" | "0" | "") => Some(false),
-        ("authenticated" | "encrypted", _) => None,
-        (_, "*") if STEADY.contains(&name) => Some(true),
+        ("condition", value) => truth(value),
+        ("recipients", _) if covered.named => Some(true),
         (_, "!*") if STEADY.contains(&name) => Some(false),
+        _ if covered.all => Some(true),
         _ => None,
     };
     match all {
         Some(all) if all != negated => return Part::Always,
         Some(_) => return Part::Never,
         None => {}
+    }
+    if name == "hosts" && !negated && covered.v4 && facts.contains(BY_SMTP) {
+        return Part::Except(if covered.v6 { LOCAL_CALLERS } else { IPV6_CLIENTS });
     }
     if !STEADY.contains(&name) || CHANGING.iter().any(|word| value.contains(word)) {
         return Part::Sometimes(None);
@@ -217,6 +266,9 @@ fn says_authenticated(value: &str) -> Option<bool> {
 mod tests {
     use super::super::Rules;
 
+    const LISTS: &str = "hostlist v4 = 0.0.0.0/0\nhostlist every = +v4 : ::::/0\n\
+        domainlist any_domain = x.test : *\n";
+
     /// What ends the ACL before the limit in the last line of `acl`.
     fn ending(acl: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -224,7 +276,7 @@ mod tests {
         let call = "defer condition = ${dlfunc{/exirate.so}{ratelimit}{9 / 1h}";
         let acl = acl.replace("LIMIT", &format!("{call}{{$sender_host_address}}}}"));
         let acl = acl.replace("OF_LOGIN", &format!("{call}{{${{lc:$authenticated_id}}}}}}"));
-        std::fs::write(&conf, format!("acl_smtp_rcpt = a\nbegin acl\na:\n{acl}\n")).unwrap();
+        std::fs::write(&conf, format!("{LISTS}acl_smtp_rcpt = a\nbegin acl\na:\n{acl}\n")).unwrap();
         let rules = Rules::read(&conf, [], None).unwrap().rules;
         rules.last().unwrap().ending.as_ref().map(|ending| ending.text.clone())
     }
@@ -235,6 +287,28 @@ mod tests {
             ("accept\nLIMIT", Some("accept")),
             ("deny message = no\n log_message = x\nLIMIT", Some("deny")),
             ("accept hosts = *\n endpass\n verify = recipient\nLIMIT", Some("accept")),
+            ("accept hosts = 0.0.0.0/0 : ::::/0\nLIMIT", Some("accept hosts = 0.0.0.0/0 : ::::/0")),
+            (
+                "accept hosts = <; ::/1; 8000::/1; 10.0.0.1; *\nLIMIT",
+                Some("accept hosts = <; ::/1; 8000::/1; 10.0.0.1; *"),
+            ),
+            ("accept hosts = +every\nLIMIT", Some("accept hosts = +every")),
+            (
+                "accept hosts = 128.0.0.0/1 : 0.0.0.0/2 : 64.0.0.0/2\nLIMIT",
+                Some("accept hosts = 128.0.0.0/1 : 0.0.0.0/2 : 64.0.0.0/2"),
+            ),
+            ("accept hosts = 128.0.0.0/1 : 0.0.0.0/2\nLIMIT", None),
+            ("accept hosts = !10.0.0.1 : *\nLIMIT", None),
+            ("accept hosts = mail.example.org : *\nLIMIT", None),
+            ("accept hosts = !+every\nLIMIT", None),
+            ("accept domains = +any_domain\nLIMIT", Some("accept domains = +any_domain")),
+            ("accept recipients = *\nLIMIT", Some("accept")),
+            // A bounce has no sender.
+            ("accept senders = *\nLIMIT", None),
+            ("accept senders = * : :\nLIMIT", Some("accept senders = * : :")),
+            ("accept sender_domains = *\nLIMIT", Some("accept")),
+            ("accept condition = 2\nLIMIT", Some("accept")),
+            ("accept condition = maybe\nLIMIT", None),
             ("accept hosts = +relay\nLIMIT", None),
             ("accept !hosts = *\nLIMIT", None),
             ("accept condition = no\nLIMIT", None),

@@ -33,6 +33,11 @@ impl Exim {
         command::run(self.command(arguments))
     }
 
+    /// Runs it with `input` on standard input.
+    pub(super) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Result<Output, String> {
+        command::run_with(self.command(arguments), input.to_owned())
+    }
+
     /// Starts it, and does not wait for its end.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<(), String> {
         command::start(self.command(arguments))

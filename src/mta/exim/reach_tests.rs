@@ -10,9 +10,27 @@ use std::process::{Command, Stdio};
 use kit::exim::PROGRAM;
 use kit::random::Random;
 
-use super::Rules;
+use super::{Ending, Exim, Rules};
 
-const CONDITIONS: [&str; 18] = [
+const CONDITIONS: [&str; 36] = [
+    "hosts = 0.0.0.0/0 : ::/0",
+    "hosts = <; 0.0.0.0/0 ; ::/0",
+    "hosts = 128.0.0.0/1 : 0.0.0.0/1 : ::::/0",
+    "hosts = +v4",
+    "hosts = +every",
+    "!hosts = +every",
+    "hosts = !192.0.2.9 : *",
+    "senders = *",
+    "senders = * : :",
+    "sender_domains = *",
+    "recipients = *",
+    "domains = +any",
+    "domains = !o.test : *",
+    "condition = 2",
+    "condition = -0",
+    "condition = \"yes\"",
+    "condition = yes # x",
+    "condition = ${if eq{a}{${lc:A}}}",
     "hosts = *",
     "!hosts = *",
     "hosts = 192.0.2.9",
@@ -34,7 +52,10 @@ const CONDITIONS: [&str; 18] = [
 ];
 const VERBS: [&str; 6] = ["accept", "deny", "warn", "require", "defer", "discard"];
 const SESSION: &str = "EHLO c.test\r\nMAIL FROM:<a@x.test>\r\nRCPT TO:<b@l.test>\r\n\
-    RCPT TO:<b@o.test>\r\nRSET\r\nMAIL FROM:<a@y.test>\r\nRCPT TO:<b@l.test>\r\nQUIT\r\n";
+    RCPT TO:<b@o.test>\r\nRSET\r\nMAIL FROM:<a@y.test>\r\nRCPT TO:<b@l.test>\r\nRSET\r\n\
+    MAIL FROM:<>\r\nRCPT TO:<b@l.test>\r\nQUIT\r\n";
+const LISTS: &str = "hostlist v4 = 0.0.0.0/0\nhostlist every = +v4 : ::::/0\n\
+    domainlist any = x.test : *\n";
 
 /// The statements of an ACL, with a line `MARK` in each; an ACL that they may call.
 fn acl(random: &mut Random, count: usize, called: Option<&str>) -> String {
@@ -74,12 +95,12 @@ fn reached(config: &Path, client: &str, login: &[&str]) -> BTreeSet<usize> {
 #[test]
 fn no_mail_comes_to_a_line_that_is_called_unreached() {
     let rounds = std::env::var("ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
-    let (mut ended, mut ended_for_users) = (0, 0);
+    let (mut ended, mut ended_for_users, mut tried) = (0, 0, 0);
     for seed in 1..=rounds {
         let mut random = Random::new(seed);
         let (count, below) = (random.within(3, 7), random.within(1, 3));
         let text = format!(
-            "acl_smtp_rcpt = check\nprimary_hostname = h.test\nbegin acl\ncheck:\n{}below:\n{}",
+            "{LISTS}acl_smtp_rcpt = check\nprimary_hostname = h.test\nbegin acl\ncheck:\n{}below:\n{}",
             acl(&mut random, count, Some("below")),
             acl(&mut random, below, None)
         );
@@ -94,17 +115,31 @@ fn no_mail_comes_to_a_line_that_is_called_unreached() {
         let call =
             |n| format!("set acl_c_{n} = ${{dlfunc{{/exirate.so}}{{ratelimit}}{{9 / 1h}}{{k}}}}");
         fs::write(&ours, filled(&call)).unwrap();
-        let rules = Rules::read(&ours, [], None).unwrap().rules;
+        let rules = Rules::read(&ours, [], None).unwrap();
+        let exim = Exim { program: PROGRAM.into(), config: Some(ours) };
+        let dry = exim.dry(&rules).unwrap();
         let login = ["-oMaa", "plain", "-oMai", "u"];
         let (mut by_all, mut by_users) = (BTreeSet::new(), BTreeSet::new());
+        let mut by_ipv6 = reached(&theirs, "2001:db8::1", &[]);
+        let users_by_ipv6 = reached(&theirs, "2001:db8::1", &login);
         for client in ["192.0.2.1", "192.0.2.9"] {
             by_users.extend(reached(&theirs, client, &login));
             by_all.extend(reached(&theirs, client, &[]));
         }
         by_all.extend(&by_users);
-        assert_eq!(rules.len(), count + below, "{text}");
-        for (n, rule) in rules.iter().enumerate() {
+        by_ipv6.extend(&users_by_ipv6);
+        assert_eq!(rules.rules.len(), count + below, "{text}");
+        for (n, rule) in rules.rules.iter().enumerate() {
             let (all, users) = (&rule.ending, &rule.ending_of_users);
+            // What is marked in the copy is what is marked here.
+            let comes = dry.comes_to(&rules, n);
+            tried += usize::from(comes.is_some());
+            assert!(comes != Some(false) || !by_all.contains(&n), "{seed}: {n} {dry:?}\n{text}");
+            let is_of = |ending: &Option<Ending>, marks: &BTreeSet<usize>| {
+                ending.as_ref().is_some_and(|one| one.except.is_none()) && marks.contains(&n)
+            };
+            assert!(!is_of(all, &by_ipv6), "{seed}: IPv6, mark {n}, {all:?}\n{text}");
+            assert!(!is_of(users, &users_by_ipv6), "{seed}: IPv6, mark {n}, {users:?}\n{text}");
             ended += usize::from(all.is_some());
             ended_for_users += usize::from(users.is_some());
             assert!(all.is_none() || !by_all.contains(&n), "{seed}: mark {n}, {all:?}\n{text}");
@@ -112,4 +147,5 @@ fn no_mail_comes_to_a_line_that_is_called_unreached() {
         }
     }
     assert!(ended * 2 > rounds as usize && ended_for_users > ended, "{ended}, {ended_for_users}");
+    assert!(tried > rounds as usize, "{tried}");
 }

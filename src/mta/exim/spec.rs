@@ -13,6 +13,43 @@ pub(crate) struct Limit {
     pub(crate) mode: String,
 }
 
+/// What a spec counts, as it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    period: String,
+    pub(super) mode: String,
+    unique: Option<String>,
+    /// `noupdate` or `readonly`
+    pub(super) reads_only: bool,
+    pub(super) key: String,
+}
+
+impl Shape {
+    /// Of the spec `text` with `key` as an argument of its own.
+    pub(super) fn of(text: &str, key: Option<&str>) -> Self {
+        let options: Vec<String> =
+            items(text).into_iter().skip(2).map(|item| item.to_ascii_lowercase()).collect();
+        let starting = |start: &str| options.iter().find(|option| option.starts_with(start));
+        let key = key.map_or_else(|| key_of(text), str::to_owned);
+        let key = if key.is_empty() { "$sender_host_address".to_owned() } else { key };
+        Self {
+            period: items(text).into_iter().nth(1).unwrap_or_default(),
+            mode: starting("per_").cloned().unwrap_or_else(|| "per_mail".to_owned()),
+            unique: starting("unique=").cloned(),
+            reads_only: options.iter().any(|one| matches!(&**one, "noupdate" | "readonly")),
+            key,
+        }
+    }
+
+    /// Whether Exim has one rate for both.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let of = |one: &Self| {
+            (one.period.clone(), one.mode.clone(), one.unique.clone(), one.key.clone())
+        };
+        of(self) == of(other)
+    }
+}
+
 /// What was found in a spec.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SpecReport {

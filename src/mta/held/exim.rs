@@ -8,12 +8,12 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::message::{Details, Held, HeldMessage, HoldQueue};
 use super::spool_file::SpoolFile;
 use crate::logs::exim::is_id;
 use crate::mta::exim::Exim;
+use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
 use crate::sys::files::{self, Access};
 
 /// The variable of the message, without `acl_m_`: when, by which policy, who was counted, and
@@ -95,6 +95,10 @@ impl EximQueue {
 }
 
 impl HoldQueue for EximQueue {
+    fn spool(&self) -> Option<&Path> {
+        Some(&self.spool)
+    }
+
     fn held(&self) -> Result<Held, String> {
         let mut held = Held::default();
         for directory in self.directories()? {
@@ -176,6 +180,7 @@ fn message(id: String, bytes: &[u8], directory: &File) -> Option<HeldMessage> {
         sender: text(file.sender),
         recipients: file.waiting().count() as u64,
         size: body.saturating_add(file.header_bytes()),
+        request: file.request.unwrap_or_default().to_vec(),
         id,
     })
 }

@@ -5,14 +5,11 @@
 //! of them has a mark that only exirate's own lines set.
 
 mod exim;
-mod message;
 mod postfix;
 mod sendmail;
 mod spool_file;
 
 use std::path::Path;
-
-pub(crate) use message::{Details, HeldMessage, HoldQueue};
 
 use exim::EximQueue;
 use postfix::PostfixQueue;
@@ -21,6 +18,7 @@ use sendmail::SendmailQueue;
 use super::Kind;
 use super::exim::find;
 use crate::spool::HeldNote;
+use crate::standing::held::HoldQueue;
 
 /// The queue of this machine's mail server: of `server`, where there may be several, and of this
 /// Exim with this configuration, if they are given. `notes` reads what `exirate serve mail` has

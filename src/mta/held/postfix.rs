@@ -11,9 +11,9 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use super::message::{Details, Held, HeldMessage, HoldQueue};
 use crate::mta::command::{self, Output, is_program};
 use crate::spool::HeldNote;
+use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
 use crate::sys::clock;
 
 /// How many messages one command is about.
@@ -63,6 +63,7 @@ impl PostfixQueue {
             sender: queued.sender.clone(),
             recipients: queued.recipients.len() as u64,
             size: queued.message_size,
+            request: Vec::new(),
         })
     }
 }

@@ -8,10 +8,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::message::{Details, Held, HeldMessage, HoldQueue};
 use crate::mta::command;
 use crate::mta::sendmail::Sendmail;
 use crate::spool::{HELD_BY, HeldNote};
+use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
 use crate::sys::lock::{self, Kind};
 
 /// The longest file that is read.
@@ -131,6 +131,7 @@ impl HoldQueue for SendmailQueue {
                     sender: file.sender,
                     recipients: file.recipients.len() as u64,
                     size: body + headers as u64,
+                    request: Vec::new(),
                 });
             }
             Ok(_) => {}

@@ -19,14 +19,20 @@
 //! A value of a variable may have newlines, which is why its length is written, and why no
 //! line of the file is taken for what it seems to be.
 
+/// The variable of a message that could not be decided when it was received: what the daemon was
+/// asked.
+pub(super) const REQUEST: &str = "exirate_request";
+
 /// What is used of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolFile<'a> {
     pub(super) sender: &'a [u8],
     /// When it was frozen, if it is, in seconds since 1970.
     pub(super) frozen: Option<i64>,
-    /// The value of [`super::exim::MARK`].
+    /// The value of the variable that marks held messages.
     pub(super) mark: Option<&'a [u8]>,
+    /// The value of [`REQUEST`].
+    pub(super) request: Option<&'a [u8]>,
     pub(super) recipients: Vec<&'a [u8]>,
     /// Those that have got the message, or have failed.
     done: Vec<&'a [u8]>,
@@ -67,8 +73,12 @@ impl<'a> SpoolFile<'a> {
             b"aclm" | b"aclc" => {
                 let variable = words.next()?;
                 let value = lines.take(usize::try_from(number(words.next()?)?).ok()?)?;
-                if name == b"aclm" && variable.strip_prefix(b"_") == Some(mark.as_bytes()) {
+                let variable = variable.strip_prefix(b"_").filter(|_| name == b"aclm");
+                if variable == Some(mark.as_bytes()) {
                     self.mark = Some(value);
+                }
+                if variable == Some(REQUEST.as_bytes()) {
+                    self.request = Some(value);
                 }
             }
             b"frozen" => self.frozen = Some(i64::try_from(number(words.next()?)?).ok()?),

@@ -15,13 +15,15 @@ pub(crate) struct Asked {
     pub(crate) text: String,
     /// `None` if it is not an address.
     pub(crate) address: Option<Address>,
-    options: Vec<(String, String)>,
-    /// The first word before it in the list that decides for all mail, or for some.
+    pub(super) options: Vec<(String, String)>,
+    /// The first restriction before it in the list that decides for all mail, or for some.
     pub(crate) ending: Option<String>,
+    /// Postfix only logs what it refuses.
+    pub(crate) only_warns: bool,
 }
 
 impl Asked {
-    pub(super) fn new(word: &str, ending: Option<String>, queue: &Path) -> Option<Self> {
+    pub(super) fn new(word: &str, queue: &Path) -> Option<Self> {
         let parts = words(inside(word).unwrap_or(word));
         let (text, options) = parts.split_first()?;
         let option = |text: &String| {
@@ -29,7 +31,8 @@ impl Asked {
             Some((name.trim().to_owned(), value.trim().to_owned()))
         };
         let options = options.iter().filter_map(option).collect();
-        Some(Self { text: text.clone(), address: address(text, queue), options, ending })
+        let address = address(text, queue);
+        Some(Self { text: text.clone(), address, options, ending: None, only_warns: false })
     }
 
     pub(crate) fn option(&self, name: &str) -> Option<&str> {
@@ -51,46 +54,9 @@ fn address(text: &str, queue: &Path) -> Option<Address> {
     Some(Address::Inet(SocketAddr::new(host, port.parse().ok()?)))
 }
 
-/// Whether a restriction accepts mail, or refuses all of it, so that nothing behind it counts.
-pub(super) fn ends(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    word.starts_with("permit") || matches!(&*word, "reject" | "defer" | "discard")
-}
-
-/// Whether the word behind a restriction is what that takes.
-pub(super) fn takes_word(restriction: &str) -> bool {
-    let name = restriction.to_ascii_lowercase();
-    let lists = ["reject_rbl_", "reject_rhsbl_", "permit_dnswl_", "permit_rhswl_"];
-    name.starts_with("check_") || name == "sleep" || lists.iter().any(|list| name.starts_with(list))
-}
-
-/// The restrictions of a list, each with the word that it takes.
-pub(super) fn restrictions(words: &[String]) -> Vec<(&str, Option<&str>)> {
-    let (mut found, mut words) = (Vec::new(), words.iter().map(String::as_str));
-    while let Some(word) = words.next() {
-        found.push((word, if takes_word(word) { words.next() } else { None }));
-    }
-    found
-}
-
-/// The policy services in a list of restrictions.
-pub(crate) fn policy_services(words: &[String], queue: &Path) -> Vec<Asked> {
-    let (mut found, mut ending, mut only_warns) = (Vec::new(), None, false);
-    for (name, word) in restrictions(words) {
-        if name.eq_ignore_ascii_case(CHECK) {
-            found.extend(word.and_then(|word| Asked::new(word, ending.clone(), queue)));
-        } else if ending.is_none() && !only_warns && ends(name) {
-            ending = Some(name.to_owned());
-        }
-        // What it refuses, it only writes to the log.
-        only_warns = name.eq_ignore_ascii_case("warn_if_reject");
-    }
-    found
-}
-
 pub(crate) fn milters(list: &str, queue: &Path) -> Vec<Asked> {
     let words = words(list);
-    words.iter().filter_map(|word| Asked::new(word, None, queue)).collect()
+    words.iter().filter_map(|word| Asked::new(word, queue)).collect()
 }
 
 /// The name of a socket as Postfix reaches it.

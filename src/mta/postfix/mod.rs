@@ -4,6 +4,7 @@ mod asked;
 mod main_cf;
 mod master_cf;
 mod receiver;
+mod restriction;
 mod text;
 
 use std::collections::BTreeMap;
@@ -14,16 +15,18 @@ use super::command;
 use main_cf::{parse, reference};
 use master_cf::services;
 pub(crate) use text::without_blanks;
-use text::{inside, split, words};
+use text::{inside, split};
 
-pub(crate) use asked::{Asked, milters, policy_services};
+pub(crate) use asked::{Asked, milters};
 pub(crate) use master_cf::Service;
 pub(crate) use receiver::{
     END_OF_DATA, LISTS, LOCAL_MILTERS, MILTERS, RECIPIENT, Receiver, Sockets, set,
 };
+pub(crate) use restriction::policy_services;
 
 /// Postfix's defaults of what is checked, for where `postconf` cannot be asked.
-const DEFAULTS: [(&str, &str); 5] = [
+const DEFAULTS: [(&str, &str); 6] = [
+    ("myorigin", "$myhostname"),
     ("queue_directory", "/var/spool/postfix"),
     ("milter_default_action", "tempfail"),
     ("milter_mail_macros", "{auth_authen}"),
@@ -36,15 +39,19 @@ const DEFAULTS: [(&str, &str); 5] = [
 pub(crate) struct Postfix {
     main: BTreeMap<String, String>,
     pub(crate) services: Vec<Service>,
+    /// What looks up keys in its tables.
+    postmap: Option<PathBuf>,
 }
 
 impl Postfix {
     /// The Postfix of this machine; `None` if there is none.
     pub(crate) fn of_this_machine() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let places = [Path::new("postconf"), Path::new("/usr/sbin/postconf")];
-        let postconf = places.into_iter().find_map(|program| command::named(program, &path));
-        let settings = postconf.and_then(|program| {
+        let program = |name: &str| {
+            let places = [PathBuf::from(name), Path::new("/usr/sbin").join(name)];
+            places.into_iter().find_map(|program| command::named(&program, &path))
+        };
+        let settings = program("postconf").and_then(|program| {
             let mut command = Command::new(program);
             // Every setting, with what it refers to in its place.
             command.arg("-x");
@@ -57,7 +64,7 @@ impl Postfix {
         let directory =
             parse(&settings).get("config_directory").map_or("/etc/postfix".into(), PathBuf::from);
         let master = std::fs::read_to_string(directory.join("master.cf")).unwrap_or_default();
-        Some(Self::new(&settings, &master))
+        Some(Self { postmap: program("postmap"), ..Self::new(&settings, &master) })
     }
 
     /// From the text of both files.
@@ -66,30 +73,7 @@ impl Postfix {
         // Without a level, Postfix keeps the defaults of version 2.
         let level = main.get("compatibility_level").and_then(|level| level.split('.').next());
         let is_old = level.and_then(|level| level.trim().parse().ok()).unwrap_or(0) < 1;
-        Self { services: services(master, &main, is_old), main }
-    }
-
-    /// The words of a list of restrictions for a service or for all, with the lists of
-    /// restriction classes in the place of their names.
-    pub(crate) fn restrictions(&self, service: Option<&Service>, list: &str) -> Vec<String> {
-        let classes = words(&self.value(service, "smtpd_restriction_classes"));
-        self.with_classes(service, words(list), &classes, 0)
-    }
-
-    fn with_classes(
-        &self,
-        service: Option<&Service>,
-        list: Vec<String>,
-        classes: &[String],
-        depth: u32,
-    ) -> Vec<String> {
-        let each = list.into_iter().flat_map(|word| {
-            if depth > 8 || !classes.contains(&word) {
-                return vec![word];
-            }
-            self.with_classes(service, words(&self.value(service, &word)), classes, depth + 1)
-        });
-        each.collect()
+        Self { services: services(master, &main, is_old), main, postmap: None }
     }
 
     /// A setting, for a service or for all.
@@ -196,9 +180,31 @@ mod tests {
     fn classes_stand_for_their_lists() {
         let main = "smtpd_restriction_classes = a, b\na = b, permit_mynetworks\nb = reject\n\
                     c = no\n";
-        let postfix = Postfix::new(main, "");
-        assert_eq!(postfix.restrictions(None, "x, a c"), ["x", "reject", "permit_mynetworks", "c"]);
-        let endless = Postfix::new("smtpd_restriction_classes = a\na = a\n", "");
-        assert_eq!(endless.restrictions(None, "a"), ["a"]);
+        let texts = |main: &str, list: &str| -> Vec<String> {
+            let list = Postfix::new(main, "").restrictions(None, list);
+            list.iter().map(restriction::Restriction::text).collect()
+        };
+        assert_eq!(texts(main, "x, a c"), ["x", "reject", "permit_mynetworks", "c"]);
+        assert_eq!(texts("smtpd_restriction_classes = a\na = a\n", "a"), ["a"]);
+        // What is before a class is before all of it.
+        let warned = ["warn_if_reject reject", "warn_if_reject permit_mynetworks", "c"];
+        assert_eq!(texts(main, "warn_if_reject a c"), warned);
+        for (said, list) in [
+            ("ok", "permit"),
+            ("{ OK }", "permit"),
+            ("12", "permit"),
+            ("REJECT", "reject"),
+            ("{554 no}", "reject"),
+            ("a", "reject permit_mynetworks"),
+            ("dunno", "check_client_access static:dunno"),
+        ] {
+            let said = format!("check_client_access static:{said}");
+            let said = if said.ends_with("no") && said.contains(' ') {
+                said.replace("554 no", "{554 no}")
+            } else {
+                said
+            };
+            assert_eq!(texts(main, &said).join(" "), list, "{said}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::asked::{Asked, CHECK, ends, name, policy_services, takes_word};
+use super::asked::{Asked, CHECK, name};
+use super::restriction::{Restriction, own, policy_services};
 use super::text::{without_blanks, words};
 use super::{Postfix, Service};
 use crate::mta::command::quoted;
@@ -18,6 +19,9 @@ pub(crate) const LISTS: [&str; 7] = [
     "smtpd_data_restrictions",
     END_OF_DATA,
 ];
+/// Those of them that are evaluated for each recipient; all that are before it in the dialogue
+/// only if `smtpd_delay_reject` is set.
+const BY_RECIPIENT: [&str; 2] = ["smtpd_relay_restrictions", RECIPIENT];
 pub(crate) const RECIPIENT: &str = "smtpd_recipient_restrictions";
 pub(crate) const END_OF_DATA: &str = "smtpd_end_of_data_restrictions";
 pub(crate) const MILTERS: &str = "smtpd_milters";
@@ -45,6 +49,13 @@ impl Receiver<'_> {
         self.postfix.value(self.service, name)
     }
 
+    /// Whether a list is evaluated for each recipient.
+    pub(crate) fn is_by_recipient(&self, list: &str) -> bool {
+        let before = LISTS.iter().take_while(|one| !BY_RECIPIENT.contains(one));
+        let is_delayed = self.value("smtpd_delay_reject") != "no";
+        BY_RECIPIENT.contains(&list) || is_delayed && before.into_iter().any(|one| *one == list)
+    }
+
     /// Where a setting is.
     pub(crate) fn place(&self, name: &str) -> String {
         match self.service.filter(|service| service.replaces(name)) {
@@ -66,52 +77,45 @@ impl Receiver<'_> {
     }
 
     /// A list with the check before what ends it, or without the check; with no other check of
-    /// exirate. A class that has the check is moved; without the check, its list stands in its
-    /// place.
+    /// exirate. A class that has the check at its right place is moved; of another one that has
+    /// one, the restrictions stand in its place.
     pub(crate) fn with_check(&self, list: &str, address: Option<&Address>) -> String {
-        let value = self.value(list);
-        let mut words = match address {
-            Some(_) => words(&value),
-            None => self.postfix.restrictions(self.service, &value),
-        }
-        .into_iter();
-        let (mut others, mut class): (Vec<String>, Option<String>) = (Vec::new(), None);
-        while let Some(word) = words.next() {
-            // What it refuses, it only writes to the log.
-            if word.eq_ignore_ascii_case("warn_if_reject")
-                && let Some(next) = words.next()
+        let is_check = |one: &Restriction| {
+            one.policy_service(self.queue).is_some_and(|asked| self.is_ours(&asked))
+        };
+        let (mut others, mut class, mut at): (Vec<String>, Option<String>, _) =
+            (Vec::new(), None, None);
+        for one in own(&self.value(list)) {
+            let (text, is_direct) = (one.text(), is_check(&one));
+            let within = self.postfix.within(self.service, one, 0);
+            let asked = policy_services(&within, self.queue);
+            let is_right = |asked: &Asked| {
+                asked.address.as_ref() == address && asked.ending.is_none() && !asked.only_warns
+            };
+            let ours: Vec<&Asked> = asked.iter().filter(|asked| self.is_ours(asked)).collect();
+            if !is_direct
+                && address.is_some()
+                && !ours.is_empty()
+                && ours.iter().all(|one| is_right(one))
             {
-                let takes = if takes_word(&next) { words.next() } else { None };
-                let both = [Some(word), Some(next), takes].into_iter().flatten();
-                others.push(both.collect::<Vec<_>>().join(" "));
+                class = Some(text);
                 continue;
             }
-            // With what it checks.
-            if takes_word(&word)
-                && let Some(next) = words.next()
-            {
-                let is_policy = word.eq_ignore_ascii_case(CHECK);
-                let asked = is_policy.then(|| Asked::new(&next, None, self.queue)).flatten();
-                if !asked.is_some_and(|asked| self.is_ours(&asked)) {
-                    others.push(format!("{word} {next}"));
+            if within.iter().any(Restriction::ends) {
+                at.get_or_insert(others.len());
+            }
+            match ours.is_empty() {
+                true => others.push(text),
+                false => {
+                    let left = within.iter().filter(|one| !is_check(one));
+                    others.extend(left.map(Restriction::text));
                 }
-                continue;
-            }
-            let within = self.postfix.restrictions(self.service, &word);
-            let mut asked = policy_services(&within, self.queue).into_iter();
-            let is_check =
-                |asked: Asked| asked.address.as_ref() == address && asked.ending.is_none();
-            if address.is_some() && asked.any(is_check) {
-                class = Some(word);
-            } else {
-                others.push(word);
             }
         }
         if let Some(address) = address {
             let name = name(address, self.queue);
             let check = format!("{CHECK} {{ {name}, timeout=10s, default_action=DUNNO }}");
-            let at = others.iter().position(|word| ends(word)).unwrap_or(others.len());
-            others.insert(at, class.unwrap_or(check));
+            others.insert(at.unwrap_or(others.len()), class.unwrap_or(check));
         }
         others.join(", ")
     }
@@ -122,9 +126,9 @@ impl Receiver<'_> {
             let name = name(address, self.queue);
             format!("{{ {name}, command_timeout=10s, default_action=accept }}")
         });
-        let others = words(&self.value(MILTERS)).into_iter().filter(|word| {
-            !Asked::new(word, None, self.queue).is_some_and(|asked| self.is_ours(&asked))
-        });
+        let others = words(&self.value(MILTERS))
+            .into_iter()
+            .filter(|word| !Asked::new(word, self.queue).is_some_and(|asked| self.is_ours(&asked)));
         milter.into_iter().chain(others).collect::<Vec<_>>().join(", ")
     }
 }

@@ -81,8 +81,8 @@ impl<'p> Session<'p> {
         self.counted.entry(name).or_default().occurrences(stage, &facts, &mut occurrences);
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
-        decide(&rules, event, &occurrences, false, self.looks, cache, store, || now, |_| {})
-            .unwrap()
+        let counts = if self.looks { Counts::Nothing } else { Counts::All };
+        decide(&rules, event, &occurrences, false, counts, cache, store, || now, |_| {}).unwrap()
     }
 }
 
@@ -525,6 +525,30 @@ fn what_the_own_limit_refuses_uses_up_no_total() {
     }
 }
 
+#[test]
+fn what_a_total_refuses_uses_it_up_no_further_and_no_other() {
+    for update in ["leaky", "strict"] {
+        let all = policies(&format!(
+            "[policy.p]\nupdate = \"{update}\"\ndefault.recipients = \"90/1h\"\n\
+             default.total.recipients = [\"5.5/1h\", \"500/1d\"]\n\
+             customer.acme.domains = [\"a.test\"]\n\
+             customer.acme.total.recipients = [\"50/1h\"]\n"
+        ));
+        let mut session = Session::new(&all);
+        for n in 0..20 {
+            let event = Event { auth: Some("carol@a.test"), ..to(alice(), "x@x.test") };
+            let refused = session.at(AclStage::Rcpt, "p", &event).verdict >= Verdict::Defer;
+            assert_eq!(refused, n >= 5, "{update}");
+        }
+        for key in ["1h/domain:a.test", "1d/domain:a.test", "1h/customer:acme"] {
+            let counted = counted(&mut session, &format!("p/recipients/{key}"));
+            assert_eq!(counted, 5.0, "{update} {key}");
+        }
+        let own = if update == "strict" { 20.0 } else { 5.0 };
+        assert_eq!(counted(&mut session, "p/recipients/1h/auth:carol@a.test"), own);
+    }
+}
+
 /// The message is refused at each RCPT by what was decided at the first one.
 #[test]
 fn what_was_refused_before_in_a_message_uses_up_no_total() {
@@ -674,7 +698,7 @@ fn what_an_override_denies_uses_up_no_total() {
                     &event,
                     &once,
                     false,
-                    false,
+                    Counts::All,
                     cache,
                     &mut store,
                     || START,
@@ -761,7 +785,7 @@ fn totals_count_as_a_plain_count() {
             if strict || observes || !(by_own || by_total) {
                 counts.insert(login.clone(), of_user);
             }
-            if !by_own && (strict || observes || !by_total) {
+            if !by_own && (observes || !by_total) {
                 counts.insert(domain.to_owned(), of_domain);
                 counts.insert("acme".to_owned(), of_customer);
             }

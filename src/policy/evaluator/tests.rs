@@ -15,6 +15,45 @@ pub(super) fn bytes(policies: &str) -> Vec<u8> {
     build(&compiled.policies.unwrap_or_else(|| panic!("{policies}: {:?}", compiled.diagnostics)))
 }
 
+/// A stranger writes to an account that replies by itself, and has the replies refused.
+#[test]
+fn failures_of_replies_count_for_nobody_or_apart() {
+    let policies = "[policy.web]\nwhen = \"local\"\nkey = \"local_account\"\n\
+         update = \"strict\"\ndefault.unknown_recipients = \"3/1h\"\n\
+         [policy.replies]\nwhen = [\"local\", \"null_sender\"]\nkey = \"local_account\"\n\
+         action = \"observe\"\ndefault.unknown_recipients = \"3/1h\"\n";
+    let image = Image::from_bytes(bytes(policies)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let mut step = |stage, sender, is_one_of| {
+        let event = Event {
+            client: Origin::Program,
+            local_account: Some("shop"),
+            sender: Some(sender),
+            local: Local::of(false, Origin::Program, || None),
+            ..Event::default()
+        };
+        let step = Step { is_one_of, ..Step::new(stage, event) };
+        let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+        let at = Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let store = Ok(&mut store);
+        let evaluated = evaluator.evaluate(session, "*", &step, store, || at, &mut seen);
+        (evaluated.outcome.verdict, seen.rate.round())
+    };
+    let unknown = Some(Unit::UnknownRecipients);
+    for n in 1..=5 {
+        // Of the policy for such mail alone.
+        assert_eq!(step(AclStage::Delivery, "", unknown).1, f64::from(n));
+    }
+    assert_eq!(step(AclStage::NotSmtp, "shop@x.test", None), (Verdict::Accept, 0.0));
+    for _ in 0..4 {
+        step(AclStage::Delivery, "shop@x.test", unknown);
+    }
+    // Who is over the limit is not let through by an empty sender.
+    for sender in ["shop@x.test", ""] {
+        assert_eq!(step(AclStage::NotSmtp, sender, None).0, Verdict::Defer, "{sender}");
+    }
+}
+
 /// A policy evaluated at some stages of messages, in memory.
 struct Server<'i> {
     evaluator: Evaluator<'i>,
@@ -480,7 +519,7 @@ fn one_rule_says_what_an_error_means() {
         let mut evaluator = Evaluator::open(spool.path());
         let mut session = PolicySession::default();
         let now = || Timestamp { seconds: 1_800_000_000, micros: 0 };
-        let on_error = OnErrors { of_call, of_front_end };
+        let on_error = OnErrors { of_call, of_front_end, of_store: None };
         let step = Step { on_error, ..a_step(AclStage::Rcpt) };
         let (before, mut seen) = (errors(), Seen::default());
         let evaluated = evaluator.evaluate(&mut session, names, &step, store, now, &mut seen);
@@ -527,4 +566,78 @@ fn one_rule_says_what_an_error_means() {
     let (verdict, failure) = evaluate("open", None, closed, Ok(&mut Memory::new()));
     assert_eq!(verdict, Defer);
     assert!(failure.unwrap().contains(": no policy image at "));
+}
+
+/// Policies are asked in turn: what a later one refuses, or its total, counts in no total.
+#[test]
+fn what_another_policy_refuses_uses_up_no_total() {
+    let first = "[policy.a]\nkey = \"auth\"\nupdate = \"strict\"\ndefault.recipients = \"90/1h\"\n\
+                 default.total.recipients = \"50/1h\"\n";
+    for later in [
+        "[policy.b]\nkey = \"auth\"\ndefault.recipients = \"3.5/1h\"\n",
+        "[policy.b]\nkey = \"auth\"\ndefault.recipients = \"90/1h\"\n\
+         [policy.c]\nkey = \"auth\"\ndefault.recipients = \"3 daily\"\n",
+        "[policy.b]\nkey = \"auth\"\nupdate = \"strict\"\ndefault.recipients = \"3.5/1h\"\n",
+        "[policy.b]\nkey = \"auth\"\nupdate = \"strict\"\ndefault.recipients = \"90/1h\"\n\
+         default.total.recipients = \"3.5/1h\"\n",
+    ] {
+        let last = if later.contains("policy.c") { "a,b,c" } else { "a,b" };
+        for names in ["*", last] {
+            let image = Image::from_bytes(bytes(&format!("{first}{later}"))).unwrap();
+            let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+            let mut session = PolicySession::default();
+            let event = Event { auth: Some("alice@a.test"), ..Event::default() };
+            let now = Timestamp { seconds: 1_800_000_000, micros: 0 };
+            for n in 0..9 {
+                session.new_command();
+                let step = Step::new(AclStage::Rcpt, Event { recipient: Some("x@y"), ..event });
+                let store = Ok(&mut store);
+                let seen = &mut Seen::default();
+                let done = evaluator.evaluate(&mut session, names, &step, store, || now, seen);
+                assert_eq!(done.outcome.verdict >= Verdict::Defer, n >= 3, "{later} {n}");
+                assert_eq!(done.failure, None);
+            }
+            let mut counted = |name: &str| {
+                let mut found = None;
+                let mut see = |entry: crate::store::Entry| {
+                    if entry.key == name.as_bytes() {
+                        found = Some(entry.average.rate.round());
+                    }
+                };
+                crate::store::Inspect::for_each(&mut store, &mut see).unwrap();
+                found
+            };
+            assert_eq!(counted("a/recipients/1h/domain:a.test"), Some(3.0), "{later}");
+            assert_eq!(counted("a/recipients/1h/auth:alice@a.test"), Some(9.0), "{later}");
+        }
+    }
+}
+
+/// What a later policy would refuse if its recipient was new, and that is known, counts.
+#[test]
+fn a_known_recipient_counts_in_the_total_of_another_policy() {
+    let image = Image::from_bytes(bytes(
+        "[policy.a]\nkey = \"auth\"\ndefault.total.messages = \"50/1h\"\n\
+         [policy.b]\nkey = \"auth\"\ndefault.unique_recipients = \"1.5/1h\"\n",
+    ));
+    let image = image.unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let now = Timestamp { seconds: 1_800_000_000, micros: 0 };
+    let mut session = PolicySession::default();
+    for (recipient, refused) in [("x@y", false), ("x@y", false), ("z@y", true), ("x@y", false)] {
+        session.new_message();
+        session.new_command();
+        let event = Event { auth: Some("alice@a.test"), ..Event::default() };
+        // Two ACLs ask.
+        for _ in 0..2 {
+            let step = Step::new(AclStage::Rcpt, Event { recipient: Some(recipient), ..event });
+            let (store, seen) = (Ok(&mut store), &mut Seen::default());
+            let done = evaluator.evaluate(&mut session, "*", &step, store, || now, seen);
+            assert_eq!(done.outcome.verdict >= Verdict::Defer, refused, "{recipient}");
+        }
+    }
+    let mut found = Vec::new();
+    let mut see = |entry: crate::store::Entry| found.push((entry.key, entry.average.rate.round()));
+    crate::store::Inspect::for_each(&mut store, &mut see).unwrap();
+    assert!(found.contains(&(b"a/messages/1h/domain:a.test".to_vec(), 3.0)), "{found:?}");
 }

@@ -180,9 +180,10 @@ impl Exempts {
             let items = Items::of(&self.everybody).map_err(|what| fault_at(0, what))?;
             first.take(items, |item| item.is_active(now));
         }
-        self.who.each(container, subject.identity, subject.client, |who| {
+        let (identity, recipient) = subject.plain();
+        self.who.each(container, identity, subject.client, |who| {
             first.take(who.alone, |item| item.is_active(now));
-            let Some(recipient) = subject.recipient.filter(|_| !who.both.0.is_empty()) else {
+            let Some(recipient) = recipient.filter(|_| !who.both.0.is_empty()) else {
                 return Ok(());
             };
             self.to.each(container, recipient, None, |to| {
@@ -195,7 +196,7 @@ impl Exempts {
                 Ok(())
             })
         })?;
-        if let Some(recipient) = subject.recipient {
+        if let Some(recipient) = recipient {
             self.to.each(container, recipient, None, |to| {
                 first.take(to.alone, |item| item.is_active(now));
                 Ok(())

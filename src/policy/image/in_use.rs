@@ -8,6 +8,7 @@ use super::{Image, ImageError};
 use crate::identity::fold::Folding;
 use crate::spool::{self, Spool};
 use crate::sys::files::Access;
+use crate::sys::mapping::Watched;
 use crate::sys::secure_dir::{DirError, SecureDir};
 
 /// The name of the image in the directory of the spool database.
@@ -23,6 +24,7 @@ pub struct PolicyFile {
 #[derive(Debug)]
 struct Opened {
     image: Image,
+    file: Watched,
     /// Identifies the file.
     identity: (u64, u64),
 }
@@ -75,10 +77,22 @@ impl PolicyFile {
     /// As [`PolicyFile::image`].
     #[inline]
     pub fn refresh(&mut self) -> Result<&Image, &ImageError> {
-        if self.opened.as_ref().map_or(true, |opened| opened.image.is_superseded()) {
+        if !self.is_current() {
             self.reopen();
         }
         self.image()
+    }
+
+    /// Whether an image is open that was not replaced, nor cut off.
+    #[inline]
+    pub fn is_current(&mut self) -> bool {
+        let Ok(opened) = &mut self.opened else { return false };
+        if opened.file.is_whole() {
+            return !opened.image.is_superseded();
+        }
+        // What is no longer there must not be read: the old image does not stay in use.
+        self.opened = Err(absent(&self.spool));
+        false
     }
 
     #[cold]
@@ -113,7 +127,9 @@ fn open_in(dir: &SecureDir, known: Option<(u64, u64)>) -> Result<Option<Opened>,
     if known == Some(info.identity) {
         return Ok(None);
     }
-    Ok(Some(Opened { image: Image::of(&file, info.size, path)?, identity: info.identity }))
+    let image = Image::of(&file, info.size, path)?;
+    let length = usize::try_from(info.size).unwrap_or(usize::MAX);
+    Ok(Some(Opened { image, file: Watched::of(file, length), identity: info.identity }))
 }
 
 fn absent(spool: &Path) -> ImageError {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::{Image, ImageError, PolicyFile, build, install};
 use crate::policy::source::compile;
-use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
+use crate::sys::{clock, failpoint};
 use crate::versions::as_the_next;
 
 /// An image whose only policy has this name.
@@ -48,6 +48,23 @@ fn a_running_process_picks_up_the_new_image() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
     assert!(!path.with_extension("image.new").exists());
+}
+
+/// Else the session that has mapped it would end by SIGBUS.
+#[test]
+fn an_image_that_is_cut_off_while_it_is_mapped_is_out_of_use_a_second_later() {
+    let spool = tempfile::tempdir().unwrap();
+    let path = install(spool.path(), &image("old")).unwrap();
+    let mut running = PolicyFile::open(spool.path());
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    kit::until("a second has passed", {
+        let second = clock::coarse_seconds();
+        move || clock::coarse_seconds() != second
+    });
+    let error = running.refresh().unwrap_err().to_string();
+    assert!(error.contains("damaged"), "{error}");
+    install(spool.path(), &image("new")).unwrap();
+    assert_eq!(name(running.refresh()), "new");
 }
 
 #[test]

@@ -237,6 +237,7 @@ impl Arbitrary for AnyPolicies {
 #[derive(Clone, Debug)]
 pub(super) struct AnySubject {
     identity: String,
+    is_ambiguous: bool,
     package: Option<&'static str>,
     client: Option<IpAddr>,
     recipient: Option<&'static str>,
@@ -247,6 +248,7 @@ impl AnySubject {
     pub(super) fn get(&self) -> Subject<'_> {
         Subject {
             identity: &self.identity,
+            is_ambiguous: self.is_ambiguous,
             package: self.package,
             client: self.client,
             recipient: self.recipient,
@@ -262,6 +264,7 @@ impl Arbitrary for AnySubject {
         };
         Self {
             identity,
+            is_ambiguous: bool::arbitrary(g),
             package: maybe(g, |g| one(g, &PACKAGES)),
             client: maybe(g, |g| one(g, &CLIENTS).parse().unwrap()),
             recipient: maybe(g, |g| one(g, &IDENTITIES)),

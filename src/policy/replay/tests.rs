@@ -147,6 +147,8 @@ impl Naive {
         let to = format!("r{}@x.test", event.recipient);
         let mut strictest = Verdict::Accept;
         let mut windows = Vec::new();
+        // The total, as it was: it counts nothing that another policy refuses.
+        let mut before: Option<(usize, String, Record)> = None;
         for policy in ["a", "b", "c", "d"] {
             let average = |unit: &str, limit, period, key: &str, unique| NaiveCheck {
                 record: format!("{policy} {unit} {period} {key}"),
@@ -189,6 +191,11 @@ impl Naive {
                 ("d", None) => checks.push(average("recipients", 4.0, 60.0, "client", None)),
                 _ => {}
             }
+            if let Some(at) = checks.iter().position(|check| check.total) {
+                let name = checks[at].record.clone();
+                let record = self.0.get(&name).cloned().unwrap_or_default();
+                before = Some((windows.len() + at, name, record));
+            }
             let decided = self.decide(&checks, leaky, now);
             let over = decided.iter().any(|(_, over)| *over);
             let part = decided.iter().map(|(rate, _)| rate / 4.0).fold(0.0, f64::max);
@@ -204,9 +211,17 @@ impl Naive {
             let records = checks.iter().zip(decided);
             windows.extend(records.map(|(c, (rate, over))| (c.record.clone(), rate, over)));
             strictest = strictest.max(verdict);
-            if verdict >= Verdict::Defer {
-                break;
+            if verdict < Verdict::Defer {
+                continue;
             }
+            if let (true, Some((at, name, record))) = (policy != "a", before) {
+                let decayed =
+                    |(rate, then): (f64, f64)| rate * ((then - now.1).min(-1e-9) / 600.0).exp();
+                let rate = record.kept.map_or(0.0, decayed);
+                windows[at] = (name.clone(), rate, rate >= 12.0);
+                self.0.insert(name, record);
+            }
+            break;
         }
         (strictest, windows)
     }

@@ -195,7 +195,7 @@ impl<'a> Naming<'a> {
     /// That of a policy with these settings.
     pub(super) fn of(identity: &'a Identity, settings: &PolicySettings) -> Self {
         let is_folded = |field: &Field| {
-            matches!(field, Field::Auth | Field::Client | Field::Sender | Field::Recipient)
+            matches!(field, Field::Auth | Field::Sender | Field::Recipient) || field.is_of_client()
         };
         let as_written = match settings.key.first() {
             Some(field) => !is_folded(field),

@@ -32,7 +32,7 @@ pub(super) fn read(
         reader.error(
             name,
             format!(
-                "{:?} is not a name of a policy; use up to 64 letters, digits, - and _",
+                "invalid policy name {:?}; use up to 64 letters, digits, - and _",
                 name.get_ref()
             ),
         );

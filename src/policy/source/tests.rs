@@ -178,7 +178,7 @@ const WRONG: &[(&str, &str)] = &[
     (
         "version = 1\n[identity]\nchian = [\"auth\"]\nchain = [\"auht\"]\n",
         "dir/p.toml:3:1: unknown key \"chian\" in [identity]; did you mean \"chain\"? Allowed: chain, fold, qualify, mask, relay\n\
-         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, sender, sender_domain, recipient, recipient_domain, helo, server\n",
+         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, client_56, client_48, sender, sender_domain, recipient, recipient_domain, helo, server\n",
     ),
     (
         "version = 1\n[policy.out]\nwhen = \"autenticated\"\naction = 5\nbucket = { burst = 5 }\n",
@@ -324,8 +324,8 @@ const DOUBTFUL: &[(&str, &str)] = &[
          dir/p.toml:7:9: any client can choose the recipient_domain that \"b\" counts, so strangers can keep its mail from a recipient; write action = \"observe\", or add client to the key\n",
     ),
     (
-        "version = 1\n[on.crossing]\nmail = \"postmaster@example.org\"\n[policy.a]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
-        "dir/p.toml:4:9: any client can choose the recipient that \"a\" counts, so they choose how many alerts [on.crossing] sends; add client to the key\n",
+        "version = 1\n[on.crossing]\nmail = \"postmaster@example.org\"\nobserved = true\n[policy.a]\naction = \"observe\"\nkey = \"recipient\"\ndefault.messages = \"9/1h\"\n",
+        "dir/p.toml:5:9: any client can choose the recipient that \"a\" counts, so they choose how many alerts [on.crossing] sends; add client to the key\n",
     ),
     (
         "version = 1\n[policy.a]\nwhen = [\"local\", \"system\"]\ndefault.messages = \"9/1h\"\n[policy.b]\nwhen = \"system\"\naction = \"observe\"\ndefault.messages = \"9/1h\"\n[policy.c]\nwhen = [\"local\", \"!system\"]\ndefault.messages = \"9/1h\"\n",
@@ -364,7 +364,7 @@ const DOUBTFUL: &[(&str, &str)] = &[
     (
         "version = 1\n[policy.out]\ndefault.messages = \"9/1h\"\nuser.a.messages = \"9 / 1h\"\nuser.b.messages = \"8/1h\"\nverdicts = { \"50%\" = \"defer\", \"100%\" = \"log\", \"300%\" = \"reject\" }\n",
         "dir/p.toml:4:19: messages of user \"a\" has no effect: it is as inherited\n\
-         dir/p.toml:6:14: \"defer\" from 50% on makes that the limit; write a smaller limit, or log or delay\n\
+         dir/p.toml:6:14: \"defer\" at 50% refuses mail below the limit; write a smaller limit, or log or delay\n\
          dir/p.toml:6:31: \"log\" from 100% on is milder than \"defer\", which applies below it\n\
          dir/p.toml:6:47: 300% is hardly ever reached: what is refused does not count with update = \"leaky\"; write update = \"strict\"\n",
     ),

@@ -96,7 +96,7 @@ layout! {
     episode_networks: u8,
     /// Failed recipients since then that count.
     episode_failures: u8,
-    /// The class of the last message.
+    /// The class of the last message, and [`UNLEARNED`](super::UNLEARNED).
     class: u8,
     /// Whether the last alarm was answered: 0 no, 1 it was the owner, 2 the account was stolen.
     answer: u8,
@@ -187,7 +187,7 @@ impl Habits {
                 .all(|&value| within(value, VOLUME_MAX))
             && times.iter().all(|&time| time <= self.at)
             && i64::from(self.alarm_at.max(self.told_at)) <= self.at() + FAILED_LATEST
-            && usize::from(self.class) <= STRANGERS
+            && self.last_class() <= STRANGERS
             && self.answer <= 2
             && self.networked_before[0] <= NETWORKED_HALVED as u8
             && self.networked_before[1] <= self.networked_before[0]

@@ -1,11 +1,12 @@
 //! Mail that says of itself that a program wrote it or a list sends it.
 
-use super::{Added, Habits, Sensitivity, Update, place_of};
+use super::{Added, Habits, Sensitivity, UNLEARNED, Update, place_of};
 
 impl Habits {
     /// Counts a message that says of itself that a program wrote it or a list sends it (see
     /// [`marks`]). Whoever sends it chooses that: so its strangers count for the second rule. It
-    /// says nothing of the habits, and nothing is learned from it.
+    /// says nothing of the habits, and nothing is learned from it: by it alone an account stays new,
+    /// and so from the first on the record of its strangers grows as that of a known account does.
     ///
     /// `at` and `recipients` are as those of [`Habits::message`].
     pub fn marked_message(
@@ -21,6 +22,9 @@ impl Habits {
         };
         let strangers = recipients.into_iter().filter(is_stranger).count();
         let strangers = u32::try_from(strangers).unwrap_or(u32::MAX);
+        if strangers > 0 {
+            self.class |= UNLEARNED;
+        }
         let is_over = self.count_volume(at, strangers);
         let (score, factor) = (self.score(at), self.factor(at));
         let alarm = is_over.then(|| self.alarm(at, is_over, factor));

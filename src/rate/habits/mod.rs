@@ -31,6 +31,8 @@ pub use update::{Added, Alarm, Rule, Sensitivity, Update};
 const BUCKETS: usize = 32;
 /// Fingerprints in a bucket.
 const WAYS: usize = 8;
+/// So many recipients of an account are known at most.
+pub const RECIPIENTS_KNOWN: usize = BUCKETS * WAYS;
 /// So many places of a row are for those met again; strangers enter behind them, so that a flood
 /// of strangers evicts strangers.
 const PROTECTED: usize = 3;
@@ -117,6 +119,8 @@ const VOLUME_MAX: f64 = 1e9;
 type Class = usize;
 /// The class of nearly all.
 const STRANGERS: Class = 2;
+/// Added to the class of the last message: mail of which nothing is learned has gone to strangers.
+const UNLEARNED: u8 = 128;
 /// What a message comes after: a pause, a message to known recipients, or one with strangers,
 /// as these come in runs.
 type Context = usize;
@@ -149,7 +153,7 @@ impl Habits {
             _ if f64::from(strangers) >= NEARLY_ALL * f64::from(all) => STRANGERS,
             _ => 1,
         };
-        let context: Context = match self.class {
+        let context: Context = match self.last_class() {
             _ if elapsed > PAUSE => 0,
             0 => 1,
             _ => 2,
@@ -195,7 +199,7 @@ impl Habits {
             self.pace = pace.min(VOLUME_MAX) as f32;
         }
         self.messages = self.messages.saturating_add(1);
-        self.class = class as u8;
+        self.class = class as u8 | self.class & UNLEARNED;
         self.at = second(at);
         Update { score, threshold, strangers, added, alarm }
     }
@@ -224,6 +228,7 @@ impl Habits {
             networks: self.episode_networks.into(),
             failures: self.episode_failures.into(),
             usual: f64::from(self.pace) / PACE_DAYS,
+            before: self.messages.saturating_sub(self.episode_messages),
             volume: self.volume.into(),
             record: self.record.into(),
             is_told: false,
@@ -295,6 +300,11 @@ impl Habits {
         meet(&mut self.networks, network_of(hash))
     }
 
+    /// The class of the last message.
+    fn last_class(&self) -> Class {
+        (self.class & !UNLEARNED).into()
+    }
+
     /// The probability that the owner sends a message of this class in this context.
     fn expected(&self, context: Context, class: Class, total: f64) -> f64 {
         let counted = self.counts[context][class];
@@ -360,7 +370,9 @@ impl Habits {
         let (mut record, mut peak) = (f64::from(self.record), f64::from(self.peak));
         if days > 0 {
             record *= 0.5_f64.powf(days.min(400) as f64 / RECORD_HALVED);
-            if peak > record && self.messages < YOUNG {
+            // The mail of which nothing is learned leaves the account new for as long as its sender
+            // likes, and so has the bound of one that is known.
+            if peak > record && self.messages < YOUNG && self.class & UNLEARNED == 0 {
                 record = peak;
             } else if peak > record {
                 record = peak.min(record * RECORD_GROWTH + 1.0);

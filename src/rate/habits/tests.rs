@@ -301,6 +301,38 @@ fn marked_mail_is_for_the_second_rule_alone() {
     assert_eq!(habits.messages(), unmarked.messages());
 }
 
+/// Whoever sends marked mail, and fewer other messages than make an account known, twice as much
+/// each day.
+#[test]
+fn an_account_is_not_kept_new_by_mail_that_is_not_learned() {
+    for unmarked in 0..3 {
+        let (mut habits, mut recipient, mut sent) = (Habits::default(), 0_u64, 0);
+        let alarm = (0..30).find_map(|day| {
+            let start = 1_800_000_000 + day * 86_400;
+            (0..unmarked).for_each(|n| _ = send(&mut habits, start + n, 1, &[n as u64]));
+            (0..32 << day.min(8)).find_map(|n| {
+                (recipient, sent) = (recipient + 1, sent + 1);
+                let to = [mix(1_000_000 + recipient)];
+                let update = habits.marked_message(start + 10 + n, to, Sensitivity::Normal);
+                habits = Habits::from_bytes(&habits.to_bytes()).unwrap();
+                update.alarm
+            })
+        });
+        assert_eq!(alarm.map(|alarm| alarm.rule), Some(Rule::Volume));
+        // On the third day, as the strangers of the days before fade.
+        assert!((100..=200).contains(&sent), "{unmarked}: {sent}");
+    }
+    // What is far below that goes on.
+    let mut habits = Habits::default();
+    for day in 0..100 {
+        for n in 0..20 {
+            let to = [mix(1_000_000 + day as u64 * 20 + n as u64)];
+            let at = 1_800_000_000 + day * 86_400 + n;
+            assert!(habits.marked_message(at, to, Sensitivity::Normal).alarm.is_none());
+        }
+    }
+}
+
 #[test]
 fn innocents_are_named_as_the_documents_say() {
     // Of the six accounts, after months of their owner's mail.

@@ -108,6 +108,8 @@ pub struct Alarm {
     pub failures: u32,
     /// New recipients a day, as usual.
     pub usual: f64,
+    /// How many messages were known before the evidence began.
+    pub before: u16,
     /// Strangers of about a day; a message with `u` of them counts 1 + log2 u.
     pub volume: f64,
     /// The most of earlier days.

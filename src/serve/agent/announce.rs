@@ -60,12 +60,19 @@ pub(super) struct Now {
     pub(super) servers: u32,
     /// How many requests were decided.
     pub(super) decisions: u64,
+    /// Tells apart configurations.
+    pub(super) config: u32,
 }
 
 impl Announcer {
     /// Shows the state of all servers in this file from now on.
     pub(super) fn show_in(&self, file: PathBuf) {
         self.file.replace(Some(file));
+    }
+
+    /// The servers are read the next time, however many there are.
+    pub(super) fn read_soon(&self) {
+        self.read_at.set(None);
     }
 
     /// Publishes the state whenever the store is connected to, and from time to time; never
@@ -78,10 +85,11 @@ impl Announcer {
     }
 
     async fn announce<B: Backend>(&self, link: &Link<B>, log: &Log, now: Now) {
-        let Now { name, servers, decisions } = now;
+        let Now { name, servers, decisions, config } = now;
         let again = self.name.borrow().as_ref() == Some(&name);
         let (id, started) = (self.id, self.started);
-        let announcement = Announcement { name: &name, id, started, decisions, servers, again };
+        let announcement =
+            Announcement { name: &name, id, started, decisions, servers, again, config };
         let due = self.read_at.get().is_none_or(|time| time <= Instant::now());
         let read = due && self.file.borrow().is_some();
         let Some(done) = link.announce(&announcement, read, ANNOUNCE_MAX).await else { return };

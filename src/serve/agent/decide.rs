@@ -77,6 +77,8 @@ impl<B: Backend> Agent<B> {
     pub fn set(&self, agent: config::Agent, deadline: Duration, store: B::Settings) {
         *self.limits.borrow_mut() = Rc::new(Limits { agent, deadline });
         self.link.set(store);
+        self.announcer.read_soon();
+        self.link.announce_soon();
     }
 
     /// The state in words, for `systemctl status`.
@@ -98,7 +100,7 @@ impl<B: Backend> Agent<B> {
         let now = || {
             let agent = &self.limits.borrow().agent;
             let (name, servers) = (agent.server_name.clone(), agent.servers);
-            Now { name, servers, decisions: self.decided.get() }
+            Now { name, servers, decisions: self.decided.get(), config: agent.digest }
         };
         let announced = self.announcer.keep(&self.link, &self.log, now);
         tokio::join!(self.link.keep(), self.link.watch(), announced);

@@ -58,7 +58,10 @@ pub trait Backend: Sized + 'static {
     fn announce(
         &self,
         announcement: &Announcement<'_>,
-    ) -> impl Future<Output = Result<bool, String>>;
+    ) -> impl Future<Output = Result<bool, Failed>>;
+
+    /// Looks at what changes without a request, until the store has to be connected to again: why.
+    fn watch(&self) -> impl Future<Output = String>;
 
     /// Whether it has parts that fail one by one, each with keys of its own.
     fn has_parts(&self) -> bool;
@@ -139,6 +142,11 @@ impl<B: Backend> Link<B> {
             *self.settings.borrow_mut() = Rc::new(settings);
             self.changed.notify_one();
         }
+    }
+
+    /// The state of this server is published at once.
+    pub(super) fn announce_soon(&self) {
+        self.connected.notify_one();
     }
 
     /// What is known of the store, in words.
@@ -284,7 +292,18 @@ impl<B: Backend> Link<B> {
             State::Away { .. } => return None,
         };
         let both = async {
-            let conflict = store.announce(announcement).await?;
+            let conflict = match store.announce(announcement).await {
+                Ok(conflict) => conflict,
+                Err(Failed::Lost(why)) => {
+                    if self.leave(&store, &Rc::from(&*why)) {
+                        self.changed.notify_one();
+                    }
+                    return Err(why);
+                }
+                Err(Failed::Part(why) | Failed::Keys(why) | Failed::Request(why)) => {
+                    return Err(why);
+                }
+            };
             let servers = if read { Some(store.servers().await?) } else { None };
             Ok((conflict, servers))
         };
@@ -297,20 +316,29 @@ impl<B: Backend> Link<B> {
         let _ = timeout(time, self.connected.notified()).await;
     }
 
-    /// `store` cannot be used any more.
+    /// A request has found that `store` cannot be used any more.
     fn lost(&self, store: &Rc<B>, why: &Rc<str>) {
+        if self.leave(store, why) {
+            self.changed.notify_one();
+        }
+        if let State::Away { missed, .. } = &mut *self.state.borrow_mut() {
+            *missed += 1;
+        }
+    }
+
+    /// `store` is not used any more; whether it was. A later request may have found that before, or
+    /// there is a new connection.
+    fn leave(&self, store: &Rc<B>, why: &Rc<str>) -> bool {
         let mut state = self.state.borrow_mut();
-        match &mut *state {
+        match &*state {
             State::Connected(current) if Rc::ptr_eq(current, store) => {
                 let settings = self.settings.borrow();
                 let text = format_args!("{settings} is away: {why}");
                 self.log.write_change(CHANGES, Level::Error, text);
-                *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 1 };
-                self.changed.notify_one();
+                *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 0 };
+                true
             }
-            // A later request has found that before, or there is a new connection.
-            State::Connected(_) => {}
-            State::Away { missed, .. } => *missed += 1,
+            _ => false,
         }
     }
 
@@ -329,9 +357,14 @@ impl<B: Backend> Link<B> {
                 Ok(store) => {
                     let store = Rc::new(store);
                     latest = Some(Rc::clone(&store));
-                    self.connected(store, &settings);
+                    self.connected(Rc::clone(&store), &settings);
                     pause = PAUSE_MIN;
-                    self.changed.notified().await;
+                    tokio::select! {
+                        () = self.changed.notified() => {}
+                        why = store.watch() => {
+                            self.leave(&store, &why.into());
+                        }
+                    }
                 }
                 Err(why) => {
                     self.not_connected(&settings, why, first);

@@ -44,8 +44,18 @@ impl Backend for RedisStore {
         Self::take_incidents(self)
     }
 
-    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {
-        Self::announce(self, announcement).await.map_err(|error| error.to_string())
+    async fn watch(&self) -> String {
+        Self::watch(self).await
+    }
+
+    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, Failed> {
+        Self::announce(self, announcement).await.map_err(|error| {
+            let why = error.to_string();
+            match error.is_broken() && !Self::has_parts(self) {
+                true => Failed::Lost(why),
+                false => Failed::Request(why),
+            }
+        })
     }
 
     async fn servers(&self) -> Result<KnownServers, String> {

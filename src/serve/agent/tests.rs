@@ -45,7 +45,7 @@ struct World {
     /// The names that were published, and the numbers of decisions.
     announced: RefCell<Vec<(String, u64)>>,
     /// What each publication returns.
-    announces: RefCell<Option<Result<bool, String>>>,
+    announces: RefCell<Option<Result<bool, Failed>>>,
 }
 
 /// A store in the memory of the test.
@@ -116,7 +116,11 @@ impl Backend for Stored {
         Vec::new()
     }
 
-    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, String> {
+    async fn watch(&self) -> String {
+        std::future::pending().await
+    }
+
+    async fn announce(&self, announcement: &Announcement<'_>) -> Result<bool, Failed> {
         let &Announcement { name, decisions, .. } = announcement;
         self.0.announced.borrow_mut().push((name.to_owned(), decisions));
         let replies = self.0.announces.borrow().clone();
@@ -146,6 +150,7 @@ fn options() -> config::Agent {
     let peers = config::Peers { users, groups: BTreeSet::new() };
     let server_name = "mx1".to_owned();
     config::Agent {
+        digest: 1,
         max_in_flight: 100,
         max_connections: 100,
         peers,
@@ -679,7 +684,8 @@ fn the_state_is_published_and_no_decision_depends_on_it() {
         assert_eq!(running.log.lines(), ["connected to memory"]);
 
         let running = Running::start(options(), None);
-        *running.world.announces.borrow_mut() = Some(Err("no permission".to_owned()));
+        *running.world.announces.borrow_mut() =
+            Some(Err(Failed::Request("no permission".to_owned())));
         running.agent.announcer.every.set(Duration::from_millis(5));
         running.connect_store();
         let mut client = running.client().await;

@@ -9,6 +9,7 @@ use toml::de::DeTable;
 use super::address::{Address, parse};
 use super::duration::duration;
 use super::keys::{self, Key};
+use crate::place::{self, OWN};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::sys::users;
@@ -16,10 +17,6 @@ use crate::text::byte_size;
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::{Location, Word};
 
-/// Exim's usual spool directories: where there is one, its database and policies are used.
-const EXIM: [&str; 2] = ["/var/spool/exim4", "/var/spool/exim"];
-/// Where they are without Exim.
-pub const OWN_SPOOL: &str = "/var/lib/exirate";
 /// The longest time that a peer may be silent.
 const IDLE_MAX: Duration = Duration::from_hours(24);
 
@@ -87,19 +84,13 @@ pub struct Mail {
     pub idle_timeout: Duration,
 }
 
-/// Where the database is unless the file says so.
-fn default_spool() -> PathBuf {
-    let exim = EXIM.iter().map(Path::new).find(|path| path.is_dir());
-    exim.unwrap_or(Path::new(OWN_SPOOL)).to_owned()
-}
-
 impl Mail {
     pub(super) fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             policy: None,
             milter: None,
-            spool: default_spool(),
+            spool: place::unless_configured(),
             names_spool: false,
             policies: None,
             on_error: OnError::FailOpen,
@@ -117,8 +108,40 @@ impl Mail {
     }
 }
 
+/// The socket that the library asks, in the directory of the database, about what ordinary accounts
+/// hand over by an Exim of their own.
+pub const CALLERS: &str = "exirate/callers";
+
+/// Reads the file for those accounts: the socket is that of the library, and only Exim's user, who
+/// owns the directory, connects.
+pub(super) fn of_callers(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    spool: &Path,
+) -> Option<Mail> {
+    let mail = read_tables(reader, table);
+    Some(Mail {
+        policy: Some(Address::Unix(spool.join(CALLERS))),
+        milter: None,
+        spool: spool.to_owned(),
+        access: Access { mode: 0o600, group: None },
+        ..mail
+    })
+}
+
 /// Reads the file; what is there for the agent alone is not looked at.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail> {
+    let mail = read_tables(reader, table);
+    if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
+        let message = "[listen] names no socket for mail servers, such as \
+                       policy = \"unix:/var/spool/postfix/exirate/policy\" or \
+                       milter = \"unix:/var/spool/postfix/exirate/milter\"";
+        reader.diagnostics.error(Location::START, message);
+    }
+    Some(mail)
+}
+
+fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
     let mut mail = Mail::new();
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -132,13 +155,7 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
             _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
         }
     }
-    if mail.policy.is_none() && mail.milter.is_none() && !reader.diagnostics.has_errors() {
-        let message = "[listen] names no socket for mail servers, such as \
-                       policy = \"unix:/var/spool/postfix/exirate/policy\" or \
-                       milter = \"unix:/var/spool/postfix/exirate/milter\"";
-        reader.diagnostics.error(Location::START, message);
-    }
-    Some(mail)
+    mail
 }
 
 /// `[listen]`
@@ -179,11 +196,10 @@ fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<A
 /// The keys of `[mail]`.
 pub(super) const KEYS: &[Key<Mail>] = &[
     ("spool", |reader, value, mail| {
-        let Some(text) = reader.string(value, &format!("{OWN_SPOOL:?}")) else { return };
+        let Some(text) = reader.string(value, &format!("{OWN:?}")) else { return };
         if !text.starts_with('/') {
-            let message = format!(
-                "{text:?} is not the full path of a directory; expected such as {OWN_SPOOL:?}"
-            );
+            let message =
+                format!("{text:?} is not the full path of a directory; expected such as {OWN:?}");
             reader.error(value, message);
         }
         mail.spool = text.into();

@@ -22,22 +22,20 @@ use toml::de::DeTable;
 pub use address::Address;
 pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
-pub use mail::{EarlyStage, Mail, OWN_SPOOL};
+pub use mail::{CALLERS, EarlyStage, Mail};
 pub use web::Web;
 
 use super::log::{Level, Log};
 /// Where the configuration is, if no other file is named.
 pub use crate::cluster::CONFIG_DEFAULT as FILE;
 use crate::cluster::{SERVERS_MAX, SOCKET_DEFAULT as AGENT_SOCKET};
+use crate::place;
 use crate::redis::Settings;
 use crate::sys::{files, host_name, users};
 use crate::toml_file::Location;
 use crate::toml_file::diagnostic::{Diagnostics, Severity, place};
 use crate::toml_file::reader::{Reader, Value, parse};
 use crate::toml_file::text::load;
-
-/// Exim's spool directory on Debian: its owner may ask the agent, whose socket has its group.
-const SPOOL: &str = "/var/spool/exim4";
 
 /// What the file says to the agent, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +87,9 @@ pub struct Agent {
     pub server_name: String,
     /// The group of the socket, if it is configured.
     pub socket_group: Option<u32>,
+    /// Tells apart what the agent does by the whole file, but for a password: an agent that was not
+    /// reloaded after a change has another one.
+    pub digest: u32,
 }
 
 impl Agent {
@@ -162,6 +163,18 @@ pub fn read(path: &Path) -> Result<Checked, String> {
 /// Why the file cannot be read.
 pub fn read_mail(path: &Path) -> Result<Checked<Mail>, String> {
     Ok(check_mail(path, &load(path)?))
+}
+
+/// As above, for the accounts that run an Exim with the library themselves, whose spool directory is
+/// `spool`: the daemon listens there, on the socket that the library asks, and nowhere else.
+/// [`FILE`] need not exist.
+///
+/// # Errors
+/// Why the file cannot be read.
+pub fn read_callers(path: &Path, spool: &Path) -> Result<Checked<Mail>, String> {
+    let read =
+        |reader: &mut Reader<'_>, table: &DeTable<'_>| mail::of_callers(reader, table, spool);
+    Ok(checked(path, &load_if_any(path)?, read))
 }
 
 /// Reads the configuration of the follower at `path`; [`FILE`] need not exist.
@@ -256,7 +269,10 @@ fn document_of(
                        such as servers = 4";
         reader.diagnostics.error(Location::START, message);
     }
-    Some(Config { agent_socket, redis: redis?, agent: agent? })
+    let (redis, mut agent) = (redis?, agent?);
+    // No password is printed.
+    agent.digest = crc32fast::hash(format!("{redis:?} {agent:?}").as_bytes());
+    Some(Config { agent_socket, redis, agent })
 }
 
 /// `[listen]`
@@ -330,6 +346,7 @@ const KEYS: &[keys::Key<Agent>] = &[
 /// `[agent]`
 fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
     let mut agent = Agent {
+        digest: 0,
         max_in_flight: 1000,
         max_connections: 4000,
         peers: Peers { users: default_users(), groups: BTreeSet::new() },
@@ -350,14 +367,19 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
 /// Root, Exim's user (the owner of the spool directory, or the user of Debian's Exim), and
 /// that of the mail front ends.
 fn default_users() -> BTreeSet<u32> {
-    let owner = files::info_of(Path::new(SPOOL)).ok().map(|info| info.uid);
-    let named = ["Debian-exim", "exirate-mail"].map(|name| users::id_of(OsStr::new(name)));
+    let owner = exim_owner().map(|(uid, _)| uid);
+    let named = ["Debian-exim", place::OWN_USER].map(|name| users::id_of(OsStr::new(name)));
     [Some(0), owner].into_iter().chain(named).flatten().collect()
+}
+
+/// The user and group of Exim's spool directory: the former may ask the agent, whose socket has the
+/// latter.
+fn exim_owner() -> Option<(u32, u32)> {
+    place::EXIM.iter().find_map(|spool| place::owner(Path::new(spool)).ok())
 }
 
 /// The group of Exim's processes: that of the spool directory, or of Debian's Exim.
 #[must_use]
 pub fn exim_group() -> Option<u32> {
-    let of_spool = files::info_of(Path::new(SPOOL)).ok().map(|info| info.gid);
-    of_spool.or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
+    exim_owner().map(|(_, gid)| gid).or_else(|| users::group_id_of(OsStr::new("Debian-exim")))
 }

@@ -114,7 +114,10 @@ fn every_error_says_where_and_what_would_be_right() {
                    or unix:///run/redis/redis.sock";
     let cases: &[(String, &[&str])] = &[
         ("[redis".to_owned(), &["f:1:7: not TOML: unclosed table, expected `]`"]),
-        ("[redis]\n[redis]".to_owned(), &["f:2:2: not TOML: duplicate key redis"]),
+        (
+            "[redis]\n[redis]".to_owned(),
+            &["f:2:2: not TOML: duplicate key redis; the first is in line 1"],
+        ),
         (
             String::new(),
             &[

@@ -19,6 +19,8 @@ use crate::toml_file::reader::{Reader, Value};
 const LISTEN: &str = "unix:/run/exirate-web/web";
 /// Where its broker listens.
 const BROKER: &str = "/run/exirate-broker/broker";
+/// Where the daemon listens that releases held messages.
+const HELD: &str = "/run/exirate-held/held";
 /// What the brokers remember, each in a directory of its user's name.
 const STATE: &str = "/var/lib/exirate-broker";
 /// The user of the web service.
@@ -45,6 +47,8 @@ pub struct Web {
     pub tokens: PathBuf,
     /// The broker's socket.
     pub broker: PathBuf,
+    /// The socket of `exirate serve held`, which the broker asks.
+    pub held: PathBuf,
     /// The user of the web service, who alone may ask the broker.
     pub user: Option<u32>,
     /// Where the broker remembers who has changed how much today.
@@ -75,6 +79,7 @@ impl Web {
             help: Vec::new(),
             tokens: token::FILE.into(),
             broker: BROKER.into(),
+            held: HELD.into(),
             user: users::id_of(OsStr::new(USER)),
             state: PathBuf::new(),
             longest: 86_400,
@@ -165,13 +170,8 @@ pub(super) const KEYS: &[Key<Web>] = &[
             web.tokens = path;
         }
     }),
-    ("broker", |reader, value, web| {
-        let Some(text) = reader.string(value, &format!("{BROKER:?}")) else { return };
-        if let Err(message) = socket_path(text, BROKER) {
-            reader.error(value, message);
-        }
-        web.broker = text.into();
-    }),
+    ("broker", |reader, value, web| web.broker = socket(reader, value, BROKER, &web.broker)),
+    ("held", |reader, value, web| web.held = socket(reader, value, HELD, &web.held)),
     ("user", |reader, value, web| web.user = user(reader, value, USER)),
     ("state", |reader, value, web| {
         if let Some(path) = path(reader, value, STATE) {
@@ -242,6 +242,17 @@ fn list<T>(
 ) -> Vec<T> {
     let list = (!keys::is_empty(value)).then(|| reader.each(value, example, parse));
     list.flatten().unwrap_or_default()
+}
+
+/// The path of a socket; `before`, where it is none.
+fn socket(reader: &mut Reader<'_>, value: Value<'_>, example: &str, before: &Path) -> PathBuf {
+    let Some(text) = reader.string(value, &format!("{example:?}")) else {
+        return before.to_owned();
+    };
+    if let Err(message) = socket_path(text, example) {
+        reader.error(value, message);
+    }
+    text.into()
 }
 
 /// The id of a user.

@@ -13,6 +13,7 @@ use super::shared::Shared;
 use crate::serve::config;
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
+use crate::serve::rates::{Purpose, may_use};
 use crate::serve::supervise::{Signals, Unit, is_in_use, read_again, until_stopped};
 
 /// Follows the mail log with the configuration at `path` until a signal stops it.
@@ -22,6 +23,7 @@ use crate::serve::supervise::{Signals, Unit, is_in_use, read_again, until_stoppe
 pub fn run_follow(path: &Path) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let config = config::read_follow(path)?.logged(path, &log)?;
+    may_use(&config.spool, Purpose::Change, "exirate-follow")?;
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let mut signals = Signals::within(&runtime).map_err(cannot)?;

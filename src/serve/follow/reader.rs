@@ -113,6 +113,9 @@ impl Reader {
             if self.shared.is_over() {
                 return Ok(());
             }
+            if read == Followed::UpToDate {
+                joiner.caught_up(begins, &mut |item| self.item(&item));
+            }
             self.caught_up = Some(begins);
             self.state.error = None;
             self.state.read = begins.seconds;

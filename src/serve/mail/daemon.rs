@@ -1,7 +1,7 @@
 //! Start, reload and stop of the mail front ends.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,26 +13,54 @@ use tokio::time::timeout;
 use super::decider::Decider;
 use super::milter::Milter;
 use super::postfix::PolicyService;
-use crate::serve::config::{self, Address, Mail};
+use crate::serve::config::{self, Address, Checked, Mail};
 use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::supervise::{
     Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
 };
+use crate::spool::{Options, Spool};
 use crate::sys::inherited;
 
 /// How long connections may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
-/// Runs the mail front ends with the configuration at `path` until a signal stops them. With
-/// `take_over`, in the place of those that run.
+/// Where the configuration is.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    /// The file.
+    pub path: PathBuf,
+    /// The spool directory of an Exim with the library, for the accounts that run that Exim
+    /// themselves, instead of mail servers.
+    pub callers: Option<PathBuf>,
+}
+
+impl Configured {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Why the file cannot be read.
+    pub fn read(&self) -> Result<Checked<Mail>, String> {
+        match &self.callers {
+            Some(spool) => config::read_callers(&self.path, spool),
+            None => config::read_mail(&self.path),
+        }
+    }
+}
+
+/// Runs the mail front ends with this configuration until a signal stops them. With `take_over`,
+/// in the place of those that run.
 ///
 /// # Errors
 /// Why they cannot start, in words.
-pub fn run_mail(path: &Path, take_over: bool) -> Result<(), String> {
+pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
-    let mail = config::read_mail(path)?.logged(path, &log)?;
+    let mail = configured.read()?.logged(&configured.path, &log)?;
+    if configured.callers.is_some() {
+        // The socket is in the directory of the database.
+        Spool::open(&mail.spool, Options::default()).map_err(|error| error.to_string())?;
+    }
     raise_open_files(&log, mail.max_connections.saturating_add(CLOSING));
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
@@ -54,13 +82,13 @@ pub fn run_mail(path: &Path, take_over: bool) -> Result<(), String> {
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
-    let daemon = Daemon { path: path.to_owned(), mail, decider, peers, service, filter, log };
+    let daemon = Daemon { configured, mail, decider, peers, service, filter, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, policy, milter))
 }
 
 /// The running front ends.
 struct Daemon {
-    path: PathBuf,
+    configured: Configured,
     mail: Mail,
     decider: Rc<Decider>,
     peers: Rc<Peers>,
@@ -124,8 +152,8 @@ impl Unit for Daemon {
     }
 
     fn reload(&mut self) {
-        let read = config::read_mail(&self.path);
-        let Some(new) = read_again(read, &self.path, &self.log) else { return };
+        let path = &self.configured.path;
+        let Some(new) = read_again(self.configured.read(), path, &self.log) else { return };
         let old = &self.mail;
         let same = [
             ("listen.policy", old.policy == new.policy),
@@ -143,6 +171,6 @@ impl Unit for Daemon {
         raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
         let Mail { policy, milter, spool, workers, access, .. } = old.clone();
         self.mail = Mail { policy, milter, spool, workers, access, ..new };
-        is_in_use(&self.path, &self.log);
+        is_in_use(&self.configured.path, &self.log);
     }
 }

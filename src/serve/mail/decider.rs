@@ -17,7 +17,7 @@ use super::event::{LogLine, MailEvent, MailVerdict};
 use super::exim::request::EximCheck;
 use super::queue::Queue;
 use super::recorder::{Recorder, not_recorded};
-use super::worker::{Note, Worker};
+use super::worker::{CheckError, Note, Worker};
 use crate::bypass::Watch;
 use crate::policy::check_info::CheckInfo;
 use crate::policy::evaluator::PolicySession;
@@ -58,7 +58,9 @@ impl Settings {
 
     /// The verdict without a decision; `bypassed`: nothing may be refused now.
     fn unavailable(&self, event: &MailEvent, bypassed: bool, why: &str) -> MailVerdict {
-        let of_call = event.exim.as_ref().and_then(|call| call.on_error);
+        let call = event.exim.as_ref();
+        let of_account = call.filter(|call| call.is_of_account).map(|_| OnError::FailClosed);
+        let of_call = of_account.or(call.and_then(|call| call.on_error));
         let verdict = match of_call.unwrap_or(self.on_error) {
             OnError::FailClosed if !bypassed => Verdict::Defer,
             OnError::FailOpen | OnError::FailClosed => Verdict::Accept,
@@ -89,7 +91,7 @@ enum Decided {
     /// By policies.
     Verdict(MailVerdict),
     /// By a spec, or why it could not be.
-    Check(Box<Result<CheckInfo, String>>),
+    Check(Box<Result<CheckInfo, CheckError>>),
 }
 
 /// A message to be recorded.
@@ -174,18 +176,18 @@ impl Decider {
     }
 
     /// Checks a spec at a step: the decision, or why there is none.
-    pub async fn check(
+    pub(super) async fn check(
         &self,
         session: PolicySession,
         event: MailEvent,
         check: EximCheck,
-    ) -> (PolicySession, Result<CheckInfo, String>) {
+    ) -> (PolicySession, Result<CheckInfo, CheckError>) {
         let settings = Arc::clone(&self.settings.borrow());
         let (session, decided) = self.ask(session, &Arc::new(event), Some(check), &settings).await;
         let checked = match decided {
             Ok(Decided::Check(checked)) => *checked,
-            Ok(Decided::Verdict(_)) => Err("internal error".to_owned()),
-            Err(why) => Err(why),
+            Ok(Decided::Verdict(_)) => Err(CheckError::Undecided("internal error".to_owned())),
+            Err(why) => Err(CheckError::Undecided(why)),
         };
         let counter = if checked.is_ok() { &self.decided } else { &self.unavailable };
         counter.set(counter.get() + 1);
@@ -266,7 +268,8 @@ impl Decider {
         text
     }
 
-    fn is_bypassed(&self) -> bool {
+    /// Whether nothing may be refused now.
+    pub(super) fn is_bypassed(&self) -> bool {
         self.bypass.borrow_mut().is_active()
     }
 
@@ -332,7 +335,7 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
                     let bypassed = worker.lifts(&why);
                     Decided::Verdict(settings.unavailable(&event, bypassed, &why))
                 }
-                Some(_) => Decided::Check(Box::new(Err(why))),
+                Some(_) => Decided::Check(Box::new(Err(CheckError::Undecided(why)))),
             }
         });
         let notes = std::mem::take(&mut worker.notes);

@@ -60,6 +60,9 @@ pub struct EximCall {
     pub only_looks: bool,
     /// It is another command than that of the step before.
     pub is_new_command: bool,
+    /// An ordinary account runs that Exim, or has handed the message over: see
+    /// [`Caller`](crate::event::Caller).
+    pub is_of_account: bool,
 }
 
 /// What to do with a step.
@@ -86,6 +89,13 @@ impl MailVerdict {
     pub(super) fn of(verdict: Verdict, delay: f64, text: &str) -> Self {
         let outcome = Outcome { verdict, delay, text: text.to_owned(), ..Outcome::default() };
         Self { outcome, ..Self::default() }
+    }
+
+    /// Whether an ordinary account's Exim is to wait for a decision: it is told none, so that it
+    /// does what its ACL says of mail that is undecided.
+    #[must_use]
+    pub fn is_undecided(&self, is_of_account: bool) -> bool {
+        is_of_account && self.unavailable.is_some() && self.outcome.verdict >= Verdict::Defer
     }
 
     /// What front ends show of it.

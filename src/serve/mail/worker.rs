@@ -105,6 +105,7 @@ impl Worker {
             on_error: OnErrors {
                 of_call: call.and_then(|call| call.on_error),
                 of_front_end: on_error,
+                of_store: call.filter(|call| call.is_of_account).map(|_| OnError::FailClosed),
             },
         };
         if call.is_none_or(|call| call.is_new_command) {
@@ -164,35 +165,38 @@ impl Worker {
         session: &mut PolicySession,
         event: &MailEvent,
         check: &EximCheck,
-    ) -> Result<CheckInfo, String> {
+    ) -> Result<CheckInfo, CheckError> {
         let Self { spool, store, specs, bypass, notes, .. } = self;
         let EximCheck { spec, key, unique, .. } = check;
         let arguments = SpecArguments { spec, key: key.as_deref(), unique: unique.as_deref() };
-        let spec = specs.parse(arguments).map_err(|error| error.to_string())?;
-        let request = spec.request(&check.context(event)).map_err(|error| error.to_string())?;
+        let spec = specs.parse(arguments).map_err(CheckError::spec)?;
+        let request = spec.request(&check.context(event)).map_err(CheckError::spec)?;
         let call = event.exim.as_ref();
         if call.is_none_or(|call| call.is_new_command) {
             session.new_command();
         }
-        let request = match call.is_some_and(|call| call.only_looks) {
-            true => request.read_only(),
-            false => request,
-        };
+        let looks = call.is_some_and(|call| call.only_looks);
+        let request = if looks { request.read_only() } else { request };
         let asked = request.check();
         let recalled = session.decisions().recall(request.scope, &asked.key);
         let decision = match recalled {
             Some(before) => before.against(request.limit),
             None => {
-                open(store, spool)?;
-                let store = store.as_mut().ok_or("the database is not open")?;
+                open(store, spool).map_err(CheckError::Undecided)?;
+                let closed = || CheckError::Undecided("the database is not open".to_owned());
+                let store = store.as_mut().ok_or_else(closed)?;
                 store.set_bypassed(bypass.is_active());
                 let clock = || clock::now().into();
+                let decision = store.decide_one(&asked, clock);
                 let decision =
-                    store.decide_one(&asked, clock).map_err(|error| error.to_string())?;
+                    decision.map_err(|error| CheckError::Undecided(error.to_string()))?;
                 if store.has_events() {
                     describe(store, None, &event.event.view());
                 }
-                session.decisions().keep(request.scope, &asked.key, decision);
+                // What has only looked is still to be counted.
+                if !looks {
+                    session.decisions().keep(request.scope, &asked.key, decision);
+                }
                 decision
             }
         };
@@ -211,6 +215,28 @@ impl Worker {
     /// Whether nothing may be refused now, although `what`. It is logged.
     pub(super) fn lifts(&mut self, what: &dyn Display) -> bool {
         Noting { notes: &mut self.notes, bypass: &mut self.bypass }.lifts(what)
+    }
+}
+
+/// Why a spec has not been checked.
+#[derive(Debug)]
+pub(super) enum CheckError {
+    /// The spec is wrong.
+    Spec(String),
+    /// Nothing could be decided.
+    Undecided(String),
+}
+
+impl CheckError {
+    fn spec(error: impl Display) -> Self {
+        Self::Spec(error.to_string())
+    }
+
+    /// The reason.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Spec(text) | Self::Undecided(text) => text,
+        }
     }
 }
 

@@ -218,13 +218,16 @@ fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     each.find_map(|one| one.trim().strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
 }
 
-/// The name of the host without its port, of `name:port` or `[::1]:port`.
-fn host_of(authority: &str) -> &str {
+/// The name of the host without its port, of `name:port` or `[::1]:port`; `None` if it is neither.
+fn host_of(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
-        Some(rest) => rest.find(']').map(|at| at + 2),
-        None => authority.find(':'),
+        Some(rest) => rest.find(']')? + 2,
+        None => authority.find(':').unwrap_or(authority.len()),
     };
-    authority.get(..end.unwrap_or(authority.len())).unwrap_or(authority)
+    let (host, rest) = authority.split_at_checked(end)?;
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_whole = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
+    is_whole.then_some(host)
 }
 
 /// Whether a request by this name of the host reaches this machine alone, whatever other names
@@ -240,7 +243,7 @@ pub(super) fn check_host(web: &Web, head: &Parts) -> Result<bool, Problem> {
     let mut all = head.headers.get_all(header::HOST).iter();
     let (first, more) = (all.next(), all.next());
     let authority = first.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let host = host_of(authority).to_ascii_lowercase();
+    let host = host_of(authority).unwrap_or_default().to_ascii_lowercase();
     let known = is_local(&host) || web.hosts.contains(&host);
     if !known || more.is_some() {
         let detail = "expected a Host header with localhost, or a name of hosts in [web]";
@@ -272,14 +275,21 @@ mod tests {
     #[test]
     fn a_host_has_a_name_and_perhaps_a_port() {
         for (authority, host) in [
-            ("localhost", "localhost"),
-            ("localhost:8080", "localhost"),
-            ("[::1]:80", "[::1]"),
-            ("[::1]", "[::1]"),
-            ("[::1", "[::1"),
-            ("", ""),
-            (":80", ""),
-            ("desk.example.org:443", "desk.example.org"),
+            ("localhost", Some("localhost")),
+            ("localhost:8080", Some("localhost")),
+            ("localhost:", Some("localhost")),
+            ("[::1]:80", Some("[::1]")),
+            ("[::1]", Some("[::1]")),
+            ("[::1", None),
+            ("[::1].evil", None),
+            ("[::1]evil:80", None),
+            ("[::1]:80.evil", None),
+            ("localhost:80.evil", None),
+            ("localhost:evil", None),
+            ("localhost:80:80", None),
+            ("", Some("")),
+            (":80", Some("")),
+            ("desk.example.org:443", Some("desk.example.org")),
         ] {
             assert_eq!(host_of(authority), host, "{authority}");
         }

@@ -15,6 +15,7 @@ use super::http::connection;
 use crate::serve::config::{self, Web};
 use crate::serve::listen::{Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
+use crate::serve::rates::{Purpose, may_use};
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
     Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
@@ -30,6 +31,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 pub fn run_web(path: &Path) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let web = config::read_web(path)?.logged(path, &log)?;
+    may_use(&web.spool, Purpose::Read, "exirate-web")?;
     raise_open_files(&log, web.max_connections.saturating_add(CLOSING));
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;

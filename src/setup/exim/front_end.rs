@@ -2,16 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::mta::exim::debian::{LIBRARY_FILES, SOCKET_FILES};
 use crate::serve::config::Address;
 use crate::setup::daemon::Daemon;
 
 /// The library, and the file that names it.
 const LIBRARIES: [&str; 2] = ["exirate.so", "exirate-libraries.conf"];
-/// Where the package `exirate-exim` puts them, and the files that Exim is to include.
+/// Where the package `exirate-exim` puts them.
 const LIBRARY_FOLDER: &str = "/usr/lib/exim4";
-const LIBRARY_FILES: &str = "/etc/exim4/exirate";
-/// Where the package `exirate` puts the files for the socket.
-const SOCKET_FILES: &str = "/usr/share/exirate/exim";
 
 /// The socket, which `exirate.toml` names as well.
 pub(super) const SOCKET: &str = "/var/lib/exirate/exim/policy";

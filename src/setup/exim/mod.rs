@@ -1,5 +1,6 @@
 //! Exim: Debian's configurations, and those of one's own.
 
+mod callers;
 mod candidate;
 mod front_end;
 mod listener;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::daemon::Daemon;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
 use super::steps::Steps;
@@ -42,6 +43,8 @@ struct Exim {
     front_end: FrontEnd,
     /// That it asks, if it loads no library.
     daemon: Option<Daemon>,
+    /// The user that it becomes.
+    user: String,
     /// `None` where the configuration is the administrator's own.
     debian: Option<Debian>,
 }
@@ -51,11 +54,15 @@ pub(super) fn find(program: &Path, socket: bool) -> Result<Box<dyn MailServer>, 
     let program = Program { program: program.to_owned(), config: None };
     let version = program.version().map_err(SetupError::Unfit)?;
     let debian = Debian::look(Path::new(ETC)).filter(|_| Path::new(UPDATE).exists());
-    let (config, spool, group, fault): (PathBuf, PathBuf, String, Option<String>) =
+    let (config, spool, (user, group), fault): (PathBuf, PathBuf, (String, String), _) =
         match (version.complaint, program.settings(), &debian) {
-            (None, Ok(settings), _) => (settings.config, settings.spool, settings.who.group, None),
+            (None, Ok(settings), _) => {
+                let who = (settings.who.user, settings.who.group);
+                (settings.config, settings.spool, who, None)
+            }
             (Some(why), _, Some(_)) | (_, Err(why), Some(_)) => {
-                (GENERATED.into(), SPOOL.into(), GROUP.to_owned(), Some(why))
+                let who = (GROUP.to_owned(), GROUP.to_owned());
+                (GENERATED.into(), SPOOL.into(), who, Some(why))
             }
             (Some(why), _, None) | (_, Err(why), None) => {
                 return Err(SetupError::unsound("Exim", &why));
@@ -66,7 +73,7 @@ pub(super) fn find(program: &Path, socket: bool) -> Result<Box<dyn MailServer>, 
     let version = version.name.split_whitespace().nth(2).unwrap_or_default().to_owned();
     let daemon = front_end.daemon(group);
     let spool = daemon.as_ref().map_or(spool, Daemon::spool);
-    Ok(Box::new(Exim { program, version, config, spool, fault, front_end, daemon, debian }))
+    Ok(Box::new(Exim { program, version, config, spool, fault, front_end, daemon, user, debian }))
 }
 
 impl MailServer for Exim {
@@ -91,7 +98,10 @@ impl MailServer for Exim {
                 daemon.listens_there()?;
                 daemon.plan(&mut plan, || self.facts())?;
             }
-            None => plan.policies(&self.spool, || self.facts())?,
+            None => {
+                plan.policies(&self.spool, || self.facts())?;
+                callers::plan(&mut plan, &self.spool, &self.user);
+            }
         }
         match &self.debian {
             Some(debian) => {
@@ -177,7 +187,9 @@ impl Exim {
         let domains = list(&printed("+local_domains")?);
         let domains = domains.iter().filter_map(|item| own(item)).collect();
         let relays = list(&printed("+relay_from_hosts")?);
-        Ok(Facts::of(name.clone(), domains, relays, self.smarthost()))
+        let qualify = qualifying(&printed("qualify_domain")?);
+        let facts = Facts::of(name.clone(), domains, relays, self.smarthost());
+        Ok(Facts { qualify, ..facts })
     }
 
     /// The host that Debian's configuration sends all mail to.

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use super::daemon::Daemon;
 use super::files::Temporary;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
 use crate::mta::postfix::{
-    END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets, milters,
-    policy_services, without_blanks,
+    Asked, END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets,
+    milters, policy_services, without_blanks,
 };
 use crate::policy::needs::FrontEnd;
 use crate::serve::config::Address;
@@ -152,7 +152,8 @@ impl Postfix {
     fn has(&self, service: Option<&Service>, list: &str, address: &Address) -> bool {
         let words = self.settings.restrictions(service, &self.settings.value(service, list));
         let asked = policy_services(&words, &self.queue);
-        asked.iter().any(|one| one.ending.is_none() && one.address.as_ref() == Some(address))
+        let is_right = |one: &Asked| one.ending.is_none() && !one.only_warns;
+        asked.iter().any(|one| is_right(one) && one.address.as_ref() == Some(address))
     }
 
     /// The check, as a list has it.
@@ -263,7 +264,26 @@ impl Postfix {
         let smarthost = (!smarthost.is_empty()).then_some(smarthost);
         let name = self.settings.value(None, "myhostname");
         let facts = Facts::of(name, domains, list("mynetworks"), smarthost);
-        Facts { front_end: Some(FrontEnd::PolicyProtocol), ..facts }
+        Facts { front_end: Some(FrontEnd::PolicyProtocol), qualify: self.qualify(), ..facts }
+    }
+
+    /// The domain that Postfix adds to logins and senders without one. In a virtual domain, a mailbox
+    /// is not the login of that name.
+    fn qualify(&self) -> Option<String> {
+        let value = |name: &str| self.settings.value(None, name);
+        let of_file = |text: String| match text.starts_with('/') {
+            true => std::fs::read_to_string(&text).unwrap_or_default(),
+            false => text,
+        };
+        let local = Some(value("smtpd_sasl_local_domain")).filter(|text| !text.is_empty());
+        let domain = local.unwrap_or_else(|| of_file(value("myorigin")));
+        let domain = qualifying(domain.lines().next().unwrap_or_default())?;
+        let is_virtual = ["virtual_mailbox_domains", "virtual_alias_domains"].iter().any(|name| {
+            let items = value(name);
+            let mut items = items.split([',', ' ', '\t', '\n']);
+            items.any(|item| item.eq_ignore_ascii_case(&domain))
+        });
+        (!is_virtual).then_some(domain)
     }
 }
 

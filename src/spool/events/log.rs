@@ -1,15 +1,17 @@
 //! Appends to the journal of crossings and to the log of refusals, and begins a new file
 //! where one is full.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use crate::rate::Timestamp;
 use crate::sys::files::{self, Access, FileInfo};
 use crate::sys::secure_dir::DirError;
 
 use super::super::SpoolError;
-use super::super::database::{ATTEMPTS, Database, FILE_MODE};
+use super::super::database::{ATTEMPTS, DIRECTORY, Database, FILE_MODE};
 use super::expire::{Extent, expire, is_due};
 use super::limits::{EventKind, LogLimits};
 
@@ -20,6 +22,13 @@ pub(in crate::spool) struct EventLog {
     pub(in crate::spool) name: &'static CStr,
     /// The previous one.
     pub(in crate::spool) before: &'static CStr,
+}
+
+/// The file of the journal of crossings of a spool directory, which changes with each.
+#[must_use]
+pub fn crossings_file(spool: &Path) -> PathBuf {
+    let name = OsStr::from_bytes(CROSSINGS.name.to_bytes());
+    spool.join(OsStr::from_bytes(DIRECTORY.to_bytes())).join(name)
 }
 
 /// The journal of crossings.

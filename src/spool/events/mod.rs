@@ -38,6 +38,7 @@ pub use erase::ErasedEvents;
 pub use limits::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
 };
+pub use log::crossings_file;
 pub(super) use log::{CROSSINGS, EVENT_FILES, REFUSALS};
 pub use read::{EventReader, LoggedEvent};
 #[cfg(test)]

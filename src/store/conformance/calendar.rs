@@ -227,6 +227,21 @@ fn a_full_window_keeps_others_from_counting<S: Store>(store: &mut S) {
         decide(store, &[own, total], at(5));
         assert_eq!(counted(store, "total", 0), Some((expected, 0)));
     }
+    // Nor by what it refuses itself, or another total does; strict or not.
+    for update in [Update::Strict, Update::Leaky] {
+        let name = |what: &str| format!("{what}{update:?}");
+        let [full, wide, user] = ["full", "wide", "user"].map(name);
+        let total = |name| Check { total: true, update, ..strict(name, 0) };
+        let checks = [strict(&user, 0), limited(1.0, total(&full)), total(&wide)];
+        for n in 1..=3 {
+            let decisions = decide(store, &checks, at(5));
+            assert_eq!(decisions[1].over, n > 1);
+            let of = |store: &mut S, name: &str| counted(store, name, 0).map(|one| one.0);
+            assert_eq!(of(store, &full), Some(1.0), "{update:?}");
+            assert_eq!(of(store, &wide), Some(1.0), "{update:?}");
+            assert_eq!(of(store, &user), Some(f64::from(n)), "{update:?}");
+        }
+    }
     // One that only observes counts all.
     let observed = Check { refuses: None, ..limited(1.0, day("observed", 0)) };
     for n in 1..4 {

@@ -13,9 +13,10 @@ use super::glob;
 use super::target::{OVERRIDES_MAX, Override, TEXT_MAX, Target};
 
 const MAGIC: &[u8; 8] = b"EXIRATEO";
-/// The version of the format.
-const VERSION: u32 = 1;
-const VERSIONS: Versions = Versions::only(VERSION);
+/// The version of the format. In the lower one, which is written as long as that is enough, no denial
+/// rejects.
+const VERSION: u32 = 2;
+const VERSIONS: Versions = Versions { oldest: 1, newest: VERSION };
 /// The size of the header: magic, version, number of entries, size, checksum.
 pub const HEADER_BYTES: usize = 24;
 /// The offset of the checksum, which covers everything but itself.
@@ -94,6 +95,7 @@ impl<'a> Encoded<'a> {
         let overridden = match overridden {
             0 => Overridden::Allow,
             1 => Overridden::Deny,
+            2 => Overridden::Reject,
             _ => return None,
         };
         let mut entry = Self {
@@ -233,7 +235,11 @@ pub(super) fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
             }
         };
         let folding = one.target.folding();
-        bytes.push(u8::from(one.overridden == Overridden::Deny));
+        bytes.push(match one.overridden {
+            Overridden::Allow => 0,
+            Overridden::Deny => 1,
+            Overridden::Reject => 2,
+        });
         bytes.push(kind | if folding.is_some() { FOLDED } else { 0 });
         bytes.extend(one.until.to_le_bytes());
         bytes.extend(one.since.to_le_bytes());
@@ -260,9 +266,12 @@ pub(super) fn encode(list: &[Override]) -> Result<Vec<u8>, String> {
         return Err(format!("the overrides would take more than {LIST_BYTES_MAX} bytes"));
     }
     let size = bytes.len() as u32; // at most LIST_BYTES_MAX
+    // What an exirate of the lower version can read, it shall.
+    let rejects = list.iter().any(|one| one.overridden == Overridden::Reject);
+    let version = if rejects { VERSIONS.newest } else { VERSIONS.oldest };
     let header = [
         &MAGIC[..],
-        &VERSION.to_le_bytes(),
+        &version.to_le_bytes(),
         &(list.len() as u32).to_le_bytes(),
         &size.to_le_bytes(),
     ]

@@ -35,16 +35,17 @@ pub struct Candidates {
     globs: Ends,
 }
 
-/// When the last override of each sort ends; the earliest second if there is none.
+/// When the last override of each sort, the strongest first, ends; the earliest second if there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
+    reject: i64,
     deny: i64,
     allow: i64,
 }
 
 impl Default for Ends {
     fn default() -> Self {
-        Self { deny: i64::MIN, allow: i64::MIN }
+        Self { reject: i64::MIN, deny: i64::MIN, allow: i64::MIN }
     }
 }
 
@@ -53,12 +54,14 @@ impl Ends {
         let end = match overridden {
             Overridden::Allow => &mut self.allow,
             Overridden::Deny => &mut self.deny,
+            Overridden::Reject => &mut self.reject,
         };
         *end = until.max(*end);
     }
 
     fn at(self, second: i64) -> Option<Overridden> {
         match second {
+            _ if second < self.reject => Some(Overridden::Reject),
             _ if second < self.deny => Some(Overridden::Deny),
             _ if second < self.allow => Some(Overridden::Allow),
             _ => None,

@@ -24,7 +24,8 @@ pub enum Target {
     Exact {
         /// Its name.
         key: Vec<u8>,
-        /// What a policy counts it as, if that is another name: the network of an address.
+        /// What a policy counts it as, if that is another name: the network of an address, or the
+        /// local account with the name of a login to which a domain is added.
         counted_as: Option<Vec<u8>>,
         /// How keys of specs are folded before they are compared; `None` if names are
         /// compared byte for byte.
@@ -184,6 +185,15 @@ fn value_of<'a>(field: &Cow<'a, [u8]>) -> Option<(Cow<'a, [u8]>, Sort)> {
     Some((value?, if is_bare { Sort::Bare } else { Sort::Other }))
 }
 
+/// Of two, the one with the higher number decides.
+fn strength(overridden: Overridden) -> u8 {
+    match overridden {
+        Overridden::Allow => 0,
+        Overridden::Deny => 1,
+        Overridden::Reject => 2,
+    }
+}
+
 /// The override of `list` that decides for `key` in this second, for display: as the
 /// list of all decides.
 #[must_use]
@@ -194,7 +204,8 @@ pub fn deciding<'a>(
 ) -> Option<&'a Override> {
     let rank = |one: &Override| {
         let exact = matches!(one.target, Target::Exact { .. });
-        (exact, one.overridden == Overridden::Deny, one.until)
+        // A denial is stronger than a permission, and one for good than another.
+        (exact, strength(one.overridden), one.until)
     };
     list.iter()
         .filter(|one| one.is_active(second) && one.applies_to(key))

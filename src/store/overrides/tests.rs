@@ -68,7 +68,11 @@ impl Arbitrary for Random {
                 0 => exact(KEYS[pick % KEYS.len()], ignore_case),
                 _ => glob(GLOBS[pick % GLOBS.len()], ignore_case),
             };
-            let overridden = if deny { Overridden::Deny } else { Overridden::Allow };
+            let overridden = match (deny, pick % 2) {
+                (true, 0) => Overridden::Reject,
+                (true, _) => Overridden::Deny,
+                (false, _) => Overridden::Allow,
+            };
             one(overridden, target, if until == 0 { FOREVER } else { i64::from(until % 8) })
         };
         Self(list.into_iter().take(30).map(one).collect())
@@ -99,7 +103,7 @@ fn a_list_decides_as_a_naive_evaluator() {
                 })
             };
             let expected = [true, false].into_iter().find_map(|is_exact| {
-                [Overridden::Deny, Overridden::Allow]
+                [Overridden::Reject, Overridden::Deny, Overridden::Allow]
                     .into_iter()
                     .find(|&overridden| any(is_exact, overridden))
             });
@@ -249,13 +253,18 @@ fn damaged_lists_are_refused_whatever_the_damage() {
     }
     let newer = sealed({
         let mut bytes = bytes.clone();
-        bytes[8] = 2;
+        bytes[8] = 3;
         bytes
     });
     let fault = Overrides::decode(newer.clone()).unwrap_err();
     assert!(matches!(fault, ListFault::Version(version) if version.is_later()));
-    assert!(fault.to_string().contains("is of format version 2, and this exirate knows no"));
+    assert!(fault.to_string().contains("is of format version 3, and this exirate knows no"));
     assert_eq!(as_the_next(|| Overrides::decode(newer).unwrap().list()), list);
+    // An older exirate reads a list as long as no denial rejects.
+    assert_eq!(bytes[8], 1);
+    let rejects = [one(Overridden::Reject, exact(b"ab@x.test", true), FOREVER)];
+    let bytes = Overrides::encode(&rejects).unwrap();
+    assert_eq!((bytes[8], Overrides::decode(bytes).unwrap().list()), (2, rejects.to_vec()));
 }
 
 /// `bytes` with a checksum and a size that fit.

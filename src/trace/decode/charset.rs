@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
+use encoding_rs::{Encoding, REPLACEMENT, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use mail_parser::decoders::charsets::map::charset_decoder;
 
 /// A charset that can be decoded.
@@ -21,6 +21,9 @@ impl Charset {
     pub fn of(label: &str) -> Option<Self> {
         let label = label.trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c)).as_bytes();
         let known = Encoding::for_label_no_replacement(label).map(Self::Standard);
+        if known.is_none() && is_undecodable(label) {
+            return None;
+        }
         known.or_else(|| charset_decoder(label).map(Self::Mail)).or_else(|| of_font(label))
     }
 
@@ -36,6 +39,40 @@ impl Charset {
             Self::Mail(decode) => Cow::Owned(decode(bytes)),
         }
     }
+}
+
+/// Whether a charset is known, but not decoded by anybody who follows the Encoding Standard:
+/// ISO-2022-KR, ISO-2022-CN, HZ. What is ASCII in such a text is ASCII.
+fn is_undecodable(label: &[u8]) -> bool {
+    let dashes: Vec<u8> = label.iter().map(|&b| if b == b'_' { b'-' } else { b }).collect();
+    Encoding::for_label(&dashes) == Some(REPLACEMENT)
+}
+
+/// Whether the label says UTF-16 of what is ASCII.
+fn is_wrongly_wide(charset: Charset, bytes: &[u8]) -> bool {
+    let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0;
+    matches!(charset, Charset::Standard(encoding) if encoding == UTF_16LE || encoding == UTF_16BE)
+        && bytes.iter().all(is_plain)
+}
+
+/// Whether a text in the charset with this label may be another than [`to_utf8`] makes of it.
+#[expect(clippy::ptr_arg, reason = "only an owned text has replacements of ours")]
+pub(super) fn is_doubtful(bytes: &[u8], label: Option<&str>, text: &Cow<'_, str>) -> bool {
+    let has_replaced = || matches!(text, Cow::Owned(text) if text.contains('\u{fffd}'));
+    let is_unknown = label.is_some_and(|label| {
+        let label = label.trim();
+        !label.is_empty() && !is_ascii_label(label) && Charset::of(label).is_none()
+    });
+    // Escape sequences of charsets that share ASCII.
+    let is_plain = || {
+        let shifts = |byte: &u8| !byte.is_ascii() || matches!(byte, 0x0e | 0x0f | 0x1b);
+        !bytes.iter().any(shifts) && memchr::memmem::find(bytes, b"~{").is_none()
+    };
+    let is_wide = || {
+        let charset = label.and_then(Charset::of);
+        !bytes.is_empty() && charset.is_some_and(|charset| is_wrongly_wide(charset, bytes))
+    };
+    has_replaced() || is_unknown && !is_plain() || is_wide()
 }
 
 /// The charset of a font, by the name of its constant in Windows: some programs
@@ -72,6 +109,7 @@ fn of_font(label: &[u8]) -> Option<Charset> {
 /// decoded as UTF-8 if they are valid UTF-8, and as Windows-1252 otherwise.
 pub(super) fn to_utf8<'a>(bytes: &'a [u8], label: Option<&str>) -> Cow<'a, str> {
     let charset = label.filter(|label| !is_ascii_label(label)).and_then(Charset::of);
+    let charset = charset.filter(|charset| !is_wrongly_wide(*charset, bytes));
     let charset = charset.unwrap_or(Charset::Standard(WINDOWS_1252));
     let may_be_utf8 = matches!(
         charset,
@@ -162,8 +200,35 @@ mod tests {
             (Some("x-unknown"), "café".as_bytes(), "café"),
             (Some("x-unknown"), b"\x93caf\xe9\x94", "“café”"),
             (Some(""), b"caf\xe9", "café"),
+            (Some("utf-16"), b"plain", "plain"),
+            (Some("iso-2022-kr"), b"plain", "plain"),
+            (Some("ISO_2022_KR"), b"plain", "plain"),
+            (Some("iso-2022-cn"), b"plain", "plain"),
+            (Some("iso-2022-cn-ext"), b"plain", "plain"),
+            (Some("hz-gb-2312"), b"plain", "plain"),
         ] {
             assert_eq!(to_utf8(bytes, charset), expected, "{charset:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_decoded_is_doubtful() {
+        for (charset, bytes, is) in [
+            (Some("iso-2022-kr"), &b"plain"[..], false),
+            (Some("iso-2022-kr"), b"\x1b$)C\x0e0!\x0f", true),
+            (Some("hz-gb-2312"), b"a ~{<:Ky2;~} b", true),
+            (Some("x-unknown"), b"plain", false),
+            (Some("x-unknown"), b"caf\xe9", true),
+            (Some("utf-8"), b"caf\xe9", true),
+            (Some("utf-8"), "café \u{fffd}".as_bytes(), false),
+            (Some("us-ascii"), b"caf\xe9", false),
+            (Some("iso-2022-jp"), b"\x1b$B%O%m!<\x1b(B", false),
+            (None, b"caf\xe9", false),
+            (Some("utf-16"), b"plain", true),
+            (Some("utf-16le"), b"p\0l\0", false),
+        ] {
+            let text = to_utf8(bytes, charset);
+            assert_eq!(is_doubtful(bytes, charset, &text), is, "{charset:?} {text}");
         }
     }
 

@@ -16,6 +16,9 @@ pub(super) struct BodyFields<'a> {
     content_type: Option<&'a [u8]>,
     disposition: Option<&'a [u8]>,
     encoding: Option<&'a [u8]>,
+    /// One of them is there twice with different values, or too long: mail programs differ in what
+    /// they make of the body.
+    is_doubtful: bool,
 }
 
 /// A field that readers see.
@@ -31,8 +34,11 @@ impl<'a> BodyFields<'a> {
     /// readers see are returned.
     pub(super) fn add(&mut self, name: &[u8], value: &'a [u8]) -> Option<Visible<'a>> {
         let mut keep = |slot: fn(&mut Self) -> &mut Option<&'a [u8]>| {
+            let is_long = value.len() > CHUNK;
             let slot = slot(self);
-            *slot = slot.or(Some(&value[..value.len().min(CHUNK)]));
+            let first = slot.get_or_insert(&value[..value.len().min(CHUNK)]);
+            let is_another = !first.trim_ascii().eq_ignore_ascii_case(value.trim_ascii());
+            self.is_doubtful |= is_another || is_long;
             None
         };
         let mut lower = [0; 25];
@@ -54,8 +60,10 @@ impl<'a> BodyFields<'a> {
         let mut media = Media {
             encoding: self.encoding.map(Encoding::named).unwrap_or_default(),
             is_typed: self.content_type.is_some(),
+            is_doubtful: self.is_doubtful,
             ..Media::default()
         };
+        media.is_doubtful |= media.encoding == Encoding::Unknown;
         if let Some(value) = self.content_type {
             parameters(value, |kind, content| {
                 media.kind = String::from(kind);
@@ -71,6 +79,18 @@ impl<'a> BodyFields<'a> {
                 let joined = content.attribute("delsp");
                 media.is_joined = joined.is_some_and(|value| value.eq_ignore_ascii_case("yes"));
             });
+            // What has parts, or may have, and is not understood so.
+            let lower = value.to_ascii_lowercase();
+            let says = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
+            let kind = media.kind.as_str();
+            let has_boundary = media.boundary.as_deref().is_some_and(|it| !it.trim().is_empty());
+            media.is_doubtful |= match kind.starts_with("multipart/") {
+                true => !has_boundary,
+                false => {
+                    let is_message = kind.starts_with("message/") || kind == "text/rfc822-headers";
+                    says("multipart") || says("boundary") || says("rfc822") && !is_message
+                }
+            };
         }
         if let Some(value) = self.disposition {
             parameters(value, |kind, content| {
@@ -102,11 +122,14 @@ pub(super) struct Media {
     /// Whether the space before a soft line break is removed with it (RFC
     /// 3676).
     pub(super) is_joined: bool,
+    /// Whether its fields are not understood, or in more than one way: then what is found of the
+    /// body may not be what a reader sees.
+    pub(super) is_doubtful: bool,
 }
 
 /// Parses a field like `Content-Type`.
 fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
-    let value = encoded_words::prepare(value);
+    let value = unfold(&encoded_words::prepare(value));
     if let HeaderValue::ContentType(content) =
         MessageStream::new(value.as_bytes()).parse_content_type()
     {
@@ -116,6 +139,41 @@ fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
         };
         found(kind.trim().to_ascii_lowercase().as_str(), &content);
     }
+}
+
+/// A prepared field with parameters in one line: at the end of a line, the parser would take an
+/// attribute without its value, a type without its subtype, and a comment for their ends. Between
+/// parameters, the end of a line is taken as the `;` that some programs omit.
+fn unfold(value: &str) -> String {
+    let mut out = String::with_capacity(value.len() + 4);
+    let (mut is_quoted, mut is_escaped, mut comments) = (false, false, 0_usize);
+    for (at, c) in value.char_indices() {
+        match c {
+            '\r' | '\n' => {}
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' if comments == 0 => is_quoted = !is_quoted,
+            '(' if !is_quoted => comments += 1,
+            ')' if !is_quoted => comments = comments.saturating_sub(1),
+            _ => {}
+        }
+        if !matches!(c, '\r' | '\n') {
+            out.push(c);
+            continue;
+        }
+        let rest = value[at..].trim_start();
+        let is_within = is_quoted || comments > 0 || out.trim_end().ends_with(['=', '/', ';', '*']);
+        let is_parameter = rest.split_once('=').is_some_and(|(name, _)| {
+            let name = name.trim_end();
+            !name.is_empty()
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-*".contains(&b))
+        });
+        if c == '\n' && !is_within && is_parameter {
+            out.push(';');
+        }
+    }
+    out.push('\n');
+    out
 }
 
 impl Visible<'_> {
@@ -283,9 +341,43 @@ mod tests {
             filename: Some(String::from("a.txt")),
             is_attached: true,
             is_joined: true,
+            // A boundary of what has no parts.
+            is_doubtful: true,
             ..Media::default()
         };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_field_may_be_folded_anywhere() {
+        for fold in ["\n ", "\r\n\t", "\n  \n "] {
+            for folded in [
+                "multipart/mixed;# boundary=#\"a b\"",
+                "multipart/#mixed; boundary=\"a b\"",
+                "multipart#/mixed; boundary#=\"a b\"#",
+                "multipart/mixed; (x#y) boundary=#(z)#\"a b\"; charset=#utf-8",
+                "multipart/mixed# boundary*0=#\"a \";# boundary*1#=b",
+                "multipart/mixed; charset=utf-8# boundary*=#utf-8''a%20b",
+            ] {
+                let value = format!(" {}\n", folded.replace('#', fold));
+                let found = media(&value, "inline");
+                assert_eq!(found.kind, "multipart/mixed", "{value:?}");
+                assert_eq!(found.boundary.as_deref(), Some("a b"), "{value:?}");
+                assert!(!found.is_doubtful, "{value:?}");
+            }
+            let value = format!("attachment;{fold}filename={fold}a.txt");
+            assert_eq!(media("text/plain", &value).filename.as_deref(), Some("a.txt"));
+            let found = media(&format!("text/plain; charset={fold}koi8-r"), "inline");
+            assert_eq!(found.charset.as_deref(), Some("koi8-r"));
+        }
+        for doubtful in
+            ["multipart/mixed", "multipart; boundary=a", "text/plain; boundary=a", "x rfc822"]
+        {
+            assert!(media(doubtful, "inline").is_doubtful, "{doubtful}");
+        }
+        for sure in ["text/plain", "message/rfc822", "text/rfc822-headers", "text", ""] {
+            assert!(!media(sure, "inline").is_doubtful, "{sure}");
+        }
     }
 
     #[test]

@@ -74,8 +74,8 @@ fn many_parts_and_missing_delimiters() {
     assert!(!try_out(mixed, "--a\nContent-Type: multipart/mixed; boundary=zz\n\nx\n", "").1);
     assert!(!try_out(mixed, "--a\nContent-Transfer-Encoding: base64\n\n!\n", "").1);
     assert!(!try_out(mixed, "--a\nContent-Type: message/rfc822\n\n", "").1);
-    assert!(try_out(mixed, "--", "").1);
-    assert!(try_out(mixed, "--a-\n", "").1);
+    assert!(!try_out(mixed, "--", "").1);
+    assert!(!try_out(mixed, "--a-\n", "").1);
     assert!(try_out(mixed, "--a--\n", "").1);
     assert!(try_out(&format!("{mixed}--a\n"), "A:\n", "").1);
 }
@@ -306,10 +306,13 @@ impl Arbitrary for Message {
 fn random_messages_are_decoded() {
     kit::quick_check().tests(10_000).quickcheck(
         (|Message(message)| {
-            let (_, is_whole) = super::tests::decoded(&message, &Limits::default());
+            let decode = |limits| decode_message(&message, &limits, &mut |_, _| ());
+            // None of them comes to a limit, though mail programs may differ in what they show.
+            let all = decode(Limits::default());
             let small = Limits { depth: 2, parts: 3, text: 20, attachments: 10, composed: 30 };
-            super::tests::decoded(&message, &small);
-            is_whole
+            // What small limits leave whole is decoded the same with larger ones.
+            let some = decode(small);
+            !all.is_cut && (some.is_cut || some == all)
         }) as fn(Message) -> bool,
     );
 }

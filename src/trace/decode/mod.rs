@@ -45,8 +45,9 @@ use std::borrow::Cow;
 pub const VERSION: u16 = 4;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and
-/// passes its fragments to `sink`. Returns whether the message was within the
-/// limits; the excess is left out.
+/// passes its fragments to `sink`. Returns whether these are all that a reader may
+/// see: whether the message was within the limits, else the excess is left out, and
+/// whether mail programs do not differ in what they make of it.
 ///
 /// Any bytes are a valid message. The time is proportional to their number, and
 /// the memory to the limits: a few times that of text, and up to three times
@@ -68,13 +69,21 @@ pub fn decode_parts(
     limits: &Limits,
     sink: &mut dyn FnMut(MessagePart, Fragment<'_>),
 ) -> bool {
+    decode_message(message, limits, sink).is_whole()
+}
+
+fn decode_message(
+    message: &[u8],
+    limits: &Limits,
+    sink: &mut dyn FnMut(MessagePart, Fragment<'_>),
+) -> pieces::Extent {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     walk::walk(message, 0, &mut pieces);
     while let Some(encoded) = pieces.messages.pop() {
         pieces.attachment = Some(encoded.attachment);
         walk::walk(&encoded.bytes, encoded.depth, &mut pieces);
     }
-    pieces.is_whole()
+    pieces.extent()
 }
 
 /// Decodes text without a declared charset, like a body without one: as UTF-8
@@ -90,5 +99,5 @@ pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<
     let mut sink = |_, piece: Fragment<'_>| sink(piece);
     let mut pieces = pieces::Pieces::new(*limits, &mut sink);
     pieces.lone_file(bytes);
-    pieces.is_whole()
+    pieces.extent().is_whole()
 }

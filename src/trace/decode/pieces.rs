@@ -6,7 +6,7 @@ use super::fields::{Media, Visible};
 use super::file::contents;
 use super::html::Page;
 use super::normal::{Normalised, normalise_up_to};
-use super::transfer::Encoding;
+use super::transfer::{Decoded, Encoding, has_uuencoded};
 use super::{charset, flowed};
 use crate::trace::{Fragment, MessagePart};
 
@@ -32,6 +32,22 @@ impl Default for Limits {
     }
 }
 
+/// How much of a message was decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// Whether the limits left something out.
+    pub(super) is_cut: bool,
+    /// Whether readers may see something else than what was decoded.
+    pub(super) is_doubtful: bool,
+}
+
+impl Extent {
+    /// Whether all that a reader may see was decoded.
+    pub(super) fn is_whole(self) -> bool {
+        self == Self::default()
+    }
+}
+
 /// Receives bodies and fields, passes fragments to the sink, and counts.
 pub(super) struct Pieces<'s> {
     sink: &'s mut dyn FnMut(MessagePart, Fragment<'_>),
@@ -44,8 +60,8 @@ pub(super) struct Pieces<'s> {
     pub(super) attachment: Option<u32>,
     /// The remaining limits.
     left: Limits,
-    /// Whether nothing was left out.
-    is_whole: bool,
+    /// How much was decoded.
+    extent: Extent,
     /// Messages that were encoded as a whole.
     pub(super) messages: Vec<Encoded>,
 }
@@ -68,7 +84,7 @@ impl<'s> Pieces<'s> {
             attachments: 0,
             attachment: None,
             left: limits,
-            is_whole: true,
+            extent: Extent::default(),
             messages,
         }
     }
@@ -91,18 +107,23 @@ impl<'s> Pieces<'s> {
         &self.left
     }
 
-    /// Records that something was left out.
+    /// Records that the limits left something out.
     pub(super) fn leave_out(&mut self) {
-        self.is_whole = false;
+        self.extent.is_cut = true;
     }
 
-    pub(super) fn is_whole(&self) -> bool {
-        self.is_whole
+    /// Records that readers may see something else.
+    pub(super) fn doubt(&mut self) {
+        self.extent.is_doubtful = true;
+    }
+
+    pub(super) fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Counts a part; returns whether the limit permits it.
     pub(super) fn is_room_for_part(&mut self) -> bool {
-        self.is_whole &= self.left.parts > 0;
+        self.extent.is_cut |= self.left.parts == 0;
         let is_room = self.left.parts > 0;
         self.left.parts = self.left.parts.saturating_sub(1);
         is_room
@@ -115,7 +136,11 @@ impl<'s> Pieces<'s> {
             Visible::People(_) => MessagePart::Name,
         });
         if self.take_text(field.len()) {
-            field.names(&mut |name| self.text(name));
+            field.names(&mut |name| {
+                // An encoded word in a charset that is not known.
+                self.extent.is_doubtful |= name.contains('\u{fffd}');
+                self.text(name);
+            });
         }
     }
 
@@ -147,28 +172,52 @@ impl<'s> Pieces<'s> {
             self.name(&String::from_utf8_lossy(name));
         }
         let limit = if is_text && !is_file { self.left.text } else { self.left.attachments };
-        let (bytes, is_whole) = media.encoding.decode(body, limit);
-        self.is_whole &= is_whole;
+        let decoded = media.encoding.decode(body, limit);
+        let Decoded { bytes, is_whole, is_mixed, is_doubtful } = decoded;
+        self.extent.is_cut |= !is_whole;
+        self.extent.is_doubtful |= is_doubtful;
+        let around = is_mixed.then(|| media.encoding.around(body));
         if is_text && !is_file {
+            self.extent.is_doubtful |= media.encoding == Encoding::None && has_uuencoded(&bytes);
             self.left.text -= bytes.len();
             self.written(media, &bytes);
-            self.appended(media.encoding.appended(body));
-            return;
-        }
-        self.left.attachments -= bytes.len();
-        if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
-            self.message(media.encoding, bytes, is_whole, depth);
         } else {
-            self.attachment(media, &bytes, is_text, is_whole);
+            self.left.attachments -= bytes.len();
+            if let Some([_, encoded, after]) = around.filter(|[_, _, after]| !after.is_empty()) {
+                self.file_before(media.encoding, encoded, after);
+            }
+            if matches!(media.kind.as_str(), "message/rfc822" | "message/global") {
+                self.message(media.encoding, bytes, is_whole, depth);
+            } else {
+                self.attachment(media, &bytes, is_text, is_whole);
+            }
+        }
+        if let Some([before, _, after]) = around {
+            self.plain(before);
+            self.plain(after);
         }
     }
 
-    /// Adds plain text that was appended to an encoded body, up to the limit.
-    fn appended(&mut self, bytes: &[u8]) {
+    /// Adds a file that ends before other text of its part, as some programs save it.
+    fn file_before(&mut self, encoding: Encoding, encoded: &[u8], after: &[u8]) {
+        if encoding != Encoding::Base64 || after.is_empty() {
+            return;
+        }
+        let Decoded { bytes, is_whole, .. } = encoding.decode(encoded, self.left.attachments);
+        self.extent.is_cut |= !is_whole;
+        self.left.attachments -= bytes.len();
+        if is_whole {
+            self.whole_file(encoding, &bytes);
+        }
+    }
+
+    /// Adds plain text that is around an encoded body, up to the limit.
+    fn plain(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.text)];
-        self.is_whole &= some.len() == bytes.len();
+        self.extent.is_cut |= some.len() < bytes.len();
+        self.extent.is_doubtful |= has_uuencoded(some);
         self.left.text -= some.len();
-        if !some.is_empty() {
+        if !some.trim_ascii().is_empty() {
             self.written(&Media::default(), some);
         }
     }
@@ -224,7 +273,7 @@ impl<'s> Pieces<'s> {
     /// Adds an attachment without header fields, of which the exact bytes are known.
     pub(super) fn lone_file(&mut self, bytes: &[u8]) {
         let some = &bytes[..bytes.len().min(self.left.attachments)];
-        self.is_whole &= some.len() == bytes.len();
+        self.extent.is_cut |= some.len() < bytes.len();
         self.left.attachments -= some.len();
         self.begin_attachment();
         let media = Media { encoding: Encoding::Base64, ..Media::default() };
@@ -239,7 +288,7 @@ impl<'s> Pieces<'s> {
         let charset = media.charset.as_deref();
         let is_html = is_html(media) || is_html_file(media, bytes);
         let text = match is_text && !charset::is_binary(bytes, charset) {
-            true => Some(decoded(bytes, charset, is_html)),
+            true => Some(self.decoded(bytes, charset, is_html)),
             false => charset::text_of_file(bytes),
         };
         match text {
@@ -248,7 +297,7 @@ impl<'s> Pieces<'s> {
                 while !text.is_char_boundary(end) {
                     end -= 1;
                 }
-                self.is_whole &= end == text.len();
+                self.extent.is_cut |= end < text.len();
                 self.left.text -= end;
                 self.shown(&text[..end], is_html, media.is_joined);
             }
@@ -260,7 +309,7 @@ impl<'s> Pieces<'s> {
     /// Adds a text that has been counted.
     fn written(&mut self, media: &Media, bytes: &[u8]) {
         let is_html = is_html(media);
-        let text = decoded(bytes, media.charset.as_deref(), is_html);
+        let text = self.decoded(bytes, media.charset.as_deref(), is_html);
         self.shown(&text, is_html, media.is_joined);
     }
 
@@ -281,7 +330,7 @@ impl<'s> Pieces<'s> {
         let limit = text.len().saturating_add(self.left.text);
         let normalised = normalise_up_to(text, limit, self.left.composed);
         let Normalised { out: normal, is_whole, composed } = normalised;
-        self.is_whole &= is_whole;
+        self.extent.is_cut |= !is_whole;
         self.left.composed = self.left.composed.saturating_sub(composed);
         let grown = normal.len().saturating_sub(text.len());
         self.left.text = self.left.text.saturating_sub(grown);
@@ -290,17 +339,26 @@ impl<'s> Pieces<'s> {
         }
     }
 
+    /// A body as text, in its charset.
+    fn decoded<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        charset: Option<&'a str>,
+        is_html: bool,
+    ) -> Cow<'a, str> {
+        let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
+        let charset = charset.or(own);
+        let text = charset::to_utf8(bytes, charset);
+        self.extent.is_doubtful |= charset::is_doubtful(bytes, charset, &text);
+        text
+    }
+
     fn take_text(&mut self, length: usize) -> bool {
         let left = self.left.text.checked_sub(length);
         self.left.text = left.unwrap_or(self.left.text);
-        self.is_whole &= left.is_some();
+        self.extent.is_cut |= left.is_none();
         left.is_some()
     }
-}
-
-fn decoded<'a>(bytes: &'a [u8], charset: Option<&str>, is_html: bool) -> Cow<'a, str> {
-    let own = if is_html && charset.is_none() { charset::of_html(bytes) } else { None };
-    charset::to_utf8(bytes, charset.or(own))
 }
 
 /// Whether the declared type of a body is text. Other bodies are inspected.

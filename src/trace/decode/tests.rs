@@ -241,7 +241,7 @@ fn a_uuencoded_body_is_a_text_or_a_file() {
     );
     assert_pieces(
         &format!("Content-Type: application/pdf\n{uu}"),
-        &["T notes.txt", "F Cat", "T cat"],
+        &["T notes.txt", "F Cat", "T cat", "T footer"],
     );
 }
 
@@ -342,10 +342,6 @@ fn broken_structure_is_still_decoded() {
             "Content-Type: multipart/mixed; boundary=b\n\n--b\n\none\n--b\n\ntwo\n",
             &["T one", "T two"][..],
         ),
-        // The boundary is missing.
-        ("Content-Type: multipart/mixed; boundary=b\n\none\n", &["T one"]),
-        ("Content-Type: multipart/mixed\n\none\n--b\n\ntwo\n", &["T one --b two"]),
-        ("Content-Type: multipart/mixed; boundary=\"\"\n\none\n", &["T one"]),
         // An outer boundary ends inner parts.
         (
             "Content-Type: multipart/mixed; boundary=o\n\n--o\nContent-Type: multipart/mixed; boundary=i\n\n\
@@ -386,10 +382,71 @@ fn broken_structure_is_still_decoded() {
         ("Content-Type: nonsense\n\none\n", &["T one"]),
         ("Content-Type: ;;;\n\none\n", &["T one"]),
         ("Content-Type: text/x-nonsense; charset=nonsense\n\none\n", &["T one"]),
-        // If a field is repeated, the first one is used.
-        ("Content-Type: text/plain\nContent-Type: text/html\n\n<b>one\n", &["T <b>one"]),
     ] {
         assert_pieces(message, expected);
+    }
+}
+
+/// What mail programs read in several ways, or what is not decoded, never passes for whole.
+#[test]
+fn what_is_in_doubt_is_not_whole() {
+    let base64 = "aGlkZGVuIHdvcmRz";
+    for (message, expected) in [
+        // The boundary is missing.
+        ("Content-Type: multipart/mixed; boundary=b\n\none\n", &["T one"][..]),
+        ("Content-Type: multipart/mixed\n\none\n--b\n\ntwo\n", &["T one --b two"]),
+        ("Content-Type: multipart/mixed; boundary=\"\"\n\none\n", &["T one"]),
+        ("Content-Type: multipart; boundary=b\n\n--b\n\none\n", &["T --b one"]),
+        // A field is there twice: the first one is used.
+        ("Content-Type: text/plain\nContent-Type: text/html\n\n<b>one\n", &["T <b>one"]),
+        // The header may go on after a line that does not belong to it.
+        (
+            "Subject: x\nno field\nContent-Type: text/html\n\none",
+            &["T x", "T no field content-type: text/html one"],
+        ),
+        // An encoding, or a charset, that is not known.
+        ("Content-Transfer-Encoding: base65\n\none\n", &["T one"]),
+        ("Content-Type: text/plain; charset=hz-gb-2312\n\none ~{<:~}\n", &["T one ~{<:~}"]),
+        ("Content-Type: text/plain; charset=x-none\n\ncaf\u{e9}\n", &["T café"]),
+        // A file that no field declares.
+        ("\none\nbegin 644 x\n#0V%T\nend\n", &["T one begin 644 x #0v%t end"]),
+    ] {
+        for message in [message.to_owned(), message.replace('\n', "\r\n")] {
+            let (pieces, is_whole) = decoded(message.as_bytes(), &Limits::default());
+            assert_eq!(pieces, expected, "{message}");
+            assert!(!is_whole, "{message}");
+        }
+    }
+    // A line that ends with a CR alone.
+    let message = format!("Subject: x\rContent-Transfer-Encoding: base64\n\n{base64}\n");
+    assert!(!decoded(message.as_bytes(), &Limits::default()).1);
+}
+
+/// Text and files are found wherever the fields are folded.
+#[test]
+fn a_boundary_may_be_folded_after_its_name() {
+    let message = include_str!("folded-after-equals.eml");
+    let (pieces, is_whole) = decoded(message.as_bytes(), &Limits::default());
+    assert!(is_whole);
+    assert!(
+        pieces.iter().any(|piece| piece.starts_with("T the margin of the northern branch")),
+        "{pieces:?}"
+    );
+    assert!(pieces.iter().any(|piece| piece == "T x.pdf"), "{pieces:?}");
+    assert!(pieces.iter().any(|piece| piece.starts_with("F #\\x94WU")), "{pieces:?}");
+}
+
+#[test]
+fn text_after_a_file_in_its_part_is_a_text_and_the_file_is_itself() {
+    for behind in ["a hidden text.\n", "hidden\nwords\n"] {
+        let message = format!(
+            "Content-Type: application/pdf\nContent-Transfer-Encoding: base64\n\nJVBERg==\n\n{behind}"
+        );
+        let (pieces, is_whole) = decoded(message.as_bytes(), &Limits::default());
+        assert!(is_whole);
+        assert!(pieces.contains(&String::from("F %PDF")), "{pieces:?}");
+        let text = format!("T {}", behind.replace('\n', " ").trim_end());
+        assert!(pieces.contains(&text), "{pieces:?}");
     }
 }
 

@@ -13,10 +13,32 @@ pub(super) enum Encoding {
     QuotedPrintable,
     /// Not in MIME, but declared by some programs, and decoded by most.
     Uuencode,
+    /// Of a name that is not known.
+    Unknown,
+}
+
+/// A body without its encoding.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Decoded<'a> {
+    pub(super) bytes: Cow<'a, [u8]>,
+    /// Whether that is all of it.
+    pub(super) is_whole: bool,
+    /// Whether something else may be around or behind what was encoded: see
+    /// [`Encoding::around`].
+    pub(super) is_mixed: bool,
+    /// Whether programs read it in several ways: base64 goes on after a `=` that pads nothing.
+    pub(super) is_doubtful: bool,
 }
 
 /// The names of encodings; case does not matter.
-const NAMES: [(&[u8], Encoding); 6] = [
+const NAMES: [(&[u8], Encoding); 13] = [
+    (b"", Encoding::None),
+    (b"7bit", Encoding::None),
+    (b"7-bit", Encoding::None),
+    (b"8bit", Encoding::None),
+    (b"8-bit", Encoding::None),
+    (b"binary", Encoding::None),
+    (b"none", Encoding::None),
     (b"base64", Encoding::Base64),
     (b"quoted-printable", Encoding::QuotedPrintable),
     (b"uuencode", Encoding::Uuencode),
@@ -26,14 +48,21 @@ const NAMES: [(&[u8], Encoding); 6] = [
 ];
 
 impl Encoding {
-    /// The encoding in the field `Content-Transfer-Encoding`; `None` if it is
-    /// unknown.
+    /// The encoding in the field `Content-Transfer-Encoding`.
     pub(super) fn named(field: &[u8]) -> Self {
-        let field = field.trim_ascii();
+        let mut field = field.trim_ascii_start();
+        while field.first() == Some(&b'(')
+            && let Some(end) = memchr::memchr(b')', field)
+        {
+            field = field[end + 1..].trim_ascii_start();
+        }
         let end = field.iter().position(|byte| !matches!(byte, b'-' | b'0'..=b'9' | b'A'..=b'z'));
         let name = &field[..end.unwrap_or(field.len())];
         let known = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        known.map_or(Self::None, |(_, encoding)| *encoding)
+        match known {
+            Some((b"", _)) if !field.is_empty() => Self::Unknown,
+            known => known.map_or(Self::Unknown, |(_, encoding)| *encoding),
+        }
     }
 
     /// Whether it carries each byte as it is: the others leave line ends to the path.
@@ -41,49 +70,71 @@ impl Encoding {
         matches!(self, Self::Base64 | Self::Uuencode)
     }
 
-    /// The decoded bytes, at most `limit`, and whether that is all of them.
-    pub(super) fn decode(self, bytes: &[u8], limit: usize) -> (Cow<'_, [u8]>, bool) {
-        let (decoded, whole) = match self {
-            Self::None => (Cow::Borrowed(&bytes[..bytes.len().min(limit)]), bytes.len() <= limit),
-            Self::Base64 => owned(base64(bytes, limit)),
-            Self::QuotedPrintable => owned(quoted_printable(bytes, limit)),
+    /// The decoded bytes, at most `limit`.
+    pub(super) fn decode(self, bytes: &[u8], limit: usize) -> Decoded<'_> {
+        let owned = |(bytes, is_whole), is_mixed, is_doubtful| Decoded {
+            bytes: Cow::<[u8]>::Owned(bytes),
+            is_whole,
+            is_mixed,
+            is_doubtful,
+        };
+        let decoded = match self {
+            Self::None | Self::Unknown => Decoded {
+                bytes: Cow::Borrowed(&bytes[..bytes.len().min(limit)]),
+                is_whole: bytes.len() <= limit,
+                is_mixed: false,
+                is_doubtful: false,
+            },
+            Self::Base64 => {
+                let (bytes, is_whole, Found { is_mixed, is_doubtful }) = base64(bytes, limit);
+                owned((bytes, is_whole), is_mixed, is_doubtful)
+            }
+            Self::QuotedPrintable => owned(quoted_printable(bytes, limit), false, false),
             Self::Uuencode => match uuencoded(bytes) {
-                Some((_, lines, _)) => owned(uudecode(lines, limit)),
+                Some(file) => owned(uudecode(file.lines, limit), true, false),
                 // It was declared, and not done.
                 None => return Self::None.decode(bytes, limit),
             },
         };
-        debug_assert!(decoded.len() <= limit);
-        (decoded, whole)
+        debug_assert!(decoded.bytes.len() <= limit);
+        decoded
     }
 
     /// The name in the first line of uuencode.
     pub(super) fn name(self, bytes: &[u8]) -> Option<&[u8]> {
-        uuencoded(bytes).filter(|_| self == Self::Uuencode).map(|(name, _, _)| name)
+        uuencoded(bytes).filter(|_| self == Self::Uuencode).map(|file| file.name)
     }
 
-    /// The plain text after an encoded one: the lines from the first one that is not base64,
-    /// or those after the end of uuencode. Mailing lists append their footer so.
-    pub(super) fn appended(self, bytes: &[u8]) -> &[u8] {
+    /// What is encoded in a body, and the plain text before and after it: base64 ends with its
+    /// padding, or before the first line that is not base64. Mailing lists append their footer so;
+    /// what a reader sees of it differs.
+    pub(super) fn around(self, bytes: &[u8]) -> [&[u8]; 3] {
         match self {
-            Self::None | Self::QuotedPrintable => return &[],
-            Self::Uuencode => return uuencoded(bytes).map_or(&[], |(_, _, after)| after),
+            Self::None | Self::Unknown | Self::QuotedPrintable => return [&[], bytes, &[]],
+            Self::Uuencode => {
+                let whole = [&[][..], bytes, &[]];
+                return uuencoded(bytes)
+                    .map_or(whole, |file| [file.before, file.lines, file.after]);
+            }
             Self::Base64 => {}
         }
         let mut rest = bytes;
         while !rest.is_empty() {
             let (line, after) = first_line(rest);
-            if line.trim_ascii().iter().any(|&byte| DIGITS[usize::from(byte)] == OTHER) {
+            let is_other = |&byte: &u8| DIGITS[usize::from(byte)] == OTHER;
+            if line.trim_ascii().iter().any(is_other) {
                 break;
             }
             rest = after;
+            if let Some(at) = line.iter().position(|&byte| byte == b'=') {
+                let padding = line[at..].iter().take_while(|&&byte| byte == b'=').count();
+                rest = &bytes[bytes.len() - rest.len() - (line.len() - at - padding)..];
+                break;
+            }
         }
-        rest
+        let (encoded, after) = bytes.split_at(bytes.len() - rest.len());
+        [&[], encoded, if after.trim_ascii().is_empty() { &[] } else { after }]
     }
-}
-
-fn owned((decoded, whole): (Vec<u8>, bool)) -> (Cow<'static, [u8]>, bool) {
-    (Cow::Owned(decoded), whole)
 }
 
 /// The value of each byte in base64: digits are below 64.
@@ -101,24 +152,49 @@ static DIGITS: [u8; 256] = {
 const END: u8 = 64;
 const OTHER: u8 = 65;
 
-/// Decodes base64. Bytes that are not digits are skipped, and decoding restarts
-/// after a `=`.
-fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool) {
+/// What is among base64: see [`Decoded`].
+#[derive(Default)]
+struct Found {
+    is_mixed: bool,
+    is_doubtful: bool,
+}
+
+/// Decodes base64: the bytes, whether these are all, and what is among the digits, or follows a
+/// `=`. Bytes that are not digits are skipped, and decoding restarts after a `=`.
+fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool, Found) {
     let mut out = Vec::with_capacity((bytes.len() / 4 * 3 + 3).min(limit));
     let (mut word, mut digits) = (0_u32, 0_u32);
+    let mut found = Found::default();
+    // Of each `=` that the last group lacks, one.
+    let mut padding: Option<u32> = None;
     loop {
         if digits == 0 {
+            let before = bytes.len();
             bytes = quads(bytes, limit, &mut out);
+            if bytes.len() < before
+                && let Some(lacking) = padding
+            {
+                found.is_mixed = true;
+                found.is_doubtful |= lacking > 0;
+            }
         }
         let Some((byte, rest)) = bytes.split_first() else { break };
         bytes = rest;
         match DIGITS[usize::from(*byte)] {
-            OTHER => {}
+            OTHER => found.is_mixed |= !matches!(byte, b'\r' | b'\n'),
             END => {
+                padding = match (digits, padding) {
+                    (0, padding) => padding.map(|lacking| lacking.saturating_sub(1)),
+                    (digits, _) => Some(3 - digits),
+                };
                 end(word, digits, &mut out);
                 digits = 0;
             }
             digit => {
+                if let Some(lacking) = padding {
+                    found.is_mixed = true;
+                    found.is_doubtful |= lacking > 0;
+                }
                 word = (word << 6) | u32::from(digit);
                 digits += 1;
                 if digits == 4 {
@@ -136,7 +212,7 @@ fn base64(mut bytes: &[u8], limit: usize) -> (Vec<u8>, bool) {
     }
     let whole = bytes.is_empty() && out.len() <= limit;
     out.truncate(limit);
-    (out, whole)
+    (out, whole, found)
 }
 
 /// Decodes groups of four digits, up to the first other byte or more than
@@ -215,16 +291,28 @@ fn first_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(memchr::memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1))
 }
 
-/// The parts of a uuencoded body (POSIX, `uuencode`): the name of the file, the encoded lines,
-/// and the text after them. `None` if no line begins a file.
-fn uuencoded(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+/// A body with a uuencoded file (POSIX, `uuencode`).
+struct Uuencoded<'a> {
+    /// The text before it.
+    before: &'a [u8],
+    name: &'a [u8],
+    /// The encoded lines.
+    lines: &'a [u8],
+    /// The text after it.
+    after: &'a [u8],
+}
+
+/// The first uuencoded file of a body; `None` if no line begins one.
+fn uuencoded(bytes: &[u8]) -> Option<Uuencoded<'_>> {
     let mut rest = bytes;
-    let name = loop {
+    let (before, name) = loop {
         let (line, after) = first_line(rest);
-        rest = after;
         if let Some(name) = uu_begin(line.trim_ascii_end()) {
-            break name;
+            let before = &bytes[..bytes.len() - rest.len()];
+            rest = after;
+            break (before, name);
         }
+        rest = after;
         if rest.is_empty() {
             return None;
         }
@@ -233,11 +321,19 @@ fn uuencoded(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     while !rest.is_empty() {
         let (line, after) = first_line(rest);
         if line.trim_ascii_end() == b"end" {
-            return Some((name, &lines[..lines.len() - rest.len()], after));
+            let lines = &lines[..lines.len() - rest.len()];
+            return Some(Uuencoded { before, name, lines, after });
         }
         rest = after;
     }
-    Some((name, lines, &[]))
+    Some(Uuencoded { before, name, lines, after: &[] })
+}
+
+/// Whether a text has a uuencoded file, which mail programs show as an attachment though nothing
+/// declares it.
+pub(super) fn has_uuencoded(bytes: &[u8]) -> bool {
+    let begins = bytes.starts_with(b"begin ") || memchr::memmem::find(bytes, b"\nbegin ").is_some();
+    begins && uuencoded(bytes).is_some_and(|file| !file.name.is_empty() && !file.lines.is_empty())
 }
 
 /// The name in a line such as `begin 644 notes.txt`.
@@ -304,9 +400,9 @@ mod tests {
     use super::*;
 
     fn decoded(encoding: Encoding, bytes: &str) -> String {
-        let (decoded, whole) = encoding.decode(bytes.as_bytes(), 1000);
-        assert!(whole);
-        decoded.escape_ascii().to_string()
+        let decoded = encoding.decode(bytes.as_bytes(), 1000);
+        assert!(decoded.is_whole);
+        decoded.bytes.escape_ascii().to_string()
     }
 
     #[test]
@@ -319,8 +415,11 @@ mod tests {
             ("X-UUencode", Encoding::Uuencode),
             ("uuencode", Encoding::Uuencode),
             ("x-uue", Encoding::Uuencode),
+            ("(really) base64", Encoding::Base64),
             ("7bit", Encoding::None),
-            ("base64x", Encoding::None),
+            ("(x)", Encoding::None),
+            ("base64x", Encoding::Unknown),
+            ("\"base64\"", Encoding::Unknown),
             ("", Encoding::None),
         ] {
             assert_eq!(Encoding::named(field.as_bytes()), encoding, "{field}");
@@ -347,13 +446,42 @@ mod tests {
 
     #[test]
     fn text_appended_to_base64() {
-        let encoded = "SGVsbG8g\r\nd29ybGQ=\r\n";
-        for appended in ["", "-----\r\nSent to all\r\n", "Sent to all", "To all\nSGVsbG8g\n"] {
-            let bytes = format!("{encoded}{appended}");
-            assert_eq!(Encoding::Base64.appended(bytes.as_bytes()), appended.as_bytes());
-            assert_eq!(Encoding::None.appended(bytes.as_bytes()), b"");
+        for (encoded, after) in [
+            ("SGVsbG8g\r\nd29ybGQ=\r\n", "-----\r\nSent to all\r\n"),
+            ("SGVsbG8g\r\nd29ybGQ=\r\n", "Sent to all"),
+            ("SGVsbG8g\r\nd29ybGQ=\r\n", "To all\nSGVsbG8g\n"),
+            // Words that could be base64.
+            ("SGVsbG8g\r\nd29ybGQ=", "\r\nword\r\nword\r\n"),
+            ("QQ==", "word\n"),
+            ("SGVsbG8g\n", "Sent to all\nword\n"),
+        ] {
+            let bytes = format!("{encoded}{after}");
+            let found = Encoding::Base64.around(bytes.as_bytes());
+            let [_, first, rest] = found.map(|part| part.escape_ascii().to_string());
+            assert_eq!(first + &rest, bytes.as_bytes().escape_ascii().to_string());
+            assert_eq!(
+                rest.replace("\\r\\n", "").trim(),
+                after.as_bytes().escape_ascii().to_string().replace("\\r\\n", "").trim()
+            );
+            assert!(Encoding::Base64.decode(bytes.as_bytes(), 1000).is_mixed, "{bytes}");
+            assert_eq!(Encoding::None.around(bytes.as_bytes()), [b"", bytes.as_bytes(), b""]);
+            let whole = Encoding::Base64.decode(encoded.as_bytes(), 1000);
+            assert!(!whole.is_mixed, "{encoded}");
         }
-        assert_eq!(Encoding::Base64.appended(b" SGVsbG8g \n"), b"");
+        for (encoded, is) in [
+            ("QQ==QQ==", false),
+            ("QUE=QQ", false),
+            ("QQ=Q", true),
+            ("Q=QQ=", true),
+            ("QUJDQ=UJD", true),
+            ("QQ=", false),
+            ("=QUJD", false),
+            ("QUJD=QUJD", false),
+        ] {
+            let found = Encoding::Base64.decode(encoded.as_bytes(), 100).is_doubtful;
+            assert_eq!(found, is, "{encoded}");
+        }
+        assert_eq!(Encoding::Base64.around(b" SGVsbG8g \n"), [&b""[..], b" SGVsbG8g \n", b""]);
     }
 
     #[test]
@@ -389,7 +517,12 @@ mod tests {
         assert_eq!(Encoding::Uuencode.name(whole.as_bytes()), Some(&b"a b.txt"[..]));
         assert_eq!(Encoding::Base64.name(whole.as_bytes()), None);
         let footer = format!("{whole}Sent to all\r\n");
-        assert_eq!(Encoding::Uuencode.appended(footer.as_bytes()), b"Sent to all\r\n");
+        let [before, _, after] = Encoding::Uuencode.around(footer.as_bytes());
+        assert_eq!((before, after), (&b""[..], &b"Sent to all\r\n"[..]));
+        let [before, ..] = Encoding::Uuencode.around(b"see below\nbegin 644 x\n#0V%T\n");
+        assert_eq!(before, b"see below\n");
+        assert!(has_uuencoded(whole.as_bytes()) && has_uuencoded(b"x\nbegin 644 x\n#0V%T\n"));
+        assert!(!has_uuencoded(b"begin at the beginning\nx") && !has_uuencoded(b"begin 644 x\n"));
     }
 
     const ALL: [Encoding; 4] =
@@ -402,10 +535,11 @@ mod tests {
             let uuencoded = [b"begin 644 x\n", &bytes[..]].concat();
             ALL.iter().all(|encoding| {
                 let bytes = if *encoding == Encoding::Uuencode { &uuencoded } else { &bytes };
-                let (all, whole) = encoding.decode(bytes, usize::MAX - 3);
-                let (some, is_all) = encoding.decode(bytes, limit);
-                whole && all.starts_with(&some) && is_all == (all.len() <= limit)
-                    && some.len() == all.len().min(limit)
+                let all = encoding.decode(bytes, usize::MAX - 3);
+                let some = encoding.decode(bytes, limit);
+                all.is_whole && all.bytes.starts_with(&some.bytes)
+                    && some.is_whole == (all.bytes.len() <= limit)
+                    && some.bytes.len() == all.bytes.len().min(limit)
             })
         }
 
@@ -421,7 +555,7 @@ mod tests {
                 encoded.extend(&b"==="[..4 - digits]);
             }
             let lines: Vec<&[u8]> = encoded.chunks(1 + usize::from(line)).collect();
-            Encoding::Base64.decode(&lines.join(&b"\r\n"[..]), usize::MAX).0 == bytes
+            Encoding::Base64.decode(&lines.join(&b"\r\n"[..]), usize::MAX).bytes == bytes
         }
 
         fn uuencode_round_trip(bytes: Vec<u8>, grave: bool) -> bool {
@@ -444,7 +578,7 @@ mod tests {
                 encoded.push(b'\n');
             }
             encoded.extend(b"`\nend\n");
-            Encoding::Uuencode.decode(&encoded, usize::MAX).0 == bytes
+            Encoding::Uuencode.decode(&encoded, usize::MAX).bytes == bytes
         }
     }
 }

@@ -61,6 +61,9 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
         let head = walk.head(is_message, pieces);
         is_message = false;
         let media = head.media();
+        if media.is_doubtful {
+            pieces.doubt();
+        }
         let body = walk.at;
         let is_deep = walk.depth + walk.open.len() >= pieces.limits().depth;
         let end = match walk.what_follows(&media) {
@@ -83,6 +86,10 @@ pub(super) fn walk(bytes: &[u8], depth: usize, pieces: &mut Pieces<'_>) {
                 // hide it, but it reaches the recipient.
                 let text = walk.body(body, &end);
                 let has_parts = end.as_ref().is_some_and(|end| end.level == level && !end.is_last);
+                if !has_parts && !text.trim_ascii().is_empty() {
+                    // What should be parts is not.
+                    pieces.doubt();
+                }
                 if !(has_parts && is_usual_preamble(text)) {
                     walk.outside(text, pieces);
                 }
@@ -118,6 +125,10 @@ impl<'a> Walk<'a> {
         loop {
             let start = self.at;
             let (line, next) = line(self.bytes, start);
+            if memchr::memchr(b'\r', line).is_some() {
+                // For some programs, a line ends there.
+                pieces.doubt();
+            }
             let is_more = line.first().is_some_and(|byte| matches!(byte, b' ' | b'\t'));
             if !is_more && let Some((name, value)) = field.take() {
                 let visible = head.add(name, &self.bytes[value..start]);
@@ -141,7 +152,14 @@ impl<'a> Walk<'a> {
                 match colon {
                     Some(colon) if is_field => field = Some((name, start + colon + 1)),
                     _ if is_envelope => {}
-                    _ => return head,
+                    _ => {
+                        // For some programs, the header goes on.
+                        let most = self.bytes.len().min(start + HEADER_SEARCHED);
+                        if says_how_to_decode(&self.bytes[start..most]) {
+                            pieces.doubt();
+                        }
+                        return head;
+                    }
                 }
             }
             self.at = next;
@@ -244,6 +262,19 @@ impl<'a> Walk<'a> {
             }
         }
     }
+}
+
+/// How much is searched of what follows a line that is in no header.
+const HEADER_SEARCHED: usize = 4096;
+
+/// Whether a body begins with lines that say how it is to be decoded, up to an empty one.
+fn says_how_to_decode(bytes: &[u8]) -> bool {
+    let starts = |line: &[u8], name: &[u8]| {
+        line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+    };
+    let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let mut header = lines.take_while(|line| !line.is_empty());
+    header.any(|line| starts(line, b"content-t"))
 }
 
 /// Whether a text before the first part is what programs write there for readers

@@ -62,7 +62,7 @@ fn a_mail_says_who_how_much_and_what_to_do() {
     let command = |mail: &str, word: &str| {
         let start = format!("  exirate {word} ");
         let line = mail.lines().find(|line| line.starts_with(&start)).unwrap().trim().to_owned();
-        let line = line.replacen("exirate", env!("CARGO_BIN_EXE_exirate"), 1);
+        let line = line.replacen("exirate", &kit::shell_quoted(env!("CARGO_BIN_EXE_exirate")), 1);
         let mut shell = std::process::Command::new("/bin/sh");
         shell.args(["-c", &line]).envs(clock.environment()).output().unwrap()
     };
@@ -122,7 +122,8 @@ fn an_alarm_of_habits_says_its_evidence_and_how_to_answer_it() {
     assert!(mail.contains("auth:alice@example.org may be stolen"), "{mail}");
     assert!(mail.contains("recipients that it has never written to"), "{mail}");
     let answer = mail.lines().find(|line| line.starts_with("  exirate habits accept ")).unwrap();
-    let answer = answer.trim().replacen("exirate", env!("CARGO_BIN_EXE_exirate"), 1);
+    let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
+    let answer = answer.trim().replacen("exirate", &program, 1);
     let answered = std::process::Command::new("/bin/sh").args(["-c", &answer]).output().unwrap();
     assert_eq!(code(&answered), Some(0), "{}", stderr(&answered));
     let shown = stdout(&run(machine.spool(), &["habits", "--json"]));

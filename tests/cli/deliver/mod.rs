@@ -208,7 +208,45 @@ fn what_happened_before_repeat_or_a_receiver_was_set_is_not_sent() {
     assert_eq!(stderr(&machine.at(&clock, "2026-12-02 10:00:00", &bob)), "");
     machine.apply("log = true");
     let again = machine.at(&clock, "2026-12-14 10:00:00", &["events", "deliver"]);
-    assert_eq!((stdout(&again), stderr(&again)), (String::new(), String::new()));
+    assert_eq!(stdout(&again), "");
+    let said = stderr(&again);
+    assert!(said.contains("log begins with the last hour: 2 crossings of before"), "{said}");
+}
+
+/// Nobody has sent anything for a while: what crossed meanwhile is no flood.
+#[test]
+fn many_late_alerts_are_one_message_or_given_up() {
+    let machine = Machine::new("log = true\nmail = \"ops@example.org\"");
+    let mails = machine.path("mails");
+    let sendmail = machine.path("sendmail");
+    machine.program("sendmail", &format!("grep -m 1 ^Subject: >>{}", mails.display()));
+    let clock = FakeClock::new();
+    let cross = |time: &str, key: usize| {
+        let key = format!("k{key}");
+        let arguments = ["check", "--count", "1 / 1h / strict", "--cost", "3", "--key", &key];
+        machine.at(&clock, time, &arguments);
+    };
+    let deliver = |time: &str| {
+        let arguments = ["events", "deliver", "--sendmail", sendmail.to_str().unwrap()];
+        let output = machine.at(&clock, time, &arguments);
+        assert!(output.status.success(), "{output:?}");
+        (stdout(&output).lines().count(), stderr(&output))
+    };
+    cross("2026-12-01 10:00:00", 0);
+    assert_eq!(deliver("2026-12-01 10:00:00"), (1, String::new()));
+    // Over some hours, none of them within a minute of another.
+    (1..=30).for_each(|n| cross(&format!("2026-12-01 {:02}:{:02}:00", 10 + n / 6, n % 6 * 10), n));
+    let (lines, said) = deliver("2026-12-01 16:00:00");
+    assert_eq!((lines, &*said), (30, ""));
+    let subjects = || std::fs::read_to_string(&mails).unwrap();
+    assert_eq!(subjects().lines().count(), 2);
+    assert!(subjects().contains("exirate: 30 keys are over limits on "), "{}", subjects());
+    // Days later, who gets each by itself gets none of them.
+    (31..=60).for_each(|n| cross(&format!("2026-12-02 {:02}:{:02}:00", n / 6, n % 6 * 10), n));
+    let (lines, said) = deliver("2026-12-05 10:00:00");
+    assert_eq!(lines, 0);
+    assert!(said.contains("log: 30 events of more than a day ago given up"), "{said}");
+    assert_eq!(subjects().lines().count(), 3);
 }
 
 #[test]
@@ -365,10 +403,10 @@ fn without_a_database_or_receivers_nothing_is_sent() {
     let output = machine.deliver(&[]);
     assert_eq!((code(&output), stderr(&output)), (Some(0), String::new()));
     assert_eq!(stdout(&machine.deliver(&["--json"])), "");
-    let command = format!("exirate events deliver --spool {}", machine.spool().display());
-    let program = env!("CARGO_BIN_EXE_exirate").strip_suffix("exirate").unwrap();
+    let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
+    let command = format!("{program} events deliver --spool {}", machine.spool().display());
     let terminal = Command::new("script")
-        .args(["-qec", &format!("{program}{command}"), "/dev/null"])
+        .args(["-qec", &command, "/dev/null"])
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -519,8 +557,8 @@ fn the_examples_of_the_documentation_work() {
     // It warns that there is no policy.
     assert!(stdout(&lint).contains("; no error, 1 warning\n"), "{}", stdout(&lint));
 
-    let command =
-        format!("{} deny --spool {}", env!("CARGO_BIN_EXE_exirate"), machine.spool().display());
+    let program = kit::shell_quoted(env!("CARGO_BIN_EXE_exirate"));
+    let command = format!("{program} deny --spool {}", machine.spool().display());
     machine.program("over", &block("\n#!/bin/sh\n").replace("exirate deny", &command));
     let keys = ["--help", "*", "alice@example.org"];
     keys.iter().for_each(|key| {

@@ -59,11 +59,14 @@ fn what_is_no_file_is_quarantined() {
         std::fs::remove_file(&path).unwrap();
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     });
-    broken_and_fixed(&exim, &["exirate is a symbolic link"], |database| {
-        let away = database.with_file_name("away");
-        std::fs::rename(database, &away).unwrap();
-        symlink(&away, database).unwrap();
-    });
+    let (database, away) = (exim.spool().join("exirate"), exim.spool().join("away"));
+    std::fs::rename(&database, &away).unwrap();
+    symlink(&away, &database).unwrap();
+    Diagnosis::of(&exim).fix("problem", &["exirate is a symbolic link"]);
+    // The daemon still listens in the directory that is away.
+    let found = Diagnosis::of(&exim);
+    assert!(matches!(found.texts("problem")[..], [why] if why.contains("no daemon listens on ")));
+    Diagnosis::of(&exim.with_callers()).is_well();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use kit::{PrivateExim, Setup};
 /// The macros of `exim/exirate.conf`, behind `lines`, and an ACL for RCPT.
 fn with_macros(lines: &str, acl: &str) -> PrivateExim {
     let main = format!("{lines}\n.include {}/exim/exirate.conf\n", crate::prepared::ROOT);
-    Setup::new().library().main(&main).acl("acl_smtp_rcpt", acl).build()
+    Setup::new().library().callers().main(&main).acl("acl_smtp_rcpt", acl).build()
 }
 
 const LIMIT: &str = "  defer condition = RATELIMIT_OVER{RATELIMIT_USER / strict / a}}\n  accept\n";
@@ -107,7 +107,7 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
     let main = "acl_smtp_rcpt = other\n";
     let acls = "check:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n  accept\n\
                 other:\n  accept\n";
-    let exim = Setup::new().library().main(main).acls(acls).build();
+    let exim = Setup::new().library().callers().main(main).acls(acls).build();
     is_problem(
         &exim,
         &["nothing is limited", "the ACL check calls ratelimit", "acl_smtp_rcpt = check"],
@@ -118,12 +118,12 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
         "other:\n  defer condition = \
                 ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n",
     );
-    let exim = Setup::new().library().main(main).acls(&acls).build();
+    let exim = Setup::new().library().callers().main(main).acls(&acls).build();
     let found = Diagnosis::of(&exim);
     found.is_well();
     found.finding("warning", &["the ACL check calls ratelimit, and Exim does not use this ACL"]);
     // An option that names an ACL which is not there.
-    let exim = Setup::new().library().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
+    let exim = Setup::new().library().callers().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
     is_problem(&exim, &["there is no ACL \"chek\""]);
     assert_eq!(reply(&exim), 451);
 }
@@ -141,7 +141,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
     shell(&format!("cp -a /etc/exim4 {}", confdir.display()));
     shell(&format!(
         "cp -r {}/debian/conf.d/. {}/conf.d && cp -r {0}/exim {1}/exirate",
-        sources.display(),
+        kit::shell_quoted(sources),
         confdir.display()
     ));
     shell(&format!(
@@ -149,7 +149,7 @@ fn debians_split_configuration_without_its_line_is_a_problem() {
          {}/update-exim4.conf.conf",
         confdir.display()
     ));
-    let built = Setup::new().library().build();
+    let built = Setup::new().library().callers().build();
     // The files of the package, where they are now, and its library.
     shell(&format!(
         "sed -i s,/etc/exim4/exirate,{0}/exirate, {0}/conf.d/*/*exirate {0}/exirate/*.conf && \
@@ -352,7 +352,8 @@ fn keys_that_a_client_chooses_are_warned_of() {
 fn a_limit_below_what_accepts_everybody_is_a_problem() {
     let limit = "  defer authenticated = *\n        condition = \
                  ${dlfunc{EXIRATE}{ratelimit}{1 / 1h / per_rcpt / strict}{${lc:$authenticated_id}}}\n";
-    let exim = |acl: &str| Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
+    let exim =
+        |acl: &str| Setup::new().library().callers().auth().acl("acl_smtp_rcpt", acl).build();
     let reply = |exim: &PrivateExim| {
         let (mut client, _) = exim.pipe(&["-bs"]);
         client.expect();
@@ -376,7 +377,7 @@ fn a_limit_below_what_accepts_everybody_is_a_problem() {
 
 #[test]
 fn lines_that_an_acl_of_its_own_does_not_know_are_a_problem() {
-    let exim = Setup::new().library().main("acl_smtp_rcpt = PRIVATE/own\n").build();
+    let exim = Setup::new().library().callers().main("acl_smtp_rcpt = PRIVATE/own\n").build();
     let own = exim.folder().join("own");
     let shipped = crate::prepared::source("exim/acl_check_rcpt.conf");
     std::fs::write(&own, format!("{shipped}accept\n")).unwrap();
@@ -466,4 +467,104 @@ fn a_daemon_that_may_have_an_older_configuration_is_named() {
     exim.stop();
     exim.start();
     Diagnosis::of(&exim).is_well();
+}
+
+/// An ACL at RCPT with a limit in the library behind `before`, in a configuration with `main`.
+fn behind(main: &str, before: &str) -> PrivateExim {
+    let limit = "  defer condition = ${dlfunc{EXIRATE}{ratelimit}{100 / 1h / per_rcpt / strict}\
+                 {$sender_host_address}}\n  accept\n";
+    Setup::new()
+        .library()
+        .callers()
+        .main(main)
+        .acl("acl_smtp_rcpt", &format!("{before}{limit}"))
+        .build()
+}
+
+#[test]
+fn a_line_that_no_client_comes_to_is_a_problem() {
+    let lists = "hostlist everybody = 0.0.0.0/0 : ::::/0\nhostlist all = <; 0.0.0.0/0 ; ::/0";
+    for hosts in ["0.0.0.0/0 : ::/0", "+everybody", "+all", "*"] {
+        let exim = behind(lists, &format!("  accept hosts = {hosts}\n"));
+        is_problem(&exim, &["no mail reaches this line", "ends the ACL before"]);
+    }
+    // Who has no sender comes to the limit.
+    let found = Diagnosis::of(&behind("", "  accept senders = *\n"));
+    found.is_well();
+    found.finding("ok", &["1 limit in use, from acl_smtp_rcpt"]);
+}
+
+#[test]
+fn what_exim_does_not_understand_in_an_acl_is_a_problem() {
+    let check = "check:\n  defer condition = ${dlfunc{EXIRATE}{ratelimit}{9 / 1h / a}}\n  accept\n";
+    for (option, acls, words) in [
+        (
+            "check # mine",
+            check.to_owned(),
+            &["there is no ACL \"check # mine\"", "no comments"][..],
+        ),
+        ("${if eq{1}{1}{ check }{}}", check.to_owned(), &["there is no ACL \"check \""]),
+        (
+            "first",
+            format!(
+                "first:\n  warn acl = ${{if eq{{1}}{{1}}{{check}}{{check}}}}\n  accept\n{check}"
+            ),
+            &["there is no ACL \"${if\"", "double quotes"],
+        ),
+        (
+            "check",
+            check.replace("${dlfunc", "\"${dlfunc").replace("/ a}}", "/ a}}\""),
+            &["answers 451", "takes the quotes for a part of it"],
+        ),
+        // What only Exim knows.
+        (
+            "check",
+            check.replace("  defer", "  deny condition = ${if eq{1}{1}{perhaps}}\n  defer"),
+            &["answers 451, in a dry session", "invalid \"condition\" value \"perhaps\""],
+        ),
+        (
+            "check",
+            check.replace("  defer", "  deny condition = ${nosuch:a}\n  defer"),
+            &["answers 451, in a dry session", "unknown expansion operator \"nosuch\""],
+        ),
+    ] {
+        let main = format!("acl_smtp_rcpt = {option}");
+        let exim = Setup::new().library().callers().main(&main).acls(&acls).build();
+        is_problem(&exim, words);
+        assert_eq!(reply(&exim), 451, "{words:?}");
+    }
+}
+
+#[test]
+fn what_no_dry_session_comes_to_cannot_be_known() {
+    // Only Exim knows that it holds.
+    let before = "  accept condition = ${if eq{a}{${lc:A}}}\n";
+    let exim = behind("", before);
+    let found = Diagnosis::of(&exim);
+    found.finding("note", &["whether mail comes to this line cannot be known", "dry sessions"]);
+    let rules = exirate().args(["rules", "--config"]).arg(exim.config()).output().unwrap();
+    assert!(stdout(&rules).contains("acl_smtp_rcpt?"), "{}", stdout(&rules));
+    // A network and a domain of the configuration are tried.
+    let main = "hostlist inside = 10.1.0.0/16\ndomainlist ours = l.test";
+    for before in ["  accept !hosts = +inside\n", "  accept !domains = +ours\n"] {
+        let found = Diagnosis::of(&behind(main, before));
+        found.is_well();
+        found.finding("ok", &["1 limit in use"]);
+    }
+}
+
+#[test]
+fn dry_sessions_count_and_run_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("ran");
+    let before = format!(
+        "  warn condition = ${{run{{/usr/bin/touch {}}}{{yes}}{{no}}}}\n  warn ratelimit = 9 / 1h / strict\n",
+        trace.display()
+    );
+    let exim = behind("", &before);
+    Diagnosis::of(&exim).finding("ok", &["1 limit in use"]);
+    assert!(!trace.exists());
+    assert!(!exim.spool().join("db/ratelimit").exists());
+    let keys = exirate().args(["list", "--json", "--spool"]).arg(exim.spool()).output().unwrap();
+    assert_eq!(stdout(&keys).matches("per_rcpt").count(), 0, "{}", stdout(&keys));
 }

@@ -32,7 +32,7 @@ fn exim() -> PrivateExim {
 /// An Exim with this condition in its ACL for RCPT, and no database yet.
 fn configured(condition: &str) -> PrivateExim {
     let acl = format!("  defer condition = {condition}\n  accept\n");
-    Setup::new().library().acl("acl_smtp_rcpt", &acl).build()
+    Setup::new().library().callers().acl("acl_smtp_rcpt", &acl).build()
 }
 
 /// Has Exim count something, so that there is a database.

@@ -29,7 +29,7 @@ fn mount(arguments: &[&str]) {
     assert!(output.status.success(), "mount {arguments:?}: {output:?}");
 }
 
-/// An Exim whose spool is on a file system of its own, which has to go first.
+/// An Exim whose spool is on a file system of its own, which has to go first; no daemon uses it yet.
 fn elsewhere(options: &str) -> (PrivateExim, Mounted) {
     let exim = exim();
     let (spool, old) = (exim.spool(), exim.folder().join("old"));
@@ -46,7 +46,7 @@ fn elsewhere(options: &str) -> (PrivateExim, Mounted) {
 #[test]
 fn a_file_system_in_memory_is_noted() {
     let (exim, _mounted) = elsewhere("size=64m");
-    let found = Diagnosis::of(&exim);
+    let found = Diagnosis::of(&exim.with_callers());
     found.is_well();
     found.finding("note", &["is on tmpfs", "all rates are lost"]);
     found.finding("warning", &["free on the file system of", "may grow by 1 GiB"]);
@@ -66,7 +66,7 @@ fn a_full_file_system_is_a_problem() {
     found.finding("problem", &["0 B free", "free some space"]);
     found.finding("problem", &["cannot write in", "No space left", "free some space"]);
     std::fs::remove_file(filler).unwrap();
-    Diagnosis::of(&exim).is_well();
+    Diagnosis::of(&exim.with_callers()).is_well();
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_file_system_without_inodes_is_a_problem() {
     let (exim, _mounted) = elsewhere("size=64m,nr_inodes=40");
     Diagnosis::of(&exim).finding("problem", &["free inodes", "may need 264"]);
     mount(&["-o", "remount,nr_inodes=1000", exim.spool().to_str().unwrap()]);
-    Diagnosis::of(&exim).is_well();
+    Diagnosis::of(&exim.with_callers()).is_well();
 }
 
 #[test]
@@ -84,5 +84,5 @@ fn a_file_system_that_is_read_only_is_a_problem() {
     mount(&["-o", "remount,ro", spool.to_str().unwrap()]);
     Diagnosis::of(&exim).finding("problem", &["mounted read-only"]);
     mount(&["-o", "remount,rw", spool.to_str().unwrap()]);
-    Diagnosis::of(&exim).is_well();
+    Diagnosis::of(&exim.with_callers()).is_well();
 }

@@ -15,6 +15,9 @@ pub const PROGRAM: &str = "/usr/sbin/exim4";
 /// The user it runs as.
 pub const USER: &str = "Debian-exim";
 
+/// The address of the proxy whose word Exim takes for a client's address, if there is one.
+pub const PROXY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 8);
+
 /// An Exim with its own configuration, spool and logs, which are removed with
 /// it.
 pub struct PrivateExim {
@@ -23,6 +26,7 @@ pub struct PrivateExim {
     environment: Vec<(&'static str, PathBuf)>,
     program: PathBuf,
     daemon: Option<(Child, u16)>,
+    callers: Option<crate::Process>,
     runs: AtomicUsize,
 }
 
@@ -45,7 +49,15 @@ impl PrivateExim {
         environment: Vec<(&'static str, PathBuf)>,
         program: PathBuf,
     ) -> Self {
-        Self { folder, config, environment, program, daemon: None, runs: AtomicUsize::new(0) }
+        let (daemon, callers, runs) = (None, None, AtomicUsize::new(0));
+        Self { folder, config, environment, program, daemon, callers, runs }
+    }
+
+    /// And the daemon that decides about the accounts that start it themselves.
+    #[must_use]
+    pub fn with_callers(mut self) -> Self {
+        self.callers = Some(crate::front_ends::serve_callers(self.folder()));
+        self
     }
 
     /// The private folder.
@@ -161,9 +173,15 @@ impl PrivateExim {
         self.daemon.as_ref().expect("the daemon was started").1
     }
 
-    /// Connects to the daemon from a loopback address.
+    /// Connects to the daemon from a loopback address, or as a client with any other address
+    /// (see [`crate::Setup::proxied`]).
     pub fn connect(&self, source: Ipv4Addr) -> Client {
-        Client::connect(self.port(), source)
+        if source.is_loopback() {
+            return Client::connect(self.port(), source);
+        }
+        let mut client = Client::connect(self.port(), PROXY);
+        client.send(format!("PROXY TCP4 {source} {PROXY} 40000 25\r\n").as_bytes());
+        client
     }
 
     /// Connects from 127.0.0.1, and sends EHLO.

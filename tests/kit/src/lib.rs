@@ -4,6 +4,7 @@
 //! It does not depend on exirate, so that the unit tests of `src` use it too, and nothing here
 //! has one of exirate's types.
 
+pub mod addresses;
 pub mod agreement;
 pub mod browser;
 pub mod clock;
@@ -63,6 +64,12 @@ pub fn exirate() -> PathBuf {
 pub fn target() -> PathBuf {
     let profile = profile();
     profile.parent().expect("target/PROFILE").to_owned()
+}
+
+/// A path as one word of a shell's line.
+pub fn shell_quoted(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref().to_str().expect("a path in UTF-8");
+    format!("'{}'", path.replace('\'', r"'\''"))
 }
 
 /// The folder in which Cargo puts what it builds in this profile: this test is in its `deps`.

@@ -2,7 +2,7 @@
 
 use crate::clock::FakeClock;
 use crate::entry_point::EntryPoint;
-use crate::exim::{PROGRAM, PrivateExim, USER, open_to_all, user};
+use crate::exim::{PROGRAM, PROXY, PrivateExim, USER, open_to_all, user};
 use std::fmt::Write as _;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ pub struct Setup {
     routers: String,
     transports: String,
     library: bool,
+    callers: bool,
     socket: Option<PathBuf>,
     program: Option<PathBuf>,
     environment: Vec<(&'static str, PathBuf)>,
@@ -73,6 +74,13 @@ impl Setup {
         self
     }
 
+    /// Connections can come from clients with addresses that are not loopback: exirate takes all
+    /// loopback addresses for one client.
+    #[must_use]
+    pub fn proxied(self) -> Self {
+        self.main(&format!("hosts_proxy = {PROXY}"))
+    }
+
     /// Adds a router before the one that discards.
     #[must_use]
     pub fn router(mut self, text: &str) -> Self {
@@ -93,6 +101,13 @@ impl Setup {
     #[must_use]
     pub fn library(mut self) -> Self {
         self.library = true;
+        self
+    }
+
+    /// With the daemon that decides about the accounts that start this Exim themselves.
+    #[must_use]
+    pub fn callers(mut self) -> Self {
+        self.callers = true;
         self
     }
 
@@ -170,7 +185,8 @@ impl Setup {
                 script
             },
         );
-        PrivateExim::new(folder, config, self.environment, program)
+        let exim = PrivateExim::new(folder, config, self.environment, program);
+        if self.callers { exim.with_callers() } else { exim }
     }
 
     /// The whole configuration. Settings of a test replace the defaults: Exim

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::addresses;
 use super::server::{FrontEnd, Server};
 use kit::machine::{INSIDE, OUTSIDE};
 use kit::until;
@@ -27,6 +28,7 @@ pub(super) fn all(server: &Server) {
     what_the_server_makes_itself_passes(server);
     the_sendmail_command_is_a_local_client(server);
     a_client_from_outside_is_limited(server);
+    addresses::mean_the_same(server);
     if server.front_end != FrontEnd::Policy {
         messages_are_found_in_the_trace_store(server);
     }

@@ -1,5 +1,6 @@
 //! Mail servers in chroots. `scripts/test --without-chroots` leaves these tests out.
 
+mod addresses;
 mod cases;
 mod failed;
 mod faults;

@@ -20,6 +20,9 @@ define(`confAUTH_MECHANISMS', `PLAIN LOGIN')dnl
 define(`confAUTH_OPTIONS', `A')dnl
 TRUST_AUTH_MECH(`PLAIN LOGIN')dnl
 FEATURE(`nocanonify')dnl
+dnl A busy machine delivers too.
+define(`confQUEUE_LA', `100000')dnl
+define(`confREFUSE_LA', `100000')dnl
 define(`LOCAL_MAILER_PATH', `/usr/local/sbin/deliver')dnl
 define(`LOCAL_MAILER_ARGS', `deliver $u')dnl
 FEATURE(`accept_unresolvable_domains')dnl

@@ -81,7 +81,7 @@ impl Server {
         // Five an hour for a user, eight for a client from outside.
         assert!(policy.contains("\"100/1h\"") && policy.contains("\"1000/1h\""));
         let policy = policy.replace("\"100/1h\"", "\"5/1h\"").replace("\"1000/1h\"", "\"8/1h\"");
-        machine.write("/etc/exirate/policy.toml", &(policy + MORE));
+        machine.write("/etc/exirate/policy.toml", &(policy + MORE + kit::addresses::POLICIES));
         let config = document::for_file(page, "toml", "/etc/exirate/exirate.toml")[0];
         assert!(config.contains("[mail]\n"));
         let config =

@@ -57,6 +57,7 @@ static const char *spool;
 static const char *
 expand(const char *string)
 {
+if (strcmp(string, "$caller_uid") == 0) return "0";
 return strcmp(string, "$spool_directory") == 0 ? spool : "";
 }
 

@@ -2,7 +2,7 @@
 //! configuration that it trusts, and the library.
 
 use kit::exim::{PROGRAM, USER, user};
-use kit::library;
+use kit::{Process, library};
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -111,6 +111,11 @@ impl World {
             std::os::unix::fs::symlink("/etc/passwd", world.path("home").join(trap)).unwrap();
         }
         world
+    }
+
+    /// Starts the daemon that decides about accounts that start Exim.
+    pub(crate) fn serve(&self) -> Process {
+        kit::front_ends::serve_callers(self.root())
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -222,6 +227,8 @@ impl World {
             let Ok(entries) = std::fs::read_dir(self.path(directory)) else { continue };
             files.extend(entries.map(|e| e.unwrap().path()));
         }
+        // The socket of the daemon that decides about accounts, and its lock.
+        files.retain(|path| !path.file_name().unwrap().to_str().unwrap().starts_with("callers"));
         files.sort();
         let read = |path: PathBuf| {
             let facts = std::fs::metadata(&path).unwrap();

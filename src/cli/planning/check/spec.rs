@@ -141,7 +141,7 @@ impl SpecOptions {
     ) -> Result<(), Failure> {
         let verdict = match decision.overridden {
             Some(Overridden::Allow) => "allowed, whatever the rate",
-            Some(Overridden::Deny) => "denied, whatever the rate",
+            Some(Overridden::Deny | Overridden::Reject) => "denied, whatever the rate",
             None if decision.over => "over the limit",
             None => "under the limit",
         };
@@ -176,7 +176,7 @@ impl SpecOptions {
 /// When one more event would pass.
 fn free_at(decision: &Decision) -> String {
     match decision.overridden {
-        Some(Overridden::Deny) => "when the override ends".to_owned(),
+        Some(Overridden::Deny | Overridden::Reject) => "when the override ends".to_owned(),
         _ => text::wait(decision.retry_after(decision.at)),
     }
 }

@@ -3,6 +3,7 @@
 mod periods;
 mod suggestion;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 
 use clap::Args;
@@ -13,6 +14,7 @@ pub(in crate::cli) use self::periods::Periods;
 use super::logs::{Logs, notes, notes_of_origin, print_unused};
 use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{
@@ -21,8 +23,11 @@ use crate::history::measure::{
 };
 use crate::logs::files::{Read, Stamped};
 use crate::rate::Timestamp;
+use crate::rate::habits::Answer;
+use crate::spool::{Options, Spool};
 use crate::text;
 use crate::text::counted_or_no;
+use crate::text::time::now;
 
 /// Measure the rates in the mail log, to choose a limit
 #[derive(Debug, Args)]
@@ -167,6 +172,25 @@ struct Known {
     over: u64,
 }
 
+/// The accounts of this machine that habits suspect, or that somebody has called stolen, without the
+/// field: nobody should exempt these for what they have sent.
+fn suspected() -> BTreeSet<String> {
+    let spool = spool_dir::find(None).ok();
+    let spool = spool.and_then(|spool| Spool::open_existing(&spool, Options::default()).ok());
+    let (mut names, now) = (BTreeSet::new(), now().seconds);
+    if let Some(mut spool) = spool {
+        // Of what cannot be read, nobody is named.
+        let _ = spool.for_each_habits(|key, habits| {
+            if habits.is_suspected(now) || habits.answer() == Some(Answer::Stolen) {
+                let identity = String::from_utf8_lossy(key.key().identity()).into_owned();
+                let name = identity.split_once(':').map(|(_, name)| name.to_owned());
+                names.extend(name.into_iter().chain([identity]));
+            }
+        });
+    }
+    names
+}
+
 /// All rates, as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -304,11 +328,12 @@ impl Measure {
         if self.json {
             return screen.json(&Suggestions { lines, periods: &suggestions });
         }
+        let suspected = suspected();
         for (number, suggestion) in suggestions.iter().enumerate() {
             if number > 0 {
                 writeln!(screen)?;
             }
-            suggestion::print(suggestion, screen)?;
+            suggestion::print(suggestion, &suspected, screen)?;
         }
         Ok(())
     }

@@ -1,17 +1,23 @@
 //! What `exirate measure --suggest` shows.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 
 use anstyle::Style;
 
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{Column, Layout};
-use crate::history::measure::Suggestion;
+use crate::history::measure::{KeyPeak, Suggestion};
 use crate::text;
 use crate::text::{counted, counted_or_no};
 
 /// Shows what is suggested for a count and a period.
-pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Result<()> {
+/// `suspected` accounts are not proposed for an exemption.
+pub(super) fn print(
+    suggestion: &Suggestion,
+    suspected: &BTreeSet<String>,
+    screen: &mut Screen<'_>,
+) -> io::Result<()> {
     let period = &suggestion.of.text;
     let keys = counted_or_no(suggestion.keys, "key", "keys");
     let events = counted_or_no(suggestion.events as usize, "event", "events");
@@ -65,10 +71,26 @@ pub(super) fn print(suggestion: &Suggestion, screen: &mut Screen<'_>) -> io::Res
     if hits.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = hits.iter().map(|hit| text::printable(hit.key.as_bytes())).collect();
+    let (stolen, hits): (Vec<&KeyPeak>, Vec<&KeyPeak>) =
+        hits.iter().partition(|hit| suspected.contains(&hit.key));
+    let named = |all: &[&KeyPeak]| {
+        all.iter().map(|hit| text::printable(hit.key.as_bytes())).collect::<Vec<_>>().join(", ")
+    };
+    if !stolen.is_empty() {
+        let names = named(&stolen);
+        writeln!(screen, "  do not exempt {names}: may be stolen, see `exirate habits`")?;
+    }
+    if hits.is_empty() {
+        return Ok(());
+    }
     let others = match others {
         0 => String::new(),
         count => format!(" and {}", counted(count as u64, "other", "others")),
     };
-    writeln!(screen, "  exempt {}{others}: then {limit} hits nobody", names.join(", "))
+    writeln!(
+        screen,
+        "  exempt {}{others}: then {limit} hits {}",
+        named(&hits),
+        if stolen.is_empty() { "nobody" } else { "nobody else" }
+    )
 }

@@ -12,14 +12,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::file::sound;
+use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
-use crate::cli::shared::rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::servers;
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
+use crate::identity::fold::Folding;
 use crate::policy::changes::{Changes, changes, digest};
 use crate::policy::counters::{RuleName, retain};
 use crate::policy::image::{Image, ImageError, PolicyFile, build, install};
@@ -28,8 +29,6 @@ use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
 use crate::spool::{Options, Spool};
-use crate::standing::override_state;
-use crate::store::{Inspect, Memory};
 use crate::text::bytes;
 use crate::text::counted_or_no;
 use crate::text::printable;
@@ -46,19 +45,22 @@ use crate::toml_file::diagnostic::{Diagnostics, place};
   Another file, for the Exim with this spool directory:
     exirate policy apply --spool /var/spool/exim4 policy.toml
 
-Run it as root or as Exim's user. With an error, nothing changes. Else running processes use the new
-policies from their next message on: nothing need be restarted. Each line that is printed is a
+Run it as root or as Exim's user. With an error, nothing changes. Otherwise, running processes use the new
+policies from their next message on; no restart is needed. Each line that is printed is a
 difference from what was in use before.
 
 Exit status: 0 the policies are in use; 2 an error, and nothing has changed.
 
 The file, and the files it names, are checked and compiled into DIR/exirate/policy.image,
 which Exim reads. With an error, nothing changes: the policies that were in use still
-are. Else the image is replaced in one step. Running processes use it from their next
-message on: Exim need not be restarted. Warnings are those of `exirate policy lint`.
+are. Otherwise, the image is replaced in one step. Running processes use it from their next
+message on: no restart of Exim is needed. Warnings are those of `exirate policy lint`.
 
 Run it as root or as Exim's user. Each line that it prints is a part of the file that
 differs from what was in use before; `exirate policy diff` shows how two files differ.
+
+Where `[identity]` gives logins other names, as with a new `qualify`, their rates, habits and
+overrides get them as well. If they cannot be moved, nothing changes.
 
 With --users, CSV, such as the result of a database query, replaces the file of users that the
 policy file names, and is kept for the next time. It is refused, and nothing changes, if it is
@@ -67,8 +69,8 @@ user, or fewer than 90 % of the users of the file before, where that has at leas
 docs/database.md has a worked example.
 
 JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
-`policies`, `users` and `warnings` (how many), and `changes`, an array of objects with
-`part`, `added`, `removed` and `changed` (how many settings).")]
+`policies`, `users` and `warnings` (how many), `changes`, an array of objects with `part`, `added`,
+`removed` and `changed` (how many settings), and `moved` (how many records got another name).")]
 pub(super) struct Apply {
     /// The policy file
     #[arg(value_name = "FILE", default_value = FILE)]
@@ -118,6 +120,7 @@ struct Json<'a> {
     users: usize,
     warnings: usize,
     changes: Vec<JsonChange<'a>>,
+    moved: usize,
 }
 
 impl Apply {
@@ -170,6 +173,22 @@ impl Apply {
             given.map_or(Ok(()), |given| given.keep(|| Ok(())))?;
             return Ok(Outcome::Fine);
         }
+        // Before anything is changed: what cannot be moved would begin at zero, and a denial would
+        // end.
+        let folding = &policies.identity.folding;
+        let is_renamed = folds_otherwise(spool, folding);
+        let opened = Stores::open(spool, is_renamed);
+        let planned = opened.and_then(|mut stores| Ok((stores.moves(folding)?, stores)));
+        let planned = planned.or_else(|failure| match is_renamed {
+            true => Err(failure),
+            false => Ok(Default::default()),
+        });
+        let (moves, mut stores): (Moves, Stores) = planned.map_err(|failure| {
+            Failure::new(format!(
+                "nothing has changed, as the rates of logins could not be moved to their new names: \
+                 {failure}"
+            ))
+        })?;
         let warnings = warn(&policies);
         let image = image.written().unwrap_or_default();
         let path = if self.dry_run {
@@ -182,7 +201,12 @@ impl Apply {
             };
             log(spool, &self.file)?;
             free_counters(spool, &policies);
-            refold(spool, &policies);
+            if let Err(failure) = stores.settle(&moves, &policies.identity.folding, now()) {
+                note(format_args!(
+                    "not all rates, habits and overrides have the names that the policies give \
+                     them: {failure}; apply again"
+                ));
+            }
             publish(spool, &policies);
             path
         };
@@ -196,6 +220,7 @@ impl Apply {
                 users,
                 warnings,
                 changes: changed.iter().map(json).collect(),
+                moved: moves.counts().0 + moves.counts().1,
             })?;
             return Ok(Outcome::Fine);
         }
@@ -204,6 +229,14 @@ impl Apply {
         }
         if changed.is_empty() {
             writeln!(screen, "nothing changes")?;
+        }
+        if let (rates, habits) = moves.counts()
+            && rates + habits > 0
+        {
+            let would = if self.dry_run { "would get" } else { "have" };
+            let rates = counted_or_no(rates, "rate", "rates");
+            let habits = counted_or_no(habits, "account's habits", "accounts' habits");
+            writeln!(screen, "{rates} and {habits} {would} the new names of their logins")?;
         }
         let (count, users) = (policies.policies.len(), counted_or_no(users, "user", "users"));
         let policies = counted_or_no(count, "policy", "policies");
@@ -276,27 +309,11 @@ fn publish(spool: &Path, policies: &Policies) {
     }
 }
 
-/// Has overrides compare names as the policies do now. The policies are in use whether this
-/// succeeds or not.
-fn refold(spool: &Path, policies: &Policies) {
-    let mut stores: Vec<Result<Box<dyn Inspect>, Failure>> = Vec::new();
-    if Spool::require(spool).is_ok() {
-        let opened = Spool::open(spool, Options::default());
-        stores.push(opened.map(|own| Box::new(own) as Box<dyn Inspect>).map_err(Into::into));
-    }
-    if let Ok((_, Some(settings))) = cluster::settings(spool)
-        && File::open(&settings.config).is_ok()
-    {
-        stores.push(rates::connect(&settings, Box::new(Memory::new())));
-    }
-    for store in stores {
-        let refold = |mut store: Box<dyn Inspect>| {
-            Ok(override_state::refold(&mut *store, &policies.identity.folding)?)
-        };
-        if let Err(failure) = store.and_then(refold) {
-            note(format_args!("overrides are still folded as before: {failure}; apply again"));
-        }
-    }
+/// Whether the policies in use fold logins in another way.
+fn folds_otherwise(spool: &Path, folding: &Folding) -> bool {
+    let in_use = PolicyFile::open(spool);
+    let before = in_use.image().ok().and_then(|image| image.identity().ok());
+    before.is_some_and(|before| before.folding.without_masks() != folding.without_masks())
 }
 
 /// Frees the counters of rules that no longer exist. The policies are in use whether this

@@ -5,6 +5,7 @@ mod decided;
 mod diff;
 mod file;
 mod lint;
+mod requalify;
 mod run;
 mod show;
 mod users;
@@ -48,6 +49,7 @@ enum Command {
     Apply(apply::Apply),
     Run(run::Run),
     Lint(lint::Lint),
+    #[command(visible_alias = "list")]
     Show(show::Show),
     Diff(diff::Diff),
     /// An older word for `exirate check`

@@ -1,5 +1,6 @@
 //! `exirate policy show`: the limits that apply to a user.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,9 @@ use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
+use crate::identity::mailbox;
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
+use crate::policy::key;
 use crate::policy::limit::{AppliedHabits, Exemption, Limit, Package, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::source::FILE;
@@ -34,6 +37,8 @@ use crate::toml_file::diagnostic::{place, similar};
     exirate policy show --user ceo@example.org --package gold --client 192.0.2.7
   What would a new policy file limit for a client that does not authenticate?
     exirate policy show --client 192.0.2.7 --policy bounces --file policy.toml
+  Which policies are there, and what limits whoever has no limits of their own?
+    exirate policy list
 
 The policies in use are shown, or those of --file. PER is what is counted, RULE the table that the
 limit is from, WHERE its line.
@@ -58,8 +63,9 @@ or an object with `file`, `line`, `until` and `reason`) and `limits`, each with 
 which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
 unit without limit has null for both numbers.")]
 pub(super) struct Show {
-    /// The login, the account or the address
-    #[arg(long, required_unless_present = "client")]
+    /// The login, the account or the address; without one, and without --client, the limits of
+    /// whoever has none of their own
+    #[arg(long)]
     user: Option<String>,
 
     /// The client's address
@@ -154,6 +160,8 @@ struct Json<'a> {
 /// Whose limits are shown, folded.
 struct Searched {
     identity: String,
+    /// Of an address that mail servers may read differently.
+    is_ambiguous: bool,
     /// What the policy counts together.
     per: String,
     recipient: Option<String>,
@@ -303,36 +311,53 @@ impl Show {
 
     fn searched(&self, all: &Identity, policy: PolicyImage<'_>) -> Searched {
         let folding = &all.folding;
-        let fold = |text: &Option<String>| text.as_deref().and_then(|text| folding.identity(text));
-        let (user, recipient) = (fold(&self.user), fold(&self.recipient));
+        let fold = |field, text: &Option<String>| {
+            key::folded(all, field, text.as_deref()?).map(Cow::into_owned)
+        };
+        let user = fold(Field::Auth, &self.user);
+        let (sender, recipient) =
+            (fold(Field::Sender, &self.user), fold(Field::Recipient, &self.recipient));
         let is_local = policy.settings().requires(State::Local);
         let written = || self.user.as_deref().map(|user| user.trim().to_owned());
         let value = |field: Field| match field {
             // Whoever used AUTH is never local.
             Field::Auth if is_local => None,
-            Field::Auth | Field::Sender => user.clone(),
+            Field::Auth => user.clone(),
+            Field::Sender => sender.clone(),
             Field::LocalAccount | Field::Script => written().filter(|user| !user.is_empty()),
             Field::Client => self.client.map(|client| folding.client(client).to_string()),
+            Field::Client56 | Field::Client48 => {
+                let network = self.client.and_then(|client| field.wider_network(client));
+                network.map(|network| network.to_string())
+            }
             Field::Recipient => recipient.clone(),
-            Field::SenderDomain => domain_of(user.as_deref()),
+            Field::SenderDomain => domain_of(sender.as_deref()),
             Field::RecipientDomain => domain_of(recipient.as_deref()),
             Field::Helo => None,
             Field::Server => Some(host_name().to_owned()),
         };
-        let (identity, per) = match &policy.settings().key[..] {
+        let (first, per) = match &policy.settings().key[..] {
             [] => {
-                let identity = all.chain.iter().find_map(|field| value(*field));
-                (identity.clone(), identity.unwrap_or_default())
+                let first = all.chain.iter().find_map(|field| Some((*field, value(*field)?)));
+                let per = first.as_ref().map(|(_, value)| value.clone());
+                let nobody = self.user.is_none() && self.client.is_none();
+                let each = if nobody { "each user" } else { "" };
+                (first, per.unwrap_or_else(|| each.to_owned()))
             }
             key => {
                 let part = |field: &Field| {
                     value(*field).unwrap_or_else(|| format!("each {}", field.word()))
                 };
                 let per: Vec<String> = key.iter().map(part).collect();
-                (key.first().and_then(|field| value(*field)), per.join(", "))
+                (key.first().and_then(|field| Some((*field, value(*field)?))), per.join(", "))
             }
         };
-        Searched { identity: identity.unwrap_or_default(), per, recipient }
+        let address = |field: Field| if field.is_of_recipient() { &recipient } else { &sender };
+        let is_ambiguous = first.as_ref().is_some_and(|(field, _)| {
+            field.is_of_address() && address(*field).as_deref().is_some_and(mailbox::is_ambiguous)
+        });
+        let identity = first.map(|(_, value)| value).unwrap_or_default();
+        Searched { identity, is_ambiguous, per, recipient }
     }
 
     fn shown<'p>(
@@ -346,6 +371,7 @@ impl Show {
     ) -> Result<Shown<'p>, Failure> {
         let subject = Subject {
             identity: &searched.identity,
+            is_ambiguous: searched.is_ambiguous,
             package: self.package.as_deref(),
             client: self.client,
             recipient: searched.recipient.as_deref(),

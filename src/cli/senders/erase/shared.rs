@@ -56,6 +56,7 @@ impl Shared {
             found.overrides += count as u64;
         }
         let mut keys: Vec<OwnedKey> = Vec::new();
+        // All are read: one that is damaged may be the person's.
         let unread = self.rates.for_each(&mut |entry| {
             if person.is_in(&entry.key) {
                 keys.push(entry.record_key().into());

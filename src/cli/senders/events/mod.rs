@@ -1,14 +1,6 @@
 //! `exirate events`: the crossings and refusals that were logged.
 
-mod alert;
-mod cursor;
 mod deliver;
-mod delivery;
-mod digest;
-pub(in crate::cli) mod event;
-mod known;
-mod program;
-mod receiver;
 mod source;
 
 use std::ffi::OsString;
@@ -19,10 +11,9 @@ use std::time::Duration;
 use anstyle::Style;
 use clap::{Args, Subcommand};
 
-pub(in crate::cli) use self::delivery::{Delivered, delivered, has_alert};
-pub(in crate::cli) use self::event::{EventJson, mark};
-pub(in crate::cli) use self::receiver::{CURL, NAMES as RECEIVERS};
+pub(in crate::cli) use self::deliver::Terminal;
 pub(in crate::cli) use self::source::{Event, Source};
+pub(in crate::cli) use crate::alerts::{EventJson, mark};
 use crate::cli::shared::complete;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;

@@ -216,25 +216,16 @@ fn signals(added: Added) -> String {
     if said.is_empty() { "nothing".to_owned() } else { said.join(", ") }
 }
 
-/// `now, auth:alice is suspected …`, if that is so and its mail is held or deferred.
-pub(super) fn sentence(
+/// How the mail of a suspected account is treated, and until when, if it is held or deferred.
+pub(super) fn suspected(
     account: &Account,
     in_use: &InUse,
-    common: &Rates,
     now: i64,
-) -> Option<String> {
-    let habits = &account.habits;
-    let until = habits.suspected_until().filter(|&until| until > now)?;
-    let said = in_use.said(account, now)?;
-    let verdict = match said.on {
-        OnHabits::Hold => "held",
-        OnHabits::Defer => "deferred",
-        OnHabits::Off | OnHabits::Observe => return None,
-    };
-    let key = account.shown();
-    Some(format!(
-        "now, {key}, habits: suspected, so mail is {verdict} until {}; see `{}`",
-        text::time::local_second(until),
-        common.command("explain --habits", &key)
-    ))
+) -> Option<(&'static str, i64)> {
+    let until = account.habits.suspected_until().filter(|&until| until > now)?;
+    match in_use.said(account, now)?.on {
+        OnHabits::Hold => Some(("held", until)),
+        OnHabits::Defer => Some(("deferred", until)),
+        OnHabits::Off | OnHabits::Observe => None,
+    }
 }

@@ -9,7 +9,9 @@ mod remedies;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 
+use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
@@ -18,6 +20,7 @@ use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
 use super::events::{self, Event, Source, key};
 use super::habits::account::{Found, find, suspected};
+use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
@@ -26,20 +29,26 @@ use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
-use crate::engine::Kind;
 use crate::history::explain::rule;
+use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::standing::accounts::{Account, InUse};
+use crate::standing::audit_line::AuditLine;
+use crate::standing::can_send::CanSend;
 use crate::standing::in_force::InForce;
+use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
-use crate::standing::override_state::sentence;
-use crate::store::{Inspect, Override, OwnedKey, Target};
+use crate::standing::pattern::{Pattern, Syntax};
+use crate::standing::totals::Totals;
+use crate::store::{Entry, Inspect, Override, OwnedKey, Target, Wanted};
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
 
 /// How far from --at an event may be, in seconds.
 const NEAR: i64 = 3600;
+/// The first line.
+const BOLD: Style = Style::new().bold();
 /// How many events are explained unless --limit says so.
 const LIMIT: usize = 5;
 
@@ -100,7 +109,7 @@ fn help() -> String {
     exirate explain alice@example.org --now
   What did she send before that: a newsletter, or phishing?
     exirate explain alice@example.org --crossing
-  Is it she who sends, or somebody with her password?
+  Is it her, or someone with her password?
     exirate explain alice@example.org --habits
 
 {key} Past events are read from the logs of `exirate events`: for mail that was accepted and
@@ -179,7 +188,7 @@ impl Explain {
         }
         let outcome = self.explain(screen)?;
         if self.id.is_none() && !self.common.json && !self.crossing {
-            self.name_suspected(screen)?;
+            self.name_held(screen)?;
         }
         Ok(outcome)
     }
@@ -204,16 +213,103 @@ impl Explain {
         Ok(Outcome::found_if(missing))
     }
 
-    /// Names what habits refuse now, which no rate shows.
-    fn name_suspected(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+    /// Says of each KEY whether it can send now, and if not, why and until when, and what ends a
+    /// denial; of a glob, which accounts are suspected. Returns what was said, in the words of what
+    /// follows.
+    fn say_who_can(
+        &self,
+        screen: &mut Screen<'_>,
+        store: &mut dyn Inspect,
+        in_force: &InForce,
+    ) -> Result<HashSet<String>, Failure> {
+        let mut said = HashSet::new();
+        if self.id.is_some() || self.common.json || self.crossing {
+            return Ok(said);
+        }
+        let folding = self.common.folding()?;
         let in_use = InUse::of(&self.common.directory()?);
-        let now = now().seconds;
-        for account in &suspected(&self.common, &in_use, &self.keys, &self.narrow, now)? {
-            if let Some(line) = habits::sentence(account, &in_use, &self.common, now) {
-                writeln!(screen, "{line}")?;
+        let narrow = Narrow::unselective(self.narrow.is_exact());
+        let now = in_force.now.seconds;
+        for key in &self.keys {
+            let key = std::slice::from_ref(key);
+            let all = suspected(&self.common, &in_use, key, &self.narrow, now)?;
+            let of_habits = |account| Some((account, habits::suspected(account, &in_use, now)?));
+            let all: Vec<(&Account, (&str, i64))> = all.iter().filter_map(of_habits).collect();
+            let target = keys::override_target(&key[0], self.narrow.is_exact(), &folding);
+            let is_one = !Selection::new(key, &narrow, &folding)?.is_loose();
+            let one = target.ok().filter(|_| is_one);
+            if let Some((target, name)) = &one {
+                let (keys, _) = Selection::new(key, &narrow, &folding)?.keys(store)?;
+                let mut records = Vec::new();
+                for key in &keys {
+                    records.extend(store.get(key.key())?.map(KeyState::from));
+                }
+                let totals = Totals::of(store, in_force, keys.iter().map(OwnedKey::key))?;
+                let totals = totals.and(Totals::refusing_target(store, in_force, target)?);
+                let can_send = CanSend::of(in_force, target, &records, &totals);
+                let held = all.iter().map(|(_, held)| *held).max_by_key(|(_, until)| *until);
+                writeln!(screen, "{}", screen.paint(BOLD, can_send.sentence(name, held)))?;
+                if let Some(one) = can_send.overridden {
+                    said.insert(now::decides(one));
+                }
+                if let Some(denial) = can_send.denial() {
+                    let remedies = remedies::denied(&self.common, name, denial);
+                    for (n, text) in remedies.into_iter().enumerate() {
+                        let word = if n == 0 { "to pass" } else { "or" };
+                        writeln!(screen, "  {word:<8}  {text}")?;
+                        said.insert(text);
+                    }
+                }
+            }
+            for (account, (verdict, until)) in all {
+                let key = account.shown();
+                let command = self.common.command("explain --habits", &key);
+                match one {
+                    Some(_) => writeln!(screen, "  {:<8}  see `{command}`", "habits")?,
+                    None => writeln!(
+                        screen,
+                        "now, {key}, habits: suspected, so mail is {verdict} until {}; see \
+                         `{command}`",
+                        text::time::local_second(until)
+                    )?,
+                }
             }
         }
-        Ok(())
+        Ok(said)
+    }
+
+    /// When somebody changed by hand how these keys stand, and how: what was refused before that is
+    /// not what refuses them now.
+    fn changed(&self) -> Result<Option<(Timestamp, String)>, Failure> {
+        const CHANGES: [&str; 5] = ["unblock", "allow", "deny", "overrides", "set"];
+        let is_about_now = self.at.is_none() && self.since.is_none() && self.id.is_none();
+        if !is_about_now || self.common.json || self.crossing {
+            return Ok(None);
+        }
+        let Some(mut spool) = self.common.spool_if_any()? else { return Ok(None) };
+        let folding = self.common.folding()?;
+        let mut of_keys = Vec::new();
+        for key in &self.keys {
+            let syntax = Syntax { exact: self.narrow.is_exact(), folding: folding.clone() };
+            let pattern = Pattern::parse(key.as_bytes(), syntax).map_err(Failure::new)?;
+            if let Ok((target, _)) = pattern.override_target() {
+                of_keys.push((pattern, target));
+            }
+        }
+        let lines = spool.changes_logged()?;
+        let found =
+            lines.iter().rev().filter_map(|line| AuditLine::parse(&line.text)).find(|one| {
+                CHANGES.contains(&&*one.what)
+                    && of_keys.iter().any(|(pattern, target)| one.is_of(pattern, target, &folding))
+            });
+        Ok(found.and_then(|one| Some((one.time()?, one.what))))
+    }
+
+    /// Names what policies hold of it.
+    fn name_held(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
+        let Some(held) = HeldMail::if_readable(&self.common.directory()?) else { return Ok(()) };
+        let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &self.common.folding()?)?;
+        hold_queue::print(screen, &messages, |words, key| self.common.command_here(words, key))
     }
 
     fn explain(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
@@ -227,6 +323,19 @@ impl Explain {
         }
         let (mut found, logs) = self.events(&mut selection)?;
         let logged = found.len();
+        if let Some((changed, what)) = self.changed()?
+            && let Some((last, _)) = found.last()
+            && last.at.seconds < changed.seconds
+        {
+            let [last, changed] = [last.at, changed].map(text::local);
+            found.clear();
+            note(format_args!(
+                "the last refusal or crossing, at {last}, was before `{what}` at {changed}: --at or \
+                 --since explains it"
+            ));
+            let searched = self.search(&mut selection)?;
+            return self.explain_now(screen, searched, &selection);
+        }
         self.choose(&mut found);
         if found.is_empty() {
             return self.explain_missing(screen, &mut selection, logged > 0);
@@ -249,13 +358,13 @@ impl Explain {
         }
         let mut store = self.common.open()?;
         let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let mut said = self.say_who_can(screen, &mut *store, &in_force)?;
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
-        let unread = store.survey(&mut |key, _| {
-            if key.kind != Kind::Habits && wanted.contains(key_text::key_of(&key)) {
-                records.push(OwnedKey::from(key));
-            }
-        })?;
+        let mut wanted =
+            Wanted { selects: &mut |key| wanted.contains(key_text::key_of(key)), identities: None };
+        let mut add = |entry: Entry| records.push(OwnedKey::from(entry.record_key()));
+        let unread = store.for_each_wanted(&mut wanted, &mut add)?;
         unread.parts.iter().for_each(complain);
         for (n, (event, server)) in found.iter().enumerate() {
             let explained = EventExplanation::of(event);
@@ -271,7 +380,7 @@ impl Explain {
                 writeln!(screen)?;
             }
             explained.print(screen, event, server, logs.was_refused(event, server))?;
-            now::print(screen, &now)?;
+            now::print(screen, &now, &mut said)?;
         }
         screen.flush()?;
         database::incomplete(unread.parts.len())?;
@@ -413,6 +522,14 @@ impl Explain {
         Ok(all)
     }
 
+    /// Whether an override decides for one of the keys, or habits do.
+    fn is_decided(&self, store: &mut dyn Inspect) -> Result<bool, Failure> {
+        let in_use = InUse::of(&self.common.directory()?);
+        let (now, narrow) = (now().seconds, &self.narrow);
+        Ok(!self.overrides(store)?.is_empty()
+            || !suspected(&self.common, &in_use, &self.keys, narrow, now)?.is_empty())
+    }
+
     /// What is known where nothing is logged.
     fn explain_missing(
         &self,
@@ -467,15 +584,15 @@ impl Explain {
         if self.common.json {
             screen.json(&Json { event: None, explained: None, now: &found })?;
         } else {
-            now::print(screen, &found)?;
+            let mut said = HashSet::new();
+            // Nothing is said of a name that is a slip.
+            if !found.is_empty() || !selection.has_missing() || self.is_decided(&mut *store)? {
+                said = self.say_who_can(screen, &mut *store, &in_force)?;
+            }
+            now::print(screen, &found, &mut said)?;
         }
         screen.flush()?;
         let missing = selection.report_missing(&mut *store)?;
-        if missing {
-            for one in self.overrides(&mut *store)? {
-                writeln!(screen, "now, {}", sentence(&one))?;
-            }
-        }
         database::incomplete(unread)?;
         Ok(Outcome::found_if(missing))
     }

@@ -1,6 +1,6 @@
 //! What would happen to the next event of a key.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write as _;
 
 use serde::Serialize;
@@ -15,9 +15,9 @@ use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson, passes};
 use crate::standing::key_text;
 use crate::standing::logged::window_text;
-use crate::standing::override_state::OverrideJson;
+use crate::standing::override_state::{OverrideJson, sentence};
 use crate::standing::totals::{self, Totals};
-use crate::store::{Inspect, OwnedKey};
+use crate::store::{Inspect, Override, OwnedKey};
 use crate::text;
 
 /// What would happen to the next event of a record, as JSON has it.
@@ -35,6 +35,11 @@ pub(super) struct NowExplanation {
     remedies: Vec<String>,
     #[serde(skip)]
     title: String,
+    /// What the limit says, and what decides instead.
+    #[serde(skip)]
+    limit: String,
+    #[serde(skip)]
+    decides: Option<String>,
 }
 
 impl NowExplanation {
@@ -113,6 +118,8 @@ impl NowExplanation {
             overridden: next.overridden().map(OverrideJson::of),
             exempt,
             refused_by,
+            limit: measured.to_string(),
+            decides: next.overridden().map(|_| but.clone()),
             text: format!("{measured}{but}"),
             remedies: remedies::now(rates, record, &measured, &next, when.as_deref()),
             state: in_force.json(record),
@@ -120,14 +127,27 @@ impl NowExplanation {
     }
 }
 
-/// Prints them.
-pub(super) fn print(screen: &mut Screen<'_>, all: &[NowExplanation]) -> Result<(), Failure> {
+/// Prints them: each override that decides, and each remedy, once. `said` has those that were said.
+pub(super) fn print(
+    screen: &mut Screen<'_>,
+    all: &[NowExplanation],
+    said: &mut HashSet<String>,
+) -> Result<(), Failure> {
     for one in all {
         writeln!(screen, "now, {}", one.title)?;
-        writeln!(screen, "  {:<8}  {}", "next", one.text)?;
-        for (n, text) in one.remedies.iter().enumerate() {
+        let is_new = one.decides.as_ref().is_none_or(|decides| said.insert(decides.clone()));
+        let text = if is_new { &one.text } else { &one.limit };
+        writeln!(screen, "  {:<8}  {text}", "next")?;
+        let new = one.remedies.iter().filter(|remedy| said.insert((*remedy).clone()));
+        for (n, text) in new.enumerate() {
             writeln!(screen, "  {:<8}  {text}", if n == 0 { "to pass" } else { "or" })?;
         }
     }
     Ok(())
+}
+
+/// What [`NowExplanation`] says where this override decides.
+pub(super) fn decides(one: &Override) -> String {
+    let verb = if one.overridden.is_denial() { "refused" } else { "passes" };
+    format!("; {verb}: {}", sentence(one))
 }

@@ -60,7 +60,7 @@ pub(super) fn now(
 }
 
 /// What ends a denial, or is stronger.
-fn denied(rates: &Rates, key: &str, denial: &Override) -> Vec<String> {
+pub(super) fn denied(rates: &Rates, key: &str, denial: &Override) -> Vec<String> {
     let first = match denial.target {
         Target::Exact { .. } => {
             let unblock = rates.command_about("unblock", denial);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::Path;
 
 use clap::Args;
 use serde::Serialize;
@@ -14,6 +15,7 @@ use crate::cli::shared::audit_log::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
+use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times;
@@ -23,6 +25,7 @@ use crate::identity::fold::Folding;
 use crate::spool::Spool;
 use crate::standing::accounts::Account;
 use crate::standing::alarm;
+use crate::standing::held::{Deed, of_account};
 use crate::standing::override_state;
 use crate::store::{FOREVER, Inspect};
 use crate::text;
@@ -31,7 +34,7 @@ use crate::text::time::now;
 /// So many recipients and clients of an account are shown to people.
 const SHOWN: usize = 20;
 
-/// Say that an account was stolen: deny it, and list who got the thief's mail
+/// Mark an account as stolen: deny it, and list who got the thief's mail
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   Somebody has alice's password; the logs are in the usual place without --logs:
@@ -57,8 +60,10 @@ what it finds.
 
 The recipients are read from the mail server's log and its rotated files, or from the logs that
 --logs names, or from the trace store, if messages are recorded there. Logs must name the
-recipients: see `man exirate-habits-learn`. Mail of the account that policies hold has not been
-sent: `exirate held KEY` shows it.
+recipients: see `man exirate-habits-learn`.
+
+Messages that were held for the alarm have not been sent. It asks whether to delete them; --held
+answers that. Without a terminal and without --held they stay held, and it says so.
 
 For a glob, the command asks first; without a terminal, --yes is needed. The denial is logged to
 audit.log in the database's directory, and to syslog (facility mail). Habits belong to this
@@ -68,8 +73,9 @@ KEY is a login such as alice@example.org, local_account:NAME for a local account
 '*@example.org'.
 
 JSON: an array of objects with `key`, `answered` (false: it was before), `denied_until` (seconds
-since 1970; null: forever, or it was denied before), `since` (the evidence began), `messages`, and
-`recipients` and `clients`, objects of how many messages each has received or sent; these four are
+since 1970; null: forever, or it was denied before), `since` (the evidence began), `deleted` (how
+many held messages), `held` (how many of its messages stay held; null: not known), `messages`, and
+`recipients` and `clients`, objects of how many messages each has received or sent; these three are
 null if what was sent could not be looked up.")]
 pub(super) struct Stolen {
     /// Deny these accounts
@@ -83,6 +89,13 @@ pub(super) struct Stolen {
     /// Say why, for the list of overrides and the log
     #[arg(long, value_name = "TEXT", default_value = alarm::REASON)]
     reason: String,
+
+    /// Delete the messages that were held for the alarm, or keep them held
+    #[arg(long, value_enum, value_name = "WHAT")]
+    held: Option<WithHeld>,
+
+    #[command(flatten)]
+    queue: QueueOptions,
 
     /// Print only the recipients, one address a line
     #[arg(long, conflicts_with = "json")]
@@ -99,6 +112,21 @@ pub(super) struct Stolen {
     common: Rates,
 }
 
+/// `3 messages of auth:alice stay`
+fn stay_of(count: usize, key: &str) -> String {
+    let (what, stay) = if count == 1 { ("message", "stays") } else { ("messages", "stay") };
+    format!("{count} {what} of {key} {stay}")
+}
+
+/// What becomes of the messages that were held for the alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum WithHeld {
+    /// Nobody gets them
+    Delete,
+    /// They stay held
+    Keep,
+}
+
 /// What was done, in JSON.
 #[derive(Serialize)]
 struct Report {
@@ -106,6 +134,8 @@ struct Report {
     answered: bool,
     denied_until: Option<i64>,
     since: i64,
+    deleted: usize,
+    held: Option<usize>,
     #[serde(flatten)]
     sent: Option<SentMail>,
 }
@@ -113,7 +143,8 @@ struct Report {
 impl Stolen {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let folding = self.common.folding()?;
-        require_owner(&self.common.directory()?)?;
+        let directory = self.common.directory()?;
+        require_owner(&directory)?;
         let mut spool = self.common.spool_to_change()?;
         let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
         let (stolen, others): (Vec<Account>, Vec<Account>) =
@@ -137,13 +168,15 @@ impl Stolen {
             self.deny(&mut *store, one, &folding, screen)?;
         }
         screen.flush()?;
+        let held = self.delete_held(&directory, &stolen, &mut spool)?;
         let since = stolen.iter().map(|one| (one.identity(), one.habits.since()));
         let mut sent = SentSince::new(since);
         let counted = self.lookup.count(&mut sent, &folding, &self.common);
         let mut reports = Vec::new();
-        for one in &stolen {
+        for (one, (deleted, held)) in stolen.iter().zip(held) {
             let mail = counted.is_ok().then(|| sent.of(&one.identity()));
-            reports.push(self.answer(&mut spool, one, mail)?);
+            let report = self.answer(&mut spool, one, mail)?;
+            reports.push(Report { deleted, held, ..report });
         }
         print_incidents(&mut spool);
         if self.common.json {
@@ -200,7 +233,63 @@ impl Stolen {
         let answered = AuditLog::new().with(answer)?;
         let key = account.shown();
         let denied_until = Some(self.until).filter(|&until| answered && until != FOREVER);
-        Ok(Report { key, answered, denied_until, since: account.habits.since(), sent })
+        let since = account.habits.since();
+        Ok(Report { key, answered, denied_until, since, deleted: 0, held: None, sent })
+    }
+
+    /// Deletes what was held for the alarms, if that is wanted; of each account, how many messages
+    /// were deleted, and how many stay, if that is known.
+    fn delete_held(
+        &self,
+        directory: &Path,
+        accounts: &[Account],
+        spool: &mut Spool,
+    ) -> Result<Vec<(usize, Option<usize>)>, Failure> {
+        let held = match self.queue.held(directory) {
+            Ok(held) => held,
+            Err(why) => {
+                let some = accounts.iter().filter(|one| one.habits.held() > 0);
+                some.for_each(|one| {
+                    let (key, why) = (one.shown(), text::printable(why.as_bytes()));
+                    note(format_args!("mail of {key} may be held: {why}; see `exirate held`"));
+                });
+                return Ok(vec![(0, None); accounts.len()]);
+            }
+        };
+        let (mut log, mut all) = (AuditLog::new(), Vec::new());
+        for account in accounts {
+            let (of_alarm, others) = of_account(&held.messages, account);
+            let lines: Vec<String> = of_alarm.iter().map(|message| message.line()).collect();
+            let is_wanted = match self.held {
+                _ if lines.is_empty() => false,
+                Some(held) => held == WithHeld::Delete,
+                None => {
+                    let count = text::counted(lines.len(), "held message", "held messages");
+                    confirm::offer(&lines, &format!("delete {count}, so that nobody gets them"))?
+                }
+            };
+            let deleted = match is_wanted {
+                true => held.deal(Deed::Delete, &of_alarm, Some(&mut *spool), &mut log).done.len(),
+                false => 0,
+            };
+            if deleted > 0 {
+                note(format_args!(
+                    "deleted: {}",
+                    text::counted(deleted, "held message", "held messages")
+                ));
+            }
+            let stay = of_alarm.len() - deleted + others.len();
+            if stay > 0 {
+                note(format_args!(
+                    "{} held: see {}; {} deletes them",
+                    stay_of(stay, &account.shown()),
+                    self.command("held", account),
+                    self.command("held delete", account)
+                ));
+            }
+            all.push((deleted, Some(stay)));
+        }
+        Ok(all)
     }
 
     fn is_for_people(&self) -> bool {

@@ -3,6 +3,7 @@
 
 mod similar;
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -11,11 +12,11 @@ use clap::Args;
 use super::complete;
 use super::screen::{Tally, complain, note};
 use crate::cli::Failure;
-use crate::engine::{Kind, RecordKey};
+use crate::engine::RecordKey;
 use crate::identity::fold::Folding;
 use crate::standing::key_text::{self, MODES};
 use crate::standing::pattern::{self, Pattern, Syntax};
-use crate::store::{Inspect, OwnedKey, Target};
+use crate::store::{Entry, Inspect, OwnedKey, Target, Wanted};
 use crate::text;
 use similar::Similar;
 
@@ -148,6 +149,7 @@ pub(in crate::cli) fn period(text: &str) -> Result<f64, String> {
 #[derive(Debug)]
 pub(in crate::cli) struct Selection {
     narrow: Narrow,
+    folding: Folding,
     patterns: Vec<Pattern>,
     /// Which patterns have matched a record.
     matched: Vec<bool>,
@@ -172,7 +174,8 @@ impl Selection {
         let patterns: Result<Vec<Pattern>, String> = arguments.iter().map(parse).collect();
         let patterns = patterns.map_err(Failure::new)?;
         let matched = vec![false; patterns.len()];
-        Ok(Self { narrow: narrow.clone(), patterns, matched, any: false, sentence: None })
+        let (narrow, folding) = (narrow.clone(), folding.clone());
+        Ok(Self { narrow, folding, patterns, matched, any: false, sentence: None })
     }
 
     /// Whether an argument may match more than one key: before anything is
@@ -209,18 +212,26 @@ impl Selection {
     ) -> Result<(Vec<OwnedKey>, usize), Failure> {
         let mut keys = Vec::new();
         let mut tally = Tally::of("keys searched");
-        let unread = store.survey(&mut |key, _| {
-            if key.kind == Kind::Habits {
-                return;
-            }
+        let loose = self.is_loose();
+        let identities: HashSet<Vec<u8>> =
+            self.patterns.iter().flat_map(Pattern::identities).collect();
+        let folding = self.folding.clone();
+        let mut selects = |key: &RecordKey<'_>| {
             tally.add();
-            if self.contains(&key) {
-                keys.push(OwnedKey::from(key));
-            }
-        })?;
+            self.contains(key)
+        };
+        let identities = (!loose).then_some((&identities, &folding));
+        let mut wanted = Wanted { selects: &mut selects, identities };
+        let mut add = |entry: Entry| keys.push(OwnedKey::from(entry.record_key()));
+        let unread = store.for_each_wanted(&mut wanted, &mut add)?;
         unread.parts.iter().for_each(complain);
         keys.sort_unstable();
         Ok((keys, unread.parts.len()))
+    }
+
+    /// Whether an argument has matched nothing.
+    pub(in crate::cli) fn has_missing(&self) -> bool {
+        self.matched.contains(&false)
     }
 
     /// Whether the argument of this number has matched nothing.
@@ -275,7 +286,7 @@ impl Selection {
         let only = search.similar.only().map(key_text::key);
         self.sentence = Some(search.sentence(LISTED));
         let Some(shown) = only.filter(|shown| *shown != asked) else { return Ok(None) };
-        note(format_args!("no key matches {asked}; this is of the only similar one, {shown}"));
+        note(format_args!("no key matches {asked}; showing the only similar key, {shown}"));
         Ok(Some(shown.into()))
     }
 

@@ -9,6 +9,8 @@ const THRESHOLD: f64 = 0.85;
 /// How similar a key is that has the wanted text in it, or differs from it by one letter that is
 /// wrong, missing or too much, or by two that are exchanged.
 const MEANT: f64 = 1.0;
+/// How similar an address is to its local part.
+const SAME_LOCAL_PART: f64 = 0.99;
 /// Longer keys are not compared.
 const LONGEST: usize = 256;
 
@@ -74,6 +76,11 @@ impl Similar {
             Some((field, value)) if Field::of(field.as_bytes()).is_some() => value,
             _ => &*key,
         };
+        // `alice@example.org` is nearest to the login `alice`, and may be another.
+        let (local_part, domain) = self.wanted.split_once('@').unwrap_or((&self.wanted, ""));
+        if !domain.is_empty() && local_part == value {
+            return SAME_LOCAL_PART;
+        }
         let whole = self.wanted.contains('@');
         let of_part = |text: &str| match text.split_once('@') {
             Some((local_part, _)) if !whole => of_texts(&self.wanted, local_part),

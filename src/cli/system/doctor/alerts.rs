@@ -3,15 +3,25 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::finding::{Findings, quoted};
-use crate::cli::senders::events::CURL;
+use super::finding::Findings;
+use super::units::{self, UnitState};
+use crate::alerts::{self, CURL, Delivered};
 use crate::mta::command;
 use crate::policy::image::PolicyFile;
 use crate::policy::model::{OnCrossing, Piece};
+use crate::spool::{EventKind, EventReader, LoggedEvent, Options, Spool, SpoolError};
+use crate::standing::key_state::second;
+use crate::text::time::now;
+use crate::text::{counted, local, rough_age};
+
+/// So long ago, in seconds, is lately.
+const LATELY: i64 = 600;
+/// In so many seconds, the daemon has sent what has crossed.
+const SOON: i64 = 120;
 
 /// Checks the receivers of the policies in use. That these can be read is checked with
 /// them.
-pub(super) fn look(spool: &Path, findings: &mut Findings) {
+pub(super) fn look(spool: &Path, units: &[UnitState], findings: &mut Findings) {
     let in_use = PolicyFile::open(spool);
     let Some(on) = in_use.image().ok().and_then(|image| image.on_crossing().ok()) else { return };
     let OnCrossing { log, run, post, mail, repeat: _, observed: _ } = &on;
@@ -27,26 +37,62 @@ pub(super) fn look(spool: &Path, findings: &mut Findings) {
             .warning(format!("post in [on.crossing] needs {CURL}, which is not installed"))
             .fix("apt-get install curl");
     }
-    let receivers = [
-        ("log", *log),
-        ("run", !run.is_empty()),
-        ("post", post.is_some()),
-        ("mail", mail.is_some()),
-    ];
-    let used = receivers.into_iter().filter_map(|(name, is_used)| is_used.then_some(name));
-    let directory = spool.join("exirate");
-    // A run writes a file for each receiver.
-    let was_sent = |name: &str| directory.join(format!("delivery.{name}")).exists();
-    let unsent: Vec<&str> = used.filter(|name| !was_sent(name)).collect();
-    if !unsent.is_empty() && directory.read_dir().is_ok() {
-        let text = format!(
-            "[on.crossing] has {}, and nothing was ever sent there: `exirate events deliver` must run",
-            unsent.join(", ")
-        );
-        findings
-            .warning(text)
-            .fix("systemctl enable --now exirate-deliver.path exirate-deliver.timer")
-            .fix(format!("exirate events deliver --spool {}", quoted(spool)));
+    let is_any = *log || !run.is_empty() || post.is_some() || mail.is_some();
+    if is_any && spool.join("exirate").read_dir().is_ok() {
+        sending(spool, &on, units, findings);
+    }
+}
+
+/// Whether alerts are sent: the daemon runs, or something else sends now and then, and who has not
+/// got what.
+fn sending(spool: &Path, on: &OnCrossing, units: &[UnitState], findings: &mut Findings) {
+    let crossings = Spool::open_existing(spool, Options::default()).and_then(|mut database| {
+        database.read_events(&mut EventReader::new(EventKind::Crossings), now(), true)
+    });
+    let crossings = match crossings {
+        Ok(crossings) => crossings,
+        Err(SpoolError::Absent { .. }) => Vec::new(),
+        Err(error) => return findings.hidden(format!("whether alerts were sent: {error}")),
+    };
+    let receivers = match alerts::delivered(spool, on, &crossings) {
+        Ok(receivers) => receivers,
+        Err(error) => return findings.hidden(format!("whether alerts were sent: {error}")),
+    };
+    let names = receivers.iter().map(|one| one.name).collect::<Vec<_>>().join(", ");
+    let runs = units.iter().any(|one| one.name == units::ALERTS && one.active);
+    // Each run writes a file for each receiver.
+    let ran = receivers.iter().filter_map(|one| one.ran).min();
+    let is_sent_now_and_then = ran.is_some_and(|ran| now().seconds - ran < LATELY)
+        && receivers.iter().all(|one| one.ran.is_some());
+    if !runs && !is_sent_now_and_then {
+        let last = match ran {
+            Some(ran) => format!("something last did so {}", rough_age(second(ran), now())),
+            None => "nothing ever did so".to_owned(),
+        };
+        let text = format!("nothing sends the alerts of [on.crossing] ({names}): {last}");
+        findings.warning(text).fix(units::start(units::ALERTS));
+    }
+    // What has just crossed is about to be sent.
+    let has_alert = |event: &&LoggedEvent| alerts::has_alert(event, on.observed);
+    let is_late = |one: &&Delivered| {
+        let first = crossings.iter().skip(one.done).find(has_alert);
+        let age = first.map_or(0, |first| now().seconds.saturating_sub(first.at.seconds));
+        one.waiting > 0 && (one.failing || !runs || age > SOON)
+    };
+    for one in receivers.iter().filter(is_late) {
+        let alerts = counted(one.waiting, "alert waits", "alerts wait");
+        let failing = if one.failing { ", and the last attempt has failed" } else { "" };
+        findings.warning(format!("{}: {alerts} to be sent{failing}", one.name));
+        if one.failing {
+            findings.fix("exirate events deliver --test");
+        }
+    }
+    if receivers.iter().all(|one| one.waiting == 0) && (runs || is_sent_now_and_then) {
+        let last = crossings.iter().rev().find(has_alert);
+        findings.ok(match last {
+            Some(last) => format!("alerts: {names} got all, the last of {}", local(last.at)),
+            None => format!("alerts go to {names}: there was nothing to send yet"),
+        });
     }
 }
 
@@ -75,9 +121,9 @@ mod tests {
         let policies = compile(Path::new("policy.toml"), &text, &none).policies.unwrap();
         install(spool, &build(&policies)).unwrap();
         let mut findings = Findings::default();
-        look(spool, &mut findings);
-        assert!(findings.list.iter().all(|one| one.level == Level::Warning));
-        findings.list.into_iter().map(|one| one.text).collect()
+        look(spool, &[], &mut findings);
+        let warnings = findings.list.into_iter().filter(|one| one.level == Level::Warning);
+        warnings.map(|one| one.text).collect()
     }
 
     #[test]
@@ -85,18 +131,29 @@ mod tests {
         let spool = tempfile::tempdir().unwrap();
         let dir = spool.path();
         let mut findings = Findings::default();
-        look(dir, &mut findings);
+        look(dir, &[], &mut findings);
         assert!(findings.list.is_empty(), "there is no policy");
         assert_eq!(found(dir, "log = false"), [""; 0]);
         let never = |names: &str| {
-            format!(
-                "[on.crossing] has {names}, and nothing was ever sent there: \
-                 `exirate events deliver` must run"
-            )
+            format!("nothing sends the alerts of [on.crossing] ({names}): nothing ever did so")
         };
         assert_eq!(found(dir, "log = true\nmail = \"a@example.org\""), [never("log, mail")]);
+        // A unit that is active does, if it is this one.
+        let unit =
+            |name: &str| UnitState { name: name.to_owned(), active: true, ..UnitState::default() };
+        let said = |units: &[UnitState]| {
+            let mut findings = Findings::default();
+            look(dir, units, &mut findings);
+            findings.list.remove(0).text
+        };
+        let nothing = "alerts go to log, mail: there was nothing to send yet";
+        assert_eq!(said(&[unit(units::ALERTS)]), nothing);
+        assert_eq!(said(&[unit("exirate-mail")]), never("log, mail"));
+        // Something else has sent lately, to one of them.
         std::fs::write(dir.join("exirate/delivery.log"), "").unwrap();
-        assert_eq!(found(dir, "log = true\nmail = \"a@example.org\""), [never("mail")]);
+        assert!(found(dir, "log = true").is_empty());
+        let lately = "nothing sends the alerts of [on.crossing] (log, mail): something last did so";
+        assert!(found(dir, "log = true\nmail = \"a@example.org\"")[0].starts_with(lately));
         std::fs::write(dir.join("exirate/delivery.run"), "").unwrap();
         let (program, on) = (dir.join("over"), format!("run = [\"{}/over\"]", dir.display()));
         let lacks = |what: &str| {

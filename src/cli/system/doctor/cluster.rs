@@ -1,14 +1,18 @@
 //! The limits that this server shares with others: its settings, the agent, and the Redis
 //! servers behind it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::finding::{Findings, quoted};
 use super::servers::join;
 use super::units;
-use crate::cli::shared::servers::look as look_at_servers;
-use crate::cluster::{ClusterCounts, ClusterSettings, probe, read_counts};
-use crate::redis::{ServerState, ServerStates, examine};
+use crate::cli::shared::servers::{Seen, look as look_at_servers, shown};
+use crate::cluster::{Away, ClusterCounts, ClusterSettings, probe, read_counts};
+use crate::policy::image::PolicyFile;
+use crate::policy::model::Window;
+use crate::policy::word::Unit;
+use crate::redis::{AgentState, SentinelStates, ServerState, ServerStates, Servers, examine};
 use crate::serve::config::{Config, read};
 use crate::spool::open_directory;
 use crate::text::{counted_or_no, duration};
@@ -69,16 +73,16 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             ))
             .fix(join(&settings, settings.servers, settings.deadline * 5));
     }
-    // `exirate events deliver` writes this file when it first sends something.
+    // Whoever first sends something writes this file.
     if !directory.path().join("delivery.shared").exists() {
         findings
             .note(
-                "the other servers do not show the crossings of this one: `exirate events deliver` \
-                 must run",
+                "the other servers do not show the crossings of this one: the daemon of alerts must \
+                 run, or `exirate events deliver`",
             )
-            .fix("systemctl enable --now exirate-deliver.path exirate-deliver.timer");
+            .fix(units::start(units::ALERTS));
     }
-    let mut usable = true;
+    let mut usable = Some(String::new());
     if let Some(config) = configuration(file, findings) {
         if config.agent.servers != settings.servers {
             let (agent, joined) = (config.agent.servers, settings.servers);
@@ -91,15 +95,81 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
         if let Some(why) = config.unreachable() {
             findings.problem(why).fix("systemctl restart exirate-agent");
         }
-        usable = servers(&config, findings);
+        let own = own_agent(&settings);
+        if own.as_ref().is_some_and(|own| is_before(own, &config)) {
+            findings
+                .warning(format!(
+                    "the agent uses another configuration than {}: it was changed, and the agent has \
+                     not read it since",
+                    file.display()
+                ))
+                .fix("systemctl reload exirate-agent");
+        }
+        usable = servers(&config, own.as_ref(), findings);
     }
-    if usable {
+    shares(spool, &settings, findings);
+    if let Some(elsewhere) = usable {
         match look_at_servers(&settings, spool, false) {
-            Ok(seen) => super::servers::look(&seen, &settings, CLOCK_TOLERANCE, findings),
+            Ok(seen) => {
+                super::servers::look(&seen, &settings, &elsewhere, CLOCK_TOLERANCE, findings);
+            }
             Err(why) => {
                 findings.note(format!("the servers that share the limits are not known: {why}"));
             }
         }
+    }
+}
+
+/// How many events one message may need, as far as its share of a limit is concerned.
+fn needed(unit: Unit) -> f64 {
+    match unit {
+        _ if unit.is_of_bytes() => 10.0 * 1024.0 * 1024.0,
+        Unit::Recipients | Unit::UniqueRecipients => 10.0,
+        _ => 1.0,
+    }
+}
+
+/// Reports limits of which this server's share is too small for one message while it is apart.
+fn shares(spool: &Path, settings: &ClusterSettings, findings: &mut Findings) {
+    /// So many are named.
+    const NAMED: usize = 3;
+    let file = PolicyFile::open(spool);
+    // What is wrong with the image is reported with the policies.
+    let Ok(Ok(policies)) = file.image().map(|image| image.policies()) else { return };
+    if settings.away != Away::Local {
+        return;
+    }
+    let mut small = BTreeSet::new();
+    for (name, policy) in &policies.policies {
+        for (unit, amount) in
+            policy.tables().flat_map(|limits| limits.each.iter().chain(&limits.total))
+        {
+            let windows = amount.windows.iter().filter(|window| window.period < Window::NO_PERIOD);
+            // A limit of 0 refuses everything anyway.
+            for window in windows.filter(|window| window.limit > 0.0) {
+                let share = window.limit / f64::from(settings.servers);
+                // A moving average at its limit is over it.
+                let is_enough = match window.every {
+                    Some(_) => share >= needed(*unit),
+                    None => share > needed(*unit),
+                };
+                if !is_enough {
+                    small.insert(format!("{} = {} of {name}", unit.word(), window.text));
+                }
+            }
+        }
+    }
+    if !small.is_empty() {
+        let named = small.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = match small.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {}", counted_or_no(more, "other", "others")),
+        };
+        findings.warning(format!(
+            "while the shared limits cannot be reached, this server admits 1/{} of each, and that is \
+             less than one message may need: {named}{more}. docs/cluster.md says what to do",
+            settings.servers
+        ));
     }
 }
 
@@ -125,23 +195,56 @@ fn configuration(file: &Path, findings: &mut Findings) -> Option<Config> {
     }
 }
 
-/// The servers that the agent asks. Whether they can be used.
-fn servers(config: &Config, findings: &mut Findings) -> bool {
+/// What the agent of this server says of itself, if it has lately.
+fn own_agent(settings: &ClusterSettings) -> Option<AgentState> {
+    let Seen { mut known, own } = shown(settings).ok()?;
+    let server = known.servers.remove(&own).filter(|server| known.is_seen_lately(server));
+    server?.agent
+}
+
+/// Whether an agent of this release has read another configuration than this one.
+fn is_before(agent: &AgentState, config: &Config) -> bool {
+    agent.release == env!("CARGO_PKG_VERSION")
+        && agent.config.is_some_and(|digest| digest != config.agent.digest)
+}
+
+/// The servers that the agent asks. `None` if they cannot be used, else in which other databases
+/// of theirs somebody may count, in words.
+fn servers(config: &Config, own: Option<&AgentState>, findings: &mut Findings) -> Option<String> {
     let shown = &config.redis.servers;
-    let ServerStates { states, away } = match examine(&config.redis) {
+    let ServerStates { states, away, denied, sentinels } = match examine(&config.redis) {
         Ok(all) => all,
-        Err(error) if error.code() == Some("NOPERM") => {
-            findings.note(format!(
-                "{shown}: the eviction policy and the clock were not checked, as the ACL user may \
-                 not use INFO: {error}"
-            ));
-            return true;
-        }
         Err(error) => {
             findings.problem(format!("{shown} cannot be used: {error}"));
-            return false;
+            return None;
         }
     };
+    if let Some(why) = denied {
+        findings.note(format!(
+            "{shown}: the eviction policy and the clock were not checked, as the ACL user may \
+             not use INFO: {why}"
+        ));
+    }
+    if let Some(SentinelStates { primary, said }) = sentinels {
+        let connected = own.and_then(|own| own.primary.as_ref());
+        match (primary, connected) {
+            (None, _) => {
+                findings.warning(format!(
+                    "{shown}: {said}: no majority of them names the same server, so the agents stay \
+                     where they are, and may count apart from each other"
+                ));
+            }
+            (Some(primary), Some(connected)) if primary != *connected => {
+                findings
+                    .problem(format!(
+                        "{shown}: the agent is connected to {connected}, and the sentinels name \
+                         {primary}: it counts apart from others"
+                    ))
+                    .fix("systemctl restart exirate-agent");
+            }
+            (Some(_), _) => {}
+        }
+    }
     for (node, why) in away {
         findings.problem(format!(
             "{node} of {shown} does not reply: {why}. Until it does, or a replica replaces it, each \
@@ -154,31 +257,49 @@ fn servers(config: &Config, findings: &mut Findings) -> bool {
     }
     if sound > 0 {
         let servers = counted_or_no(sound, "server", "servers");
-        let versions: std::collections::BTreeSet<&str> =
-            states.iter().map(|state| state.version.as_str()).collect();
+        let versions: BTreeSet<&str> = states.iter().map(|state| state.version.as_str()).collect();
         let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
         findings.ok(format!("{shown}: {servers}, {versions}"));
     }
-    true
+    let own = match shown {
+        Servers::Single(server) => server.database,
+        Servers::Sentinel { .. } | Servers::Cluster(_) => 0,
+    };
+    let others = states.iter().flat_map(|state| &state.databases).filter(|one| **one != own);
+    let others: Vec<String> = others.map(ToString::to_string).collect();
+    Some(match &others[..] {
+        [] => String::new(),
+        some => format!(" (there are keys in {} as well)", some.join(", ")),
+    })
 }
 
 /// Whether a server keeps what it is given, by a clock like this one's.
 fn is_sound(state: &ServerState, shown: &str, findings: &mut Findings) -> bool {
-    let ServerState { port, eviction, memory_max, ahead, .. } = state;
+    let ServerState { port, eviction, memory_max, evicted, ahead, .. } = state;
     // A server without a port is reached by its socket.
     let client = match shown.strip_prefix("unix://") {
         Some(socket) if port == "0" => format!("redis-cli -s {}", quoted(Path::new(socket))),
         _ => format!("redis-cli -p {port}"),
     };
     let limited = format!("{client} CONFIG SET maxmemory-policy volatile-ttl");
-    let evicts = eviction.starts_with("allkeys-");
+    // Each rate expires, so whatever removes keys that do may remove it.
+    let evicts = !matches!(&**eviction, "noeviction" | "volatile-ttl" | "");
+    let since = counted_or_no(usize::try_from(*evicted).unwrap_or(usize::MAX), "key", "keys");
     if evicts {
         findings
             .problem(format!(
                 "{shown}: its maxmemory-policy is {eviction} (port {port}): when its memory is \
-                 full, it forgets rates that still limit somebody"
+                 full, it forgets rates that still limit somebody; since it was started, it has \
+                 removed {since}"
             ))
             .fix(limited.clone());
+    } else if *evicted > 0 {
+        findings
+            .note(format!(
+                "{shown}: its memory was full (port {port}): since it was started, it has removed \
+                 {since}, by {eviction} those that would have expired first. With more memory:"
+            ))
+            .fix(format!("{client} CONFIG SET maxmemory {}", memory_max.saturating_mul(2)));
     }
     if *memory_max == 0 {
         findings
@@ -213,7 +334,6 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
-    use crate::cluster::Away;
 
     fn found(spool: &Path, file: &Path) -> Vec<(Level, String)> {
         let mut findings = Findings::default();
@@ -254,7 +374,10 @@ mod tests {
         assert!(problems[1].contains("2 servers share the limits"), "{problems:?}");
         assert!(problems[2].starts_with(&format!("{redis} cannot be used: ")), "{problems:?}");
         let notes = of(Level::Note, &nothing_runs);
-        assert!(notes[0].contains("`exirate events deliver` must run"), "{notes:?}");
+        assert!(
+            notes[0].contains("the daemon of alerts must run, or `exirate events deliver`"),
+            "{notes:?}"
+        );
 
         std::fs::write(&file, "[redis]\nserver = 6379\n").unwrap();
         let wrong = found(dir, &file);
@@ -272,6 +395,7 @@ mod tests {
             eviction: eviction.into(),
             memory_max: 1 << 30,
             ahead,
+            ..ServerState::default()
         };
         for (state, expected) in [
             (state("volatile-ttl", -1.5), None),
@@ -281,6 +405,20 @@ mod tests {
                 Some((Level::Note, "its memory has no limit")),
             ),
             (state("allkeys-lru", 0.0), Some((Level::Problem, "maxmemory-policy is allkeys-lru"))),
+            (
+                state("volatile-lru", 0.0),
+                Some((Level::Problem, "maxmemory-policy is volatile-lru")),
+            ),
+            (state("volatile-lfu", 0.0), Some((Level::Problem, "it forgets rates"))),
+            (state("volatile-random", 0.0), Some((Level::Problem, "it forgets rates"))),
+            (
+                ServerState { evicted: 4100, ..state("volatile-lru", 0.0) },
+                Some((Level::Problem, "since it was started, it has removed 4100 keys")),
+            ),
+            (
+                ServerState { evicted: 1, ..state("volatile-ttl", 0.0) },
+                Some((Level::Note, "it has removed 1 key, by volatile-ttl")),
+            ),
             (state("volatile-ttl", 9.0), Some((Level::Warning, "is 9s ahead of this server's"))),
             (state("volatile-ttl", -9.0), Some((Level::Warning, "is 9s behind this server's"))),
         ] {
@@ -309,8 +447,7 @@ mod tests {
                 port: port.into(),
                 version: "Redis 7.0.15".into(),
                 eviction: "noeviction".into(),
-                memory_max: 0,
-                ahead: 0.0,
+                ..ServerState::default()
             };
             let mut findings = Findings::default();
             is_sound(&state, shown, &mut findings);

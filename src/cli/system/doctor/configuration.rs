@@ -6,19 +6,21 @@ use std::path::Path;
 use super::finding::{Findings, quoted};
 use super::installation::Installation;
 use super::users;
+use crate::mta::exim::debian::include_files;
 use crate::mta::exim::{Absent, Rule, Rules, RulesError, Settings};
 use crate::text::counted;
 
 /// The file that names the libraries, where the package of the libraries is installed.
 const LIBRARIES: &str = "exirate-libraries.conf";
 
-/// Checks what the configuration says about limits.
+/// Checks what the configuration says about limits; `in_sessions`, also by dry sessions of Exim.
 pub(super) fn look(
     installation: &Installation,
     settings: &Settings,
+    in_sessions: bool,
     findings: &mut Findings,
 ) -> Option<Rules> {
-    let rules = match installation.exim.rules(&settings.config) {
+    let mut rules = match installation.exim.rules(&settings.config) {
         Ok(rules) => rules,
         Err(RulesError::Hidden(text)) => {
             findings.hidden(text);
@@ -29,6 +31,10 @@ pub(super) fn look(
             return None;
         }
     };
+    if in_sessions {
+        rules.try_dry(&installation.exim);
+    }
+    let rules = rules;
     if rules.settled {
         findings.note(
             "Exim reads its configuration differently from exirate: what follows is about what \
@@ -58,8 +64,16 @@ pub(super) fn look(
             findings.warning(format!("{}: {warning}", rule.position));
         }
     }
+    for error in rules.dry_errors() {
+        findings.problem(format!(
+            "Exim does not understand its ACLs, and answers 451, in a dry session (`exim -bh`): {error}"
+        ));
+    }
     lookup_files(&rules, settings, findings);
     natives(&rules, findings);
+    for (position, text) in rules.doubts() {
+        findings.note(format!("{position}: {text}"));
+    }
     limited(&rules, settings, findings);
     Some(rules)
 }
@@ -111,9 +125,19 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
         }
     }
     for (position, name) in &rules.acls.unknown {
+        let why = match name {
+            _ if name.contains('#') => {
+                ", as it has no comments behind a value: give the comment a line of its own"
+            }
+            _ if name.starts_with("${") => {
+                ", as it ends the value at the first blank: put the value in double quotes"
+            }
+            _ if name.contains(char::is_whitespace) => ", as blanks are a part of a name",
+            _ => "",
+        };
         findings.problem(format!(
             "{position}: there is no ACL {name:?}, and no file of that name: Exim defers with \
-             451 when it needs it"
+             451 when it needs it{why}"
         ));
     }
 }
@@ -165,15 +189,36 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
     for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {
         unused.entry(rule.acl.as_deref().unwrap_or_default()).or_insert(rule);
     }
+    // What compares with Exim's own counts, and limits nothing.
+    let is_shadow = |rule: &Rule| {
+        let all = rules.rules.iter().filter(|one| one.acl == rule.acl);
+        all.into_iter().all(|one| one.call.function == "shadow")
+    };
+    let shadows: BTreeMap<&str, &Rule> = unused
+        .iter()
+        .filter(|(_, rule)| is_shadow(rule))
+        .map(|(acl, rule)| (*acl, *rule))
+        .collect();
+    for (acl, rule) in shadows {
+        unused.remove(acl);
+        findings.note(format!(
+            "{}: nothing compares with Exim's own counts by the ACL {acl} any more: delete its \
+             lines, and its name",
+            rule.position
+        ));
+    }
     let records = rules.rules.iter().any(|rule| rule.call.function == "record");
     let is_ended = rules.rules.iter().any(|rule| rule.ending.is_some());
     if limiting.is_empty() && unused.is_empty() && !is_ended {
-        let text = format!("nothing is limited: no line of {config} calls ratelimit of exirate.so");
+        let own =
+            if rules.native.is_empty() { "nothing is limited" } else { "exirate limits nothing" };
+        let text = format!("{own}: no line of {config} calls ratelimit of exirate.so");
         // What Exim would not understand there is reported.
         let text = match rules.acls.faults().next() {
             None => format!(
                 "{text}; `exirate setup` adds the lines, or include a file such as acl_check_rcpt.conf of \
-                 /etc/exim4/exirate in the ACL that acl_smtp_rcpt names, in the section of ACLs"
+                 {} in the ACL that acl_smtp_rcpt names, in the section of ACLs",
+                include_files()
             ),
             Some(_) => text,
         };
@@ -217,18 +262,29 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
     if limiting.is_empty() {
         return;
     }
-    let options = |of: fn(&Rule) -> &[String]| {
+    let options = |rules: &[&Rule], of: fn(&Rule) -> &[String]| {
         let options: BTreeSet<&str> =
-            limiting.iter().flat_map(|rule| of(rule)).map(String::as_str).collect();
+            rules.iter().flat_map(|rule| of(rule)).map(String::as_str).collect();
         options.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let (surely, perhaps): (Vec<&&Rule>, _) =
-        limiting.iter().partition(|rule| !rule.used_by.is_empty());
+    let (doubtful, limiting): (Vec<&Rule>, Vec<&Rule>) =
+        limiting.into_iter().partition(|rule| rule.is_doubtful);
+    if let (Some(first), Some(dry)) = (doubtful.first(), &rules.dry) {
+        findings.note(format!(
+            "{}: whether mail comes to this line cannot be known: {} of Exim (`exim -bh`) show \
+             otherwise than what was read ({} of this kind)",
+            first.position,
+            counted(dry.sessions, "dry session", "dry sessions"),
+            counted(doubtful.len(), "limit", "limits")
+        ));
+    }
+    let (surely, perhaps): (Vec<&Rule>, _) =
+        limiting.iter().copied().partition(|rule| !rule.used_by.is_empty());
     if !surely.is_empty() {
         findings.ok(format!(
             "{} in use, from {}: see `exirate rules`",
             counted(surely.len(), "limit", "limits"),
-            options(|rule| &rule.used_by)
+            options(&surely, |rule| &rule.used_by)
         ));
     }
     if let Some(first) = perhaps.first() {
@@ -237,7 +293,7 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
              {} expands to ({} of this kind)",
             first.position,
             first.acl.as_deref().unwrap_or_default(),
-            options(|rule| &rule.perhaps_used_by),
+            options(&perhaps, |rule| &rule.perhaps_used_by),
             counted(perhaps.len(), "limit", "limits")
         ));
     }

@@ -75,7 +75,10 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
     names(&web, findings);
     service(&web, spool, &owner, findings);
     match UnixStream::connect(&web.broker) {
-        Ok(_) => findings.ok(format!("the broker listens on {}", web.broker.display())),
+        Ok(_) => {
+            findings.ok(format!("the broker listens on {}", web.broker.display()));
+            look_at_held(&web, findings);
+        }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             findings.hidden("whether the broker listens was not checked");
         }
@@ -84,6 +87,18 @@ pub(super) fn look(spool: &Path, file: &Path, findings: &mut Findings) {
             findings.warning(text).fix(units::start(&format!("exirate-broker@{owner}.service")));
         }
     }
+}
+
+/// Whether held mail can be shown and released, where anything can be changed.
+fn look_at_held(web: &Web, findings: &mut Findings) {
+    let Err(error) = UnixStream::connect(&web.held) else { return };
+    if error.kind() == ErrorKind::PermissionDenied {
+        findings.hidden("whether held mail can be released was not checked");
+        return;
+    }
+    let held = web.held.display();
+    let text = format!("the desk can neither show nor release held mail: {held}: {error}");
+    findings.warning(text).fix(units::start("exirate-held.service"));
 }
 
 fn look_at_tokens(tokens: &Tokens, findings: &mut Findings) {
@@ -189,7 +204,7 @@ mod tests {
         let here = at.display();
         let text = format!(
             "[mail]\nspool = \"{here}\"\n[web]\nuser = \"root\"\nlisten = \"unix:{here}/web\"\n\
-             broker = \"{here}/broker\"\ntokens = \"{here}/tokens\"\n{web}\n"
+             broker = \"{here}/broker\"\nheld = \"{here}/held\"\ntokens = \"{here}/tokens\"\n{web}\n"
         );
         std::fs::write(&file, text).unwrap();
         let mut findings = Findings::default();
@@ -216,7 +231,10 @@ mod tests {
         assert_eq!(found(at, proxied), [&*web, &broker]);
         let wrong = found(at, "help = 1");
         assert!(wrong[0].contains("has errors: the web service does not start"), "{wrong:?}");
-        let _listeners = ["web", "broker"].map(|name| UnixListener::bind(at.join(name)).unwrap());
+        let _others = ["web", "broker"].map(|name| UnixListener::bind(at.join(name)).unwrap());
+        let held = format!("the desk can neither show nor release held mail: held: {none}");
+        assert_eq!(found(at, ""), ["nobody may ask the web service", &held]);
+        let _listeners = ["held"].map(|name| UnixListener::bind(at.join(name)).unwrap());
         assert_eq!(found(at, ""), ["nobody may ask the web service"]);
         let tokens = at.join("tokens");
         let day = 86_400;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::files::{Files, Part, is_fit, kind, move_away};
 use super::finding::{Findings, quoted};
-use crate::cli::senders::events::RECEIVERS;
+use crate::alerts::RECEIVERS;
 use crate::mta::Account;
 
 /// What the name of a file in the database's directory says that it is.
@@ -23,7 +23,7 @@ fn part(name: &str) -> Part {
     let whole = |name: &str| single(name) || name.strip_suffix(".shard").is_some_and(shard);
     let counters = |name: &str| matches!(name, "policy.counters" | "shadow.counters");
     let policy = |name: &str| name == "policy.image" || counters(name);
-    let is_lock = |name: &str| matches!(name, "habits.lock" | "policy.lock");
+    let is_lock = |name: &str| matches!(name, "callers.lock" | "habits.lock" | "policy.lock");
     let other = |name: &str| matches!(name, "cluster" | "cluster.state") || is_lock(name);
     let unfinished = |stem: &str| {
         shard(stem) || single(stem) || is_cursor(stem) || policy(stem) || stem == "cluster"
@@ -32,7 +32,7 @@ fn part(name: &str) -> Part {
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
     if whole(name) || policy(name) || other(name) || is_cursor(name) || is_log(name) || is_old_log {
         Part::Ours
-    } else if name == "trace" {
+    } else if matches!(name, "callers" | "trace") {
         Part::Elsewhere
     } else if name.strip_suffix(".new").is_some_and(unfinished) {
         Part::Unfinished
@@ -181,6 +181,8 @@ mod tests {
             ("delivery.shared.new", Part::Unfinished),
             ("delivery.lock", Part::Ours),
             ("habits.lock", Part::Ours),
+            ("callers.lock", Part::Ours),
+            ("callers", Part::Elsewhere),
             ("policy.lock", Part::Ours),
             ("delivery.else", Part::Foreign),
             ("database.1", Part::Foreign),

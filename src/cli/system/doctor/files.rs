@@ -87,7 +87,7 @@ impl Files {
     fn sort_in(&mut self, path: PathBuf, part: Part, facts: &std::fs::Metadata, who: &Account) {
         let changed = facts.modified().ok();
         match part {
-            Part::Elsewhere if facts.is_dir() => return,
+            Part::Elsewhere if facts.is_dir() || facts.file_type().is_socket() => return,
             Part::Foreign => return self.foreign.push(path),
             _ if !facts.is_file() => return self.odd.push(path),
             Part::Unfinished => {

@@ -18,7 +18,7 @@ pub(in crate::cli) const EXIM: &str = "Exim";
 pub(super) const DAEMON: &str = "The daemon";
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
     /// It works.

@@ -28,7 +28,7 @@ pub(super) fn find(
     if !others.is_empty() {
         let others: Vec<_> = others.iter().map(|p| p.display().to_string()).collect();
         findings.note(format!(
-            "this is about {}; there is also {} (--exim selects another one)",
+            "checking {}; {} is also installed (--exim selects another one)",
             exim.program.display(),
             others.join(", ")
         ));

@@ -48,7 +48,7 @@ pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &
         daemons.into_iter().partition(|daemon| is_same_program(exim, &daemon.program));
     for other in others {
         findings.note(format!(
-            "the Exim that runs as process {} is {}, and this is about {}: use --exim {1}",
+            "the Exim that runs as process {} is {}, and {} is checked: use --exim {1}",
             other.id,
             other.program.display(),
             exim.program.display(),

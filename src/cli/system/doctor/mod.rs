@@ -4,7 +4,8 @@
 //! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
 //! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
-//! in use, [`held`] what becomes of what they hold, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
+//! in use, [`held`] what becomes of what they hold, [`callers`] who decides about accounts that run Exim
+//! themselves, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
 //! servers, [`servers`] those servers, [`desk`] the web service, [`trace`] the trace store, [`filesystem`]
 //! what they are on, [`machine`] what Exim may do. Each adds to the
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
@@ -12,6 +13,7 @@
 //! Sendmail and the daemon in place of the first four.
 
 mod alerts;
+mod callers;
 mod cluster;
 mod configuration;
 mod database;
@@ -48,13 +50,14 @@ use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
 use crate::policy::source::{FILE, read};
-use crate::serve::config::{self, Mail};
+use crate::serve::config::{self, CALLERS, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
 pub(in crate::cli) use finding::EXIM;
 use finding::{Findings, Level};
 use glance::Examined;
 pub(in crate::cli) use glance::{DecidedBy, Glance};
 use policy::Caller;
+pub(in crate::cli) use units::{UnitState, states as unit_states};
 
 /// Why limits of the policy file on what becomes of accepted mail are not counted, and the command
 /// that has them counted.
@@ -180,8 +183,9 @@ impl Doctor {
         let installation = installation::look(exim, &mut findings)?;
         findings.about("The configuration");
         let settings = installation.settings.as_ref();
-        let rules = settings
-            .and_then(|settings| configuration::look(&installation, settings, &mut findings));
+        let rules = settings.and_then(|settings| {
+            configuration::look(&installation, settings, depth == Depth::All, &mut findings)
+        });
         findings.about("The library");
         let libraries = match (settings, &rules) {
             (Some(settings), Some(rules)) => {
@@ -209,6 +213,11 @@ impl Doctor {
             let stores = Stores { spool, who, callers, record: libraries.record, depth };
             self.stores(stores, check, &mut findings);
             held::look(&installation.exim, spool, &mut findings);
+        }
+        if let (Some(settings), Some(rules)) = (settings, &rules) {
+            let of_library = |socket: Option<&str>| socket.is_none_or(|one| one.ends_with(CALLERS));
+            let limits = rules.limiting().any(|rule| of_library(rule.call.socket()));
+            callers::look(&installation.exim, settings, limits, &mut findings);
         }
         findings.about("The machine");
         let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
@@ -256,7 +265,10 @@ impl Doctor {
         // Exim and the daemon use the policies of their configuration.
         let callers = callers.filter(|_| self.spool.is_none());
         policy::look(spool, Path::new(FILE), callers.as_deref(), findings);
-        alerts::look(spool, findings);
+        let units = units::states(spool);
+        alerts::look(spool, &units, findings);
+        findings.about("The units");
+        units::look(&units, findings);
         if depth == Depth::All {
             findings.about("The shared limits");
             cluster::look(spool, Path::new(config::FILE), findings);
@@ -280,7 +292,10 @@ fn daemon_account(spool: &Path) -> Option<Account> {
 /// The configuration of the daemon, where lines of Exim's that mail comes to ask it, and no
 /// library decides.
 fn daemon_of(rules: &Rules, who: Option<&Account>, findings: &mut Findings) -> Option<Mail> {
-    let sockets: BTreeSet<&str> = rules.limiting().filter_map(|rule| rule.call.socket()).collect();
+    // Beside the library, a daemon of its own decides about accounts.
+    let is_other = |socket: &&str| !socket.ends_with(CALLERS);
+    let of_daemon = rules.limiting().filter_map(|rule| rule.call.socket()).filter(is_other);
+    let sockets: BTreeSet<&str> = of_daemon.collect();
     let loads = rules.limiting().any(|rule| rule.call.socket().is_none());
     if sockets.is_empty() || loads {
         return None;

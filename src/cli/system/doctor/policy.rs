@@ -8,6 +8,7 @@ use super::finding::{Findings, quoted};
 use super::habits;
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
+use crate::mta::exim::debian::include_files;
 use crate::mta::exim::{Ending, Rules};
 use crate::policy::changes::settings;
 use crate::policy::image::{ImageError, PolicyFile};
@@ -23,7 +24,7 @@ use crate::text::time::now;
 use crate::toml_file::diagnostic::{Diagnostics, place, similar};
 
 /// The policy file that is shipped.
-const SHIPPED: &str = "/etc/exim4/exirate/policy.toml";
+const SHIPPED: &str = "policy.toml";
 
 /// The ACL stage of each option of Exim that names an ACL in which policies count.
 const STAGES: [(&str, AclStage); 13] = [
@@ -169,7 +170,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
             continue;
         }
         uncounted(name, policy, &callers, findings);
-        if let Some(Ending { position, text }) = is_ended(&policies, policy, &callers) {
+        if let Some(Ending { position, text, .. }) = is_ended(&policies, policy, &callers) {
             let at = callers.iter().map(|caller| caller.at.as_str()).collect::<Vec<_>>().join(", ");
             findings.problem(format!(
                 "{at}: no authenticated user is limited by the policy {name}: `{text}` \
@@ -202,9 +203,10 @@ fn absent(file: &Path, callers: &[Caller], apply: &str, findings: &mut Findings)
                 "{at}: policies are evaluated, and none is in use, so they limit nothing: there \
                  is no {shown} (docs/policy.md says what it holds)"
             ));
-            if Path::new(SHIPPED).exists() {
-                let file = quoted(file);
-                findings.fix(format!("install -D -m 0644 {SHIPPED} {file}")).fix(apply);
+            let shipped = Path::new(include_files()).join(SHIPPED);
+            if shipped.exists() {
+                let (shipped, file) = (quoted(&shipped), quoted(file));
+                findings.fix(format!("install -D -m 0644 {shipped} {file}")).fix(apply);
             }
         }
     }
@@ -346,14 +348,15 @@ fn outcomes(policies: &Policies, callers: &[Caller], findings: &mut Findings) {
         if !is_exact && !missing.is_empty() {
             findings.problem(format!(
                 "{word} of {names} are not all counted: {} must evaluate the policies too; see \
-                 acl_policy.conf and acl_policy_end.conf in /etc/exim4/exirate",
-                missing.join(", ")
+                 acl_policy.conf and acl_policy_end.conf in {}",
+                missing.join(", "),
+                include_files()
             ));
         } else if !is_exact && unit == Unit::RejectedRecipients {
             findings.note(format!(
                 "{word} of {names} do not count recipients that are followed by RSET, of which \
-                 Exim knows nothing later; acl_policy_refused.conf in /etc/exim4/exirate counts \
-                 them"
+                 Exim knows nothing later; acl_policy_refused.conf in {} counts them",
+                include_files()
             ));
         }
     }
@@ -594,7 +597,11 @@ mod tests {
             piece: None,
         };
         let ended = |options: &[&str]| Caller {
-            ending_of_users: Some(Ending { position: position(), text: "accept x".into() }),
+            ending_of_users: Some(Ending {
+                position: position(),
+                text: "accept x".into(),
+                except: None,
+            }),
             ..caller(None, options)
         };
         let [(Level::Problem, text)] = &with(&spool, &[ended(&["acl_smtp_rcpt"])])[..] else {

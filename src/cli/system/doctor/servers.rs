@@ -17,10 +17,12 @@ use crate::sys::users;
 use crate::text;
 use crate::text::counted_or_no;
 
-/// Checks what the servers have published. `settings` are those of this one.
+/// Checks what the servers have published. `settings` are those of this one; `elsewhere` says in
+/// which other databases somebody else may count.
 pub(super) fn look(
     seen: &Seen,
     settings: &ClusterSettings,
+    elsewhere: &str,
     tolerance: f64,
     findings: &mut Findings,
 ) {
@@ -44,7 +46,16 @@ pub(super) fn look(
             .fix(join(settings, u32::try_from(count).unwrap_or(u32::MAX), settings.deadline));
     } else if count > 0 {
         let names = names(running.keys().copied());
-        findings.ok(format!("{count} of {expected} servers run: {names}"));
+        let text = format!("{count} of {expected} servers run: {names}");
+        // Those that were seen before are named below.
+        if agents().count() < wanted {
+            findings.warning(format!(
+                "{text}. The others do not run, or count elsewhere: on another Redis, or in another \
+                 database{elsewhere}. On each of them, `exirate doctor` shows which"
+            ));
+        } else {
+            findings.ok(text);
+        }
     }
     not_seen(seen, agents().count() > wanted && count <= wanted, findings);
     for (name, server) in &running {
@@ -70,6 +81,14 @@ pub(super) fn look(
         }
     }
     secrets(known, findings);
+    let primaries = groups(&running, |server| server.agent.as_ref()?.primary.clone());
+    if primaries.len() > 1 {
+        findings.problem(format!(
+            "the agents are connected to different servers, and so count apart: {}. Each goes where a \
+             majority of the sentinels leads, if it reaches one",
+            list(&primaries)
+        ));
+    }
     alike(&running, findings);
     if known.unreadable > 0 {
         findings.note(unreadable(known.unreadable));
@@ -211,6 +230,8 @@ mod tests {
             servers: 3,
             secret: Some(7),
             conflict: false,
+            primary: None,
+            config: None,
         }
     }
 
@@ -233,7 +254,7 @@ mod tests {
         let mut known = three();
         change(&mut known);
         let mut findings = Findings::default();
-        look(&Seen { known, own: "mx1".to_owned() }, &settings(), 2.0, &mut findings);
+        look(&Seen { known, own: "mx1".to_owned() }, &settings(), "", 2.0, &mut findings);
         findings.list.into_iter().map(|one| (one.level, one.text, one.fix)).collect()
     }
 
@@ -324,12 +345,34 @@ mod tests {
                 Level::Warning,
                 "the policies of the servers differ: aaaaaaaaaaaa on mx1, mx2; none on mx3",
             ),
+            (
+                found(|known| {
+                    for (name, server) in &mut known.servers {
+                        let port = if name == "mx2" { 6380 } else { 6379 };
+                        let agent = server.agent.as_mut().unwrap();
+                        agent.primary = Some(format!("redis://192.0.2.1:{port}"));
+                    }
+                }),
+                Level::Problem,
+                "the agents are connected to different servers, and so count apart: \
+                 redis://192.0.2.1:6379 on mx1, mx3; redis://192.0.2.1:6380 on mx2",
+            ),
             (found(|known| known.unreadable = 2), Level::Note, "2 fields of exirate:servers in"),
         ] {
             let [(Level::Ok, ..), (found, text, _)] = &all[..] else { panic!("{all:?}") };
             assert_eq!(*found, level, "{text}");
             assert!(text.starts_with(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn servers_that_nobody_has_seen_may_count_elsewhere() {
+        let all = found(|known| {
+            known.servers.remove("mx2");
+            known.servers.remove("mx3");
+        });
+        let [(Level::Warning, text, _)] = &all[..] else { panic!("{all:?}") };
+        assert!(text.starts_with("1 of 3 servers run: mx1. The others do not run, or"), "{text}");
     }
 
     #[test]

@@ -52,8 +52,12 @@ impl SetupCommand {
         let Some(new) = policy_file::with_action(&old, action) else {
             return Err(Failure::new(by_hand(&before, action)));
         };
-        let after = policies(&new)?;
+        let mut after = policies(&new)?;
+        let mut with_alerts = false;
+        let mut new = new;
         if action == "enforce" {
+            (new, with_alerts) = self.with_alerts_for(screen, new, &after)?;
+            after = policies(&new)?;
             // Nothing would be refused where the mail server does not ask.
             let plan = server.plan()?;
             if !(plan.is_empty() && plan.by_hand.is_empty()) {
@@ -80,6 +84,9 @@ impl SetupCommand {
             return Ok(Outcome::Found);
         }
         self.setup(server).set_policies(path, &old, &new)?;
+        if with_alerts {
+            self.setup(server).start_alerts()?;
+        }
         log(server.spool(), &format!("setup --{action}"));
         let names: Vec<&str> = if action == "enforce" {
             enforcing(&after).into_iter().collect()
@@ -88,7 +95,10 @@ impl SetupCommand {
         };
         let state = if action == "enforce" { "now refuse" } else { "now only observe" };
         writeln!(screen, "{state}: {}", names.join(", "))?;
-        Ok(Outcome::Fine)
+        match with_alerts {
+            true => Self::test_alerts(screen, server.spool()),
+            false => Ok(Outcome::Fine),
+        }
     }
 }
 
@@ -142,18 +152,29 @@ fn would_refuse(
     };
     let since = now().seconds.saturating_sub(SECONDS);
     let mut found: BTreeMap<(String, String), Over> = BTreeMap::new();
+    // Accounts whose habits raised an alarm: they were over no limit.
+    let mut suspected = BTreeSet::new();
     for event in events {
         let policy = String::from_utf8_lossy(&event.texts.policy).into_owned();
         let is_wanted = event.at.seconds >= since
             && event.enforcement == Enforcement::Observed
             && policies.contains(&*policy);
-        if is_wanted {
+        if is_wanted && event.is_alarm() {
+            suspected.insert(key_text::shown(key(&event)));
+        } else if is_wanted {
             let over = found
                 .entry((key_text::shown(key(&event)), policy))
                 .or_insert(Over { count: 0, last: event.clone() });
             over.count += 1;
             over.last = event;
         }
+    }
+    if !suspected.is_empty() {
+        writeln!(
+            screen,
+            "mail unlike their habits in the last week: {}; see `exirate habits`",
+            text::counted(suspected.len(), "account", "accounts")
+        )?;
     }
     if found.is_empty() {
         writeln!(screen, "in the last week, nobody was over a limit of these policies")?;

@@ -1,6 +1,8 @@
 //! `exirate setup`: has the mail server ask exirate.
 
 mod action;
+mod alerts;
+mod alerts_to;
 mod habits;
 
 use std::io::Write as _;
@@ -8,8 +10,11 @@ use std::path::Path;
 
 use clap::Args;
 
+use alerts_to::AlertsTo;
+
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
+use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
@@ -19,7 +24,8 @@ use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};
 use crate::setup::{self, Absent, DIRECTORY, MailServer, Manifest, Plan, Setup, SetupError, Steps};
 use crate::spool::{self, Spool};
-use crate::text::printable;
+use crate::standing::held::HeldMessage;
+use crate::text::{printable, shell};
 
 /// Have the mail server of this machine ask exirate
 #[derive(Debug, Args)]
@@ -32,12 +38,15 @@ use crate::text::printable;
     exirate setup --enforce
   Notice stolen accounts by mail unlike their habits, and refuse nothing for it:
     exirate setup --habits observe
+  Who is to know when somebody exceeds a limit?
+    exirate setup --alerts postmaster@example.org
   Remove exactly what it has added:
     exirate setup --undo
 
 It finds the mail server, shows what it would change as a diff, asks, and does it. Nothing is
 refused before --enforce. If anything fails, all is as it was before. It can be run again at any
 time: it adds what is missing and nothing else.
+--undo names the messages that policies hold in the queue, and refuses without --yes while there are any.
 
 Exit status: 0 done, or nothing to do; 1 something is to be done by hand, or --check has
 found that lines are missing; 2 an error: nothing has changed, unless it says otherwise.
@@ -51,6 +60,10 @@ Where it writes the policy file, it asks whether to notice stolen accounts by th
 (docs/habits.md); with --yes they stay off. The question says what is remembered about people.
 --habits answers it for scripts, and changes the line `habits = ` of [policy.outbound.default] in
 a file that is there.
+
+It asks for a mail address to which alerts go when somebody exceeds a limit (docs/alerts.md), and
+--enforce asks where nobody is alerted; with --yes nobody is. --alerts answers it for scripts, and
+changes [on.crossing] of a file that is there; it starts the daemon exirate-alerts and sends a test.
 
 For a configuration of your own it prints the lines and where they go; --check shows whether mail
 reaches them.")]
@@ -78,6 +91,10 @@ pub(in crate::cli) struct SetupCommand {
     /// Notice stolen accounts by their habits: off, observe, hold or defer their mail
     #[arg(long, value_name = "WHAT", value_parser = on_habits, conflicts_with_all = ["undo", "check", "enforce", "observe"])]
     habits: Option<OnHabits>,
+
+    /// Send alerts to this mail address when somebody exceeds a limit; none: to nobody
+    #[arg(long, value_name = "ADDRESS", value_parser = AlertsTo::parse, conflicts_with_all = ["undo", "check", "observe"])]
+    alerts: Option<AlertsTo>,
 
     /// Do not ask
     #[arg(long, short)]
@@ -118,6 +135,9 @@ impl SetupCommand {
             () if self.enforce => self.set_action(screen, &*server, "enforce"),
             () if self.observe => self.set_action(screen, &*server, "observe"),
             () if self.check => Self::check(screen, &*server),
+            () if let Some(to) = self.alerts.as_ref().filter(|_| Path::new(FILE).exists()) => {
+                self.set_alerts(screen, &*server, to)
+            }
             () if let Some(on) = self.habits.filter(|_| Path::new(FILE).exists()) => {
                 self.set_habits(screen, &*server, on)
             }
@@ -147,6 +167,7 @@ impl SetupCommand {
             return Ok(Outcome::Fine);
         }
         let habits = self.choose_habits(screen, &mut plan)?;
+        let alerts = self.choose_alerts(screen, &mut plan)?;
         show(screen, &plan)?;
         if self.dry_run {
             return by_hand(screen, &plan);
@@ -170,6 +191,9 @@ impl SetupCommand {
         if habits != OnHabits::Off {
             Self::advise_habits(screen)?;
         }
+        if alerts.is_some() && outcome == Outcome::Fine {
+            Self::test_alerts(screen, server.spool())?;
+        }
         if let Some(why) = uncounted(server.spool()) {
             note(why);
         }
@@ -186,6 +210,7 @@ impl SetupCommand {
             note(format_args!("{why}; its files are put back, and it is not reloaded"));
             Box::new(Absent)
         });
+        self.refuse_held(screen, server.spool())?;
         if !confirm::plainly(&[], "remove what setup has added", self.yes)? {
             writeln!(screen, "nothing was changed")?;
             return Ok(Outcome::Found);
@@ -201,6 +226,28 @@ impl SetupCommand {
             if left.is_empty() { "" } else { ", except that" }
         )?;
         Ok(Outcome::found_if(!left.is_empty()))
+    }
+
+    /// Names what policies hold, which nobody would look for afterwards.
+    fn refuse_held(&self, screen: &mut Screen<'_>, spool: &Path) -> Result<(), Failure> {
+        let Some(held) = HeldMail::if_readable(spool) else { return Ok(()) };
+        if held.messages.is_empty() {
+            return Ok(());
+        }
+        writeln!(screen, "policies hold mail in the queue of the mail server:")?;
+        let all: Vec<&HeldMessage> = held.messages.iter().collect();
+        hold_queue::print(screen, &all, |words, key| format!("exirate {words} {}", shell(key)))?;
+        screen.flush()?;
+        match self.yes {
+            true => {
+                note("it stays held: `exirate held release KEY` has it delivered");
+                Ok(())
+            }
+            false => Err(Failure::new(
+                "nothing was changed: release this mail first (`exirate held release KEY`), or \
+                 delete it (`exirate held delete KEY`); with --yes it stays held",
+            )),
+        }
     }
 
     fn check(screen: &mut Screen<'_>, server: &dyn MailServer) -> Result<Outcome, Failure> {

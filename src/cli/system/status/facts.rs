@@ -1,5 +1,6 @@
 //! What `exirate status` shows.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 
@@ -12,7 +13,8 @@ use crate::bypass::Bypass;
 use crate::cli::Failure;
 use crate::cli::shared::bypass_state;
 use crate::cli::shared::database::open_traces;
-use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance};
+use crate::cli::shared::hold_queue::HeldMail;
+use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::cluster::{self, ClusterSettings};
 use crate::policy::word::{Action, Word as _};
 use crate::spool::open_directory;
@@ -49,10 +51,23 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) keys: Keys,
     pub(super) bypass_until: Option<String>,
+    pub(super) units: Vec<UnitState>,
     pub(super) follower: Option<Follower>,
     pub(super) cluster: Option<Cluster>,
     pub(super) trace: Option<Traces>,
+    /// What policies hold in the mail server's queue, where this user can read it.
+    pub(super) held: Option<HeldCount>,
     pub(super) doctor: Doctor,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct HeldCount {
+    pub(super) messages: usize,
+    pub(super) keys: usize,
+    /// Since when the first is held.
+    pub(super) since: Option<String>,
+    #[serde(skip)]
+    pub(super) since_second: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,11 +100,13 @@ impl Status {
     pub(super) fn of(spool: &Path, given: bool) -> Result<Self, Failure> {
         let now = now();
         let mut policies = Policies::of(spool);
-        let (glance, keys) = thread::scope(|scope| {
+        let (glance, keys, held) = thread::scope(|scope| {
+            let holding = scope.spawn(|| HeldCount::of(spool));
             let looking = scope.spawn(|| doctor::glance(given.then_some(spool)));
             let keys = Keys::of(spool, &policies.on_crossing);
             let glance = looking.join();
-            (glance.unwrap_or_else(|_| Err(Failure::new("an internal error"))), keys)
+            let glance = glance.unwrap_or_else(|_| Err(Failure::new("an internal error")));
+            (glance, keys, holding.join().ok().flatten())
         });
         let (glance, keys) = (glance?, keys?);
         policies.evaluated_by(&glance.decided_by);
@@ -105,9 +122,11 @@ impl Status {
             policies,
             keys,
             bypass_until: bypass.map(|bypass| text::iso_second(bypass.until)),
+            units: unit_states(spool),
             follower: Follower::of(spool),
             cluster: Cluster::of(spool)?,
             trace: Traces::of(spool)?,
+            held,
             doctor: Doctor {
                 problems: glance.problems,
                 warnings: glance.warnings,
@@ -141,7 +160,7 @@ fn verdict(
     }
     if glance.decided_by.is_empty() {
         let why = match server {
-            EXIM => "Exim reaches no line of exirate, and asks no daemon of it".to_owned(),
+            EXIM => "Exim's configuration never calls exirate".to_owned(),
             _ => format!("{server} does not ask exirate"),
         };
         return nothing(format!("{why}; {SETUP}"));
@@ -187,6 +206,16 @@ fn verdict(
         (false, false) => {
             (Verdict::Limited, format!("mail is limited {}; {observed}", limits.join(" and ")))
         }
+    }
+}
+
+impl HeldCount {
+    fn of(spool: &Path) -> Option<Self> {
+        let messages = HeldMail::if_readable(spool)?.messages;
+        let keys: BTreeSet<&[u8]> = messages.iter().map(|one| &*one.key).collect();
+        let since_second = messages.iter().map(|one| one.at).min();
+        let since = since_second.map(text::iso_second);
+        Some(Self { messages: messages.len(), keys: keys.len(), since, since_second })
     }
 }
 

@@ -1,14 +1,16 @@
 //! What the rate database holds, as `exirate status` shows it.
 
 use std::cmp::Reverse;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::alerts::{self, Delivered};
 use crate::cli::Failure;
-use crate::cli::senders::events::{self, Delivered, decisive};
+use crate::cli::senders::events::{self, decisive};
 use crate::cli::senders::list::{First, Sort};
-use crate::engine::{AlgorithmKind, Overridden};
+use crate::cli::shared::spool_dir;
+use crate::engine::AlgorithmKind;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
@@ -44,6 +46,9 @@ pub(super) struct Keys {
     pub(super) crossings: Vec<CrossingShown>,
     pub(super) receivers: Vec<ReceiverShown>,
     pub(super) database: Option<Database>,
+    /// Where there is a database, if not here.
+    #[serde(skip)]
+    pub(super) elsewhere: Option<PathBuf>,
 }
 
 /// A key whose next event is refused.
@@ -114,7 +119,9 @@ impl Keys {
     pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
         let mut database = match Spool::open_existing(spool, Options::default()) {
             Ok(database) => database,
-            Err(SpoolError::Absent { .. }) => return Ok(Self::default()),
+            Err(SpoolError::Absent { .. }) => {
+                return Ok(Self { elsewhere: spool_dir::elsewhere(spool), ..Self::default() });
+            }
             Err(error) => return Err(error.into()),
         };
         let (in_force, _) = InForce::of(&mut database, spool);
@@ -158,8 +165,9 @@ impl Keys {
     fn overrides(&mut self, database: &mut Spool, now: Timestamp) -> Result<(), Failure> {
         let mut all = database.overrides()?;
         all.retain(|one| one.is_active(now.seconds));
-        let count = |what| all.iter().filter(|one| one.overridden == what).count();
-        (self.allowed, self.denied) = (count(Overridden::Allow), count(Overridden::Deny));
+        let count =
+            |denials| all.iter().filter(|one| one.overridden.is_denial() == denials).count();
+        (self.allowed, self.denied) = (count(false), count(true));
         // The latest first.
         all.sort_by_key(|one| Reverse(one.since));
         let shown = all.iter().take(SHOWN).map(|one| OverrideShown {
@@ -181,11 +189,11 @@ impl Keys {
     ) -> Result<(), Failure> {
         let crossings =
             database.read_events(&mut EventReader::new(EventKind::Crossings), now(), true)?;
-        let delivered = events::delivered(spool, on, &crossings)?;
+        let delivered = alerts::delivered(spool, on, &crossings)?;
         self.crossings_today = crossings.iter().filter(|event| event.at.seconds >= today).count();
         let last = crossings.iter().enumerate().rev().take(SHOWN).map(|(at, event)| {
             let window = decisive(event);
-            let is_silent = !events::has_alert(event, on.observed);
+            let is_silent = !alerts::has_alert(event, on.observed);
             let waiting = delivered.iter().filter(|one| at >= one.done && !is_silent);
             CrossingShown {
                 time: text::iso(event.at),

@@ -36,7 +36,7 @@ a line of exirate or asks `exirate serve mail`, the policies that it evaluates a
 enforced, and there is no `exirate bypass`. Then follow what decides; the policies and their file,
 and whether that differs from what was applied; how many keys there are, how many were counted
 today, and when the last event was; who is blocked now, and since when; which accounts `exirate
-habits` suspects; who is allowed, denied or exempt; the last crossings, and whether their alerts
+habits` suspects; how many messages policies hold, if this user may read the mail server's queue; who is allowed, denied or exempt; the last crossings, and whether their alerts
 were sent; what the follower of the mail log does; the servers that share limits; the databases.
 The last line says what `exirate doctor` finds, which also verifies each record.
 
@@ -52,10 +52,12 @@ differs, errors, absent, unreadable or large: not compared). `keys`, `keys_today
 `why`), `suspected` and `suspected_first` (accounts with habits unlike their own), `allowed`,
 `denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the
 last ones, with `waiting_for`, the receivers that have not received it), `receivers` (`name`,
-`waiting`, `failing`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
+`waiting`, `failing`), `units` (those that run or are to: `name`, `enabled`, `active`, `last` and
+`fault`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
 `counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and
 `error`), `database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace`
-(null, or `messages`, `disk_bytes`, `max_bytes` and `damaged`), `doctor` (`problems`, `warnings`,
+(null, or `messages`, `disk_bytes`, `max_bytes` and `damaged`), `held` (null: not known; or
+`messages`, `keys` and `since`), `doctor` (`problems`, `warnings`,
 `first`, `complete`).")]
 pub(in crate::cli) struct StatusCommand {
     #[command(flatten)]

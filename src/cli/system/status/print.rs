@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::facts::{Cluster, Status, Verdict};
+use super::facts::{Cluster, HeldCount, Status, Verdict};
 use super::keys::{Blocked, CrossingShown, Keys};
 use super::policies::Policies;
 use crate::cli::Failure;
@@ -43,6 +43,20 @@ pub(super) fn print(screen: &mut Screen<'_>, status: &Status) -> Result<(), Fail
     }
     of_policies(&mut rows, &status.policies);
     of_keys(&mut rows, &status.keys);
+    if let Some(HeldCount { messages, keys, since_second, .. }) = &status.held
+        && *messages > 0
+    {
+        let since = since_second.map_or_else(String::new, text::time::local_second);
+        rows.add(
+            "held",
+            format!(
+                "{} of {}, since {since}: see `exirate held`; `exirate held release KEY`",
+                counted(*messages, "message", "messages"),
+                counted(*keys, "key", "keys")
+            ),
+        );
+    }
+    status.units.iter().for_each(|one| rows.add("units", one.shown()));
     if let Some(follower) = &status.follower {
         rows.add("follower", follower.shown());
     }
@@ -144,7 +158,13 @@ fn of_policies(rows: &mut Rows, policies: &Policies) {
 fn of_keys(rows: &mut Rows, keys: &Keys) {
     let now = now();
     if keys.database.is_none() {
-        rows.add("keys", "none: nothing was ever counted".to_owned());
+        rows.add("keys", match keys.elsewhere.as_ref() {
+            None => "none: nothing was ever counted".to_owned(),
+            Some(other) => {
+                let other = other.display();
+                format!("none here; what was counted before is in {other}: `exirate list --spool {other}`")
+            }
+        });
         return;
     }
     let last = keys.last.map(|last| format!("; the last event {}", text::rough_age(last, now)));

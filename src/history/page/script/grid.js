@@ -8,7 +8,7 @@ const PRINTED = 500;
 // text(i), which are short; rows are numbers 0..count-1.
 function grid(columns, count, options) {
   let order = [];
-  let sorted = options.sorted, down = true, page = 0, wanted = "";
+  let sorted = options.sorted, down = true, page = 0, wanted = "", isOpen = false;
   const head = element("tr");
   const body = element("tbody");
   const status = element("p", "", { role: "status", class: "quiet" });
@@ -33,6 +33,13 @@ function grid(columns, count, options) {
     return button;
   }
   const back = step("Previous", -1), next = step("Next", 1);
+  const more = element("button", count <= PAGE ? "Show all" : "Show more", { type: "button" });
+  more.addEventListener("click", () => {
+    const had = document.activeElement === more;
+    isOpen = true;
+    show();
+    if (had) (next.hidden ? buttons[sorted] : next).focus();
+  });
   function arrange() {
     const key = columns[sorted].value;
     order = Array.from({ length: count }, (_, i) => i);
@@ -47,7 +54,8 @@ function grid(columns, count, options) {
     show();
   }
   function show() {
-    const size = printing ? PRINTED : PAGE;
+    const isShort = !isOpen && !wanted && !printing;
+    const size = printing ? PRINTED : isShort ? FEW : PAGE;
     const last = Math.max(0, Math.ceil(order.length / size) - 1);
     page = Math.min(Math.max(page, 0), last);
     const from = printing ? 0 : page * size;
@@ -55,8 +63,8 @@ function grid(columns, count, options) {
     body.replaceChildren(...shown.map((i) => element("tr", columns.map((column) => {
       const content = (column.node || column.cell || column.text)(i);
       const over = column.over && column.over(i) ? " over" : "";
-      return element("td", content, { class: (column.number ? "n" : column.node ? "name" : "") + over });
-    }))));
+      return element("td", content, { class: (column.number ? "n" : column.node ? "name" : "") + over, role: "cell", "data-title": column.title });
+    }), { role: "row" })));
     for (const [number, cell] of [...head.children].entries()) {
       if (number === sorted) cell.setAttribute("aria-sort", down ? "descending" : "ascending");
       else cell.removeAttribute("aria-sort");
@@ -64,11 +72,14 @@ function grid(columns, count, options) {
     }
     const found = wanted ? ` with “${visible(wanted, 60)}”, of ${whole(count)} in all` : "";
     if (!order.length) status.textContent = `Nothing found${found}`;
+    else if (isShort && order.length > size) status.textContent = `The first ${whole(size)} of ${whole(order.length)}`;
     else if (order.length <= size) status.textContent = (wanted ? `${whole(order.length)} found` : `All ${whole(count)}`) + found;
     else status.textContent = `${whole(from + 1)} to ${whole(from + shown.length)} of ${whole(order.length)}${found}`;
     back.setAttribute("aria-disabled", page === 0);
     next.setAttribute("aria-disabled", page >= last);
-    for (const button of [back, next]) button.hidden = last === 0;
+    for (const button of [back, next]) button.hidden = last === 0 || isShort;
+    // Whoever has pressed it by a key finds the next rows behind it.
+    more.hidden = !isShort || last === 0;
   }
   const controls = element("div", [], { class: "controls" });
   if (options.search) {
@@ -76,9 +87,9 @@ function grid(columns, count, options) {
     input.addEventListener("input", () => { wanted = input.value.trim().toLowerCase(); arrange(); });
     controls.append(element("label", [options.label, input]));
   }
-  controls.append(back, next, status);
+  controls.append(back, next, more, status);
   controls.hidden = count <= FEW;
-  const table = element("table", [element("thead", head), element("tbody")]);
+  const table = element("table", [element("thead", head), element("tbody")], { class: "rows sorts", role: "table" });
   table.lastChild.replaceWith(body);
   arrange();
   onPrint.push(show);

@@ -4,14 +4,15 @@ document.getElementById("about").textContent = log
   : "The state of the rate database.";
 document.getElementById("made").textContent = `Made by exirate ${data.version} at ${data.made}. ` +
   "The page is one file: it loads nothing and sends nothing.";
+// What somebody opens the page for.
+if (log) chooseLimit();
 for (const note of data.notes) main.append(element("p", visible(note, 400), { class: "quiet text" }));
 document.body.append(detail);
-if (data.live) showLive(data.live);
 if (log) {
-  chooseLimit();
   showBusiest();
   if (policy) showPolicy();
   showIdentities();
   showHeat();
 }
+if (data.live) showLive(data.live);
 document.documentElement.dataset.ready = "yes";

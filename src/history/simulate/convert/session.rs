@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::super::attempt::{Attempt, InLog, Part};
-use crate::event::{Circumstances, Event, HandedOver};
+use crate::event::{Circumstances, Event, HandedOver, Origin};
 use crate::logs::item::{ItemKind, LoginShown, Message, Stage, Text};
 use crate::rate::Timestamp;
 
@@ -20,6 +20,8 @@ pub(super) struct Open {
     pub(super) wait: u64,
     /// Whether it is known to be SMTP.
     pub(super) is_smtp: bool,
+    /// Whether its latest line is of what a program hands over.
+    pub(super) is_program: bool,
     /// Refused commands of which no line had shown who had logged in when they were complete.
     pub(super) without_login: u64,
     /// Whether AUTH is among the attempts.
@@ -98,6 +100,7 @@ impl Open {
             login: Login::Unknown,
             wait: 0,
             is_smtp: false,
+            is_program: false,
             without_login: 0,
             has_auth: false,
             ended: Vec::new(),
@@ -185,7 +188,9 @@ impl Open {
             End::Data { id, .. } => id.clone(),
             _ => None,
         };
-        let event = self.event(Event { message_id: id, ..one.said }, HandedOver::Dialogue);
+        let system = one.said.system && one.said.client != Origin::Program;
+        let handed_over = HandedOver::Said(system);
+        let event = self.event(Event { message_id: id, ..one.said }, handed_over);
         let session = self.number;
         let mut step = |at, part, in_log| {
             visit(&Attempt { at, session, event: Rc::clone(&event), part, in_log });
@@ -216,7 +221,7 @@ impl Open {
         visit: &mut Visit<'_>,
     ) {
         let handed_over = match part {
-            Part::NotSmtp { .. } => HandedOver::ByAccount,
+            Part::NotSmtp { .. } => HandedOver::Said(said.system),
             _ => HandedOver::Dialogue,
         };
         let event = self.event(said.clone(), handed_over);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::history::simulate::Attempt;
 use crate::logs::files::Stamped;
-use crate::logs::item::{FailedLogin, Message};
+use crate::logs::item::{FailedLogin, Message, Server};
 use crate::logs::messages::{JoinSettings, Joiner};
 use crate::logs::stamp::Stamps;
 
@@ -286,6 +286,7 @@ fn what_is_remembered_is_bounded() {
             at,
             session: Some(key),
             login: LoginShown::InLine,
+            server: Server::Exim,
             event,
             what: ItemKind::Refusal(refusal),
         }
@@ -360,7 +361,8 @@ impl AnyItem {
             }
         };
         let login = LoginShown::InLine;
-        (Item { at: Timestamp { seconds, micros: 0 }, session, login, event, what }, recipients)
+        let at = Timestamp { seconds, micros: 0 };
+        (Item { at, session, login, server: Server::Exim, event, what }, recipients)
     }
 }
 

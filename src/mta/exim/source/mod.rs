@@ -101,7 +101,7 @@ impl Source {
 }
 
 /// A value as Exim takes it, which may be in double quotes.
-fn unquoted(value: &str) -> Cow<'_, str> {
+pub(super) fn unquoted(value: &str) -> Cow<'_, str> {
     let Some(inside) = value.strip_prefix('"') else { return Cow::Borrowed(value) };
     let (mut bytes, mut rest) = (Vec::new(), inside.as_bytes());
     while let Some((&byte, after)) = rest.split_first() {
@@ -116,7 +116,7 @@ fn unquoted(value: &str) -> Cow<'_, str> {
 }
 
 /// Adds what stands behind a backslash: `n`, `x41`, `101` or any other character.
-fn escaped<'a>(text: &'a [u8], to: &mut Vec<u8>) -> &'a [u8] {
+pub(super) fn escaped<'a>(text: &'a [u8], to: &mut Vec<u8>) -> &'a [u8] {
     let Some((&byte, rest)) = text.split_first() else { return text };
     let (digits, radix, most) = match byte {
         b'0'..=b'7' => (text, 8, 3),

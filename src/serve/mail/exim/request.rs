@@ -7,12 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::event::session::SessionFacts;
-use crate::event::{AclStage, Circumstances, Context, Event, HandedOver, Origin};
-use crate::event::{Signs, is_of_dialogue};
+use crate::event::{AclStage, Caller, Circumstances, Context, Event, HandedOver, Origin};
+use crate::event::{Signs, account_key, is_of_dialogue};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
 use crate::rate::habits::marks;
 use crate::serve::mail::event::{EximCall, MailEvent};
+use crate::sys::users;
 
 /// The longest line, without its end: the list of recipients.
 pub const LINE_MAX: usize = 960 << 10;
@@ -57,10 +58,11 @@ attributes! {
     // Headers that may mark the message, in base64.
     auto_submitted, precedence, list_id,
     id, size, recipients, number, failed, auth_failed,
-    // User ids: of who handed the message over, of who started Exim, of Exim.
-    originator, caller, exim,
-    // The recipient of this RCPT has been refused.
-    refused,
+    // User ids: of who handed the message over, of who started Exim, of Exim, and of the accounts
+    // that serve connections.
+    originator, caller, exim, serving,
+    // The recipient of this RCPT has been refused; nothing is counted.
+    refused, look,
     // What an administrator adds, in base64.
     policies, package, script, on_error,
     spec, key, unique,
@@ -199,15 +201,23 @@ impl EximRequest {
         let call = EximCall {
             policies: policies.map(lossy),
             on_error: on_error.transpose()?,
-            only_looks: self.only_looks(interactive, has_id, &protocol),
+            only_looks: is(&self.look) || self.only_looks(interactive, has_id, &protocol),
             is_new_command: true,
+            is_of_account: self.caller().account().is_some(),
         };
+        // A client that only the account speaks of is not counted: no key may be that of another.
+        let claims = self.claims_client();
         let check = self.is_check.then(|| {
+            let key = match claims {
+                Some(account) => Some(account_key(account).into_owned()),
+                None => decoded("key", &self.key)?,
+            };
+            let address = Some(given(&self.address)).filter(|_| claims.is_none());
             Ok(EximCheck {
                 spec: decoded("spec", &self.spec)?.ok_or(EximFault::NoSpec)?,
-                key: decoded("key", &self.key)?,
+                key,
                 unique: decoded("unique", &self.unique)?,
-                address: Some(given(&self.address)).filter(|address| !address.is_empty()),
+                address: address.filter(|address| !address.is_empty()),
                 size: number(&self.size),
                 local_part,
                 domain,
@@ -245,9 +255,15 @@ impl EximRequest {
             let text = value.as_deref().unwrap_or_default();
             Some(String::from_utf8_lossy(text).into_owned()).filter(|text| !text.is_empty())
         };
-        let client = match ascii(&self.address) {
+        let account = self.claims_client();
+        let client = match ascii(&self.address).filter(|_| account.is_none()) {
             None => Origin::Program,
             Some(client) => Origin::of_client(address(&client)),
+        };
+        // Whose ident server would be asked is the account's choice as well.
+        let local_account = match account {
+            Some(account) => Some(name_of(account)),
+            None => known("ident", &self.ident)?,
         };
         let is_of_message = stage.has_all_recipients()
             || matches!(stage, S::Mail | S::Rcpt | S::Outside)
@@ -256,7 +272,7 @@ impl EximRequest {
         let has_recipient = matches!(stage, S::Rcpt | S::Prdr | S::Outside);
         let event = Event {
             auth: known("login", &self.login)?,
-            local_account: known("ident", &self.ident)?,
+            local_account,
             script: known("script", &self.script)?,
             client,
             helo: known("helo", &self.helo)?,
@@ -298,13 +314,26 @@ impl EximRequest {
         Ok(false)
     }
 
-    /// Whether this is a test (`exim -bh`, `-bt`): any local user can start one, in the name of
-    /// any client. Exim itself is started by root or runs as its own user.
+    /// Whether no mail is handled: an address is tested (`exim -bt`), or a string expanded, by
+    /// another than root and Exim. That a session is a test (`-bh`) is proved by nothing.
     fn only_looks(&self, interactive: bool, has_id: bool, protocol: &[u8]) -> bool {
         let is = |value: &Option<Vec<u8>>| value.as_ref().is_some_and(|text| !text.is_empty());
-        let may_be_checking = interactive && is(&self.address);
-        let handles_no_mail = !interactive && !has_id && (is(&self.router) || protocol.is_empty());
-        (may_be_checking || handles_no_mail) && !self.is_system(&self.caller)
+        // Whatever the protocol is said to be (`-oMr`), a router with no message tests an address.
+        let handles_no_mail = !has_id && (is(&self.router) || !interactive && protocol.is_empty());
+        handles_no_mail && !self.is_system(&self.caller)
+    }
+
+    /// Who runs the Exim that asks, or has handed over the message that it delivers.
+    fn caller(&self) -> Caller {
+        let of = |value: &'_ Option<Vec<u8>>| value.as_deref().unwrap_or_default().to_owned();
+        let [caller, originator] = [&self.caller, &self.originator].map(of);
+        Caller::of(&caller, &originator, &of(&self.exim), &of(&self.serving))
+    }
+
+    /// The account that hands over what it says to be from a client of its own.
+    fn claims_client(&self) -> Option<u32> {
+        let has_client = self.address.as_ref().is_some_and(|address| !address.is_empty());
+        self.caller().account().filter(|_| has_client)
     }
 
     /// Whether a user id is root's or that of Exim's own user.
@@ -313,6 +342,12 @@ impl EximRequest {
             user == b"0" || !user.is_empty() && self.exim.as_ref() == Some(user)
         })
     }
+}
+
+/// The name of an account, or its number.
+fn name_of(account: u32) -> String {
+    let name = users::name_of(account).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| account.to_string())
 }
 
 /// The bytes of a value in base64.

@@ -41,7 +41,7 @@ impl Needs {
     }
 
     fn units(&mut self, policies: Option<&[String]>) -> Units {
-        let is_current = self.file.image().is_ok_and(|image| !image.is_superseded());
+        let is_current = self.file.is_current();
         if let Some(known) = self.known.filter(|_| is_current) {
             return known;
         }

@@ -212,6 +212,10 @@ impl Connection {
                 reply.map_err(|fault| End::Unreadable(RequestFault::Exim(fault)))?
             }
         };
+        // The peer reads that there is no decision.
+        if reply.is_empty() {
+            return Err(End::Closed);
+        }
         let written = timeout(REQUEST_TIME, self.stream.write_all(&reply)).await;
         match written {
             Ok(written) => Ok(written?),

@@ -108,7 +108,7 @@ impl PolicyRequest {
         };
         let event = Event {
             auth: known(&self.sasl_username),
-            client: Origin::of_client(address(&self.client_address)),
+            client: Origin::of_postfix(&self.client_address),
             helo: known(&self.helo_name),
             protocol: self.protocol(),
             sender: has_sender.then(|| self.sender.clone()),

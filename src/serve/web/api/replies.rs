@@ -8,13 +8,17 @@ use serde_json::Value;
 use super::cursor::Cursor;
 use super::state::{Api, Asked};
 use super::stream;
-use super::types::{Changed, ForATime, Identities, Me, OfKey, Session, ThiefMail};
+use super::types::{
+    Changed, ForATime, HeldMail, Identities, Me, OfHeld, OfKey, OfThief, Session, ThiefMail,
+    WithHeld,
+};
 use crate::serve::web::asker::{Asker, cookie_name};
 use crate::serve::web::broker::client;
 use crate::serve::web::broker::wire::{self, Request, Verb};
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
 use crate::serve::web::look::snapshot::State;
+use crate::standing::held::HeldJson;
 use crate::store::FOREVER;
 use crate::text;
 use crate::toml_file::Word as _;
@@ -122,10 +126,11 @@ fn set_cookie(reply: &mut Reply, is_local: bool, token: &str, age: &str) {
 }
 
 pub(super) fn events(api: &Rc<Api>, asked: &Asked) -> Result<Reply, Problem> {
-    let until = asked.asker.as_ref().and_then(|asker| asker.until);
+    let unknown = || Problem::new(Kind::Unknown, "expected a token");
+    let asker = asked.asker.as_ref().ok_or_else(unknown)?;
     let last = asked.call.head.headers.get("last-event-id");
     let last = last.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
-    stream::begin(api, until, last.filter(|id| !id.is_empty()))
+    stream::begin(api, asker, last.filter(|id| !id.is_empty()))
 }
 
 pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
@@ -162,42 +167,69 @@ pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> 
     reply::json(&api.look.changes(asked.query("key"), limit, after).await?)
 }
 
+pub(super) async fn held(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let key = asked.query("key").unwrap_or_default();
+    let done = ask_broker(api, request(asked, Verb::Held, key)?).await?;
+    let held: Vec<HeldJson> = done.held.iter().map(HeldJson::of).collect();
+    let is_known = !held.is_empty() || done.said.is_empty();
+    let messages = is_known.then_some(done.messages);
+    reply::json(&HeldMail { held, messages, unread: done.said })
+}
+
 pub(super) async fn of_key(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
     let OfKey { key } = asked.body()?;
-    ask(api, asked, (verb, key, None, String::new())).await
+    change(api, request(asked, verb, key)?).await
+}
+
+pub(super) async fn stolen(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let OfThief { key, held } = asked.body()?;
+    let delete = held == Some(WithHeld::Delete);
+    change(api, Request { delete, ..request(asked, Verb::Stolen, key)? }).await
+}
+
+pub(super) async fn release(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
+    let OfHeld { key, id } = asked.body()?;
+    change(api, Request { id, ..request(asked, Verb::Release, key)? }).await
 }
 
 pub(super) async fn for_seconds(api: &Api, asked: &Asked, verb: Verb) -> Result<Reply, Problem> {
-    let ForATime { key, seconds, reason } = asked.body()?;
-    ask(api, asked, (verb, key, Some(seconds), reason)).await
+    let ForATime { key, seconds, reason, reply } = asked.body()?;
+    let request = request(asked, verb, key)?;
+    change(api, Request { seconds: Some(seconds), reason, reply, ..request }).await
 }
 
-/// Asks the broker.
-async fn ask(
-    api: &Api,
-    asked: &Asked,
-    (verb, key, seconds, reason): (Verb, String, Option<i64>, String),
-) -> Result<Reply, Problem> {
+/// What the broker is asked for.
+fn request(asked: &Asked, verb: Verb, key: String) -> Result<Request, Problem> {
     let Some(asker) = &asked.asker else {
         return Err(Problem::new(Kind::Unknown, "expected a token"));
     };
-    let request = Request { who: asker.who.clone(), verb, key, seconds, reason };
+    let (who, reason) = (asker.who.clone(), String::new());
+    Ok(Request { who, verb, key, seconds: None, reply: None, reason, id: None, delete: false })
+}
+
+/// Asks the broker.
+async fn ask_broker(api: &Api, request: Request) -> Result<wire::Done, Problem> {
     let broker = api.web.borrow().broker.clone();
     let reply = client::ask(&broker, &request).await;
     match reply.map_err(|why| Problem::new(Kind::Unavailable, why))? {
-        wire::Reply::Done(done) => {
-            api.look.forget();
-            api.streams.wake.notify_one();
-            let until = end(done.until);
-            let sent = done.sent.map(|sent| ThiefMail {
-                since: text::iso_second(sent.since),
-                messages: sent.messages,
-                recipients: sent.recipients,
-                people: sent.people,
-                clients: sent.clients,
-            });
-            reply::json(&Changed { said: done.said, records: done.records, until, sent })
-        }
+        wire::Reply::Done(done) => Ok(done),
         wire::Reply::Refused(refused) => Err(refused.into()),
     }
+}
+
+/// Asks the broker for a change.
+async fn change(api: &Api, request: Request) -> Result<Reply, Problem> {
+    let done = ask_broker(api, request).await?;
+    api.look.forget();
+    api.streams.wake.notify_one();
+    let until = end(done.until);
+    let sent = done.sent.map(|sent| ThiefMail {
+        since: text::iso_second(sent.since),
+        messages: sent.messages,
+        recipients: sent.recipients,
+        people: sent.people,
+        clients: sent.clients,
+    });
+    let (said, records, messages) = (done.said, done.records, done.messages);
+    reply::json(&Changed { said, records, messages, until, sent })
 }

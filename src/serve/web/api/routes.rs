@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::openapi;
 use super::replies::{
-    changes, crossings, events, for_seconds, forget_session, identities, keys, me, of_key, search,
-    session,
+    changes, crossings, events, for_seconds, forget_session, held, identities, keys, me, of_key,
+    release, search, session, stolen,
 };
 use super::route::{Parameter, Route, Run};
 use super::types::{
-    Changed, Changes, Crossings, ForATime, Found, Identities, Identity, Keys, Me, OfKey, Overrides,
-    PoliciesInUse, Session, Status,
+    Changed, Changes, Crossings, ForATime, Found, HeldMail, Identities, Identity, Keys, Me, OfHeld,
+    OfKey, OfThief, Overrides, PoliciesInUse, Session, Status,
 };
 use crate::json_schema::{Schema, Schemas};
 use crate::serve::web::broker::wire::Verb;
@@ -151,6 +151,16 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         method: Method::GET,
+        path: "/api/v1/held",
+        role: Some(Role::View),
+        about: "List the messages that policies hold in the mail server's queue, the oldest first",
+        query: &[OF_KEY],
+        body: None,
+        reply: Some(HeldMail::schema),
+        run: |api, asked| Box::pin(async move { held(&api, &asked).await }),
+    },
+    Route {
+        method: Method::GET,
         path: "/api/v1/events",
         role: Some(Role::View),
         about: "Stream the state of the keys whenever it is read again, and what happens: server-sent events, `state` with the fields `status` and `keys`, `crossing` with a Crossing, \
@@ -176,15 +186,24 @@ pub(super) const ROUTES: &[Route] = &[
     change("/api/v1/deny", "Refuse a key for a time", ForATime::schema, |api, asked| {
         Box::pin(async move { for_seconds(&api, &asked, Verb::Deny).await })
     }),
-    change("/api/v1/accept", "Answer an alarm: it was the owner", OfKey::schema, |api, asked| {
-        Box::pin(async move { of_key(&api, &asked, Verb::Accept).await })
+    change("/api/v1/end", "End the override of a key", OfKey::schema, |api, asked| {
+        Box::pin(async move { of_key(&api, &asked, Verb::End).await })
     }),
+    change(
+        "/api/v1/accept",
+        "Answer an alarm: it was the owner; what was held for it is released",
+        OfKey::schema,
+        |api, asked| Box::pin(async move { of_key(&api, &asked, Verb::Accept).await }),
+    ),
     change(
         "/api/v1/stolen",
         "Answer an alarm: the account is stolen; it is denied",
-        OfKey::schema,
-        |api, asked| Box::pin(async move { of_key(&api, &asked, Verb::Stolen).await }),
+        OfThief::schema,
+        |api, asked| Box::pin(async move { stolen(&api, &asked).await }),
     ),
+    change("/api/v1/release", "Release held messages of a key", OfHeld::schema, |api, asked| {
+        Box::pin(async move { release(&api, &asked).await })
+    }),
     Route {
         method: Method::POST,
         path: "/api/v1/session",

@@ -14,6 +14,7 @@ use super::news::Place;
 use super::state::Api;
 use super::streams::Streams;
 use super::types::Missed;
+use crate::serve::web::asker::Asker;
 use crate::serve::web::http::problem::{Kind, Problem};
 use crate::serve::web::http::reply::{self, Reply};
 use crate::serve::web::look::news_reader::NewsReader;
@@ -27,24 +28,31 @@ const QUIET: Duration = Duration::from_secs(15);
 /// How many keys an event has.
 const KEYS: usize = 50;
 
-/// Begins a stream, which ends when the token of who has asked ends. `last` is the id of the last
-/// event of the stream that it continues.
-pub(super) fn begin(
-    api: &Rc<Api>,
-    until: Option<i64>,
-    last: Option<String>,
-) -> Result<Reply, Problem> {
+/// The part of all streams that one token or person may have.
+const PART: usize = 10;
+/// But at least so many, for the pages that somebody has open.
+const PART_MIN: usize = 4;
+
+/// Begins a stream of `asker`, which ends when his token ends. `last` is the id of the last event
+/// of the stream that it continues.
+pub(super) fn begin(api: &Rc<Api>, asker: &Asker, last: Option<String>) -> Result<Reply, Problem> {
     let streams = &api.streams;
     let most = api.web.borrow().max_streams;
     if streams.open.get() >= most {
         let detail = format!("{most} streams are open, and no more may");
         return Err(Problem::new(Kind::Busy, detail));
     }
+    let (part, own) = ((most / PART).max(PART_MIN), streams.of(&asker.name));
+    if own.get() >= part {
+        let detail = format!("{} has {part} streams open, and may have no more", asker.name);
+        return Err(Problem::new(Kind::Busy, detail));
+    }
     if streams.open.get() == 0 {
         let api = Rc::clone(api);
         spawn_local(async move { read(&api).await });
     }
-    let counted = streams.open.add(1);
+    let counted = [streams.open.add(1), own.add(1)];
+    let until = asker.until;
     // One event may wait for a peer that is slow.
     let (sender, receiver) = mpsc::channel(1);
     let api = Rc::clone(api);

@@ -1,6 +1,8 @@
 //! The streams that are open.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use hyper::body::Bytes;
 use tokio::sync::{Notify, watch};
@@ -12,6 +14,8 @@ use crate::serve::web::look::news_reader::NewsReader;
 /// The streams that are open.
 pub(in crate::serve::web) struct Streams {
     pub(in crate::serve::web) open: Count,
+    /// Those of each who has some, by name.
+    own: RefCell<HashMap<String, Rc<Count>>>,
     /// How keys stand, which all of them have; `None` once the service stops. A change wakes them,
     /// also for news.
     pub(super) heard: watch::Sender<Option<Heard>>,
@@ -44,6 +48,13 @@ impl Heard {
 }
 
 impl Streams {
+    /// Those of whoever has this name.
+    pub(super) fn of(&self, name: &str) -> Rc<Count> {
+        let mut own = self.own.borrow_mut();
+        own.retain(|_, count| count.get() > 0);
+        Rc::clone(own.entry(name.to_owned()).or_default())
+    }
+
     /// Ends all of them.
     pub(in crate::serve::web) fn end(&self) {
         self.heard.send_replace(None);
@@ -54,6 +65,7 @@ impl Default for Streams {
     fn default() -> Self {
         Self {
             open: Count::default(),
+            own: RefCell::default(),
             heard: watch::channel(Some(Heard::default())).0,
             news: RefCell::default(),
             reader: RefCell::default(),

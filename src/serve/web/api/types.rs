@@ -4,11 +4,12 @@
 use serde::Deserialize;
 
 use crate::json_schema::{Schema, Schemas, described};
+use crate::standing::held::HeldJson;
 use crate::standing::key_state::KeyStateJson;
 use crate::standing::override_state::OverrideJson;
 
 described! {
-    /// Who asks, and what that may do.
+    /// The caller and its permissions.
     pub(in crate::serve::web) struct Me {
         /// token:NAME or person:NAME.
         pub(in crate::serve::web) name: String,
@@ -202,7 +203,7 @@ described! {
 
     /// A crossing of a limit, a refusal, or an alarm of habits.
     pub(in crate::serve::web) struct Crossing {
-        /// What it is called: the same whenever it is read.
+        /// A stable ID.
         pub(in crate::serve::web) id: String,
         /// crossing, refusal or alarm.
         pub(in crate::serve::web) event: &'static str,
@@ -282,13 +283,13 @@ described! {
         pub(in crate::serve::web) key: Vec<&'static str>,
         /// What becomes of what is over a limit.
         pub(in crate::serve::web) action: &'static str,
-        /// Its tables that are not of a customer, a domain or a user.
+        /// Its tables that are not of a user; of customers and of domains, the first 50 each.
         pub(in crate::serve::web) tables: Vec<PolicyTable>,
-        /// How many customers have a table.
+        /// How many customers have limits or a package of their own.
         pub(in crate::serve::web) customers: usize,
-        /// How many domains have one.
+        /// How many domains have such.
         pub(in crate::serve::web) domains: usize,
-        /// How many users have one. Which limits hold for one, is in `identity`.
+        /// How many users have such. Which limits hold for one, is in `identity`.
         pub(in crate::serve::web) users: usize,
         /// Who is exempt.
         pub(in crate::serve::web) exempt: Vec<ExemptEntry>,
@@ -296,8 +297,10 @@ described! {
 
     /// A table of limits.
     pub(in crate::serve::web) struct PolicyTable {
-        /// default or package NAME.
+        /// default, package NAME, customer NAME or domain NAME.
         pub(in crate::serve::web) table: String,
+        /// The package of that customer or domain.
+        pub(in crate::serve::web) package: Option<String>,
         /// The limits, as they are written, and what they count: 100/1h recipients.
         pub(in crate::serve::web) limits: Vec<PolicyLimit>,
         /// What becomes of the mail of suspected accounts: off, observe, hold or defer; null where the
@@ -345,12 +348,24 @@ described! {
         pub(in crate::serve::web) overrides: Vec<OverrideJson>,
     }
 
+    /// What policies hold in the mail server's queue.
+    pub(in crate::serve::web) struct HeldMail {
+        /// The messages: the first 500, the oldest first.
+        pub(in crate::serve::web) held: Vec<HeldJson>,
+        /// How many there are; null if that is not known.
+        pub(in crate::serve::web) messages: Option<u64>,
+        /// What could not be read, and why.
+        pub(in crate::serve::web) unread: Vec<String>,
+    }
+
     /// What was done.
     pub(in crate::serve::web) struct Changed {
         /// In sentences.
         pub(in crate::serve::web) said: Vec<String>,
         /// How many records were deleted, or alarms answered.
         pub(in crate::serve::web) records: u64,
+        /// How many held messages were released or deleted.
+        pub(in crate::serve::web) messages: u64,
         /// When the override ends; null if there is none, or it has no end.
         pub(in crate::serve::web) until: Option<String>,
         /// What a thief has sent; null if it is not about one, or that is not known.
@@ -389,9 +404,11 @@ macro_rules! asked {
 
         impl Schema for $name {
             fn schema(all: &mut Schemas) -> serde_json::Value {
-                all.object(stringify!($name), concat!($($about),*), |all| vec![$((
+                let schema = all.object(stringify!($name), concat!($($about),*), |all| vec![$((
                     stringify!($field), concat!($($what),*), <$type as Schema>::schema(all),
-                ),)*])
+                ),)*]);
+                all.null_is_absent(stringify!($name));
+                schema
             }
         }
     )*};
@@ -404,6 +421,23 @@ asked! {
         key: String,
     }
 
+    /// Of which account.
+    struct OfThief {
+        /// The key.
+        key: String,
+        /// What becomes of the messages that were held for the alarm: delete or keep; keep, if it is
+        /// missing or null.
+        held: Option<WithHeld>,
+    }
+
+    /// Of which key, and which of its held messages.
+    struct OfHeld {
+        /// The key.
+        key: String,
+        /// The message's name in the queue; all of the key, if it is missing or null.
+        id: Option<String>,
+    }
+
     /// For how long a key is allowed or denied.
     struct ForATime {
         /// The key.
@@ -412,11 +446,27 @@ asked! {
         seconds: i64,
         /// Why.
         reason: String,
+        /// Of a denial, what its clients are told: defer, so that they try again, or reject; without it, or null: defer.
+        reply: Option<String>,
     }
 
     /// A token that a browser keeps as a cookie.
     struct Session {
         /// The token.
         token: String,
+    }
+}
+
+/// What becomes of held messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::serve::web) enum WithHeld {
+    Delete,
+    Keep,
+}
+
+impl Schema for WithHeld {
+    fn schema(_: &mut Schemas) -> serde_json::Value {
+        serde_json::json!({ "type": "string", "enum": ["delete", "keep"] })
     }
 }

@@ -1,4 +1,5 @@
-//! Start, reload and stop of the broker.
+//! Start, reload and stop of the broker, and of the daemon that releases held messages: each answers a
+//! line with a line.
 
 use std::cell::Cell;
 use std::io;
@@ -14,15 +15,18 @@ use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::timeout;
 
 use super::decide::Broker;
-use super::wire::{Done, LINE_MAX, Reply, Request, Why, read, write};
-use crate::serve::config::{self, Address};
+use super::queue;
+use super::wire::{Done, Line as _, Reply, Request, Why, read, write};
+use crate::serve::config::{self, Address, Web};
 use crate::serve::listen::{Bound, Peer, Peers, Stream};
 use crate::serve::log::{Level, Log};
+use crate::serve::rates::{Purpose, may_use};
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
     Signals, Unit, is_in_use, listen_until_stopped, need_restart, read_again,
 };
-use crate::sys::users;
+use crate::standing::held::HoldQueue;
+use crate::sys::{files, users};
 use crate::text::time::now;
 
 /// How many may be connected: the web service has few at a time.
@@ -32,32 +36,145 @@ const SLOW: Duration = Duration::from_secs(5);
 /// How long changes may take to end when the daemon stops.
 const STOP_MAX: Duration = Duration::from_secs(15);
 
+/// Answers a line, in a thread of its own: the reply, or why the line is no request.
+type Answer = Arc<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>;
+/// Uses another configuration from now on; which keys need a restart, if `false`.
+type Reload = Box<dyn FnMut(Web) -> Vec<(&'static str, bool)>>;
+
+/// The reply to what is no request.
+type Malformed = Box<dyn Fn(&str) -> Vec<u8>>;
+
 /// Runs the broker with the configuration at `path` until a signal stops it.
 ///
 /// # Errors
 /// Why it cannot start, in words.
 pub fn run_broker(path: &Path) -> Result<(), String> {
+    run(path, |web| {
+        let (user, socket) = (web.user, web.broker.clone());
+        let (group, line_max) = (web.user.and_then(users::group_of), Request::MAX);
+        let broker = Arc::new(Mutex::new(Broker::new(web)?));
+        let again = Arc::clone(&broker);
+        let reload: Reload = Box::new(move |web| {
+            let mut broker = again.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = web.state == broker.web().state;
+            broker.set(web);
+            vec![("state", state)]
+        });
+        let answer: Answer = Arc::new(move |line| {
+            let request: Request = read(line)?;
+            let mut broker = broker.lock().unwrap_or_else(PoisonError::into_inner);
+            let (reply, later) = broker.answer(&request, now().seconds);
+            // Others need not wait for what is in logs and queues.
+            drop(broker);
+            let reply = match (reply, later) {
+                (Reply::Done(done), Some(later)) => later(done),
+                (reply, _) => reply,
+            };
+            write(&reply).or_else(|_| write(&shortened(reply)))
+        });
+        let malformed = |why: &str| Reply::refused(Why::Malformed, why);
+        let failed = || Reply::refused(Why::Database, "it has failed");
+        Ok(Served {
+            user,
+            group,
+            socket,
+            line_max,
+            answer,
+            reload,
+            malformed: Box::new(move |why| write(&malformed(why)).unwrap_or_default()),
+            failed: write(&failed()).unwrap_or_default(),
+        })
+    })
+}
+
+/// A reply without what is too much to say.
+fn shortened(reply: Reply) -> Reply {
+    match reply {
+        Reply::Done(done) => {
+            let said = vec!["what was done is in audit.log".to_owned()];
+            Reply::Done(Done { said, sent: None, held: Vec::new(), ..done })
+        }
+        Reply::Refused(refused) => Reply::refused(refused.why, "see the log"),
+    }
+}
+
+/// Opens the mail server's queue, with what is noted in this spool directory.
+pub(crate) type OpenQueue = fn(&Path) -> Result<Box<dyn HoldQueue>, String>;
+
+/// Runs the daemon that shows, releases and deletes held messages, with the configuration at `path`,
+/// until a signal stops it. The owner of the database may ask, who runs the broker.
+///
+/// # Errors
+/// Why it cannot start, in words.
+pub(crate) fn run_held(path: &Path, open: OpenQueue) -> Result<(), String> {
+    run(path, |web| {
+        let (spool, socket) = (web.spool.clone(), web.held.clone());
+        let info = files::info_of(&spool.join("exirate"));
+        let info = info.or_else(|_| files::info_of(&spool));
+        let (user, group) = match info {
+            Ok(info) => (Some(info.uid), Some(info.gid)),
+            Err(error) => return Err(format!("{}: {error}", spool.display())),
+        };
+        let was = spool.clone();
+        let answer: Answer = Arc::new(move |line| {
+            let reply = queue::answer(open(&spool), read(line)?);
+            write(&reply).or_else(|why| write(&queue::Reply::Failed(why)))
+        });
+        Ok(Served {
+            user,
+            group,
+            socket,
+            line_max: queue::Request::MAX,
+            answer,
+            reload: Box::new(move |web| vec![("spool", web.spool == was)]),
+            malformed: Box::new(|why| {
+                write(&queue::Reply::Failed(why.to_owned())).unwrap_or_default()
+            }),
+            failed: write(&queue::Reply::Failed("it has failed".to_owned())).unwrap_or_default(),
+        })
+    })
+}
+
+/// What a daemon serves.
+struct Served {
+    /// Who may ask, besides root.
+    user: Option<u32>,
+    /// The group of the socket.
+    group: Option<u32>,
+    socket: PathBuf,
+    line_max: usize,
+    answer: Answer,
+    reload: Reload,
+    /// The reply to what is no request.
+    malformed: Malformed,
+    /// The reply where the thread has failed.
+    failed: Vec<u8>,
+}
+
+fn run(path: &Path, make: impl FnOnce(Web) -> Result<Served, String>) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let web = config::read_web(path)?.logged(path, &log)?;
+    may_use(&web.spool, Purpose::Change, "exirate-broker")?;
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let signals = Signals::within(&runtime).map_err(cannot)?;
-    let group = web.user.and_then(users::group_of);
-    let access = Access::of_group(None, group);
-    let bound = Bound::bind(&Address::Unix(web.broker.clone()), access)?;
-    let (user, socket) = (web.user, web.broker.clone());
-    let broker = Arc::new(Mutex::new(Broker::new(web)?));
+    let read = web.clone();
+    let mut served = make(web)?;
+    let access = Access::of_group(None, served.group);
+    let bound = Bound::bind(&Address::Unix(served.socket.clone()), access)?;
+    let reload = std::mem::replace(&mut served.reload, Box::new(|_| Vec::new()));
     let asked = Rc::new(Cell::new(0));
-    let daemon = Daemon { path: path.to_owned(), broker, user, socket, asked, log };
+    let daemon =
+        Daemon { path: path.to_owned(), read, served: Rc::new(served), reload, asked, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, bound))
 }
 
 struct Daemon {
     path: PathBuf,
-    broker: Arc<Mutex<Broker>>,
-    /// Who may ask, besides root.
-    user: Option<u32>,
-    socket: PathBuf,
+    /// The configuration at the start.
+    read: Web,
+    served: Rc<Served>,
+    reload: Reload,
     asked: Rc<Cell<u64>>,
     log: Rc<Log>,
 }
@@ -67,21 +184,20 @@ impl Daemon {
         let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let peers = Peers::new(CONNECTIONS_MAX, Rc::clone(&self.log));
-        let (log, broker, user) = (Rc::clone(&self.log), Arc::clone(&self.broker), self.user);
+        let (log, served) = (Rc::clone(&self.log), Rc::clone(&self.served));
         let (all, asked) = (Rc::clone(&peers), Rc::clone(&self.asked));
         let serving = spawn_local(async move {
             let begin = |stream: Stream, peer: Peer| {
-                let (log, broker, asked) =
-                    (Rc::clone(&log), Arc::clone(&broker), Rc::clone(&asked));
+                let (log, served, asked) = (Rc::clone(&log), Rc::clone(&served), Rc::clone(&asked));
                 let uid = stream.peer().map(|(uid, _)| uid);
-                if !uid.is_some_and(|uid| uid == 0 || Some(uid) == user) {
+                if !uid.is_some_and(|uid| uid == 0 || Some(uid) == served.user) {
                     let uid = uid.map_or_else(|| "?".to_owned(), |uid| uid.to_string());
                     let text = format_args!("user {uid} may not ask");
                     log.write_seldom("users refused", Level::Warning, text);
                     return;
                 }
                 asked.set(asked.get() + 1);
-                spawn_local(async move { serve(stream, peer, broker, &log).await });
+                spawn_local(async move { serve(stream, peer, &served, &log).await });
             };
             all.accept(acceptor, stopped, begin).await;
         });
@@ -108,72 +224,52 @@ impl Unit for Daemon {
     fn reload(&mut self) {
         let read = config::read_web(&self.path);
         let Some(web) = read_again(read, &self.path, &self.log) else { return };
-        let mut broker = self.broker.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = [
-            ("broker", web.broker == self.socket),
-            ("user", web.user == self.user),
-            ("state", web.state == broker.web().state),
+        let mut same = vec![
+            ("broker", web.broker == self.read.broker),
+            ("held", web.held == self.read.held),
+            ("user", web.user == self.read.user),
         ];
+        same.extend((self.reload)(web));
         need_restart(&same, &self.log);
-        broker.set(web);
         is_in_use(&self.path, &self.log);
     }
 }
 
 /// Serves one request.
-async fn serve(mut stream: Stream, peer: Peer, broker: Arc<Mutex<Broker>>, log: &Log) {
+async fn serve(mut stream: Stream, peer: Peer, served: &Served, log: &Log) {
     let line = {
         let waiting = peer.waits();
         tokio::select! {
-            line = timeout(SLOW, line(&mut stream)) => line,
+            line = timeout(SLOW, line(&mut stream, served.line_max)) => line,
             () = waiting.closed() => return,
         }
     };
-    let reply = match line {
-        Ok(Ok(line)) => match read::<Request>(&line) {
-            Ok(request) => {
-                peer.asks();
-                let answered = spawn_blocking(move || {
-                    let mut broker = broker.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (reply, thief) = broker.answer(&request, now().seconds);
-                    // Others need not wait for what is in logs.
-                    drop(broker);
-                    match (reply, thief) {
-                        (Reply::Done(done), Some(thief)) => Reply::Done(thief.look_up(done)),
-                        (reply, _) => reply,
-                    }
-                });
-                answered.await.unwrap_or_else(|_| Reply::refused(Why::Database, "it has failed"))
+    let bytes = match line {
+        Ok(Ok(line)) => {
+            peer.asks();
+            let answer = Arc::clone(&served.answer);
+            match spawn_blocking(move || answer(&line)).await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(why)) => {
+                    let text = format_args!("not a request: {why}");
+                    log.write_seldom("requests refused", Level::Warning, text);
+                    (served.malformed)(&why)
+                }
+                Err(_) => served.failed.clone(),
             }
-            Err(why) => {
-                let text = format_args!("not a request: {why}");
-                log.write_seldom("requests refused", Level::Warning, text);
-                Reply::refused(Why::Malformed, why)
-            }
-        },
+        }
         // The peer is gone, or too slow.
         Ok(Err(_)) | Err(_) => return,
     };
-    let bytes = write(&reply).or_else(|_| {
-        // Too much to say.
-        let reply = match reply {
-            Reply::Done(done) => {
-                let said = vec!["what was done is in audit.log".to_owned()];
-                Reply::Done(Done { said, sent: None, ..done })
-            }
-            Reply::Refused(refused) => Reply::refused(refused.why, "see the log"),
-        };
-        write(&reply)
-    });
     let written = async {
-        stream.write_all(&bytes.unwrap_or_default()).await?;
+        stream.write_all(&bytes).await?;
         stream.shutdown().await
     };
     let _ = timeout(SLOW, written).await;
 }
 
-/// Reads a line, of which [`LINE_MAX`] bytes at most are kept.
-async fn line(stream: &mut Stream) -> io::Result<Vec<u8>> {
+/// Reads a line, of which `most` bytes at most are kept.
+async fn line(stream: &mut Stream, most: usize) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     loop {
         let mut part = [0; 512];
@@ -183,7 +279,7 @@ async fn line(stream: &mut Stream) -> io::Result<Vec<u8>> {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         line.extend_from_slice(part);
-        if line.len() > LINE_MAX || part.contains(&b'\n') {
+        if line.len() > most || part.contains(&b'\n') {
             return Ok(line);
         }
     }

@@ -1,9 +1,9 @@
 //! Who may, within which bounds.
 
-use super::thief::Thief;
+use super::queue::AskedQueue;
 use super::used::Used;
 use super::wire::{Done, Refused, Reply, Request, Verb, Who, Why};
-use super::work::Work;
+use super::work::{Later, Work};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::policy::image::PolicyFile;
@@ -12,7 +12,9 @@ use crate::serve::rates::{self, Purpose};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{Refusal, TokenFile};
 use crate::standing::changer::Changer;
+use crate::standing::held::{Held, HoldQueue as _};
 use crate::standing::one_key::{NotOne, OneKey};
+use crate::standing::override_state;
 use crate::store::Inspect;
 use crate::text;
 use crate::toml_file::Word as _;
@@ -23,6 +25,9 @@ mod tests;
 /// The longest key and the longest reason, in bytes.
 const KEY_MAX: usize = 1024;
 const REASON_MAX: usize = 200;
+
+/// The most messages of a reply.
+const HELD_MAX: usize = 500;
 
 /// The broker.
 #[derive(Debug)]
@@ -63,16 +68,19 @@ impl Broker {
         self.web = web;
     }
 
-    /// Does what somebody asks for, if he may. What a thief has sent is to be looked up after that.
-    pub fn answer(&mut self, request: &Request, now: i64) -> (Reply, Option<Thief>) {
+    /// Does what somebody asks for, if he may. What concerns logs and queues is to be done after that.
+    pub(super) fn answer(&mut self, request: &Request, now: i64) -> (Reply, Option<Later>) {
         match self.do_it(request, now) {
-            Ok((done, thief)) => (Reply::Done(done), thief),
+            Ok((done, later)) => (Reply::Done(done), later),
             Err(refused) => (Reply::Refused(refused), None),
         }
     }
 
-    fn do_it(&mut self, request: &Request, now: i64) -> Result<(Done, Option<Thief>), Refused> {
+    fn do_it(&mut self, request: &Request, now: i64) -> Result<(Done, Option<Later>), Refused> {
         let Asker { name, role } = self.asker(&request.who, now)?;
+        if request.verb == Verb::Held {
+            return self.held(&request.key);
+        }
         if role < Role::Help {
             let detail = format!("{name} may look only: the role help is needed");
             return Err(Refused::new(Why::Role, detail));
@@ -82,12 +90,32 @@ impl Broker {
             let detail = format!("the reason is longer than {REASON_MAX} bytes");
             return Err(Refused::new(Why::Bounds, detail));
         }
+        let reply = match (request.verb, request.reply.as_deref()) {
+            (_, None) => None,
+            (Verb::Deny, Some(word)) => {
+                let words = override_state::Reply::words().join(" or ");
+                let detail = format!("the reply of a denial is {words}");
+                let wrong = || Refused::new(Why::Malformed, detail);
+                Some(override_state::Reply::of(word).ok_or_else(wrong)?)
+            }
+            (verb, Some(_)) => {
+                let detail = format!("{} has no reply", verb.word());
+                return Err(Refused::new(Why::Malformed, detail));
+            }
+        };
         let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
-        let OneKey { pattern, target, shown: argument } = one_key(&request.key, &folding)?;
+        let key = one_key(&request.key, &folding)?;
+        if key.is_of_group() {
+            let shown = text::printable(request.key.as_bytes());
+            let detail =
+                format!("{shown} counts many senders together: an administrator changes it");
+            return Err(Refused::new(Why::Bounds, detail));
+        }
+        let OneKey { pattern, target, shown: argument } = key;
         let spool = &self.web.spool;
         let mut store: Box<dyn Inspect> = match request.verb {
             // Habits are of this server alone.
-            Verb::Accept => {
+            Verb::Accept | Verb::Release => {
                 Box::new(rates::own(spool, Purpose::Change).map_err(Refused::database)?)
             }
             _ => rates::open(spool, Purpose::Change).map_err(Refused::database)?,
@@ -105,6 +133,7 @@ impl Broker {
         let mut work = Work {
             store: &mut *store,
             web,
+            queue: AskedQueue::at(&web.held),
             by: Changer::helper(&name),
             now,
             folding,
@@ -114,13 +143,50 @@ impl Broker {
         };
         let until = until.unwrap_or(now);
         let done = match request.verb {
+            Verb::Accept => return work.accept().map(|(done, later)| (done, Some(later))),
+            Verb::Release => {
+                let later = work.release(request.id.clone())?;
+                return Ok((Done::default(), Some(later)));
+            }
+            Verb::Stolen => {
+                let (done, later) = work.stolen(until, request.delete)?;
+                return Ok((done, Some(later)));
+            }
             Verb::Unblock => work.unblock(&pattern),
             Verb::Allow => work.set(Overridden::Allow, until, &request.reason),
-            Verb::Deny => work.set(Overridden::Deny, until, &request.reason),
-            Verb::Accept => work.accept(),
-            Verb::Stolen => return work.stolen(until).map(|(done, thief)| (done, Some(thief))),
+            Verb::Deny => {
+                let by_default = override_state::Reply::by_default(&work.target, until);
+                let reply = reply.unwrap_or(by_default);
+                work.set(reply.denial(), until, &request.reason)
+            }
+            Verb::End => work.end(),
+            // It was answered above.
+            Verb::Held => Ok(Done::default()),
         };
         done.map(|done| (done, None))
+    }
+
+    /// What is held, of a key or of all.
+    fn held(&self, key: &str) -> Result<(Done, Option<Later>), Refused> {
+        let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
+        let target = match key {
+            "" => None,
+            key => Some(one_key(key, &folding)?.target),
+        };
+        let queue = AskedQueue::at(&self.web.held);
+        let later: Later = Box::new(move |done| match queue.held() {
+            Ok(Held { mut messages, unread }) => {
+                messages
+                    .retain(|one| target.as_ref().is_none_or(|target| one.is_of_target(target)));
+                messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+                let count = messages.len() as u64;
+                messages.truncate(HELD_MAX);
+                Reply::Done(Done { said: unread, held: messages, messages: count, ..done })
+            }
+            // The reply has no messages, and says why.
+            Err(why) => Reply::Done(Done { said: vec![why], ..done }),
+        });
+        Ok((Done::default(), Some(later)))
     }
 
     /// Who asks.
@@ -150,7 +216,9 @@ impl Broker {
     fn until(&self, request: &Request, now: i64) -> Result<Option<i64>, Refused> {
         let longest = self.web.longest;
         match (request.verb, request.seconds) {
-            (Verb::Unblock | Verb::Accept, None) => Ok(None),
+            (Verb::Unblock | Verb::Accept | Verb::End | Verb::Release | Verb::Held, None) => {
+                Ok(None)
+            }
             // Who is stolen stays denied until somebody who may do more has looked at it.
             (Verb::Stolen, None) => Ok(Some(crate::store::FOREVER)),
             (Verb::Allow | Verb::Deny, Some(seconds)) if (1..=longest).contains(&seconds) => {

@@ -5,6 +5,7 @@
 //! - [`decide`]: who may, within which bounds
 //! - [`work`]: the change
 //! - [`thief`]: what a thief has sent
+//! - [`queue`]: the messages that policies hold, by a daemon that runs as root
 //! - [`used`]: how many changes were made today
 //! - [`daemon`]: start, reload and stop
 //! - [`client`]: asks it
@@ -12,6 +13,7 @@
 pub mod client;
 pub mod daemon;
 pub mod decide;
+mod queue;
 pub mod thief;
 pub mod used;
 pub mod wire;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::wire::{Done, Sent};
 use crate::history::habits::{SentMail, SentSince};
 use crate::identity::fold::Folding;
+use crate::logs::usual;
 use crate::serve::config::{FollowedLog, Web};
 use crate::serve::rates::{self, Purpose};
 use crate::standing::accounts::Account;
@@ -66,7 +67,10 @@ impl Thief {
             Err(TryLockError::Poisoned(_)) => None,
         };
         let FollowedLog::File(log) = &self.log else {
-            return Err("the mail server's log is in the journal".to_owned());
+            return Err(match usual::hidden() {
+                Some(log) => format!("this service may not read {}", log.display()),
+                None => "the mail server's log is in the journal".to_owned(),
+            });
         };
         let since = |one: &Account| (one.identity(), one.habits.since());
         let mut counted = SentSince::new(self.accounts.iter().map(since));

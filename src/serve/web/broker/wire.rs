@@ -3,12 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::standing::held::HeldMessage;
 use crate::toml_file::Word;
 
 /// The longest request, with its end.
 pub const LINE_MAX: usize = 4096;
 /// The longest reply, with its end.
-pub const REPLY_MAX: usize = 64 << 10;
+pub const REPLY_MAX: usize = 1 << 20;
 
 /// What a line can be.
 pub trait Line {
@@ -32,14 +33,29 @@ pub struct Request {
     pub who: Who,
     /// What is to be done.
     pub verb: Verb,
-    /// The key, as `exirate list` prints it.
+    /// The key, as `exirate list` prints it; of `held`, empty for all.
     pub key: String,
     /// For how long; of `allow` and `deny`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
+    /// Of `deny`: `reject` or `defer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     /// Why, for the list of overrides and the log.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+    /// Of `release`: only the message of this name in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Of `stolen`: whether to delete what was held for the alarm; else it stays held.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub delete: bool,
+}
+
+/// Whether it is `false`, as an earlier version has it.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_not(what: &bool) -> bool {
+    !what
 }
 
 /// Who asks.
@@ -64,23 +80,40 @@ pub enum Verb {
     Allow,
     /// Refuse it for a time.
     Deny,
+    /// End its override.
+    End,
     /// It was the owner.
     Accept,
     /// The account is stolen.
     Stolen,
+    /// Show the messages that policies hold.
+    Held,
+    /// Release held messages.
+    Release,
 }
 
 impl Word for Verb {
-    const ALL: &'static [Self] =
-        &[Self::Unblock, Self::Allow, Self::Deny, Self::Accept, Self::Stolen];
+    const ALL: &'static [Self] = &[
+        Self::Unblock,
+        Self::Allow,
+        Self::Deny,
+        Self::End,
+        Self::Accept,
+        Self::Stolen,
+        Self::Held,
+        Self::Release,
+    ];
 
     fn word(self) -> &'static str {
         match self {
             Self::Unblock => "unblock",
             Self::Allow => "allow",
             Self::Deny => "deny",
+            Self::End => "end",
             Self::Accept => "accept",
             Self::Stolen => "stolen",
+            Self::Held => "held",
+            Self::Release => "release",
         }
     }
 }
@@ -106,6 +139,12 @@ pub struct Done {
     pub until: Option<i64>,
     /// What a thief has sent, where that could be looked up.
     pub sent: Option<Sent>,
+    /// The messages that are held: the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::serve) held: Vec<HeldMessage>,
+    /// How many there are.
+    #[serde(default)]
+    pub messages: u64,
 }
 
 /// What a thief has sent.
@@ -148,6 +187,8 @@ pub enum Why {
     Nothing,
     /// The database could not be changed.
     Database,
+    /// The mail server's queue could not be asked for.
+    Queue,
 }
 
 impl Reply {
@@ -208,7 +249,10 @@ mod tests {
             verb: Verb::Allow,
             key: "a\"\n\\é".into(),
             seconds: Some(60),
+            reply: Some("defer".into()),
             reason: String::new(),
+            id: None,
+            delete: false,
         };
         let line = write(&request).unwrap();
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);

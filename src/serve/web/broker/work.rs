@@ -1,31 +1,37 @@
 //! The changes: by the same code as those of the commands.
 
+use super::queue::AskedQueue;
 use super::thief::Thief;
-use super::wire::{Done, Refused, Why};
-use crate::engine::{Kind, Overridden};
+use super::wire::{Done, Refused, Reply, Why};
+use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::rate::Wait;
 use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
 use crate::spool::Spool;
 use crate::standing::accounts::{self, Account, InUse};
-use crate::standing::change::{self, NotSet};
+use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::changer::Changer;
+use crate::standing::held::{self, Dealt, Deed, HeldMessage, HoldQueue as _, of_account};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::standing::pattern::Pattern;
 use crate::standing::totals::{self, Totals};
-use crate::standing::{alarm, left, override_state, words};
-use crate::store::{FOREVER, Inspect, InspectError, Override, OwnedKey, Target};
+use crate::standing::{alarm, audit_line, left, override_state, words};
+use crate::store::{Entry, FOREVER, Inspect, InspectError, Override, OwnedKey, Target, Wanted};
 use crate::text;
 
 /// So many records that were deleted are named.
 const NAMED: usize = 20;
 
+/// What is done after the change, while others may ask.
+pub(super) type Later = Box<dyn FnOnce(Done) -> Reply + Send>;
+
 /// A change of one key, and who makes it.
 pub(super) struct Work<'w> {
     pub(super) store: &'w mut dyn Inspect,
     pub(super) web: &'w Web,
+    pub(super) queue: AskedQueue,
     pub(super) by: Changer,
     pub(super) now: i64,
     pub(super) folding: Folding,
@@ -63,6 +69,27 @@ impl Work<'_> {
         Ok(done)
     }
 
+    /// Ends the override of the key.
+    pub(super) fn end(&mut self) -> Result<Done, Refused> {
+        self.check(None)?;
+        let list = self.store.overrides().map_err(Refused::database)?;
+        let is_there = |one: &&Override| one.is_active(self.now) && one.target == self.target;
+        let Some(one) = list.iter().find(is_there) else {
+            let nothing = format!("{} has no override of its own", self.argument);
+            return Err(Refused::new(Why::Nothing, nothing));
+        };
+        (self.count)()?;
+        let denials = one.overridden.is_denial();
+        let (store, target) = (&mut *self.store, &self.target);
+        let ended = change::end_override(store, target, denials, self.now, &mut self.by);
+        let said = match ended.map_err(Refused::database)? {
+            Ended::This(one) => format!("ended: {}", override_state::sentence(&one)),
+            Ended::Not(_) => format!("{} has no override any more", self.argument),
+        };
+        let said = std::iter::once(said).chain(self.by.unlogged()).collect();
+        Ok(Done { said, ..Done::default() })
+    }
+
     fn put(&mut self, set: &Override) -> Result<Done, Refused> {
         let changed = change::set_override(self.store, set, self.now, &mut self.by);
         let changed = changed.map_err(|why| match why {
@@ -92,11 +119,13 @@ impl Work<'_> {
         let (now, target) = (self.now, self.target.clone());
         let is_meant = |one: &Override| change::is_denial_of(one, &target, now);
         let mut keys = Vec::new();
-        let unread = self.store.survey(&mut |key, _| {
-            if key.kind != Kind::Habits && pattern.matches(&key) {
-                keys.push(OwnedKey::from(key));
-            }
-        });
+        let identities = pattern.identities();
+        let mut wanted = Wanted {
+            selects: &mut |key| pattern.matches(key),
+            identities: Some((&identities, &self.folding)),
+        };
+        let mut add = |entry: Entry| keys.push(OwnedKey::from(entry.record_key()));
+        let unread = self.store.for_each_wanted(&mut wanted, &mut add);
         keys.sort_unstable();
         let mut unread = unread.map_err(Refused::database)?.parts;
         let list = self.store.overrides().map_err(Refused::database)?;
@@ -144,13 +173,13 @@ impl Work<'_> {
         let mut said = Vec::new();
         let list = self.store.overrides().map_err(Refused::database)?;
         let deciding = override_state::of_target(&list, &self.target, self.now);
-        let denial = deciding.filter(|one| one.overridden == Overridden::Deny);
+        let denial = deciding.filter(|one| one.overridden.is_denial());
         said.extend(denial.map(|one| left::denied(&self.argument, one)));
         let spool = &self.web.spool;
         let (in_force, _) = InForce::of(self.store, spool);
         let keys = records.iter().map(KeyState::record_key);
         let totals = Totals::of(self.store, &in_force, keys).map_err(Refused::database)?;
-        let refusing = Totals::refusing(self.store, &in_force, &self.target);
+        let refusing = Totals::refusing_target(self.store, &in_force, &self.target);
         let totals = totals.and(refusing.map_err(Refused::database)?);
         said.extend(totals.names_refusing(&in_force).iter().map(|name| left::total(name)));
         if InUse::of(spool).has_any() {
@@ -167,8 +196,8 @@ impl Work<'_> {
         Ok(said)
     }
 
-    /// Says that the last alarm was the owner.
-    pub(super) fn accept(&mut self) -> Result<Done, Refused> {
+    /// Says that the last alarm was the owner; what was held for it is to be released after that.
+    pub(super) fn accept(mut self) -> Result<(Done, Later), Refused> {
         let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
         let is_open = |one: &Account| one.habits.suspected_until().is_some();
         let accounts = self.accounts(&mut own, is_open)?;
@@ -180,11 +209,64 @@ impl Work<'_> {
         }
         done.records = done.said.len() as u64;
         done.said.extend(self.by.unlogged());
-        Ok(done)
+        let later = self.deal(Deed::Release, accounts);
+        Ok((done, Box::new(move |done| Reply::Done(later(done)))))
+    }
+
+    /// Releases what is held of the key: all, or one message.
+    pub(super) fn release(self, id: Option<String>) -> Result<Later, Refused> {
+        (self.count)()?;
+        let Self { web, queue, mut by, target, argument, .. } = self;
+        let spool = web.spool.clone();
+        Ok(Box::new(move |done| {
+            let held = match queue.held() {
+                Ok(held) => held.messages,
+                Err(why) => return Reply::refused(Why::Queue, why),
+            };
+            let is_meant = |one: &&HeldMessage| {
+                one.is_of_target(&target) && id.as_ref().is_none_or(|id| *id == one.id)
+            };
+            let messages: Vec<&HeldMessage> = held.iter().filter(is_meant).collect();
+            if messages.is_empty() {
+                return Reply::refused(Why::Nothing, format!("no message of {argument} is held"));
+            }
+            let mut own = rates::own(&spool, Purpose::Change).ok();
+            let dealt = Deed::Release.with(&queue, &messages, own.as_mut(), &mut by);
+            Reply::Done(dealt_with(done, Deed::Release, dealt, &by_hand(&argument), &mut by))
+        }))
+    }
+
+    /// Does it, after the change, with what was held for the alarms of these accounts.
+    fn deal(self, deed: Deed, accounts: Vec<Account>) -> impl FnOnce(Done) -> Done + Send + use<> {
+        let Self { web, queue, mut by, .. } = self;
+        let spool = web.spool.clone();
+        move |mut done| {
+            let held = match queue.held() {
+                Ok(held) => held.messages,
+                Err(why) => {
+                    for account in accounts.iter().filter(|one| one.habits.held() > 0) {
+                        let (key, by_hand) = (account.shown(), by_hand(&account.name()));
+                        done.said
+                            .push(format!("mail of {key} may still be held: {why}; {by_hand}"));
+                    }
+                    return done;
+                }
+            };
+            let mut own = rates::own(&spool, Purpose::Change).ok();
+            for account in &accounts {
+                let (messages, others) = of_account(&held, account);
+                let dealt = deed.with(&queue, &messages, own.as_mut(), &mut by);
+                done = dealt_with(done, deed, dealt, &by_hand(&account.name()), &mut by);
+                if let Some(sentence) = held::sentence(&others, &account.shown()) {
+                    done.said.push(format!("{sentence}, for another reason or an earlier alarm"));
+                }
+            }
+            done
+        }
     }
 
     /// Says that the last alarm was a thief: the account is denied first.
-    pub(super) fn stolen(mut self, until: i64) -> Result<(Done, Thief), Refused> {
+    pub(super) fn stolen(mut self, until: i64, delete: bool) -> Result<(Done, Later), Refused> {
         let mut own = rates::own(&self.web.spool, Purpose::Change).map_err(Refused::database)?;
         let accounts = self.accounts(&mut own, alarm::may_be_thief)?;
         (self.count)()?;
@@ -208,8 +290,22 @@ impl Work<'_> {
             }
         }
         done.said.extend(self.by.unlogged());
-        let Self { web, by, folding, .. } = self;
-        Ok((done, Thief::new(web, folding, accounts, by)))
+        let again = |all: &[Account]| -> Vec<Account> {
+            all.iter()
+                .map(|one| Account { key: one.key.clone(), habits: one.habits.clone() })
+                .collect()
+        };
+        let by = Changer::helper(self.by.who().trim_start_matches(audit_line::BY_WEB));
+        let thief = Thief::new(self.web, self.folding.clone(), again(&accounts), by);
+        let deal = delete.then(|| self.deal(Deed::Delete, accounts));
+        let later: Later = Box::new(move |done| {
+            let done = match deal {
+                Some(deal) => deal(done),
+                None => done,
+            };
+            Reply::Done(thief.look_up(done))
+        });
+        Ok((done, later))
     }
 
     /// The accounts that the key may mean, and that are wanted.
@@ -230,6 +326,33 @@ impl Work<'_> {
         }
         Ok(wanted)
     }
+}
+
+/// How an administrator releases what is held.
+fn by_hand(key: &str) -> String {
+    format!("an administrator runs `exirate held release {}`", text::shell(key))
+}
+
+/// Adds what became of messages.
+fn dealt_with(
+    mut done: Done,
+    deed: Deed,
+    dealt: Dealt<'_>,
+    by_hand: &str,
+    by: &mut Changer,
+) -> Done {
+    let (word, count) = (deed.done(), dealt.done.len());
+    if count > 0 {
+        done.messages += count as u64;
+        done.said
+            .push(format!("{word}: {}", text::counted(count, "held message", "held messages")));
+    }
+    if let Some((_, why)) = dealt.failed.first() {
+        let failed = text::counted(dealt.failed.len(), "held message", "held messages");
+        done.said.push(format!("not {word}: {failed}: {why}; {by_hand}"));
+    }
+    done.said.extend(by.unlogged());
+    done
 }
 
 /// An administrator's denial stays.

@@ -120,7 +120,7 @@ impl From<Refused> for Problem {
             Why::Role => Kind::Role,
             Why::Bounds => Kind::Bounds,
             Why::Nothing => Kind::Nothing,
-            Why::Database => Kind::Unavailable,
+            Why::Database | Why::Queue => Kind::Unavailable,
         };
         Self::new(kind, refused.detail)
     }

@@ -4,20 +4,21 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::index::Index;
-use super::row::{self, reason};
+use super::row;
 use super::suspicion;
-use crate::engine::{Kind, Overridden};
 use crate::policy::image::PolicyFile;
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::Identity;
 use crate::serve::web::http::problem::{Problem, unavailable};
+use crate::standing::can_send::CanSend;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
 use crate::standing::one_key::{NotOne, OneKey};
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::{Totals, called};
-use crate::store::{Entry, Inspect, Override, OwnedKey};
+use crate::standing::words;
+use crate::store::{Entry, Inspect, Override, OwnedKey, Wanted};
 use crate::text;
 
 /// Those of these keys, in this order. Without an index of all keys, all are read.
@@ -49,12 +50,14 @@ pub(super) fn of_keys(
             }
             store.for_each_of(&identities, &mut add)
         }
-        None => store.survey(&mut |key, remembered| {
-            let is_rate = key.kind != Kind::Habits;
-            if is_rate && keys.iter().any(|one| one.pattern.matches(&key)) {
-                Entry::of(&key, remembered).into_iter().for_each(&mut add);
-            }
-        }),
+        None => {
+            let identities = keys.iter().flat_map(|key| key.pattern.identities()).collect();
+            let mut wanted = Wanted {
+                selects: &mut |key| keys.iter().any(|one| one.pattern.matches(key)),
+                identities: Some((&identities, &folding)),
+            };
+            store.for_each_wanted(&mut wanted, &mut add)
+        }
     };
     if let Some(error) = left_out.map_err(unavailable)?.parts.pop() {
         return Err(unavailable(error));
@@ -78,7 +81,7 @@ fn identity(
     let (target, now) = (&key.target, in_force.now);
     let keys: Vec<OwnedKey> = records.iter().map(|one| one.record_key().into()).collect();
     let of_records = Totals::of(store, in_force, keys.iter().map(OwnedKey::key));
-    let refusing = Totals::refusing(store, in_force, target);
+    let refusing = Totals::refusing_target(store, in_force, target);
     let totals = of_records.map_err(unavailable)?.and(refusing.map_err(unavailable)?);
     records.sort_by(|a, b| {
         b.share(now).total_cmp(&a.share(now)).then_with(|| a.stored.cmp(&b.stored))
@@ -89,23 +92,16 @@ fn identity(
                 || records.iter().any(|record| one.target.applies_to(&record.record_key())))
     };
     let overrides: Vec<Override> = in_force.overrides().iter().filter(is_of_it).cloned().collect();
-    let denied = override_state::of_target(&overrides, target, now.seconds);
-    let denied = denied.filter(|one| one.overridden == Overridden::Deny);
-    let refused: Vec<&KeyState> = records.iter().filter(|one| in_force.refuses(one)).collect();
-    let names = totals.names_refusing(in_force);
-    let mut why: Vec<String> = refused.iter().map(|one| reason(one, in_force)).collect();
-    if let (true, Some(one)) = (refused.is_empty(), denied) {
+    let can_send = CanSend::of(in_force, target, &records, &totals);
+    let refused = &can_send.refused;
+    let mut why: Vec<String> = refused.iter().map(|one| words::reason(one, in_force)).collect();
+    if let (true, Some(one)) = (refused.is_empty(), can_send.denial()) {
         why.push(override_state::sentence(one));
     }
-    if !names.is_empty() {
-        why.push(format!("refused by {}", called(&names)));
+    if !can_send.totals.is_empty() {
+        why.push(format!("refused by {}", called(&can_send.totals)));
     }
-    let waits = refused.iter().map(|one| in_force.next(one).wait(one, now));
-    let longest = waits.map(|wait| wait.and_then(Wait::whole_seconds)).max_by_key(|wait| {
-        // What never passes, and what is not known, is the longest.
-        wait.unwrap_or(u64::MAX)
-    });
-    let free = longest.flatten().filter(|_| denied.is_none() && names.is_empty());
+    let free = can_send.wait.and_then(Wait::whole_seconds).filter(|_| !can_send.can());
     Ok(Identity {
         key: key.shown.clone(),
         refused: !why.is_empty(),

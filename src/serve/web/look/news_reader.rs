@@ -28,7 +28,7 @@ pub(in crate::serve::web) struct NewsReader {
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::serve::web) struct News {
     pub(in crate::serve::web) at: Timestamp,
-    /// What it is called: the same at each reading.
+    /// A stable ID.
     pub(in crate::serve::web) id: String,
     /// As streams have it.
     pub(in crate::serve::web) bytes: Bytes,

@@ -4,13 +4,16 @@ use std::path::Path;
 
 use crate::policy::image::{ImageError, PolicyFile, PolicyImage};
 use crate::policy::limit::Limit;
-use crate::policy::model::{Amount, Limits, Match, MemberKind, Policy, Window};
+use crate::policy::model::{Amount, Limits, Match, Member, MemberKind, Policy, Window};
 use crate::policy::word::{Unit, Word as _};
 use crate::serve::web::api::types::{
     ExemptEntry, PoliciesInUse, PolicyInUse, PolicyLimit, PolicyTable,
 };
 use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::text;
+
+/// So many tables of customers, and so many of domains, are shown.
+const MEMBERS_SHOWN: usize = 50;
 
 /// Those of the spool directory.
 pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
@@ -27,16 +30,19 @@ pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
         let Some(of_image) = image.policy(name).map_err(unavailable)? else { continue };
         let key = &policy.settings.key;
         let key = if key.is_empty() { chain } else { key };
-        let count = |kind| of_image.members(kind).map_err(unavailable);
+        let mut tables = tables(policy);
+        let customers = add_members(&mut tables, &of_image, MemberKind::Customer)?;
+        let domains = add_members(&mut tables, &of_image, MemberKind::Domain)?;
+        let users = add_members(&mut Vec::new(), &of_image, MemberKind::User)?;
         policies.push(PolicyInUse {
             name: name.clone(),
             when: when(&of_image),
             key: key.iter().map(|field| field.word()).collect(),
             action: policy.settings.action.word(),
-            tables: tables(policy),
-            customers: count(MemberKind::Customer)?,
-            domains: count(MemberKind::Domain)?,
-            users: count(MemberKind::User)?,
+            tables,
+            customers,
+            domains,
+            users,
             exempt: policy
                 .exempt
                 .iter()
@@ -62,12 +68,44 @@ fn when(policy: &PolicyImage<'_>) -> String {
 fn tables(policy: &Policy) -> Vec<PolicyTable> {
     let packages = policy.packages.iter().map(|(name, limits)| (format!("package {name}"), limits));
     let all = std::iter::once(("default".to_owned(), &policy.default)).chain(packages);
-    all.map(|(table, limits)| PolicyTable {
+    all.map(|(table, limits)| table_of(table, limits, None)).collect()
+}
+
+fn table_of(table: String, limits: &Limits, package: Option<&str>) -> PolicyTable {
+    PolicyTable {
         table,
+        package: package.map(str::to_owned),
         limits: limits_of(limits),
         habits: limits.habits.habits.map(|on| on.word()),
-    })
-    .collect()
+    }
+}
+
+/// Adds the tables of customers, domains or users, the first of them by name; how many have one. A
+/// user or domain that only belongs to a customer has none.
+fn add_members(
+    tables: &mut Vec<PolicyTable>,
+    policy: &PolicyImage<'_>,
+    kind: MemberKind,
+) -> Result<usize, Problem> {
+    let (mut count, mut found) = (0, Vec::new());
+    let visited = policy.each_member(kind, &mut |name, Member { package, limits, .. }| {
+        if package.is_some() || !limits.is_empty() {
+            count += 1;
+            found.push(table_of(format!("{} {name}", kind.word()), &limits, package.as_deref()));
+            if found.len() > 2 * MEMBERS_SHOWN {
+                keep_first(&mut found);
+            }
+        }
+    });
+    visited.map_err(unavailable)?;
+    keep_first(&mut found);
+    tables.extend(found);
+    Ok(count)
+}
+
+fn keep_first(tables: &mut Vec<PolicyTable>) {
+    tables.sort_by(|a, b| a.table.cmp(&b.table));
+    tables.truncate(MEMBERS_SHOWN);
 }
 
 fn limits_of(limits: &Limits) -> Vec<PolicyLimit> {

@@ -1,6 +1,5 @@
 //! A key as the API has it.
 
-use crate::rate::Wait;
 use crate::serve::web::api::types::Row;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
@@ -8,7 +7,6 @@ use crate::standing::key_text;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::words;
 use crate::store::Override;
-use crate::text;
 
 /// A record.
 pub(super) fn of_record(record: &KeyState, in_force: &InForce) -> Row {
@@ -16,7 +14,7 @@ pub(super) fn of_record(record: &KeyState, in_force: &InForce) -> Row {
     Row {
         shown: key_text::shown(record.key()),
         pasted: key_text::key(record.key()),
-        reason: reason(record, in_force),
+        reason: words::reason(record, in_force),
         remaining: next.remaining(record, now),
         rule: in_force.rule(record).map(|rule| rule.table),
         r#override: next.overridden().map(OverrideJson::of),
@@ -36,17 +34,5 @@ pub(super) fn of_override(one: &Override) -> Row {
         r#override: Some(OverrideJson::of(one)),
         suspicion: None,
         state: None,
-    }
-}
-
-/// Why its next event passes or is refused, in a sentence.
-pub(super) fn reason(record: &KeyState, in_force: &InForce) -> String {
-    let (next, now) = (in_force.next(record), in_force.now);
-    let used = words::used(record, now);
-    match (next.why(), next.is_refused(), next.wait(record, now)) {
-        (Some(why), ..) => format!("{why}; {used}"),
-        (None, true, Some(Wait::Never)) => format!("{used}: no event ever passes"),
-        (None, true, Some(wait)) => format!("{used}: the next passes {}", text::wait(wait)),
-        _ => used,
     }
 }

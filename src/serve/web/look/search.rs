@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::index::{Fit, FoundName};
-use super::row::reason;
 use super::snapshot::Snapshot;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::{Found, Hit};
@@ -13,6 +12,7 @@ use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
 use crate::standing::override_state;
+use crate::standing::words::reason;
 use crate::text;
 
 /// Those whose names contain `part`, as they stand now.
@@ -80,7 +80,7 @@ fn of_overrides(in_force: &InForce, part: &str, known: &[(Fit, Hit)]) -> Vec<(Fi
         let hit = || Hit {
             shown: override_state::key(one),
             pasted: one.argument.clone(),
-            refused: one.overridden == crate::engine::Overridden::Deny,
+            refused: one.overridden.is_denial(),
             suspected: false,
             reason: Some(override_state::end(one)),
             share: None,

@@ -205,7 +205,7 @@ impl Snapshot {
             }
             let share = key_state::share_at_most(key.algorithm, &remembered.state, now);
             index.add(&key, share as f32);
-            let mut is_denied = || overridden(&key) == Some(Overridden::Deny);
+            let mut is_denied = || overridden(&key).is_some_and(Overridden::is_denial);
             let may_be_exempt = has_exempt && key.kind == Kind::Policy;
             if share < CLOSE && !may_be_exempt && !is_denied() {
                 return;
@@ -232,7 +232,7 @@ impl Snapshot {
         let [_, _, _, denied, exempt] = &mut self.lists;
         for one in self.in_force.overrides().iter().filter(|one| one.is_active(now)) {
             match one.overridden {
-                Overridden::Deny => denied.add(Listed::of_override(one)),
+                Overridden::Deny | Overridden::Reject => denied.add(Listed::of_override(one)),
                 Overridden::Allow => exempt.add(Listed::of_override(one)),
             }
         }

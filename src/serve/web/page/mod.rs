@@ -26,6 +26,7 @@ const SCRIPT: &str = script!(
     "script/act.js",
     "script/blocked.js",
     "script/search.js",
+    "script/held.js",
     "script/identity.js",
     "script/policies.js",
     "script/live.js",

@@ -2,8 +2,10 @@
 //! use, and a configuration.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::{Process, until};
@@ -20,6 +22,30 @@ pub fn succeeds(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     assert!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
+}
+
+/// The daemon that decides about the accounts that run an Exim with the library themselves, as
+/// exirate-mail@Debian-exim.service runs it: as the owner of Exim's spool directory, which is in
+/// `folder`.
+pub fn serve_callers(folder: &Path) -> Process {
+    let spool = folder.join("spool");
+    let owner = spool.metadata().unwrap();
+    // The program may be where that user cannot read.
+    let program = folder.join("exirate-of-callers");
+    if !program.exists() {
+        crate::copy_program(crate::exirate(), &program);
+    }
+    let log = File::options().create(true).append(true).open(folder.join("log/callers")).unwrap();
+    let config = folder.join("callers.toml");
+    std::fs::write(&config, "").unwrap();
+    let mut command = Command::new(program);
+    command.args(["serve", "mail", "--config"]).arg(config).arg("--callers").arg(&spool);
+    command.uid(owner.uid()).gid(owner.gid()).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(log).env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM");
+    let daemon = Process(command.spawn().unwrap());
+    let socket = spool.join("exirate/callers");
+    until("the daemon listens for accounts", || UnixStream::connect(&socket).is_ok());
+    daemon
 }
 
 /// The machine. Its sockets are `policy.sock` and so on in its folder.

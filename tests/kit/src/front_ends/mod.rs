@@ -4,6 +4,6 @@ mod daemon;
 mod milter;
 mod postfix;
 
-pub use daemon::{Machine, exirate, succeeds};
+pub use daemon::{Machine, exirate, serve_callers, succeeds};
 pub use milter::{Mta, OFFER, packet};
 pub use postfix::{Client, Message};

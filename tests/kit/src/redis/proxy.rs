@@ -1,5 +1,6 @@
 //! A proxy in front of a server, which makes it misbehave.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
@@ -32,6 +33,8 @@ pub enum Fault {
     Reply(&'static str),
     /// Nothing moves in a new connection for [`SLOW_START`], as where the handshake of TLS is slow.
     SlowStart,
+    /// What either side sends arrives after this time, half of a round trip.
+    Far(Duration),
 }
 
 /// See [`Fault::SlowStart`].
@@ -188,6 +191,8 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     // Since that change of the fault, the connection has lost bytes.
     let mut damaged = None;
     let begun = Instant::now();
+    // What is on its way.
+    let (mut there, mut back) = (OnItsWay::new(), OnItsWay::new());
     while !shared.ends() {
         let (guard, changes) = shared.fault();
         let fault = *guard;
@@ -220,6 +225,10 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
                         }
                     }
                 }
+            }
+            Fault::Far(half) => {
+                moved |= carry(&mut client, &mut server, &mut there, half, &mut chunk)?;
+                moved |= carry(&mut server, &mut client, &mut back, half, &mut chunk)?;
             }
             Fault::None
             | Fault::SlowStart
@@ -254,6 +263,32 @@ fn serve(shared: &Shared, mut client: TcpStream) -> io::Result<()> {
     }
     let _ = client.shutdown(Shutdown::Both);
     Ok(())
+}
+
+/// Bytes, and when they arrive.
+type OnItsWay = VecDeque<(Instant, Vec<u8>)>;
+
+/// Carries what one side sends to the other, which gets it after some time.
+fn carry(
+    from: &mut TcpStream,
+    to: &mut TcpStream,
+    on_its_way: &mut OnItsWay,
+    time: Duration,
+    chunk: &mut [u8],
+) -> io::Result<bool> {
+    let now = Instant::now();
+    let read = read(from, chunk)?;
+    if let Some(bytes) = read {
+        on_its_way.push_back((now + time, chunk[..bytes].to_vec()));
+    }
+    let mut moved = read.is_some();
+    while on_its_way.front().is_some_and(|(arrives, _)| *arrives <= now)
+        && let Some((_, bytes)) = on_its_way.pop_front()
+    {
+        write(to, &bytes)?;
+        moved = true;
+    }
+    Ok(moved)
 }
 
 /// What has arrived; `None` if nothing has. The end of the stream is an error.

@@ -61,9 +61,14 @@ impl Sentinels {
         Self { servers: [primary, replica], ports, _sentinels: sentinels }
     }
 
-    /// The number of the server that the sentinels say is the primary.
+    /// The number of the server that the first sentinel says is the primary.
     pub fn primary(&self) -> usize {
-        let reply = sentinel(self.ports[0], &["get-master-addr-by-name", NAME]);
+        self.primary_of(0)
+    }
+
+    /// The number of the server that the sentinel with this number says is the primary.
+    pub fn primary_of(&self, number: usize) -> usize {
+        let reply = sentinel(self.ports[number], &["get-master-addr-by-name", NAME]);
         let port: u16 = reply.lines().nth(1).unwrap().parse().unwrap();
         self.servers.iter().position(|server| server.port == port).unwrap()
     }

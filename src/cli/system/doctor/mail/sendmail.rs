@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::finding::Findings;
+use super::super::finding::{Finding, Findings, Level};
 use crate::mta::sendmail::Sendmail;
 use crate::serve::config::Address;
 
@@ -59,21 +59,37 @@ pub(super) fn look(sendmail: &Sendmail, milter: Option<&Address>, findings: &mut
         return;
     };
     let before = findings.list.len();
-    if !sendmail.used.contains(&filter.name) {
+    let (asking, others): (Vec<_>, Vec<_>) =
+        sendmail.uses(&filter.name).into_iter().partition(|(_, uses)| *uses);
+    let is_of_all = sendmail.used.contains(&filter.name);
+    if asking.is_empty() && !is_of_all {
         findings.problem(format!(
             "sendmail.cf defines the milter {}, and does not use it (O InputMailFilters): \
              INPUT_MAIL_FILTER in sendmail.mc does both, MAIL_FILTER does not",
             filter.name
         ));
     }
-    for daemon in &sendmail.daemons {
-        if daemon.used.as_ref().is_some_and(|used| !used.contains(&filter.name)) {
-            findings.problem(format!(
+    for (daemon, _) in others.into_iter().filter(|_| !asking.is_empty() || is_of_all) {
+        // Where the filter is that of some daemons, that of others is meant.
+        let text = match is_of_all {
+            true => format!(
                 "{} in DAEMON_OPTIONS of sendmail.mc has its own InputMailFilters, and {} is not \
                  among them: the mail that it receives is not limited",
                 daemon.name, filter.name
-            ));
-        }
+            ),
+            false => format!(
+                "only {} in DAEMON_OPTIONS of sendmail.mc uses the milter {}: the mail that {} \
+                 receives is not limited",
+                asking.iter().map(|(one, _)| &*one.name).collect::<Vec<_>>().join(", "),
+                filter.name,
+                daemon.name
+            ),
+        };
+        if is_of_all {
+            findings.problem(text)
+        } else {
+            findings.note(text)
+        };
     }
     if filter.flags.contains(['T', 'R', '4']) {
         findings.warning(format!(
@@ -87,14 +103,14 @@ pub(super) fn look(sendmail: &Sendmail, milter: Option<&Address>, findings: &mut
              their logins",
         );
     }
-    if findings.list.len() == before {
+    let is_well = |found: &Finding| found.level <= Level::Note;
+    if !asking.is_empty() && findings.list.iter().skip(before).all(is_well) {
         findings.ok("Sendmail asks exirate by the milter");
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::finding::Level;
     use super::*;
 
     const GOOD: &str = "O InputMailFilters=other,exirate\n\
@@ -135,6 +151,20 @@ mod tests {
             assert_eq!(list[0].0, level, "{list:?}");
             assert!(list[0].1.contains(words), "{list:?}");
         }
+    }
+
+    #[test]
+    fn one_daemon_alone_may_ask() {
+        let socket = Address::Unix("/run/exirate-mail/milter".into());
+        let daemons = "O InputMailFilters=other\nO DaemonPortOptions=Name=MTA, Port=smtp\n\
+             O DaemonPortOptions=Name=MSA, Port=587, M=E, InputMailFilters=other;exirate\n";
+        let text = GOOD.replace("O InputMailFilters=other,exirate\n", daemons);
+        let list = found(&text, Some(&socket));
+        let [(Level::Note, note), (Level::Ok, _)] = &list[..] else { panic!("{list:?}") };
+        let words = "only MSA in DAEMON_OPTIONS of sendmail.mc uses the milter exirate: the mail that MTA receives";
+        assert!(note.starts_with(words), "{note}");
+        let none = text.replace(";exirate", "");
+        assert!(found(&none, Some(&socket))[0].1.contains("does not use it"));
     }
 
     #[test]

@@ -144,21 +144,57 @@ fn mail_of_the_system_is_what_root_and_exim_hand_over() {
 }
 
 #[test]
-fn a_test_by_a_local_user_only_looks() {
-    let looks = |caller: &[u8], address: &[u8]| {
-        let request = request(&[
-            ("command", &base64(b"RCPT TO:<a")),
-            ("protocol", &base64(b"smtp")),
-            ("address", address),
-            ("caller", caller),
-            ("exim", b"100"),
-        ]);
+fn what_an_account_hands_over_is_its_own_whatever_it_claims() {
+    let of = |caller: &[u8], address: &[u8], serving: &[u8]| {
+        let request = EximRequest {
+            is_check: true,
+            ..request(&[
+                ("command", &base64(b"RCPT TO:<a")),
+                ("protocol", &base64(b"smtp")),
+                ("address", address),
+                ("server", address),
+                ("ident", &base64(b"root")),
+                ("spec", &base64(b"1/1h")),
+                ("key", &base64(b"k")),
+                ("caller", caller),
+                ("originator", caller),
+                ("exim", b"100"),
+                ("serving", serving),
+            ])
+        };
+        let step = request.step().unwrap();
+        let (check, call) = (step.check.clone().unwrap(), step.event.exim.clone().unwrap());
+        assert!(!call.only_looks);
+        let key = String::from_utf8(check.key.clone().unwrap()).unwrap();
+        let address = check.context(&step.event).host_address.is_some();
+        let event = step.event.event;
+        (event.client.address().is_some(), event.local_account, call.is_of_account, key, address)
+    };
+    let client = (true, None, false, "k".to_owned(), true);
+    for (caller, serving) in [(&b"0"[..], &b""[..]), (b"100", b""), (b"8", b"7:8")] {
+        assert_eq!(of(caller, b"192.0.2.7", serving), client);
+    }
+    // Also by `exim -bh`, which nothing proves.
+    let user = (u32::MAX - 7).to_string();
+    let own = (false, Some(user.clone()), true, format!("local:{user}"), false);
+    assert_eq!(of(user.as_bytes(), b"192.0.2.7", b""), own);
+    // `exim -bs` of a local program: what Exim has found out, as ever.
+    let program = (false, Some("root".to_owned()), true, "k".to_owned(), false);
+    assert_eq!(of(user.as_bytes(), b"", b""), program);
+}
+
+#[test]
+fn an_address_that_is_tested_is_not_counted() {
+    let looks = |router: &[u8], id: &[u8], caller: &[u8]| {
+        let request =
+            request(&[("router", router), ("id", id), ("caller", caller), ("exim", b"100")]);
         request.step().unwrap().event.exim.unwrap().only_looks
     };
-    assert!(!looks(b"0", b"192.0.2.7") && !looks(b"100", b"192.0.2.7"));
-    assert!(looks(b"1000", b"192.0.2.7") && looks(b"", b"192.0.2.7"));
-    // `exim -bs` of a local program.
-    assert!(!looks(b"33", b""));
+    assert!(looks(b"1", b"", b"33") && looks(b"", b"", b"33"));
+    assert!(!looks(b"1", b"", b"0") && !looks(b"1", b"1-2-3", b"33"));
+    let mut asked = rcpt(b"a");
+    asked.set(b"look", b"1").unwrap();
+    assert!(asked.step().unwrap().event.exim.unwrap().only_looks);
 }
 
 #[test]

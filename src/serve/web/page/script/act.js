@@ -33,8 +33,10 @@ async function act(verb, body, control, isSaid = true) {
 }
 // What was done; a time is that of the browser.
 function done(verb, key, { said, until: end }) {
-  const [first, ...rest] = said.map((text) => visible(text, 300));
+  // Which records were reset is in the log.
+  const [first, ...rest] = said.filter((text) => !/^(reset|removed:) /.test(text)).map((text) => visible(text, 300));
   const timed = { allow: "allowed", deny: "denied" }[verb];
+  if (verb === "unblock" && !/can send again/.test(first || "")) return `${mailbox(key)}: its own counts are reset; but ${[first, ...rest].join("; ")}.`;
   const begin = timed && end ? `${mailbox(key)} is ${timed} until ${when(end)}` : first;
   return [begin, ...rest].join("; ") + ".";
 }
@@ -81,16 +83,23 @@ function askForTime(verb, key) {
     return element("label", [radio, element("span", [text, end && [" ", end]].flat())], { class: "choice" });
   });
   const reason = element("input", [], { type: "text", id: "reason", maxlength: 100, autocomplete: "off" });
+  const replies = verb === "deny" ? [["defer", "Try again later (451)"], ["reject", "Do not try again (550)"]].map(([word, text], n) => {
+    const radio = element("input", [], { type: "radio", name: "reply", value: word, id: "reply-" + word });
+    radio.checked = n === 0;
+    return element("label", [radio, element("span", text)], { class: "choice" });
+  }) : [];
   const form = element("form", [
     element("fieldset", [element("legend", "For how long?"), ...radios]),
+    replies.length ? element("fieldset", [element("legend", "What is its mail program told?"), ...replies]) : null,
     element("label", ["Why? Others will see this.", reason], { class: "line" }),
-  ]);
+  ].filter(Boolean));
   const go = element("button", verb === "allow" ? "Allow" : "Deny", { type: "submit", class: verb === "allow" ? "first" : "grave", form: "ask-form" });
   form.id = "ask-form";
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const seconds = Number(form.elements.time.value);
-    const changed = await act(verb, { key, seconds, reason: reason.value.trim() }, go);
+    const reply = replies.length ? { reply: form.elements.reply.value } : {};
+    const changed = await act(verb, { key, seconds, reason: reason.value.trim(), ...reply }, go);
     if (changed) dialog.close();
   });
   const about = verb === "allow" ? "No limit applies to it meanwhile. What it sends is still counted." : "Everything that it sends is refused meanwhile.";
@@ -99,15 +108,27 @@ function askForTime(verb, key) {
   form.querySelector("input:checked").focus();
 }
 
-function askStolen(key) {
+async function askStolen(key) {
+  const { messages } = await orProblem(get("held", { key }));
+  const choice = (value, text) => {
+    const radio = element("input", [], { type: "radio", name: "held", value });
+    radio.checked = value === "keep";
+    return element("label", [radio, text], { class: "choice" });
+  };
+  const ofHeld = messages ? element("form", element("fieldset", [
+    element("legend", `${many(messages, "message", "messages")} of it ${messages === 1 ? "is" : "are"} held, and nobody has received ${messages === 1 ? "it" : "them"}:`),
+    choice("delete", "Delete what was held for the alarm"), choice("keep", "Keep it held, to look at it"),
+  ])) : null;
   const go = named("Yes, it is stolen: deny", key, async (control) => {
-    const changed = await act("stolen", { key }, control, false);
+    const held = ofHeld ? ofHeld.elements.held.value : "keep";
+    const changed = await act("stolen", { key, held }, control, false);
     if (changed) showStolen(key, changed);
   }, { class: "grave" });
   const cancel = close("Cancel");
   open(["Is ", name(split(key).who), " stolen?"], [
     element("p", "If you say so, everything that it sends is refused from now on, until somebody unblocks it."),
     element("p", "Change its password before you unblock it. Whoever has the old one would go on sending."),
+    ofHeld,
   ], [go, cancel]);
   cancel.focus();
 }
@@ -115,9 +136,9 @@ function askStolen(key) {
 function showStolen(key, { said, sent }) {
   const people = sent ? sent.people : [];
   const about = sent ? `Since ${when(sent.since)} it has sent ${many(sent.messages, "message", "messages")} to ${many(sent.recipients, "recipient", "recipients")}${sent.clients.length ? `, from ${visible(sent.clients.slice(0, 5).join(", "), 300)}` : ""}.`
-    : "What it has sent is not known here: the administrator finds it with exirate habits stolen.";
+    : "";
   open([name(split(key).who), " is denied"], [
-    ...said.map((text) => element("p", capital(visible(text, 300)) + ".")), element("p", about),
+    ...said.map((text) => element("p", visible(text, 400) + ".")), about ? element("p", about) : null,
     people.length ? element("label", [`People to warn${people.length < sent.recipients ? `: the first ${whole(people.length)}` : ""}`,
       element("textarea", people.map((one) => visible(one)).join("\n"), { readonly: "", rows: Math.min(12, people.length), spellcheck: "false" })], { class: "line" }) : null,
   ], [close("Close")]);

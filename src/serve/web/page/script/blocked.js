@@ -96,22 +96,24 @@ function decidedCard(item) {
   const made = simpleCard(item, ({ rows: [row] }) => {
     const by = row.override;
     return by ? [capital(by.override === "deny" ? denial(by) : permission(by)) + (by.glob ? ` (all of ${visible(by.key, 100)})` : "") + "."] : [capital(visible(row.reason, 300)) + "."];
-  }, ({ rows: [{ override: by }] }) => (mayHelp() && by && by.override === "deny" && !by.glob ? [
-    named("Unblock", item.key, (control) => act("unblock", { key: item.key }, control)),
+  }, ({ rows: [{ override: by }] }) => (mayHelp() && by && !by.glob ? [
+    by.override === "deny"
+      ? named("Unblock", item.key, (control) => act("unblock", { key: item.key }, control))
+      : named("End", item.key, (control) => act("end", { key: item.key }, control)),
   ] : []));
   return made;
 }
 
 const LISTS = {
   blocked: { title: "Blocked now", none: "Nobody is blocked.", make: card, ends: ["unblock", "allow"], about: "Whose next message would be refused." },
-  close: { title: "Close to a limit", none: "Nobody is close to a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
+  close: { title: "Near a limit", none: "Nobody is near a limit.", make: card, ends: [], about: "Who has used four fifths of a limit or more, and is not blocked." },
   suspected: { title: "Suspected", none: "No account is suspected.", make: alarmCard, unit: "account", ends: ["accept", "stolen"], about: "Accounts whose mail is unlike what they usually send, as if somebody had the password." },
   denied: { title: "Denied", none: "Nobody is denied.", make: decidedCard, ends: ["unblock"], about: "Who is refused, whatever the rates are." },
-  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny"], about: "No limit holds for these: they are allowed for a time, or exempt by a policy." },
+  exempt: { title: "Exempt", none: "Nobody is exempt.", make: decidedCard, ends: ["deny", "end"], about: "No limit holds for these: they are allowed for a time, or exempt by a policy." },
 };
 
 function listView(main, state) {
-  const { title, none, make, ends, about, unit = "key" } = LISTS[state];
+  const { title, none, make, ends, about, unit = "sender" } = LISTS[state];
   const count = element("div", READING, { class: "count" });
   const list = element("ul", [], { class: "cards" });
   const isOfRates = make === card;
@@ -138,7 +140,7 @@ function listView(main, state) {
     list.hidden = !rows.count();
     const all = status[state], from = number * PAGE;
     const which = page.next || number ? `${whole(from + 1)} to ${whole(from + page.keys.length)} of ` : "";
-    const text = !items.length && !number ? none : which + (isOfRates ? `${whole(all)} of ${many(status.keys, "key", "keys")}` : many(which ? all : items.length, unit, unit + "s"));
+    const text = !items.length && !number ? none : which + (isOfRates ? `${whole(all)} of ${many(status.keys, "sender", "senders")}` : many(which ? all : items.length, unit, unit + "s"));
     fill(count, text, text);
     pages.hidden = !page.next && !number;
     back.setAttribute("aria-disabled", number === 0);

@@ -7,14 +7,17 @@ function identityView(main, key) {
   const title = element("h1", [name(who), what ? element("span", what, { class: "what" }) : null], { tabindex: -1 });
   const verdict = element("div", READING, { class: "verdict" });
   // Where they are, and which, does not depend on what is shown: no other one comes under the pointer.
+  // What stops it may be a total, which is of others as well: then that is unblocked, and it says so.
+  let stop = key;
+  const unblock = named("Unblock", key, (control) => act("unblock", { key: stop }, control));
   const buttons = element("div", mayHelp() ? [
-    named("Unblock", key, (control) => act("unblock", { key }, control)),
+    unblock,
     named("Allow for…", key, () => askForTime("allow", key)),
     named("Deny for…", key, () => askForTime("deny", key)),
   ] : [], { class: "buttons" });
   const part = () => element("div", []);
-  const alarm = part(), rates = part(), course = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
-  const parts = [alarm, rates, course, overrides, crossings, clients, changes];
+  const alarm = part(), holding = part(), rates = part(), course = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
+  const parts = [alarm, holding, rates, course, overrides, crossings, clients, changes];
   main.append(element("div", [title, buttons], { class: "head" }), verdict, ...parts);
   if (who.length > NAME) verdict.before(element("details", [element("summary", "The whole name"), element("p", element("bdi", visible(who)), { class: "text" })]));
   const seen = new Map();
@@ -24,8 +27,11 @@ function identityView(main, key) {
     const { records, totals, suspicion } = identity;
     const denied = identity.overrides.find((one) => one.override === "deny");
     const allowed = identity.overrides.find((one) => one.override === "allow");
-    fill(verdict, JSON.stringify([identity.refused, identity.reasons, identity.free_at, identity.overrides]), verdictOf(identity, denied, allowed));
-    if (mayHelp()) buttons.firstChild.classList.toggle("first", identity.refused || denied !== undefined);
+    fill(verdict, JSON.stringify([identity.refused, identity.reasons, identity.free_at, identity.overrides, totals, suspicion]), verdictOf(identity, denied, allowed));
+    const total = denied || records.some((row) => row.state.over) ? undefined : totals.find((row) => row.state.over);
+    stop = total ? total.pasted : key;
+    fill(unblock, stop, total ? `Unblock all of ${mailbox(stop)}` : ["Unblock", element("span", " " + mailbox(key), { class: "away" })]);
+    unblock.classList.toggle("first", identity.refused || denied !== undefined);
     const isOpen = suspicion && suspicion.suspected;
     fill(alarm, JSON.stringify(suspicion) + mayHelp(), suspicion ? [element("h2", isOpen ? "Suspected" : "Habits"), ...habits(suspicion, isOpen, key)] : []);
     fill(rates, JSON.stringify([records, totals].map((all) => all.map(({ state, reason }) => [reason, state]))), [
@@ -40,6 +46,11 @@ function identityView(main, key) {
   }
   // What is logged is read again where something else has changed, or the stream says so.
   let known = "", log = null, done = null;
+  // The mail server's queue may take longer than the database.
+  async function readHeld() {
+    const held = await orProblem(get("held", { key }));
+    fill(holding, JSON.stringify(held) + mayHelp(), held.messages ? [element("h2", "Held mail"), heldTable(held, false), releaseButtons(key, held)] : []);
+  }
   async function read(isAll) {
     if (isAll) known = "";
     if (busy) { again = true; return; }
@@ -51,6 +62,7 @@ function identityView(main, key) {
         const now = JSON.stringify([identity.records.map(({ state }) => state.last_seen), identity.overrides, identity.suspicion?.answer]);
         if (now !== known) {
           known = now;
+          readHeld();
           [log, done] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
         }
         if (main.contains(title)) show(identity, log, done);
@@ -76,16 +88,18 @@ function logged(parent, title, log, table) {
   fill(parent, JSON.stringify(log), shown ? [element("h2", title), shown] : []);
 }
 
-function verdictOf({ refused, reasons, free_at: end, records, totals }, denied, allowed) {
+function verdictOf({ refused, reasons, free_at: end, records, totals, suspicion }, denied, allowed) {
   const all = [...records, ...totals].filter((row) => row.state.over);
   if (denied) return [element("p", capital(denial(denied)) + ".", { class: "big over" })];
   if (refused) {
-    const why = all.length ? all.map(sentence) : reasons.map((reason) => visible(reason, 300));
+    const why = all.length ? all.map((row) => sentence(row, totals.includes(row))) : reasons.map((reason) => visible(reason, 300));
     return [element("p", ["Blocked", end ? [". Free ", until(end)] : []].flat(), { class: "big over" }), ...why.map((one) => element("p", capital(one) + "."))];
   }
   const close = records.some((row) => row.state.share >= CLOSE);
   if (allowed) return [element("p", capital(permission(allowed)) + ".", { class: "big" })];
-  return [element("p", close ? "Not blocked, but close to a limit" : "Not blocked", { class: "big" })];
+  const becomes = suspicion && suspicion.suspected && { hold: "its mail is held", defer: "its mail is deferred" }[suspicion.action];
+  if (becomes) return [element("p", `Suspected: ${becomes}`, { class: "big over" })];
+  return [element("p", close ? "Not blocked, but near a limit" : "Not blocked", { class: "big" })];
 }
 
 function habits(suspicion, isOpen, key) {
@@ -162,8 +176,10 @@ function changeTable(done) {
   ]), `Changes by hand, the latest first${done.next ? `, ${PAGE} of them` : ""}.`);
 }
 function overrideTable(overrides) {
-  return plain(["State", "Until", "Since", "By", "Why"], overrides.map((one) => [
-    `${one.override === "deny" ? "denied" : "allowed"}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
-    one.until ? at(one.until) : "forever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }),
+  // Those of globs are for an administrator.
+  const end = (one) => (mayHelp() && !one.glob && !one.exact ? named(one.override === "deny" ? "End the denial" : "End the permission", one.key, (control) => act("end", { key: one.key }, control)) : null);
+  return plain(["State", "Until", "Since", "By", "Why", ""], overrides.map((one) => [
+    `${one.override === "deny" ? "denied" : "allowed"}${one.reply === "reject" ? " (550)" : ""}${one.glob ? ` by ${visible(one.key, 80)}` : ""}`,
+    one.until ? at(one.until) : "forever", at(one.since), person(one.who), element("span", visible(one.reason, 200), { class: "text" }), end(one),
   ]), "What decides before any limit.");
 }

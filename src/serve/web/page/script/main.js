@@ -2,8 +2,8 @@
 const main = document.getElementById("main");
 let view = null;
 const VIEWS = [
-  ["", "Blocked", "blocked"], ["close", "Close", "close"], ["suspected", "Suspected", "suspected"],
-  ["denied", "Denied", "denied"], ["exempt", "Exempt", "exempt"], ["policies", "Policies", null],
+  ["", "Blocked", "blocked"], ["close", "Near", "close"], ["suspected", "Suspected", "suspected"],
+  ["held", "Held", null], ["denied", "Denied", "denied"], ["exempt", "Exempt", "exempt"], ["policies", "Policies", null],
 ];
 
 function refresh() {
@@ -18,7 +18,7 @@ function route(isFirst) {
   try { key = decodeURIComponent(rest); } catch { key = rest; }
   const known = VIEWS.find(([one]) => one === path) || VIEWS[0];
   const isKey = path === "key" && key !== "";
-  view = isKey ? identityView(main, key) : known[2] ? listView(main, known[2]) : policiesView(main);
+  view = isKey ? identityView(main, key) : known[2] ? listView(main, known[2]) : known[0] === "held" ? heldView(main) : policiesView(main);
   for (const one of document.querySelectorAll("#sections a")) {
     if (!isKey && one.getAttribute("href") === "#/" + known[0]) one.setAttribute("aria-current", "page");
     else one.removeAttribute("aria-current");
@@ -97,6 +97,8 @@ document.getElementById("skip").addEventListener("click", (event) => {
 window.addEventListener("hashchange", route);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 (async () => {
+  // A reply to somebody unknown takes a second.
+  main.replaceChildren(element("h1", "exirate desk", { tabindex: -1 }), element("p", "Asking the service who you are…", { class: "about", role: "status" }));
   try {
     me = await get("me");
     begin();

@@ -14,14 +14,16 @@ function policiesView(main) {
   return { title, refresh, state: refresh };
 }
 function policySection(policy) {
-  const of = [[policy.customers, "customer"], [policy.domains, "domain"], [policy.users, "user"]].filter(([n]) => n).map(([n, one]) => many(n, one, one + "s"));
-  const sum = policy.customers + policy.domains + policy.users;
-  const facts = [policy.when ? `For mail that is ${visible(policy.when, 200)}` : "For all mail", `counted by ${policy.key.join(", ")}`, `what is over a limit: ${policy.action}`];
+  const isOf = (what) => policy.tables.filter(({ table }) => table.startsWith(what + " ")).length;
+  // Of these, the tables are not here.
+  const of = ["customer", "domain"].map((one) => [policy[one + "s"] - isOf(one), "more " + one]).concat([[policy.users, "user"]]).filter(([n]) => n > 0);
+  const sum = of.reduce((all, [n]) => all + n, 0);
+  const facts = [policy.when ? `For mail that is ${visible(policy.when, 200)}` : "For all mail", `counted by ${policy.key.join(", ")}`, policy.action === "enforce" ? "what is over a limit is refused" : "nothing is refused: what is over a limit is only logged"];
   return element("section", [
     element("h2", name(policy.name)), element("p", facts.join("; ") + "."),
-    plain(["Table", "Limits", "Habits"], policy.tables.map((table) => [name(table.table), table.limits.length ? table.limits.map((one) => element("div",
-      `${one.text} ${one.unit.replaceAll("_", " ")}${one.total ? ", all together" : ""}`)) : "none of its own", table.habits || ""]), "The limits of its tables."),
-    of.length ? element("p", `${capital(of.join(", "))} ${sum === 1 ? "has" : "have"} limits of their own: the page of a mailbox shows them.`, { class: "quiet" }) : null,
+    plain(["Table", "Limits", "Habits"], policy.tables.map((table) => [name(table.table), table.limits.length || table.package ? [table.package ? element("div", ["package ", name(table.package)]) : null, ...table.limits.map((one) => element("div",
+      `${one.text} ${one.unit.replaceAll("_", " ")}${one.total ? `, all users of ${table.table.startsWith("customer ") ? "it" : "a domain"} together` : ""}`))] : "none of its own", table.habits || ""]), "The limits of its tables."),
+    of.length ? element("p", `${capital(of.map(([n, one]) => many(n, one, one + "s")).join(", "))} ${sum === 1 ? "has" : "have"} limits or a package of their own: the page of a mailbox shows them.`, { class: "quiet" }) : null,
     policy.exempt.length ? plain(["Exempt", "Mail to", "Until", "Why"], policy.exempt.map((one) => [
       element("span", one.matches.map((text) => visible(text, 80)).join(", "), { class: "text" }), one.recipients.length ? visible(one.recipients.join(", "), 200) : "everybody",
       one.until ? at(one.until) : "forever", element("span", visible(one.reason || "", 200), { class: "text" }),

@@ -1,5 +1,5 @@
 // Rates and times in words. Times are those of the browser.
-const FIELDS = { auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient" };
+const FIELDS = { auth: "login", client: "client", sender: "sender", address: "address", local: "local user", helo: "HELO", recipient: "recipient", customer: "customer", domain: "domain" };
 // One key as the mailbox that a person knows, and what it is.
 function split(key) {
   const [, field, rest] = /^([a-z_]+):(.+)$/s.exec(key) || [];
@@ -47,8 +47,9 @@ function within(state) {
   return PERIODS[state.period_text] || (state.period_text ? `in the last ${state.period_text}` : "");
 }
 // `sent 1,012 messages in the last hour; the limit of outbound is 1,000`.
-function sentence(row) {
+function sentence(row, isTotal) {
   const { state } = row;
+  if (isTotal) return `all of ${mailbox(row.pasted)} together ${sentence(row)}`;
   const { policy, words: [verb, one, several] } = counted(state);
   if (state.decided_by === "deny" && row.override) return denial(row.override);
   if (state.decided_by !== "rate") return visible(row.reason, 300);
@@ -56,8 +57,14 @@ function sentence(row) {
   const of = policy ? ` of ${visible(policy, 60)}` : "";
   return `${verb} ${n} ${n === "1" ? one : several} ${within(state)}; the limit${of} is ${amount(state, state.limit)}`;
 }
-// `web=token:desk` is desk: by which way somebody has come is in the log.
-const person = (who) => visible(who.replace(/^(web=)?(token|person):/, ""), 80);
+// `web=token:desk` is desk, and `uid=0 sudo=alice` alice: by which way somebody has come is in the
+// log.
+function person(who) {
+  const [, , uid, sudo] = /^(uid=(\d+)).*?(?: sudo=(\S+))?$/s.exec(who) || [];
+  if (sudo) return visible(sudo, 80);
+  if (uid !== undefined) return uid === "0" ? "root" : `user ${uid} of the mail server`;
+  return visible(who.replace(/^(web=)?(token|person):/, ""), 80);
+}
 const by = ({ who, reason }) => `, by ${person(who)}${reason ? `: ${visible(reason, 200)}` : ""}`;
 const denial = (one) => `denied ${one.until ? "until " + when(one.until) : "until somebody ends that"}${by(one)}`;
 const permission = (one) => `allowed ${one.until ? "until " + when(one.until) : "forever"}${by(one)}`;

@@ -148,29 +148,15 @@ fn policy(one: &Receiver<'_>, findings: &mut Findings) -> bool {
         }
     }
     let Some(address) = one.sockets.policy.filter(|_| !lists.is_empty()) else { return false };
-    let position = |name: &str| lists.iter().find(|(list, _)| *list == name);
-    match position(RECIPIENT) {
-        Some((list, Asked { ending: Some(ending), .. })) => {
-            let what = match ending.starts_with("permit") {
-                true => "what it permits is not limited",
-                false => "no mail reaches it",
-            };
-            let place = one.place(list);
-            findings
-                .problem(format!("in {place}, {ending} is before the check: {what}"))
-                .fixes(one.set(list, &one.with_check(list, Some(address))));
-        }
-        Some(_) => {}
-        None => {
-            let place = one.place(RECIPIENT);
-            findings
-                .problem(format!(
-                    "the check is not in {place}: recipients are not refused one by one"
-                ))
-                .fixes(one.set(RECIPIENT, &one.with_check(RECIPIENT, Some(address))));
-        }
+    let by_recipient = lists.iter().filter(|(list, _)| one.is_by_recipient(list));
+    if !is_come_to(one, by_recipient, address, findings) {
+        let place = one.place(RECIPIENT);
+        findings
+            .problem(format!("the check is not in {place}: recipients are not refused one by one"))
+            .fixes(one.set(RECIPIENT, &one.with_check(RECIPIENT, Some(address))));
     }
-    if position(END_OF_DATA).is_none() {
+    let at_end = lists.iter().filter(|(list, _)| *list == END_OF_DATA);
+    if !is_come_to(one, at_end, address, findings) {
         let place = one.place(END_OF_DATA);
         findings
             .warning(format!("the check is not in {place}: bytes and messages are not counted"))
@@ -199,6 +185,36 @@ fn policy(one: &Receiver<'_>, findings: &mut Findings) -> bool {
                 .fixes(one.set(list, &one.with_check(list, Some(address))));
         }
     }
+    true
+}
+
+/// Whether there is a check in one of these lists. One that mail comes to is enough; else it is a
+/// problem that none does.
+fn is_come_to<'a>(
+    one: &Receiver<'_>,
+    lists: impl Iterator<Item = &'a (&'static str, Asked)>,
+    address: &Address,
+    findings: &mut Findings,
+) -> bool {
+    let lists: Vec<&(&str, Asked)> = lists.collect();
+    if lists.iter().any(|(_, asked)| asked.ending.is_none() && !asked.only_warns) {
+        return true;
+    }
+    let Some((list, asked)) = lists.last() else { return false };
+    let place = one.place(list);
+    let what = match &asked.ending {
+        Some(ending) => {
+            let permits = !["reject", "defer", "discard"].contains(&&*ending.to_ascii_lowercase());
+            let what =
+                if permits { "what it permits is not limited" } else { "no mail reaches it" };
+            format!("{ending} is before the check: {what}")
+        }
+        None => "warn_if_reject is before the check: what is over a limit is only logged, and \
+                 accepted"
+            .to_owned(),
+    };
+    let fix = one.set(list, &one.with_check(list, Some(address)));
+    findings.problem(format!("in {place}, {what}")).fixes(fix);
     true
 }
 

@@ -91,7 +91,14 @@ fn a_list_without_the_check_is_reported() {
     let [(Level::Warning, text)] = &texts[..] else { panic!("{texts:?}") };
     assert!(text.contains("bytes and messages are not counted"), "{text}");
     is_repaired(&format!("{RECIPIENT} = {CHECK}\n"), &fixes);
-    let main = format!("smtpd_sender_restrictions = {CHECK}\n{END_OF_DATA} = {CHECK}\n");
+    // They are evaluated for each recipient, unless that is switched off.
+    for list in ["smtpd_sender_restrictions", "smtpd_relay_restrictions"] {
+        let main = format!("{list} = {CHECK}, permit\n{END_OF_DATA} = {CHECK}\n");
+        assert_eq!(found(&main, "").0, [], "{list}");
+    }
+    let main = format!(
+        "smtpd_delay_reject = no\nsmtpd_sender_restrictions = {CHECK}\n{END_OF_DATA} = {CHECK}\n"
+    );
     let (texts, _) = found(&main, "");
     let [(Level::Problem, text)] = &texts[..] else { panic!("{texts:?}") };
     assert!(text.contains("recipients are not refused one by one"), "{text}");
@@ -260,7 +267,57 @@ fn names_are_in_any_case_and_arguments_are_none() {
         let broken = by_policy(&format!("{before}, Permit_MyNetworks, {CHECK}"));
         let (texts, fixes) = found(&broken, "");
         assert!(texts[0].1.contains("Permit_MyNetworks is before the check"), "{texts:?}");
+        let before = before.replace("WARN_IF_REJECT", "warn_if_reject");
         assert!(fixes[0].contains(&format!("{before}, {CHECK}, Permit_MyNetworks")), "{fixes:?}");
         is_repaired(&broken, &fixes);
     }
+}
+
+#[test]
+fn what_ends_a_list_within_a_class_or_a_table_is_known() {
+    let classes = format!(
+        "smtpd_restriction_classes = outer, inner, late, warned\nouter = inner\n\
+         inner = permit_mynetworks\nlate = permit_mynetworks, {CHECK}\nwarned = reject\n"
+    );
+    let list = |list: &str| by_policy(list) + &classes;
+    for (before, words, repaired) in [
+        ("outer", "permit_mynetworks is before the check", format!("{CHECK}, outer")),
+        ("late", "permit_mynetworks is before the check", format!("{CHECK}, permit_mynetworks")),
+        (
+            "check_client_access static:ok",
+            "check_client_access static:ok is before the check: what it permits",
+            format!("{CHECK}, check_client_access static:ok"),
+        ),
+        ("warned", "reject is before the check: no mail", format!("{CHECK}, warned")),
+    ] {
+        let behind = if before == "late" { String::new() } else { format!(", {CHECK}") };
+        let main = list(&format!("reject_unlisted_recipient, {before}{behind}"));
+        let (texts, fixes) = found(&main, "");
+        assert!(texts[0].1.contains(words), "{before}: {texts:?}");
+        assert!(fixes[0].contains(&repaired), "{before}: {fixes:?}");
+        is_repaired(&main, &fixes);
+    }
+    // A class that only refuses some, and one that is only warned of.
+    for before in ["warn_if_reject warned", "check_client_access static:dunno"] {
+        assert_eq!(found(&list(&format!("{before}, {CHECK}")), "").0, [], "{before}");
+    }
+    // The check itself is only warned of, there or in a class.
+    let warns = format!("warn_if_reject {CHECK}, permit_mynetworks");
+    for warned in [
+        list(&warns),
+        list("warn_if_reject only")
+            + &format!("smtpd_restriction_classes = only\nonly = {CHECK}\n"),
+    ] {
+        let (texts, fixes) = found(&warned, "");
+        assert!(texts[0].1.contains("only logged, and accepted"), "{texts:?}");
+        is_repaired(&warned, &fixes);
+    }
+    // The end of DATA as well.
+    let main = format!("{RECIPIENT} = {CHECK}\n{END_OF_DATA} = permit_mynetworks, {CHECK}\n");
+    let (texts, fixes) = found(&main, "");
+    assert!(
+        texts[0].1.contains("in smtpd_end_of_data_restrictions in main.cf, permit_myn"),
+        "{texts:?}"
+    );
+    is_repaired(&main, &fixes);
 }

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cli::Failure;
+use super::error::AlertError;
 use crate::rate::Timestamp;
 use crate::spool;
 use crate::sys::files::{self, Access};
-use crate::sys::secure_dir::{DirError, SecureDir};
+use crate::sys::secure_dir::SecureDir;
 use crate::versions::{OtherVersion, USE_THE_LATER, Versions};
 
 /// The first line of a cursor, before the version of the format.
@@ -222,35 +222,35 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    pub(super) fn open(spool: &Path, receiver: &str) -> Result<Self, Failure> {
+    pub(super) fn open(spool: &Path, receiver: &str) -> Result<Self, AlertError> {
         let name = |ending: &str| {
             CString::new(format!("delivery.{receiver}{ending}"))
-                .map_err(|error| Failure::new(error.to_string()))
+                .map_err(|error| AlertError::Unfit(error.to_string()))
         };
-        let dir = spool::open_directory(spool, false).map_err(failure)?;
+        let dir = spool::open_directory(spool, false)?;
         Ok(Self { dir, name: name("")?, new: name(".new")? })
     }
 
     /// The cursor.
-    pub(super) fn read(&self) -> Result<SavedCursor, Failure> {
-        let opened = self.dir.open_file(Access::Read, &self.name).map_err(failure)?;
+    pub(super) fn read(&self) -> Result<SavedCursor, AlertError> {
+        let opened = self.dir.open_file(Access::Read, &self.name)?;
         let Some((file, info)) = opened else { return Ok(SavedCursor::Nothing) };
         let mut bytes = vec![0; BYTES_MAX];
-        let size = files::read_start(&file, &mut bytes)
-            .map_err(|error| failure(self.dir.failed("read", &self.name)(error)))?;
+        let size =
+            files::read_start(&file, &mut bytes).map_err(self.dir.failed("read", &self.name))?;
         bytes.truncate(size);
         let cursor = std::str::from_utf8(&bytes).map_or(Ok(None), Cursor::of_text);
         let other = |version: OtherVersion| version.error(USE_THE_LATER);
-        let cursor = cursor
-            .map_err(|version| failure(self.dir.failed("read", &self.name)(other(version))))?;
+        let cursor =
+            cursor.map_err(|version| self.dir.failed("read", &self.name)(other(version)))?;
         Ok(cursor.map_or(SavedCursor::Damaged(info.modified), SavedCursor::Cursor))
     }
 
     /// Removes it, if there is one: the receiver is not in use.
-    pub(super) fn remove(&self) -> Result<(), Failure> {
+    pub(super) fn remove(&self) -> Result<(), AlertError> {
         match files::remove_at(self.dir.directory(), &self.name) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(failure(self.dir.failed("remove", &self.name)(error)))
+                Err(self.dir.failed("remove", &self.name)(error).into())
             }
             _ => Ok(()),
         }
@@ -262,18 +262,14 @@ impl CursorFile {
     }
 
     /// Replaces the cursor; it is on the disk afterwards.
-    pub(super) fn write(&self, cursor: &Cursor) -> Result<(), Failure> {
-        let file = self.dir.create_file(&self.new, spool::FILE_MODE).map_err(failure)?;
+    pub(super) fn write(&self, cursor: &Cursor) -> Result<(), AlertError> {
+        let file = self.dir.create_file(&self.new, spool::FILE_MODE)?;
         files::write_start(&file, cursor.to_text().as_bytes())
             .and_then(|()| files::sync(&file))
             .and_then(|()| files::rename_at(self.dir.directory(), &self.new, &self.name))
             .and_then(|()| files::sync(self.dir.directory()))
-            .map_err(|error| failure(self.dir.failed("write", &self.name)(error)))
+            .map_err(|error| self.dir.failed("write", &self.name)(error).into())
     }
-}
-
-fn failure(error: DirError) -> Failure {
-    crate::spool::SpoolError::from(error).into()
 }
 
 #[cfg(test)]

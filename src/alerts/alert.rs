@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::event::EventJson;
 use super::known::Known;
-use super::{decisive, in_period, key, period};
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::standing::logged::{decisive, in_period, key, period};
 use crate::text;
 
 /// What every message to a receiver begins with.

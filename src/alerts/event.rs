@@ -9,7 +9,7 @@ use crate::store::DetailTexts;
 use crate::text;
 
 /// What follows the key of an event that is not held against it: ` (exempt)`.
-pub(in crate::cli) fn mark(event: &LoggedEvent) -> String {
+pub(crate) fn mark(event: &LoggedEvent) -> String {
     match event.enforcement {
         Enforcement::Enforced => String::new(),
         other => format!(" ({})", other.word()),
@@ -18,7 +18,7 @@ pub(in crate::cli) fn mark(event: &LoggedEvent) -> String {
 
 /// An event in JSON.
 #[derive(Serialize)]
-pub(in crate::cli) struct EventJson {
+pub(crate) struct EventJson {
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
@@ -50,7 +50,7 @@ struct WindowJson {
 
 impl EventJson {
     /// An event of this server; empty stands for the own one.
-    pub(in crate::cli) fn on(server: &str, event: &LoggedEvent) -> Self {
+    pub(crate) fn on(server: &str, event: &LoggedEvent) -> Self {
         Self { server: optional(server.as_bytes()), ..Self::of(event) }
     }
 

@@ -12,12 +12,13 @@ use super::alert::{Alert, Head};
 use super::cursor::{CursorFile, SavedCursor};
 use super::digest::Digest;
 use super::program::{Account, TIMEOUT, run};
-use crate::cli::shared::servers::configuration;
 use crate::policy::model::{OnCrossing, Piece, Template};
 use crate::redis::SharedEvents;
 
+/// The program that sends mail, unless another is named.
+pub(crate) const SENDMAIL: &str = "/usr/sbin/sendmail";
 /// The program for `post`.
-pub(in crate::cli) const CURL: &str = "curl";
+pub(crate) const CURL: &str = "curl";
 /// What curl may have of the environment: how it reaches other machines, and trusts them.
 const CURL_VARIABLES: [&str; 7] = [
     "http_proxy",
@@ -30,7 +31,7 @@ const CURL_VARIABLES: [&str; 7] = [
 ];
 
 /// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
-pub(in crate::cli) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
+pub(crate) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
 
 /// Where alerts go.
 pub(super) enum Receiver<'a> {
@@ -43,33 +44,33 @@ pub(super) enum Receiver<'a> {
     /// A mail address, and the program that sends mail.
     Mail(&'a str, &'a str),
     /// The stream of the crossings of all servers.
-    Shared(Stream),
+    Shared(Stream<'a>),
 }
 
+/// Connects to the stream of all servers, by the agent's configuration in this file; the second is
+/// the name of this server.
+pub(crate) type Connect<'a> = dyn Fn(&Path) -> Result<(SharedEvents, String), String> + Sync + 'a;
+
 /// The stream of the crossings of all servers, which is connected when it is needed.
-pub(super) struct Stream {
+pub(super) struct Stream<'a> {
+    connect: &'a Connect<'a>,
     /// The agent's configuration.
     config: PathBuf,
     /// The connection, and the name of this server.
     open: Mutex<Option<(SharedEvents, String)>>,
 }
 
-impl Stream {
+impl<'a> Stream<'a> {
     /// The stream to which the agent's configuration leads.
-    pub(super) fn new(config: PathBuf) -> Self {
-        Self { config, open: Mutex::new(None) }
+    pub(super) fn new(connect: &'a Connect<'a>, config: PathBuf) -> Self {
+        Self { connect, config, open: Mutex::new(None) }
     }
 
     fn append(&self, alert: &Alert<'_>) -> Result<(), String> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (stream, server) = match &mut *open {
             Some(open) => open,
-            closed => {
-                let config = configuration(&self.config)?;
-                let stream = SharedEvents::connect(&config.redis)
-                    .map_err(|error| format!("{} cannot be used: {error}", config.redis))?;
-                closed.insert((stream, config.agent.server_name))
-            }
+            closed => closed.insert((self.connect)(&self.config)?),
         };
         stream
             .append(server, alert.head.id, &alert.event.encode())

@@ -9,14 +9,15 @@ use serde::Serialize;
 use super::alert::{Alert, Head};
 use super::cursor::{Cursor, CursorFile, SavedCursor, micros};
 use super::digest::Digest;
+use super::error::AlertError;
 use super::known::{Known, Sources};
 use super::program::Account;
 use super::receiver::Receiver;
-use crate::cli::Failure;
-use crate::cli::shared::screen::{complain, note};
+use super::voice::Voice;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::sys::files;
 use crate::text;
 use crate::text::time::now;
 
@@ -29,17 +30,20 @@ const GIVEN_UP: (u32, i64) = (10, 86_400);
 /// More alerts than this within [`BURST`] seconds are sent together.
 const SINGLE_MAX: usize = 10;
 const BURST: i64 = 60;
+/// An alert of something so many seconds ago is late. More than [`SINGLE_MAX`] late ones are sent
+/// together, or not at all: whoever begins to send, or could not for a while, floods nobody.
+const LATE: i64 = 300;
 /// The most alerts that are sent together.
 const TOGETHER_MAX: usize = 1000;
 
 /// What was done for one receiver.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
-    pub(super) receiver: &'static str,
-    sent: usize,
+pub(crate) struct Report {
+    pub(crate) receiver: &'static str,
+    pub(crate) sent: usize,
     given_up: usize,
-    remaining: usize,
-    pub(super) failed: bool,
+    pub(crate) remaining: usize,
+    pub(crate) failed: bool,
     /// Those that remain wait to be sent together.
     #[serde(skip)]
     waits: bool,
@@ -121,7 +125,7 @@ fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec
 }
 
 /// Whether there is an alert of a crossing; `observed`: also of what is only observed.
-pub(in crate::cli) fn has_alert(event: &LoggedEvent, observed: bool) -> bool {
+pub(crate) fn has_alert(event: &LoggedEvent, observed: bool) -> bool {
     match event.enforcement {
         Enforcement::Enforced => true,
         Enforcement::Observed => observed,
@@ -157,28 +161,32 @@ fn repeats<'a>(
 }
 
 /// How far a receiver has got with the crossings of the journal.
-pub(in crate::cli) struct Delivered {
-    pub(in crate::cli) name: &'static str,
+pub(crate) struct Delivered {
+    pub(crate) name: &'static str,
     /// The first that it has not got; what is before, it has.
-    pub(in crate::cli) done: usize,
+    pub(crate) done: usize,
     /// How many alerts it has not got.
-    pub(in crate::cli) waiting: usize,
+    pub(crate) waiting: usize,
     /// The last attempt has failed.
-    pub(in crate::cli) failing: bool,
+    pub(crate) failing: bool,
+    /// When something last looked for alerts to send to it, in seconds since 1970.
+    pub(crate) ran: Option<i64>,
 }
 
 /// How far each receiver of `on` has got with `crossings`, those of the journal.
 ///
 /// # Errors
 /// How far one has got cannot be read.
-pub(in crate::cli) fn delivered(
+pub(crate) fn delivered(
     spool: &Path,
     on: &OnCrossing,
     crossings: &[LoggedEvent],
-) -> Result<Vec<Delivered>, Failure> {
+) -> Result<Vec<Delivered>, AlertError> {
     let each = Receiver::all(on, "");
     let states = each.iter().map(|receiver| {
-        let cursor = match CursorFile::open(spool, receiver.name())?.read()? {
+        let file = CursorFile::open(spool, receiver.name())?;
+        let ran = files::info_of(&file.path()).ok().map(|info| info.modified);
+        let cursor = match file.read()? {
             SavedCursor::Cursor(cursor) => cursor,
             SavedCursor::Nothing | SavedCursor::Damaged(_) => Cursor::default(),
         };
@@ -186,7 +194,7 @@ pub(in crate::cli) fn delivered(
         let done = done.map_or(0, |at| at + 1);
         let new = crossings.iter().skip(done);
         let waiting = new.filter(|event| has_alert(event, on.observed)).count();
-        Ok(Delivered { name: receiver.name(), done, waiting, failing: cursor.is_failing() })
+        Ok(Delivered { name: receiver.name(), done, waiting, failing: cursor.is_failing(), ran })
     });
     states.collect()
 }
@@ -196,11 +204,14 @@ pub(super) struct Delivery<'a> {
     receiver: &'a Receiver<'a>,
     events: &'a Events<'a>,
     account: Account,
+    voice: &'a dyn Voice,
     file: CursorFile,
     cursor: Cursor,
     /// The first crossing that it has not got, and the time, in microseconds, before which it
     /// has all the same.
     from: (usize, i64),
+    /// Alerts of before this second are late, and more than are sent one by one.
+    late: i64,
     begun: Instant,
     report: Report,
 }
@@ -219,13 +230,28 @@ impl<'a> Delivery<'a> {
         receiver: &'a Receiver<'a>,
         events: &'a Events<'a>,
         account: Account,
-    ) -> Result<Self, Failure> {
+        voice: &'a dyn Voice,
+    ) -> Result<Self, AlertError> {
         let file = CursorFile::open(spool, receiver.name())?;
         let mut cursor = match file.read()? {
             SavedCursor::Cursor(cursor) => cursor,
-            SavedCursor::Nothing => first(events, now().seconds.saturating_sub(FIRST), i64::MIN),
+            SavedCursor::Nothing => {
+                let from = now().seconds.saturating_sub(FIRST);
+                let is_old = |one: &&Event<'_>| one.is_due && one.event.at.seconds < from;
+                let old = events.crossings.iter().take_while(|one| one.event.at.seconds < from);
+                let old = old.filter(is_old).count();
+                if old > 0 && receiver.is_alerted() {
+                    let crossings = text::counted(old, "crossing", "crossings");
+                    voice.note(format_args!(
+                        "{} begins with the last hour: {crossings} of before, which `exirate events` \
+                         lists, not sent",
+                        receiver.name(),
+                    ));
+                }
+                first(events, from, i64::MIN)
+            }
             SavedCursor::Damaged(written) => {
-                note(format_args!(
+                voice.note(format_args!(
                     "{} is damaged: the crossings of the hour before {} and later are sent again",
                     file.path().display(),
                     text::local_second(written)
@@ -239,7 +265,20 @@ impl<'a> Delivery<'a> {
             None => (0, cursor.lose_place()),
         };
         let (begun, report) = (Instant::now(), Report::of(receiver));
-        Ok(Self { receiver, events, account, file, cursor, from, begun, report })
+        let late = i64::MIN;
+        let mut all =
+            Self { receiver, events, account, voice, file, cursor, from, late, begun, report };
+        let late = now().seconds.saturating_sub(LATE);
+        let of_late = all.due().iter().filter(|one| one.event.at.seconds < late).count();
+        if of_late > SINGLE_MAX {
+            all.late = late;
+        }
+        Ok(all)
+    }
+
+    /// Whether it is one of many late ones.
+    fn is_late(&self, one: &Event<'_>) -> bool {
+        one.event.at.seconds < self.late
     }
 
     /// The crossings that it has not got.
@@ -269,7 +308,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Sends it what it has not got.
-    pub(super) fn run(mut self, context: &Context<'_>) -> Result<Report, Failure> {
+    pub(super) fn run(mut self, context: &Context<'_>) -> Result<Report, AlertError> {
         let crossings = self.new_crossings();
         let complete = self.send_all(&crossings, Cursor::finish, context)?;
         match &self.events.repeats {
@@ -285,7 +324,7 @@ impl<'a> Delivery<'a> {
         if report.remaining > 0 && !report.failed && !report.waits {
             let Report { receiver, remaining, .. } = report;
             let events = text::counted(remaining, "more event", "more events");
-            note(format_args!("{receiver}: no time for {events} in this run"));
+            self.voice.note(format_args!("{receiver}: no time for {events} in this run"));
         }
         Ok(report)
     }
@@ -296,11 +335,15 @@ impl<'a> Delivery<'a> {
         new: &[&'a Event<'a>],
         finish: impl Fn(&mut Cursor, &str, Timestamp),
         context: &Context<'_>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, AlertError> {
         let mut rest = new;
         while let Some((one, after)) = rest.split_first() {
             if !self.is_due(one) {
                 finish(&mut self.cursor, &one.id, one.event.at);
+                rest = after;
+                continue;
+            }
+            if let Some(after) = self.give_up_late(rest, &finish) {
                 rest = after;
                 continue;
             }
@@ -326,13 +369,41 @@ impl<'a> Delivery<'a> {
 
     /// How many of the next events are sent together.
     fn together(&self, rest: &[&Event<'_>]) -> usize {
-        let is_many = |one: &&&Event<'_>| one.in_burst || !self.is_due(one);
+        let are_many = |one: &Event<'_>| one.in_burst || self.is_late(one);
+        let is_many = |one: &&&Event<'_>| are_many(one) || !self.is_due(one);
         match rest.first() {
-            Some(first) if first.in_burst && self.receiver.takes_digests() => {
+            Some(first) if are_many(first) && self.receiver.takes_digests() => {
                 rest.iter().take(TOGETHER_MAX).take_while(is_many).count()
             }
             _ => 1,
         }
+    }
+
+    /// Gives up many alerts that are older than a day, and were never attempted, of a receiver that
+    /// gets each by itself. What remains, if it is so.
+    fn give_up_late<'r>(
+        &mut self,
+        rest: &'r [&'a Event<'a>],
+        finish: &impl Fn(&mut Cursor, &str, Timestamp),
+    ) -> Option<&'r [&'a Event<'a>]> {
+        let day = now().seconds.saturating_sub(GIVEN_UP.1);
+        let is_old = |one: &Event<'_>| self.is_late(one) && one.event.at.seconds < day;
+        let first = rest.first().filter(|one| is_old(one) && !self.cursor.is_pending(&one.id))?;
+        if self.receiver.takes_digests() || !self.receiver.is_alerted() {
+            return None;
+        }
+        let old = rest.iter().take_while(|one| is_old(one) || !self.is_due(one)).count();
+        let (old, after) = rest.split_at_checked(old)?;
+        let count = old.iter().filter(|one| self.is_due(one)).count();
+        self.voice.complain(format_args!(
+            "{}: {} of more than a day ago given up, the first of {}: `exirate events` lists them",
+            self.receiver.name(),
+            text::counted(count, "event", "events"),
+            text::local(first.event.at),
+        ));
+        self.report.given_up += count;
+        old.iter().for_each(|one| finish(&mut self.cursor, &one.id, one.event.at));
+        Some(after)
     }
 
     /// Whether more alerts are likely to come, to be sent with these: some of this minute were
@@ -348,7 +419,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Sends alerts, several of them together; true if they were sent or are given up.
-    fn send(&mut self, due: &[&Event<'_>], context: &Context<'_>) -> Result<bool, Failure> {
+    fn send(&mut self, due: &[&Event<'_>], context: &Context<'_>) -> Result<bool, AlertError> {
         let (Some(first), Some(last)) = (due.first(), due.last()) else { return Ok(true) };
         let (id, name) = (&*first.id, self.receiver.name());
         if self.cursor.must_wait(id, now()) {
@@ -393,12 +464,12 @@ impl<'a> Delivery<'a> {
         };
         let is_old = now().seconds.saturating_sub(last.event.at.seconds) > GIVEN_UP.1;
         if is_old && attempt >= GIVEN_UP.0 {
-            complain(format_args!("{name}: {fault}; {what} given up"));
+            self.voice.complain(format_args!("{name}: {fault}; {what} given up"));
             self.report.given_up += due.len();
             return Ok(true);
         }
         let wait = text::duration(self.cursor.fail(now()) as f64);
-        complain(format_args!("{name}: {fault}; {what} attempted again in {wait}"));
+        self.voice.complain(format_args!("{name}: {fault}; {what} attempted again in {wait}"));
         self.report.failed = true;
         Ok(false)
     }

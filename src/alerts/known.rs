@@ -6,7 +6,6 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{decisive, in_period, key};
 use crate::engine::RecordKey;
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::explain::rule;
@@ -14,6 +13,7 @@ use crate::identity::Field;
 use crate::identity::fold::CUSTOMER;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
 use crate::standing::key_text;
+use crate::standing::logged::{decisive, in_period, key};
 use crate::text::{self, counted};
 use crate::trace::TraceStore;
 
@@ -236,7 +236,7 @@ fn who(record: &RecordKey<'_>) -> String {
     let name = |(field, value): (String, String)| {
         let value = text::printable(value.as_bytes());
         match Field::of(field.as_bytes()) {
-            Some(Field::Auth | Field::Client) => value,
+            Some(Field::Auth | Field::Client | Field::Client56 | Field::Client48) => value,
             Some(Field::LocalAccount) => format!("local user {value}"),
             Some(Field::Script) => format!("script {value}"),
             Some(Field::Sender) if value.is_empty() => "the null sender".to_owned(),

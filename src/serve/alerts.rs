@@ -1,0 +1,253 @@
+//! Sends alerts as crossings happen: `exirate serve alerts`.
+//!
+//! One thread looks whether the journal has changed, and sends; the other has the signals. Started
+//! as root, the daemon goes on as the owner of the database before it reads anything of it.
+
+use std::fmt::Arguments;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::runtime::Builder;
+use tokio::task::spawn_blocking;
+
+use super::config::{self, Config};
+use super::log::{Level, Log};
+use super::notify::Manager;
+use super::supervise::{Signals, Unit, until_stopped};
+use crate::alerts::{Connect, Sender, Sent, Voice};
+use crate::cluster::ClusterSettings;
+use crate::place;
+use crate::redis::SharedEvents;
+use crate::spool::{crossings_file, open_directory};
+use crate::sys::users::{become_user, name_of};
+use crate::text;
+use crate::text::time::now;
+
+/// How often it looks whether the journal has changed.
+const POLL: Duration = Duration::from_millis(500);
+/// How long it waits then: what crosses a limit meanwhile is sent together.
+const PAUSE: Duration = Duration::from_secs(5);
+/// How often it sends what must be sent again.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// Sends alerts of the spool directory `spool`, or that of this machine, until a signal stops it.
+///
+/// # Errors
+/// Why it cannot start, in words.
+pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
+    let log = Rc::new(Log::stderr());
+    let directory = match spool {
+        Some(spool) => spool.to_owned(),
+        None => place::find().ok_or_else(place::missing)?.0,
+    };
+    // Only root may read the password, and connect to the socket of `start-stop-daemon`.
+    let agent = shared_limits(&directory);
+    let manager = Manager::from_environment();
+    let user = become_owner(&directory)?;
+    let cannot = |error: io::Error| format!("cannot start: {error}");
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let mut signals = Signals::within(&runtime).map_err(cannot)?;
+    let shared = Arc::new(Shared::default());
+    let work = Work {
+        directory: directory.clone(),
+        named: spool.map(Path::to_owned),
+        sendmail: sendmail.to_owned(),
+        agent,
+    };
+    let mut daemon = Daemon { shared: Arc::clone(&shared), log: Rc::clone(&log) };
+    let shown = directory.display();
+    log.write(Level::Notice, format_args!("alerts of the database in {shown}, as {user}"));
+    runtime.block_on(async {
+        let sending = Arc::clone(&shared);
+        let mut serving = spawn_blocking(move || work.run(&sending));
+        until_stopped(&mut daemon, &mut signals, &manager, &log, &[], &mut serving).await?;
+        shared.stop();
+        serving.await.map_err(|error| format!("sending has failed: {error}"))?;
+        log.write(Level::Notice, "stopped");
+        Ok(())
+    })
+}
+
+/// The agent's configuration, where limits are shared and it can be read.
+fn shared_limits(spool: &Path) -> Option<Config> {
+    let directory = open_directory(spool, false).ok()?;
+    let settings = ClusterSettings::read(&directory).ok()??;
+    config::read(&settings.config).ok()?.config
+}
+
+/// Goes on as the owner of the spool directory, if this is root; the name of the user.
+fn become_owner(spool: &Path) -> Result<String, String> {
+    let (uid, gid) = place::owner(spool)?;
+    let own = rustix::process::geteuid();
+    let name =
+        |uid| name_of(uid).map_or_else(|| uid.to_string(), |name| name.display().to_string());
+    if own.is_root() && uid != 0 {
+        let failed = |error| format!("cannot go on as {}: {error}", name(uid));
+        become_user(uid, gid).map_err(failed)?;
+    } else if own.as_raw() != uid {
+        return Err(format!(
+            "{} belongs to {}, and this is {}: start it as root, or as that user",
+            spool.display(),
+            name(uid),
+            name(own.as_raw())
+        ));
+    }
+    Ok(name(uid))
+}
+
+/// What is sent, and how.
+struct Work {
+    directory: PathBuf,
+    named: Option<PathBuf>,
+    sendmail: String,
+    agent: Option<Config>,
+}
+
+impl Work {
+    /// Sends until it is to stop.
+    fn run(&self, shared: &Shared) {
+        let connect = |file: &Path| self.connect(file);
+        let sender = Sender {
+            directory: &self.directory,
+            named: self.named.as_deref(),
+            sendmail: &self.sendmail,
+            connect: &connect as &Connect<'_>,
+            voice: &Lines,
+        };
+        let file = crossings_file(&self.directory);
+        let (mut seen, mut last) = (None, None::<Instant>);
+        while !shared.lock().stop {
+            let state = state_of(&file);
+            let is_due = last.is_none_or(|last| last.elapsed() >= AGAIN);
+            if state == seen && !is_due {
+                shared.wait(POLL);
+                continue;
+            }
+            if state != seen && last.is_some() {
+                shared.wait(PAUSE);
+            }
+            // What is logged from here on is seen the next time.
+            (seen, last) = (state_of(&file), Some(Instant::now()));
+            shared.show(sender.send().map_err(|error| error.to_string()));
+        }
+    }
+
+    fn connect(&self, file: &Path) -> Result<(SharedEvents, String), String> {
+        let read = || {
+            let config = config::read(file)?.config;
+            config.ok_or_else(|| format!("{} has errors", file.display()))
+        };
+        let config = match &self.agent {
+            Some(config) => config.clone(),
+            // Limits are shared since it was started.
+            None => read().map_err(|why| format!("{why}; restart exirate-alerts"))?,
+        };
+        let stream = SharedEvents::connect(&config.redis)
+            .map_err(|error| format!("{} cannot be used: {error}", config.redis))?;
+        Ok((stream, config.agent.server_name))
+    }
+}
+
+/// What changes when something is logged.
+fn state_of(file: &Path) -> Option<(u64, SystemTime)> {
+    let info = file.metadata().ok()?;
+    Some((info.len(), info.modified().ok()?))
+}
+
+/// The log of the daemon, from any thread.
+struct Lines;
+
+impl Voice for Lines {
+    fn complain(&self, what: Arguments<'_>) {
+        Log::stderr().write(Level::Warning, what);
+    }
+
+    fn note(&self, what: Arguments<'_>) {
+        Log::stderr().write(Level::Notice, what);
+    }
+}
+
+/// What the two threads share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stop: bool,
+    sent: usize,
+    /// When something was last sent.
+    last: Option<String>,
+    /// What is in the way, in words.
+    fault: Option<String>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, time: Duration) {
+        let _ = self.changed.wait_timeout_while(self.lock(), time, |state| !state.stop);
+    }
+
+    /// Keeps what a run has done; a fault that lasts is logged once.
+    fn show(&self, done: Result<Sent, String>) {
+        let mut state = self.lock();
+        let fault = match done {
+            Ok(Sent::Nothing(why)) => Some(why.to_owned()),
+            Err(why) => {
+                if state.fault.as_ref() != Some(&why) {
+                    Log::stderr().write(Level::Error, format_args!("nothing is sent: {why}"));
+                }
+                Some(why)
+            }
+            Ok(Sent::All(reports)) => {
+                let sent: usize = reports.iter().map(|report| report.sent).sum();
+                if sent > 0 {
+                    state.sent += sent;
+                    state.last = Some(text::local(now()));
+                }
+                let failed = reports.iter().filter(|report| report.failed);
+                let failed: Vec<&str> = failed.map(|report| report.receiver).collect();
+                (!failed.is_empty()).then(|| format!("{} failed", failed.join(", ")))
+            }
+        };
+        state.fault = fault;
+    }
+}
+
+/// The running daemon.
+struct Daemon {
+    shared: Arc<Shared>,
+    log: Rc<Log>,
+}
+
+impl Unit for Daemon {
+    fn status(&self) -> String {
+        let state = self.shared.lock();
+        let last = state.last.as_ref().map(|last| format!(", the last {last}"));
+        let sent = text::counted_or_no(state.sent, "alert", "alerts");
+        let fault = state.fault.as_ref().map(|fault| format!("; {fault}"));
+        format!("{sent} sent{}{}", last.unwrap_or_default(), fault.unwrap_or_default())
+    }
+
+    fn state(&self) -> String {
+        self.status()
+    }
+
+    fn reload(&mut self) {
+        // Each run reads the policies.
+        self.log.write(Level::Notice, "the policies are read at each run: nothing to read again");
+    }
+}

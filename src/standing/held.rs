@@ -1,0 +1,295 @@
+//! The messages that policies hold: what is known of one, what can be done with it, and which were
+//! held for an alarm of habits. `mta::held` has the queues of the mail servers.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::accounts::Account;
+use super::changer::Changer;
+use super::key_text;
+use crate::json_schema::described;
+use crate::policy::habits::is_held_for_habits;
+use crate::spool::Spool;
+use crate::spool::habits::habits_key;
+use crate::store::Target;
+use crate::text::{self, counted, printable};
+
+/// A message may be marked so many seconds before the alarm that it raises: by two clocks.
+const LAG: i64 = 2;
+
+/// A message that a policy holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldMessage {
+    /// Its name in the queue.
+    pub(crate) id: String,
+    /// Since when it is held, in seconds since 1970.
+    pub(crate) at: i64,
+    /// The policy that holds it.
+    pub(crate) policy: String,
+    /// Who was counted, as in `auth:alice@example.org`.
+    pub(crate) key: Vec<u8>,
+    /// Why it is held.
+    pub(crate) why: String,
+    /// The envelope's sender.
+    pub(crate) sender: String,
+    /// How many recipients it has.
+    pub(crate) recipients: u64,
+    /// Its size in bytes.
+    pub(crate) size: u64,
+    /// What the daemon was asked about it, if that was not decided; else empty.
+    #[serde(skip)]
+    pub(crate) request: Vec<u8>,
+}
+
+impl HeldMessage {
+    /// Whether it is held because nobody has decided about it yet.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.policy == UNDECIDED && !self.request.is_empty()
+    }
+}
+
+/// What stands for the policy of a message that is held until it is decided; no policy has this
+/// name. `exim/acl_policy.conf` writes it.
+pub(crate) const UNDECIDED: &str = "(undecided)";
+
+/// The held messages of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Held {
+    pub(crate) messages: Vec<HeldMessage>,
+    /// What could not be read, and why.
+    pub(crate) unread: Vec<String>,
+}
+
+/// What else is known of a message.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Details {
+    /// Its recipients, without those that have got it.
+    pub(crate) recipients: Vec<String>,
+    /// The lines of its headers.
+    pub(crate) headers: Vec<String>,
+}
+
+/// A queue of a mail server in which policies hold messages.
+pub(crate) trait HoldQueue {
+    /// Exim's spool directory.
+    fn spool(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The messages that policies hold.
+    ///
+    /// # Errors
+    /// The queue cannot be read.
+    fn held(&self) -> Result<Held, String>;
+
+    /// The recipients and headers of a held message.
+    ///
+    /// # Errors
+    /// It cannot be read, or is gone.
+    fn details(&self, id: &str) -> Result<Details, String>;
+
+    /// Has these messages delivered, from now on, as others are: the outcome of each, in order.
+    fn release(&self, ids: &[&str]) -> Vec<Result<(), String>>;
+
+    /// Removes these messages, so that nobody gets them: the outcome of each, in order.
+    fn delete(&self, ids: &[&str]) -> Vec<Result<(), String>>;
+}
+
+described! {
+    /// A message that a policy holds.
+    pub(crate) struct HeldJson {
+        /// Its name in the queue.
+        id: String,
+        /// Who was counted, as the routes and commands take it.
+        key: String,
+        /// The policy that holds it.
+        policy: String,
+        /// Since when, in seconds since 1970.
+        at: i64,
+        /// The envelope's sender.
+        sender: String,
+        /// How many recipients have not received it.
+        recipients: u64,
+        /// Its size.
+        bytes: u64,
+        /// Why.
+        why: String,
+    }
+}
+
+impl HeldJson {
+    pub(crate) fn of(message: &HeldMessage) -> Self {
+        let HeldMessage { id, at, policy, key, why, sender, recipients, size, .. } =
+            message.clone();
+        Self { id, key: key_text::key(&key), policy, at, sender, recipients, bytes: size, why }
+    }
+}
+
+impl HeldMessage {
+    /// Whether it is mail of this account.
+    fn is_of(&self, account: &Account) -> bool {
+        let mut name = Vec::new();
+        account.key.key().identity() == habits_key(&self.key, &mut name).identity()
+    }
+
+    /// Whether it was held for the last alarm of this account, as it stood before an answer.
+    fn is_for_alarm(&self, account: &Account) -> bool {
+        let habits = &account.habits;
+        let Some(alarm) = habits.alarm_at() else { return false };
+        let since = habits.since().min(alarm) - LAG;
+        self.is_of(account) && self.at >= since && is_held_for_habits(&self.why)
+    }
+
+    /// Whether `target` names the identity that was counted.
+    pub(crate) fn is_of_target(&self, target: &Target) -> bool {
+        let mut name = Vec::new();
+        target.applies_to(&habits_key(&self.key, &mut name))
+    }
+
+    /// In a line: `1abc: <alice@example.org> to 3 recipients, key auth:alice@example.org`.
+    pub(crate) fn line(&self) -> String {
+        let Self { id, key, sender, recipients, .. } = self;
+        format!(
+            "{}: <{}> to {}, key {}",
+            printable(id.as_bytes()),
+            printable(sender.as_bytes()),
+            counted(*recipients, "recipient", "recipients"),
+            key_text::key(key)
+        )
+    }
+
+    /// As the audit log has what was done with it.
+    fn logged(&self, done: &Deed) -> impl Display + use<> {
+        let Self { id, key, policy, recipients, .. } = self;
+        let (id, policy) = (printable(id.as_bytes()), printable(policy.as_bytes()));
+        let (verb, key) = (done.verb(), key_text::key(key));
+        format!("held {verb} id={id} policy={policy} recipients={recipients} key={key}")
+    }
+}
+
+/// The messages that are held of an account: those for its last alarm, as it stood before an
+/// answer, and others.
+pub(crate) fn of_account<'m>(
+    messages: &'m [HeldMessage],
+    account: &Account,
+) -> (Vec<&'m HeldMessage>, Vec<&'m HeldMessage>) {
+    let all = messages.iter().filter(|message| message.is_of(account));
+    all.partition(|message| message.is_for_alarm(account))
+}
+
+/// What is done with held messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Deed {
+    Release,
+    Delete,
+}
+
+impl Deed {
+    /// As an order.
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Release => "release",
+            Self::Delete => "delete",
+        }
+    }
+
+    /// As it was done.
+    pub(crate) fn done(self) -> &'static str {
+        match self {
+            Self::Release => "released",
+            Self::Delete => "deleted",
+        }
+    }
+
+    /// Does it with these messages, and logs it in the database's log, where there is one.
+    pub(crate) fn with<'m>(
+        self,
+        queue: &dyn HoldQueue,
+        messages: &[&'m HeldMessage],
+        spool: Option<&mut Spool>,
+        by: &mut Changer,
+    ) -> Dealt<'m> {
+        let ids: Vec<&str> = messages.iter().map(|message| &*message.id).collect();
+        let results = match self {
+            _ if ids.is_empty() => Vec::new(),
+            Self::Release => queue.release(&ids),
+            Self::Delete => queue.delete(&ids),
+        };
+        let mut dealt = Dealt { done: Vec::new(), failed: Vec::new() };
+        let mut spool = spool;
+        for (message, result) in messages.iter().zip(results) {
+            match result {
+                Ok(()) => {
+                    let what = message.logged(&self);
+                    match &mut spool {
+                        Some(spool) => by.log(*spool, what),
+                        None => super::audit_log::to_syslog(by.who(), what),
+                    }
+                    dealt.done.push(message);
+                }
+                Err(why) => dealt.failed.push((message, why)),
+            }
+        }
+        dealt
+    }
+}
+
+/// What became of messages.
+pub(crate) struct Dealt<'m> {
+    pub(crate) done: Vec<&'m HeldMessage>,
+    /// With why not.
+    pub(crate) failed: Vec<(&'m HeldMessage, String)>,
+}
+
+/// `7 messages of it are held, the first since 2026-11-27 10:00:00 UTC`; `None` without any.
+pub(crate) fn sentence(messages: &[&HeldMessage], key: &str) -> Option<String> {
+    let first = messages.iter().map(|message| message.at).min()?;
+    let are = counted(messages.len(), "message", "messages");
+    let verb = if messages.len() == 1 { "is" } else { "are" };
+    Some(format!("{are} of {key} {verb} held, since {}", text::time::local_second(first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate::habits::{Habits, Sensitivity};
+
+    fn message(at: i64, key: &str, why: &str) -> HeldMessage {
+        HeldMessage { at, key: key.into(), why: why.to_owned(), ..HeldMessage::default() }
+    }
+
+    #[test]
+    fn only_what_was_held_for_the_last_alarm_is_of_it() {
+        let mut habits = Habits::default();
+        let at = |n: i64| 1_800_000_000 + n * 60;
+        for n in 0..600 {
+            habits.message(at(n * 60), None, [7 << 40], Sensitivity::Normal);
+        }
+        let begin = 40_000;
+        let alarm = (0..100).find_map(|n| {
+            let hash = (n as u64 + 1) << 40 | n as u64;
+            let update = habits.message(at(begin + n), None, [hash], Sensitivity::Normal);
+            update.alarm.map(|_| at(begin + n))
+        });
+        let alarm = alarm.unwrap();
+        let mut name = Vec::new();
+        let key = habits_key(b"auth:alice", &mut name).into();
+        let account = Account { key, habits };
+        let raised = "this message raises an alarm: 14 recipients that it has never written to";
+        for (expected, one) in [
+            (true, message(alarm, "auth:alice", raised)),
+            (true, message(alarm + 300, "auth:alice", "an alarm was raised 5m ago")),
+            (false, message(alarm, "auth:bob", raised)),
+            (false, message(alarm, "auth:alice", "9.0 messages, limit 5/1h")),
+            // Of an earlier alarm, which may have been a thief.
+            (false, message(at(begin) - 86_400, "auth:alice", raised)),
+        ] {
+            assert_eq!(one.is_for_alarm(&account), expected, "{one:?}");
+        }
+        let never = Account { key: account.key, habits: Habits::default() };
+        assert!(!message(alarm, "auth:alice", raised).is_for_alarm(&never));
+    }
+}
