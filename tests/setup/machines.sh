@@ -101,7 +101,10 @@ machine_sendmail() {
     tee /etc/mail/sasl/Sendmail.conf >/usr/lib/sasl2/Sendmail.conf
   printf 'mail.test\nlocalhost\n' >/etc/mail/local-host-names
   printf 'hosts files\naliases files\n' >/etc/mail/service.switch
-  printf '#!/bin/sh\ncat >>"/var/mail/$1"\n' >/usr/local/sbin/deliver
+  # Debian's /var/mail is sticky here: where fs.protected_regular is set, a mailbox of another
+  # owner is not opened with O_CREAT.
+  printf '#!/bin/sh\n[ -e "/var/mail/$1" ] || : >"/var/mail/$1"\n%s\n' \
+    'exec dd of="/var/mail/$1" oflag=append conv=notrunc,nocreat status=none' >/usr/local/sbin/deliver
   chmod 755 /usr/local/sbin/deliver
   cat >$mc <<'CONF'
 define(`_USE_ETC_MAIL_')dnl

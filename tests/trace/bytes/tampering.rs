@@ -143,9 +143,10 @@ fn a_segment_is_not_changed_without_the_key() {
             }
         }
         // Its tag for other bytes.
-        let mut zeros = vec![0; one.len() - TAG];
-        zeros.extend(&bytes[one.end - TAG..one.end]);
-        look(with(bytes, one, &zeros), &format!("zeros at {one:?}"));
+        let (content, tag) = bytes[one.clone()].split_at(one.len() - TAG);
+        let mut inverted: Vec<u8> = content.iter().map(|byte| !byte).collect();
+        inverted.extend(tag);
+        look(with(bytes, one, &inverted), &format!("inverted at {one:?}"));
     }
     assert!(swapped > 20, "{swapped}");
     // Both heads of another version: then nothing else fits.
