@@ -18,10 +18,10 @@ fn try_out(before: &str, unit: &str, after: &str) -> (usize, bool) {
     let message = [before, &unit.repeat(LENGTH / unit.len()), after].concat();
     let started = thread_time();
     let mut count = 0;
-    let is_whole = decode(message.as_bytes(), &Limits::default(), &mut |_| count += 1);
+    let extent = decode(message.as_bytes(), &Limits::default(), &mut |_| count += 1);
     let took = thread_time() - started;
     assert!(took < Duration::from_secs(10), "{took:?} for {before:.99}, {unit:.99}, {after:.99}");
-    (count, is_whole)
+    (count, extent.is_whole())
 }
 
 #[test]
@@ -211,12 +211,12 @@ fn text_that_grows_is_counted() {
     let parts = format!("--b\n\n{}\n", "\u{fdfa}x".repeat(10_000)).repeat(20);
     let message = format!("Content-Type: multipart/mixed; boundary=b\n\n{parts}");
     let mut bytes = 0;
-    let is_whole = decode(message.as_bytes(), &limits, &mut |piece| {
+    let extent = decode(message.as_bytes(), &limits, &mut |piece| {
         if let Fragment::Text(text) = piece {
             bytes += text.len();
         }
     });
-    assert!(!is_whole);
+    assert!(extent.is_cut);
     assert!((MIB / 2..2 * MIB).contains(&bytes), "{bytes}");
 }
 
@@ -306,7 +306,7 @@ impl Arbitrary for Message {
 fn random_messages_are_decoded() {
     kit::quick_check().tests(10_000).quickcheck(
         (|Message(message)| {
-            let decode = |limits| decode_message(&message, &limits, &mut |_, _| ());
+            let decode = |limits| decode(&message, &limits, &mut |_| ());
             // None of them comes to a limit, though mail programs may differ in what they show.
             let all = decode(Limits::default());
             let small = Limits { depth: 2, parts: 3, text: 20, attachments: 10, composed: 30 };

@@ -35,7 +35,7 @@ mod walk;
 
 pub use charset::Charset;
 pub use normal::{excerpt, normalise};
-pub use pieces::Limits;
+pub use pieces::{Extent, Limits};
 
 use super::{Fragment, MessagePart};
 use std::borrow::Cow;
@@ -46,8 +46,7 @@ pub const VERSION: u16 = 4;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and
 /// passes its fragments to `sink`. Returns whether these are all that a reader may
-/// see: whether the message was within the limits, else the excess is left out, and
-/// whether mail programs do not differ in what they make of it.
+/// see: what is beyond the limits is left out.
 ///
 /// Any bytes are a valid message. The time is proportional to their number, and
 /// the memory to the limits: a few times that of text, and up to three times
@@ -59,7 +58,7 @@ pub const VERSION: u16 = 4;
 /// targets of links; of each attachment the whole file, byte for byte, and its text
 /// if it is text, else its bytes. A file without a binary encoding, whose line ends depend on
 /// the path, is there with LF and with CR LF.
-pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
+pub fn decode(message: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> Extent {
     decode_parts(message, limits, &mut |_, piece| sink(piece))
 }
 
@@ -68,15 +67,7 @@ pub fn decode_parts(
     message: &[u8],
     limits: &Limits,
     sink: &mut dyn FnMut(MessagePart, Fragment<'_>),
-) -> bool {
-    decode_message(message, limits, sink).is_whole()
-}
-
-fn decode_message(
-    message: &[u8],
-    limits: &Limits,
-    sink: &mut dyn FnMut(MessagePart, Fragment<'_>),
-) -> pieces::Extent {
+) -> Extent {
     let mut pieces = pieces::Pieces::new(*limits, sink);
     walk::walk(message, 0, &mut pieces);
     while let Some(encoded) = pieces.messages.pop() {
@@ -94,10 +85,10 @@ pub fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 /// Decodes a file as if it were attached to a message, into the fragments by
-/// which it is found. Returns whether it was within the limits.
-pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> bool {
+/// which it is found. Returns how much of it was decoded.
+pub fn decode_file(bytes: &[u8], limits: &Limits, sink: &mut dyn FnMut(Fragment<'_>)) -> Extent {
     let mut sink = |_, piece: Fragment<'_>| sink(piece);
     let mut pieces = pieces::Pieces::new(*limits, &mut sink);
     pieces.lone_file(bytes);
-    pieces.extent().is_whole()
+    pieces.extent()
 }

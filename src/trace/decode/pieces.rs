@@ -34,16 +34,17 @@ impl Default for Limits {
 
 /// How much of a message was decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Extent {
+pub struct Extent {
     /// Whether the limits left something out.
-    pub(super) is_cut: bool,
-    /// Whether readers may see something else than what was decoded.
-    pub(super) is_doubtful: bool,
+    pub is_cut: bool,
+    /// Whether mail programs may show something else than what was decoded.
+    pub is_doubtful: bool,
 }
 
 impl Extent {
     /// Whether all that a reader may see was decoded.
-    pub(super) fn is_whole(self) -> bool {
+    #[must_use]
+    pub fn is_whole(self) -> bool {
         self == Self::default()
     }
 }

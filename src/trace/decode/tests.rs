@@ -6,8 +6,8 @@ use super::*;
 /// they are complete.
 pub(super) fn decoded(message: &[u8], limits: &Limits) -> (Vec<String>, bool) {
     let mut pieces = Vec::new();
-    let is_whole = decode(message, limits, &mut |piece| pieces.push(named(piece)));
-    (pieces, is_whole)
+    let extent = decode(message, limits, &mut |piece| pieces.push(named(piece)));
+    (pieces, extent.is_whole())
 }
 
 fn named(piece: Fragment<'_>) -> String {
@@ -521,7 +521,8 @@ fn the_excess_over_the_limits_is_left_out() {
 fn a_file_has_the_fragments_of_an_attachment() {
     let file = |bytes: &[u8]| {
         let mut pieces = Vec::new();
-        assert!(decode_file(bytes, &Limits::default(), &mut |piece| pieces.push(named(piece))));
+        let extent = decode_file(bytes, &Limits::default(), &mut |piece| pieces.push(named(piece)));
+        assert_eq!(extent, Extent::default());
         pieces
     };
     assert_eq!(file("Café\r\n".as_bytes()), ["F Caf\\xc3\\xa9\\r\\n", "T café"]);
@@ -530,7 +531,7 @@ fn a_file_has_the_fragments_of_an_attachment() {
     assert_eq!(file(b""), [""; 0]);
     let limits = Limits { attachments: 2, ..Limits::default() };
     let mut pieces = Vec::new();
-    assert!(!decode_file(b"PK\0", &limits, &mut |piece| pieces.push(named(piece))));
+    assert!(decode_file(b"PK\0", &limits, &mut |piece| pieces.push(named(piece))).is_cut);
     assert_eq!(pieces, ["T pk"]);
 }
 

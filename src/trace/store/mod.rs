@@ -218,14 +218,14 @@ impl TraceStore {
         let digesting =
             digesting.unwrap_or_else(|| Digesting::new(self.options.settings, self.key.digest));
         let mut digester = digesting.scheme.digester();
-        let whole =
+        let extent =
             decode::decode_parts(message, &decode::Limits::default(), &mut |part, piece| {
                 digester.begin(part);
                 digester.add(piece);
             });
         let digest = digester.finish();
         self.digesting = Some(digesting);
-        (digest, whole)
+        (digest, extent.is_whole())
     }
 }
 
