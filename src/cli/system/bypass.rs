@@ -110,7 +110,7 @@ impl BypassCommand {
             let (who, reason) = (who.clone(), reason.clone());
             screen.json(&BypassJson { since, until: until_text, who, reason })?;
         } else {
-            writeln!(screen, "{}", bypass_state::sentence(&bypass, now))?;
+            writeln!(screen, "{}", sentence(&bypass, now))?;
         }
         Ok(Outcome::Fine)
     }

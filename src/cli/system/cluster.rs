@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::servers::{self, JsonServer};
+use crate::cli::shared::servers::{JsonServer, json, print};
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
 use crate::cluster::{
@@ -18,13 +18,12 @@ use crate::cluster::{
     SERVERS_MAX, SOCKET_DEFAULT,
 };
 use crate::redis::is_server_name;
+use crate::serve::agent::USER;
+use crate::serve::servers;
 use crate::spool::open_directory;
 use crate::sys::secure_dir::SecureDir;
 use crate::sys::users;
 use crate::text;
-
-/// The user as which the packaged agent runs.
-pub(in crate::cli) const AGENT_USER: &str = "exirate-agent";
 
 /// Share the limits of this server with other servers
 #[derive(Debug, Args)]
@@ -101,7 +100,7 @@ struct Join {
 
     /// The user as which the agent runs: a process of another user that listens on the
     /// socket is not asked
-    #[arg(long, value_name = "USER", default_value = AGENT_USER)]
+    #[arg(long, value_name = "USER", default_value = USER)]
     agent_user: String,
 
     /// How long a check waits for the agent, in milliseconds
@@ -383,7 +382,7 @@ fn report(
             apart_over,
             late: counts.late,
             away_since,
-            servers_seen: seen.as_ref().ok().map(servers::json),
+            servers_seen: seen.as_ref().ok().map(json),
             servers_error: seen.as_ref().err().map(String::as_str),
         })?;
     } else {
@@ -421,7 +420,7 @@ fn report(
         match &seen {
             Ok(seen) => {
                 writeln!(screen)?;
-                servers::print(screen, seen)?;
+                print(screen, seen)?;
             }
             Err(why) => writeln!(screen, "others     are not shown: {why}")?,
         }

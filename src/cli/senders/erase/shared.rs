@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::found::{TracesOfPerson, concerns};
 use super::person::Person;
-use crate::cli::shared::servers;
 use crate::cluster::ClusterSettings;
 use crate::redis::{SharedEvent, SharedEvents, SharedRates};
+use crate::serve::servers;
 use crate::spool::{LoggedEvent, open_directory};
 use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
 use crate::text::counted_or_no;

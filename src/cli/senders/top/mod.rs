@@ -11,7 +11,6 @@ use anstyle::Style;
 use clap::Args;
 
 use super::list::{COLUMNS, OVER, Sort, cells};
-use crate::cli::shared::bypass_state;
 use crate::cli::shared::complete;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
@@ -19,6 +18,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::Layout;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
+use crate::standing::bypass_state;
 use crate::standing::key_state;
 use crate::text;
 use snapshot::{Snapshot, View};

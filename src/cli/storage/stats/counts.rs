@@ -12,11 +12,12 @@ use crate::cli::shared::database::{self, Both, bar};
 use crate::cli::shared::in_force;
 use crate::cli::shared::rates;
 use crate::cli::shared::screen::note;
-use crate::cli::shared::servers::{self, JsonServer};
+use crate::cli::shared::servers::{JsonServer, json};
 use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
+use crate::serve::servers;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
 use crate::standing::key_state::KeyState;
 use crate::store::Memory;
@@ -193,8 +194,7 @@ impl Cluster {
             decided_shared: shared,
             decided_apart: apart,
             apart_over,
-            servers_seen: servers::shown(&settings)
-                .map_or_else(|_| Vec::new(), |seen| servers::json(&seen)),
+            servers_seen: servers::shown(&settings).map_or_else(|_| Vec::new(), |seen| json(&seen)),
         }))
     }
 }

@@ -11,11 +11,10 @@ use super::keys::Keys;
 use super::policies::{Policies, Policy};
 use crate::bypass::Bypass;
 use crate::cli::Failure;
-use crate::cli::shared::bypass_state;
 use crate::cli::shared::database::open_traces;
 use crate::cli::shared::hold_queue::HeldMail;
-use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::cluster::{self, ClusterSettings};
+use crate::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::policy::word::{Action, Word as _};
 use crate::spool::open_directory;
 use crate::sys::host_name;
@@ -104,15 +103,14 @@ impl Status {
             let holding = scope.spawn(|| HeldCount::of(spool));
             let looking = scope.spawn(|| doctor::glance(given.then_some(spool)));
             let keys = Keys::of(spool, &policies.on_crossing);
-            let glance = looking.join();
-            let glance = glance.unwrap_or_else(|_| Err(Failure::new("an internal error")));
+            let glance = looking.join().map_err(|_| Failure::new("an internal error"));
             (glance, keys, holding.join().ok().flatten())
         });
         let (glance, keys) = (glance?, keys?);
         policies.evaluated_by(&glance.decided_by);
         let bypass = Bypass::read(spool).ok().flatten();
         let bypass = bypass.filter(|bypass| bypass.is_active(now.seconds));
-        let text = bypass.as_ref().map(|bypass| bypass_state::sentence(bypass, now));
+        let text = bypass.as_ref().map(|bypass| sentence(bypass, now));
         let (verdict, text) = verdict(text, &policies, &glance, spool);
         Ok(Self {
             host: host_name().to_owned(),

@@ -38,21 +38,21 @@ pub(super) const ALERTS: &str = "exirate-alerts";
 
 /// How a unit is, as this machine says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct UnitState {
-    pub(in crate::cli) name: String,
+pub(crate) struct UnitState {
+    pub(crate) name: String,
     /// It starts at each boot.
-    pub(in crate::cli) enabled: bool,
+    pub(crate) enabled: bool,
     /// It runs, or waits for its time.
-    pub(in crate::cli) active: bool,
+    pub(crate) active: bool,
     /// When it was started, or last was; of a timer, when it last ran.
-    pub(in crate::cli) last: Option<String>,
+    pub(crate) last: Option<String>,
     /// Why it cannot run here, or did not the last time.
-    pub(in crate::cli) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 impl UnitState {
     /// In words.
-    pub(in crate::cli) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let Self { name, enabled, active, last, fault } = self;
         let is_timer = name.ends_with(".timer");
         let state = match (active, is_timer) {
@@ -82,7 +82,7 @@ impl UnitState {
 }
 
 /// The units that somebody wants to run, for the database in `spool`.
-pub(in crate::cli) fn states(spool: &Path) -> Vec<UnitState> {
+pub(crate) fn states(spool: &Path) -> Vec<UnitState> {
     let owner = place::owner_name(spool);
     let mut found = if has_systemd() { by_systemd(&owner) } else { by_scripts() };
     found.retain(UnitState::is_wanted);

@@ -7,13 +7,13 @@ use std::path::Path;
 use super::finding::{Findings, quoted};
 use super::servers::join;
 use super::units;
-use crate::cli::shared::servers::{Seen, look as look_at_servers, shown};
 use crate::cluster::{Away, ClusterCounts, ClusterSettings, probe, read_counts};
 use crate::policy::image::PolicyFile;
 use crate::policy::model::Window;
 use crate::policy::word::Unit;
 use crate::redis::{AgentState, SentinelStates, ServerState, ServerStates, Servers, examine};
 use crate::serve::config::{Config, read};
+use crate::serve::servers::{Seen, look as look_at_servers, shown};
 use crate::spool::open_directory;
 use crate::text::{counted_or_no, duration};
 

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::finding::Findings;
 use super::users::real;
-use crate::cli::Failure;
 use crate::mta::exim::debian::{ETC, LOCAL_MACROS, SETTINGS, TEMPLATE};
 use crate::mta::exim::{self, Exim, Refused, Rules, Settings, Source, Version};
 
@@ -23,8 +22,8 @@ pub(super) fn find(
     given: Option<&Path>,
     config: Option<&Path>,
     findings: &mut Findings,
-) -> Result<Exim, Failure> {
-    let (exim, others) = exim::find(given, config).map_err(Failure::new)?;
+) -> Result<Exim, String> {
+    let (exim, others) = exim::find(given, config)?;
     if !others.is_empty() {
         let others: Vec<_> = others.iter().map(|p| p.display().to_string()).collect();
         findings.note(format!(
@@ -37,9 +36,9 @@ pub(super) fn find(
 }
 
 /// Asks Exim for its version, what it was built with, and its configuration.
-pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, Failure> {
+pub(super) fn look(exim: Exim, findings: &mut Findings) -> Result<Installation, String> {
     let program = exim.program.display().to_string();
-    let Version { name, dlfunc, complaint } = exim.version().map_err(Failure::new)?;
+    let Version { name, dlfunc, complaint } = exim.version()?;
     let can = if dlfunc { "it can load libraries (dlfunc)" } else { "it loads no libraries" };
     findings.ok(format!("{program} is {name}; {can}"));
     let settings = match (exim.settings(), complaint) {

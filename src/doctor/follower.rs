@@ -103,8 +103,8 @@ fn runs(state: &State, policies: &Policies, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Level;
     use super::*;
-    use crate::cli::system::doctor::finding::Level;
     use crate::policy::source::compile;
 
     #[test]
