@@ -7,7 +7,7 @@ use super::finding::{Findings, quoted};
 use super::installation::Installation;
 use super::users;
 use crate::mta::exim::debian::include_files;
-use crate::mta::exim::{Absent, Rule, Rules, RulesError, Settings};
+use crate::mta::exim::{Absent, EximSettings, Rule, Rules, RulesError};
 use crate::text::counted;
 
 /// The file that names the libraries, where the package of the libraries is installed.
@@ -16,7 +16,7 @@ const LIBRARIES: &str = "exirate-libraries.conf";
 /// Checks what the configuration says about limits; `in_sessions`, also by dry sessions of Exim.
 pub(super) fn look(
     installation: &Installation,
-    settings: &Settings,
+    settings: &EximSettings,
     in_sessions: bool,
     findings: &mut Findings,
 ) -> Option<Rules> {
@@ -143,7 +143,7 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Files that limits are looked up in.
-fn lookup_files(rules: &Rules, settings: &Settings, findings: &mut Findings) {
+fn lookup_files(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
     for file in &rules.lookup_files {
         let path = &file.path;
         if let Some(error) = file.unreadable() {
@@ -182,7 +182,7 @@ fn natives(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Whether Exim reaches a call that limits something.
-fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
+fn limited(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
     let config = settings.config.display();
     let limiting: Vec<&Rule> = rules.limiting().collect();
     let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();

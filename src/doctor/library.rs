@@ -12,7 +12,7 @@ use super::users;
 use crate::exim::version::MARK;
 use crate::mta::account::{self, Account};
 use crate::mta::command::{Output, is_only_roots};
-use crate::mta::exim::Settings;
+use crate::mta::exim::EximSettings;
 use crate::mta::exim::{Form, Library, Rule, Rules};
 
 /// The version of this program.
@@ -34,7 +34,7 @@ pub(super) struct Libraries {
 /// Checks each library that a line calls.
 pub(super) fn look(
     installation: &Installation,
-    settings: &Settings,
+    settings: &EximSettings,
     rules: &Rules,
     findings: &mut Findings,
 ) -> Libraries {
@@ -67,10 +67,7 @@ pub(super) fn look(
     }
     for (path, rules) in paths.values() {
         let before = findings.list.len();
-        if is_fit(installation, &settings.who, path, rules, findings)
-            && installation.dlfunc
-            && limits(rules)
-        {
+        if is_fit(&settings.who, path, rules, findings) && installation.dlfunc && limits(rules) {
             loads(installation, &settings.who, path, findings);
         }
         let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
@@ -151,13 +148,7 @@ pub(super) fn check_once(
 }
 
 /// Whether Exim can load the file, as far as can be checked without loading it.
-fn is_fit(
-    installation: &Installation,
-    who: &Account,
-    path: &Path,
-    rules: &[&Rule],
-    findings: &mut Findings,
-) -> bool {
+fn is_fit(who: &Account, path: &Path, rules: &[&Rule], findings: &mut Findings) -> bool {
     let shown = path.display();
     let mut bytes = Vec::new();
     let facts = match File::open(path).and_then(|mut file| {

@@ -46,7 +46,7 @@ use crate::mta::{Account, exim};
 use crate::policy::source::{FILE, read};
 use crate::serve::config::{self, CALLERS, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
-use crate::standing::bypass_state::{self, State};
+use crate::standing::bypass_state::{self, BypassState};
 pub(crate) use finding::EXIM;
 pub(crate) use finding::{Finding, Findings, Level};
 use glance::Examined;
@@ -195,9 +195,13 @@ impl Subject {
         findings.about(LIMITS);
         match bypass_state::state(spool) {
             None => {}
-            Some(State::Active(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
-            Some(State::None(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
-            Some(State::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
+            Some(BypassState::Active(what)) => {
+                findings.warning(what).fix("exirate bypass --end");
+            }
+            Some(BypassState::None(why)) => {
+                findings.problem(why).fix("exirate bypass --end");
+            }
+            Some(BypassState::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
         }
         findings.about("The database");
         let owner = directory::look(spool, who, findings);

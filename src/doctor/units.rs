@@ -126,7 +126,7 @@ fn by_systemd(owner: &str) -> Vec<UnitState> {
         }
     }
     let said = systemctl(&[&["show", PROPERTIES], &*refs(&names)].concat());
-    let all: Vec<Shown<'_>> = said.split("\n\n").map(Shown).collect();
+    let all: Vec<ShownUnit<'_>> = said.split("\n\n").map(ShownUnit).collect();
     let of = |name: &str| all.iter().find(|one| one.get("Id") == name);
     let states = names.iter().filter_map(|name| {
         let shown = of(name)?;
@@ -160,9 +160,9 @@ fn instances(template: &str) -> Vec<String> {
 }
 
 /// What `systemctl show` prints of a unit.
-struct Shown<'a>(&'a str);
+struct ShownUnit<'a>(&'a str);
 
-impl<'a> Shown<'a> {
+impl<'a> ShownUnit<'a> {
     fn get(&self, name: &str) -> &'a str {
         let mut lines = self.0.lines().filter_map(|line| line.split_once('='));
         lines.find(|(key, _)| *key == name).map_or("", |(_, value)| value)
@@ -173,7 +173,7 @@ impl<'a> Shown<'a> {
     }
 
     /// How it is, where `runs` is what it starts, or itself.
-    fn state(&self, runs: &Shown<'_>, owner: &str) -> UnitState {
+    fn state(&self, runs: &ShownUnit<'_>, owner: &str) -> UnitState {
         let id = self.get("Id");
         let name = id.strip_suffix(".service").unwrap_or(id).to_owned();
         let enabled = matches!(self.get("UnitFileState"), "enabled" | "enabled-runtime");
@@ -189,7 +189,7 @@ impl<'a> Shown<'a> {
         state
     }
 
-    fn fault(&self, state: &UnitState, runs: &Shown<'_>, owner: &str) -> Option<String> {
+    fn fault(&self, state: &UnitState, runs: &ShownUnit<'_>, owner: &str) -> Option<String> {
         let (name, user) = (&state.name, runs.get("User"));
         let is_of = |unit: &&Unit| match name.strip_prefix(unit.name) {
             Some(instance) => instance.is_empty() != unit.name.ends_with('@'),
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_cannot_run_says_why() {
-        let of = |text: &str, owner: &str| Shown(text).state(&Shown(text), owner);
+        let of = |text: &str, owner: &str| ShownUnit(text).state(&ShownUnit(text), owner);
         let shown = |text: &str| {
             let state = of(text, "exirate-mail");
             let mut findings = Findings::default();

@@ -135,10 +135,10 @@ impl Form {
 
 /// The forms that an agent or a command has used.
 #[derive(Clone, Default)]
-pub(super) struct UsedForms(Arc<Mutex<Kept>>);
+pub(super) struct UsedForms(Arc<Mutex<KeptForms>>);
 
 #[derive(Default)]
-struct Kept {
+struct KeptForms {
     all: HashSet<Vec<u8>>,
     /// Those that are not yet in the hash.
     unpublished: Vec<Vec<u8>>,
@@ -146,7 +146,7 @@ struct Kept {
 }
 
 impl UsedForms {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptForms> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -174,7 +174,7 @@ impl SharedRates {
         place: &Place,
         selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
         visit: &mut dyn FnMut(Entry),
-        known: &mut Known,
+        known: &mut SeenKeys,
     ) -> Result<(), RedisError> {
         let mut cursor = Some(b"0".to_vec());
         let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -215,7 +215,7 @@ impl SharedRates {
         key: &[u8],
         reply: RedisResult<Value>,
         visit: &mut dyn FnMut(Entry),
-        known: &mut Known,
+        known: &mut SeenKeys,
     ) -> Result<(), RedisError> {
         match reply {
             // It has expired since.
@@ -245,7 +245,7 @@ impl SharedRates {
         selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
         visit: &mut dyn FnMut(Entry),
     ) -> Result<Unread, InspectError> {
-        let mut known = Known::default();
+        let mut known = SeenKeys::default();
         let mut unread = Unread::default();
         let places = self.store.connection.primaries();
         for place in &places {
@@ -264,7 +264,7 @@ impl SharedRates {
     }
 
     /// With what was left out.
-    fn unread(&self, mut unread: Unread, known: &Known) -> Unread {
+    fn unread(&self, mut unread: Unread, known: &SeenKeys) -> Unread {
         unread.damaged += known.damaged;
         if known.later > 0 {
             let (name, records) = (&self.name, counted(known.later, "record", "records"));
@@ -300,7 +300,7 @@ impl SharedRates {
             }
         }
         let keys: Vec<Vec<u8>> = keys.into_iter().collect();
-        let mut known = Known::default();
+        let mut known = SeenKeys::default();
         for some in keys.chunks(KEYS_AT_ONCE) {
             // Each node is asked for its own.
             let replies = self.said(self.send_all(&None, &gets(some)))?;
@@ -331,7 +331,7 @@ enum Changed {
 
 /// The keys that have been seen: SCAN may return a key twice. Of each, a hash is remembered.
 #[derive(Default)]
-struct Known {
+struct SeenKeys {
     hashes: HashSet<u64>,
     hasher: RandomState,
     /// How many records are of a later version.
@@ -340,7 +340,7 @@ struct Known {
     damaged: u64,
 }
 
-impl Known {
+impl SeenKeys {
     fn is_new(&mut self, key: &[u8]) -> bool {
         self.hashes.insert(self.hasher.hash_one(key))
     }
@@ -403,7 +403,7 @@ impl Inspect for SharedRates {
         for some in keys.chunks(KEYS_AT_ONCE) {
             let stored: Vec<Vec<u8>> = some.iter().map(|key| self.key(&key.key())).collect();
             let replies = self.said(self.send_all(&None, &gets(&stored)))?;
-            let (mut entries, mut known) = (Vec::new(), Known::default());
+            let (mut entries, mut known) = (Vec::new(), SeenKeys::default());
             for (key, reply) in stored.iter().zip(replies) {
                 let read = self.visit(key, reply, &mut |entry| entries.push(entry), &mut known);
                 self.said(read)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::daemon::Daemon;
+use super::daemon::DaemonNeeds;
 use super::files::Temporary;
 use super::lines::line_at;
 use super::policy_file::Facts;
@@ -45,7 +45,7 @@ const RELOAD: Duration = Duration::from_secs(30);
 struct Sendmail {
     program: PathBuf,
     settings: Settings,
-    daemon: Daemon,
+    daemon: DaemonNeeds,
     spool: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn find(program: &Path) -> Result<Box<dyn MailServer>, SetupError> {
     let bytes = fs::read(CF).map_err(SetupError::file("read", Path::new(CF)))?;
     let settings = Settings::new(&String::from_utf8_lossy(&bytes));
     let socket = PathBuf::from("/run/exirate-mail/milter");
-    let daemon = Daemon { asker: "Sendmail", key: "milter", socket, group: None };
+    let daemon = DaemonNeeds { asker: "Sendmail", key: "milter", socket, group: None };
     let spool = daemon.spool();
     Ok(Box::new(Sendmail { program: program.to_owned(), settings, daemon, spool }))
 }
@@ -206,7 +206,7 @@ fn listener() -> SocketAddr {
 }
 
 /// The milter's socket, as Sendmail names it.
-fn socket(daemon: &Daemon) -> Result<String, SetupError> {
+fn socket(daemon: &DaemonNeeds) -> Result<String, SetupError> {
     Ok(match daemon.address()? {
         Address::Unix(path) => format!("local:{}", path.display()),
         Address::Inet(address) => {

@@ -109,7 +109,7 @@ pub struct Spool {
     damaged: u64,
     /// How many of them [`Spool::take_incidents`] has returned.
     reported: u64,
-    overrides: known_overrides::Known,
+    overrides: known_overrides::KnownOverrides,
     /// Crossings and refusals that wait for [`Spool::describe`].
     events: Vec<events::entry::PendingEvent>,
     /// Whether locks are kept: see [`crate::store::Store::keep_lock`].
@@ -165,7 +165,7 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        let overrides = known_overrides::Known::default();
+        let overrides = known_overrides::KnownOverrides::default();
         Self {
             database,
             shards,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::accounts::Account;
 use super::changer::Changer;
-use super::override_state::Reply;
+use super::override_state::DenialReply;
 use super::pattern;
 use crate::history::habits::SentMail;
 use crate::identity::fold::Folding;
@@ -70,7 +70,7 @@ pub(crate) fn denial(
     let name = account.name();
     let (target, argument) = pattern::override_target(name.as_bytes(), false, folding)?;
     let (reason, who) = (reason.to_owned(), who.to_owned());
-    let overridden = Reply::by_default(&target, until).denial();
+    let overridden = DenialReply::by_default(&target, until).denial();
     Ok(Override { overridden, target, argument, until, since, reason, who })
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn sentence(bypass: &Bypass, now: Timestamp) -> String {
 }
 
 /// Whether there is a bypass.
-pub(crate) enum State {
+pub(crate) enum BypassState {
     /// It lasts now: the sentence for people.
     Active(String),
     /// There is a file, which is none, and why.
@@ -32,16 +32,16 @@ pub(crate) enum State {
 }
 
 /// The bypass that lasts now, or a file that is none.
-pub(crate) fn state(spool: &Path) -> Option<State> {
+pub(crate) fn state(spool: &Path) -> Option<BypassState> {
     let now = now();
     match Bypass::read(spool) {
         Ok(found) => {
             let active = found.filter(|one| one.is_active(now.seconds))?;
-            Some(State::Active(sentence(&active, now)))
+            Some(BypassState::Active(sentence(&active, now)))
         }
         Err(DirError::Io { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            Some(State::Hidden)
+            Some(BypassState::Hidden)
         }
-        Err(error) => Some(State::None(format!("there is no bypass: {error}"))),
+        Err(error) => Some(BypassState::None(format!("there is no bypass: {error}"))),
     }
 }

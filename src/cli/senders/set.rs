@@ -106,7 +106,7 @@ JSON: an object; `before` (null for a new key) and `after` have the fields of
 
 /// What was done, in JSON.
 #[derive(Serialize)]
-struct Report {
+struct SetReport {
     before: Option<KeyStateJson>,
     after: KeyStateJson,
     event_was_counted: Option<bool>,
@@ -235,7 +235,7 @@ impl Set {
         let after = KeyState::from(edited.after);
         let before = edited.before.map(KeyState::from);
         if self.common.json {
-            return screen.json(&Report {
+            return screen.json(&SetReport {
                 before: before.map(|before| in_force.json(&before)),
                 after: in_force.json(&after),
                 event_was_counted: edited.seen,

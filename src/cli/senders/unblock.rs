@@ -107,7 +107,7 @@ list`, `removed` of the overrides, in the form of `exirate overrides`.",
 
 /// What was done, in JSON.
 #[derive(Serialize)]
-struct Report {
+struct UnblockReport {
     dry_run: bool,
     reset: Vec<KeyStateJson>,
     removed: Vec<OverrideJson>,
@@ -184,7 +184,7 @@ impl Unblock {
         let result = self.delete(&mut *store, &keys, &in_force, screen, (&mut log, &mut done));
         print_incidents(&mut *store);
         if self.common.json {
-            screen.json(&Report {
+            screen.json(&UnblockReport {
                 dry_run: self.dry_run,
                 reset: done.records,
                 removed: denied.iter().map(OverrideJson::of).collect(),

@@ -52,7 +52,7 @@ pub(super) struct Decide {
 }
 
 /// What the daemon replied.
-enum Reply {
+enum DaemonReply {
     Passes,
     Waits,
 }
@@ -76,8 +76,8 @@ impl Decide {
             let decided = decide(&socket, message)
                 .map_err(|error| format!("{}: {error}", socket.display()))
                 .and_then(|reply| match reply {
-                    Reply::Waits => Ok(false),
-                    Reply::Passes => {
+                    DaemonReply::Waits => Ok(false),
+                    DaemonReply::Passes => {
                         let released = queue.release(&[&message.id]).pop();
                         released.unwrap_or(Ok(())).map(|()| true)
                     }
@@ -119,7 +119,7 @@ impl Decide {
 }
 
 /// Has it counted, if it would pass.
-fn decide(socket: &Path, message: &HeldMessage) -> io::Result<Reply> {
+fn decide(socket: &Path, message: &HeldMessage) -> io::Result<DaemonReply> {
     let request = String::from_utf8_lossy(&message.request);
     // As of no connection: what only looks is not remembered.
     let lines = request.lines().filter(|line| !line.starts_with("session="));
@@ -127,10 +127,10 @@ fn decide(socket: &Path, message: &HeldMessage) -> io::Result<Reply> {
     let fields = ask(socket, &looks)?;
     let left = fields.get(b"remaining").and_then(|left| str::from_utf8(left).ok()?.parse().ok());
     if !passes(&fields) || left.is_some_and(|left: f64| left < message.recipients as f64) {
-        return Ok(Reply::Waits);
+        return Ok(DaemonReply::Waits);
     }
     // With its connection: if it was counted, and only the reply was lost, it is not counted again.
-    Ok(if passes(&ask(socket, &request)?) { Reply::Passes } else { Reply::Waits })
+    Ok(if passes(&ask(socket, &request)?) { DaemonReply::Passes } else { DaemonReply::Waits })
 }
 
 /// Whether the reply is that a message may pass.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Once;
 
 use super::screen::complain;
-use crate::standing::bypass_state::{State, state};
+use crate::standing::bypass_state::{BypassState, state};
 
 static ANNOUNCED: Once = Once::new();
 
@@ -16,9 +16,9 @@ pub(in crate::cli) fn announced() {
 /// Shows on standard error, once, that nothing is refused now.
 pub(in crate::cli) fn announce(spool: &Path) {
     ANNOUNCED.call_once(|| match state(spool) {
-        Some(State::Active(what)) => complain(what),
-        Some(State::None(why)) => complain(format_args!("note: {why}")),
+        Some(BypassState::Active(what)) => complain(what),
+        Some(BypassState::None(why)) => complain(format_args!("note: {why}")),
         // The command says that it has no permission.
-        Some(State::Hidden) | None => {}
+        Some(BypassState::Hidden) | None => {}
     });
 }

@@ -60,7 +60,7 @@ pub(in crate::cli) struct Copy {
 
 /// What was done, in JSON.
 #[derive(Default, Serialize)]
-struct Report {
+struct CopyReport {
     path: String,
     shards: usize,
     bytes: u64,
@@ -86,8 +86,10 @@ impl Copy {
         // What is copied belongs to the owner of the directory.
         let owner = std::fs::metadata(&spool).map_or(0, |spool| spool.uid());
         output_file::directory(&self.dir, owner)?;
-        let mut report =
-            Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
+        let mut report = CopyReport {
+            path: self.dir.join("exirate").display().to_string(),
+            ..CopyReport::default()
+        };
         if let Some(rates) = &mut both.rates {
             copy_rates(rates, &spool, &self.dir, &mut report)?;
         }
@@ -116,7 +118,7 @@ fn copy_rates(
     spool: &mut Spool,
     of: &Path,
     directory: &Path,
-    report: &mut Report,
+    report: &mut CopyReport,
 ) -> Result<(), Failure> {
     let bar = progress(256, "shards");
     let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
@@ -138,7 +140,7 @@ fn copy_rates(
 }
 
 /// Copies the policies in use, if there are any. A damaged image is not copied.
-fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+fn copy_policies(spool: &Path, directory: &Path, report: &mut CopyReport) -> Result<(), Failure> {
     let in_use = PolicyFile::open(spool);
     let copied = match in_use.image() {
         Err(ImageError::Absent { .. }) => return Ok(()),
@@ -158,7 +160,7 @@ fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<
     Ok(())
 }
 
-fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Result<()> {
+fn print(screen: &mut Screen<'_>, report: &CopyReport, rates: bool) -> std::io::Result<()> {
     for problem in &report.problems {
         writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
     }

@@ -13,6 +13,7 @@ use crate::cli::shared::screen::{Screen, complain};
 use crate::cli::shared::{bypass_state, keys};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Options, Spool};
+use crate::standing::bypass_state::sentence;
 use crate::text;
 use crate::text::time::now;
 

@@ -46,13 +46,13 @@ much is admitted then."
 )]
 pub(in crate::cli) struct ClusterCommand {
     #[command(subcommand)]
-    command: Command,
+    command: ClusterAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ClusterAction {
     Join(Join),
-    Status(Status),
+    Status(ClusterStatus),
     Leave(Leave),
     Forget(Forget),
 }
@@ -60,10 +60,10 @@ enum Command {
 impl ClusterCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Join(join) => join.run(screen),
-            Command::Status(status) => status.run(screen),
-            Command::Leave(leave) => leave.run(screen),
-            Command::Forget(forget) => forget.run(screen),
+            ClusterAction::Join(join) => join.run(screen),
+            ClusterAction::Status(status) => status.run(screen),
+            ClusterAction::Leave(leave) => leave.run(screen),
+            ClusterAction::Forget(forget) => forget.run(screen),
         }
     }
 }
@@ -194,12 +194,12 @@ server) and `policy` (the digest), and if its agent was seen, `seen` and `starte
 1970), `seen_lately`, `release`, `decisions`, `clock_offset` (seconds), `servers` (how many its
 agent is configured for), `secret` (the same for agents that count together) and `name_conflict`;
 `servers_error` says why they are not known.")]
-struct Status {
+struct ClusterStatus {
     #[command(flatten)]
     common: Common,
 }
 
-impl Status {
+impl ClusterStatus {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
         let (directory, settings) = settings(&spool)?;
@@ -329,7 +329,7 @@ pub(in crate::cli) fn settings(
 
 /// What `exirate cluster status` shows, in JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct ClusterReport<'a> {
     socket: String,
     agent_user: u32,
     servers: u32,
@@ -368,7 +368,7 @@ fn report(
     let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     if common.json {
-        screen.json(&Report {
+        screen.json(&ClusterReport {
             socket: socket.display().to_string(),
             agent_user: *agent_user,
             servers: *servers,

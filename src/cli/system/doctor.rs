@@ -66,7 +66,7 @@ pub(in crate::cli) struct Doctor {
 
 /// The findings, as JSON has them.
 #[derive(Serialize)]
-struct Json<'a> {
+struct FindingsJson<'a> {
     problems: usize,
     warnings: usize,
     notes: usize,
@@ -81,7 +81,7 @@ impl Doctor {
         let findings = subject.examine(Depth::All).map_err(Failure::new)?.findings;
         let problems = findings.count(Level::Problem);
         if *json {
-            screen.json(&Json {
+            screen.json(&FindingsJson {
                 problems,
                 warnings: findings.count(Level::Warning),
                 notes: findings.count(Level::Note),

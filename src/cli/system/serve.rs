@@ -49,11 +49,11 @@ the part of the agent, docs/serve-mail.md that of the mail front ends, docs/fail
 that of the follower, and docs/desk.md that of the web service and its broker.")]
 pub(in crate::cli) struct Serve {
     #[command(subcommand)]
-    command: Command,
+    command: ServeCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ServeCommand {
     Agent(Agent),
     Mail(Mail),
     Follow(Follow),
@@ -66,13 +66,13 @@ enum Command {
 impl Serve {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Agent(agent) => agent.run(screen),
-            Command::Mail(mail) => mail.run(screen),
-            Command::Follow(follow) => follow.run(screen),
-            Command::Alerts(alerts) => alerts.run(screen),
-            Command::Web(web) => web.run(screen),
-            Command::Broker(broker) => broker.run(screen),
-            Command::Held(held) => held.run(screen),
+            ServeCommand::Agent(agent) => agent.run(screen),
+            ServeCommand::Mail(mail) => mail.run(screen),
+            ServeCommand::Follow(follow) => follow.run(screen),
+            ServeCommand::Alerts(alerts) => alerts.run(screen),
+            ServeCommand::Web(web) => web.run(screen),
+            ServeCommand::Broker(broker) => broker.run(screen),
+            ServeCommand::Held(held) => held.run(screen),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::text;
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
 /// The result.
-pub(super) struct Reply {
+pub(super) struct QueryReply {
     /// What was searched for.
     pub(super) parts: Vec<Part>,
     /// The share of it that was enough, or 0 if it was chosen for each message.
@@ -60,7 +60,7 @@ struct PartJson<'a> {
     text: Option<&'a str>,
 }
 
-impl Reply {
+impl QueryReply {
     /// Writes it as JSON.
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         screen.json(&self.facts())

@@ -15,7 +15,7 @@ use exim::EximQueue;
 use postfix::PostfixQueue;
 use sendmail::SendmailQueue;
 
-use super::Kind;
+use super::ServerKind;
 use super::exim::find;
 use crate::spool::HeldNote;
 use crate::standing::held::HoldQueue;
@@ -27,7 +27,7 @@ use crate::standing::held::HoldQueue;
 /// # Errors
 /// There is none, or it cannot be asked.
 pub(crate) fn queue(
-    server: Option<Kind>,
+    server: Option<ServerKind>,
     exim: Option<&Path>,
     config: Option<&Path>,
     notes: impl FnOnce() -> Result<Vec<HeldNote>, String>,
@@ -38,9 +38,9 @@ pub(crate) fn queue(
     if exim.is_some() || config.is_some() {
         return of_exim(exim);
     }
-    Ok(match Kind::of_this_machine(server)? {
-        (Kind::Exim, program) => of_exim(Some(&program))?,
-        (Kind::Postfix, _) => Box::new(PostfixQueue::new(notes()?)),
-        (Kind::Sendmail, program) => Box::new(SendmailQueue::new(program, notes()?)?),
+    Ok(match ServerKind::of_this_machine(server)? {
+        (ServerKind::Exim, program) => of_exim(Some(&program))?,
+        (ServerKind::Postfix, _) => Box::new(PostfixQueue::new(notes()?)),
+        (ServerKind::Sendmail, program) => Box::new(SendmailQueue::new(program, notes()?)?),
     })
 }

@@ -164,7 +164,7 @@ struct Peak<'a> {
 
 /// What is known of a key so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KeyRates {
     peak: f64,
     /// When it peaked, in microseconds since 1970.
     at: i64,
@@ -193,7 +193,7 @@ fn suspected() -> BTreeSet<String> {
 
 /// All rates, as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct RatesReport<'a> {
     lines: &'a Lines,
     rates: &'a [Peak<'a>],
 }
@@ -371,7 +371,7 @@ impl Measure {
             rows.extend(self.peaks_of(runs, keys, periods, count)?);
         }
         match self.json {
-            true => screen.json(&Report { lines, rates: &rows }),
+            true => screen.json(&RatesReport { lines, rates: &rows }),
             false => Ok(Self::print(screen, &rows)?),
         }
     }
@@ -384,7 +384,7 @@ impl Measure {
         periods: &'a [Period],
         count: Option<Count>,
     ) -> Result<Vec<Peak<'a>>, Failure> {
-        let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
+        let mut known = vec![vec![KeyRates::default(); keys.len()]; periods.len()];
         let is_approximate = replay(events, keys.len(), periods, |number, event, rate| {
             let of = known.get_mut(number).and_then(|keys| keys.get_mut(event.key as usize));
             if let Some((known, period)) = of.zip(periods.get(number)) {
@@ -444,7 +444,7 @@ impl Measure {
     }
 }
 
-impl Known {
+impl KeyRates {
     fn add(&mut self, event: &Event, rate: f64, is_over: bool) {
         self.events += 1;
         if self.events == 1 || rate > self.peak {

@@ -112,7 +112,7 @@ struct JsonChange<'a> {
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct AppliedJson<'a> {
     image: String,
     applied: bool,
     bytes: usize,
@@ -212,7 +212,7 @@ impl Apply {
         };
         let users = policies.policies.values().map(|policy| policy.users.len()).sum();
         if self.common.json {
-            screen.json(&Json {
+            screen.json(&AppliedJson {
                 image: path.display().to_string(),
                 applied: !self.dry_run,
                 bytes: image.len(),

@@ -11,7 +11,7 @@ use clap::Args;
 
 use self::found::{TracesOfPerson, concerns};
 use self::person::Person;
-use self::shared::Shared;
+use self::shared::SharedStores;
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
@@ -91,7 +91,7 @@ impl Erase {
             false => Both::open_to_change(&directory)?,
         };
         let mut unsearched = Vec::new();
-        let mut shared = Shared::open(&directory, &mut unsearched);
+        let mut shared = SharedStores::open(&directory, &mut unsearched);
         let mut found = look(&person, &mut both)?;
         if let Some(shared) = &mut shared {
             shared.search(&person, false, &mut found)?;

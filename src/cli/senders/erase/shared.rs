@@ -12,12 +12,12 @@ use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
 use crate::text::counted_or_no;
 
 /// What several servers share.
-pub(super) struct Shared {
+pub(super) struct SharedStores {
     rates: SharedRates,
     events: SharedEvents,
 }
 
-impl Shared {
+impl SharedStores {
     /// Connects, if this server shares its limits. What cannot be searched is added to `left`.
     pub(super) fn open(spool: &Path, left: &mut Vec<String>) -> Option<Self> {
         let directory = open_directory(spool, false).ok()?;

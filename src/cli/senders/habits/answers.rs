@@ -6,7 +6,7 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Found, find};
+use super::account::{FoundAccounts, find};
 use crate::cli::shared::audit_log::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -81,7 +81,7 @@ impl Accept {
         let directory = self.common.directory()?;
         require_owner(&directory)?;
         let mut spool = self.common.spool_to_change()?;
-        let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
+        let FoundAccounts { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
         if is_loose && !accounts.is_empty() {
             let names: Vec<String> = accounts.iter().map(Account::shown).collect();
             if !confirm::ask("accept the alarms of", &names, self.yes)? {

@@ -167,7 +167,7 @@ impl Top {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
             let bypass = match bypass_state::state(&spool) {
-                Some(bypass_state::State::Active(what)) => Some(what),
+                Some(bypass_state::BypassState::Active(what)) => Some(what),
                 _ => None,
             };
             let others = OTHER_LINES + usize::from(bypass.is_some());

@@ -18,7 +18,7 @@ use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::doctor::uncounted;
-use crate::mta::Kind;
+use crate::mta::ServerKind;
 use crate::policy::source::FILE;
 use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};
@@ -102,7 +102,7 @@ pub(in crate::cli) struct SetupCommand {
 
     /// Set up this one of several mail servers
     #[arg(long, value_enum, value_name = "NAME")]
-    server: Option<Kind>,
+    server: Option<ServerKind>,
 
     /// Have Exim ask a daemon over a socket, even where it could load the library
     #[arg(long)]

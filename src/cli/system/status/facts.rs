@@ -7,7 +7,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::follower::Follower;
-use super::keys::Keys;
+use super::keys::DatabaseKeys;
 use super::policies::{Policies, Policy};
 use crate::bypass::Bypass;
 use crate::cli::Failure;
@@ -17,6 +17,7 @@ use crate::cluster::{self, ClusterSettings};
 use crate::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::policy::word::{Action, Word as _};
 use crate::spool::open_directory;
+use crate::standing::bypass_state::sentence;
 use crate::sys::host_name;
 use crate::text;
 use crate::text::time::now;
@@ -48,7 +49,7 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) policies: Policies,
     #[serde(flatten)]
-    pub(super) keys: Keys,
+    pub(super) keys: DatabaseKeys,
     pub(super) bypass_until: Option<String>,
     pub(super) units: Vec<UnitState>,
     pub(super) follower: Option<Follower>,
@@ -102,7 +103,7 @@ impl Status {
         let (glance, keys, held) = thread::scope(|scope| {
             let holding = scope.spawn(|| HeldCount::of(spool));
             let looking = scope.spawn(|| doctor::glance(given.then_some(spool)));
-            let keys = Keys::of(spool, &policies.on_crossing);
+            let keys = DatabaseKeys::of(spool, &policies.on_crossing);
             let glance = looking.join().map_err(|_| Failure::new("an internal error"));
             (glance, keys, holding.join().ok().flatten())
         });

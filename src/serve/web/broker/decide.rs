@@ -10,7 +10,7 @@ use crate::policy::image::PolicyFile;
 use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::role::Role;
-use crate::serve::web::token::{Refusal, TokenFile};
+use crate::serve::web::token::{TokenFile, TokenRefusal};
 use crate::standing::changer::Changer;
 use crate::standing::held::{Held, HoldQueue as _};
 use crate::standing::one_key::{NotOne, OneKey};
@@ -93,10 +93,10 @@ impl Broker {
         let reply = match (request.verb, request.reply.as_deref()) {
             (_, None) => None,
             (Verb::Deny, Some(word)) => {
-                let words = override_state::Reply::words().join(" or ");
+                let words = override_state::DenialReply::words().join(" or ");
                 let detail = format!("the reply of a denial is {words}");
                 let wrong = || Refused::new(Why::Malformed, detail);
-                Some(override_state::Reply::of(word).ok_or_else(wrong)?)
+                Some(override_state::DenialReply::of(word).ok_or_else(wrong)?)
             }
             (verb, Some(_)) => {
                 let detail = format!("{} has no reply", verb.word());
@@ -155,7 +155,7 @@ impl Broker {
             Verb::Unblock => work.unblock(&pattern),
             Verb::Allow => work.set(Overridden::Allow, until, &request.reason),
             Verb::Deny => {
-                let by_default = override_state::Reply::by_default(&work.target, until);
+                let by_default = override_state::DenialReply::by_default(&work.target, until);
                 let reply = reply.unwrap_or(by_default);
                 work.set(reply.denial(), until, &request.reason)
             }
@@ -198,8 +198,10 @@ impl Broker {
                     Ok(token) => {
                         Ok(Asker { name: format!("token:{}", token.name), role: token.role })
                     }
-                    Err(Refusal::Unknown) => Err(Refused::new(Why::Unknown, "no such token")),
-                    Err(Refusal::Ended) => Err(Refused::new(Why::Unknown, "the token has ended")),
+                    Err(TokenRefusal::Unknown) => Err(Refused::new(Why::Unknown, "no such token")),
+                    Err(TokenRefusal::Ended) => {
+                        Err(Refused::new(Why::Unknown, "the token has ended"))
+                    }
                 }
             }
             Who::User(name) | Who::Person(name) => {
