@@ -75,11 +75,18 @@ fn starts(settings: &EximSettings) -> Vec<String> {
         return vec![units::start(&format!("{SCRIPT}@{user}.service"))];
     }
     // What the script reads; the last lines count.
+    let file = Path::new("/etc/default").join(SCRIPT);
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let is_set = |name: &str, value: &str| {
+        let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        values.last() == Some(value)
+    };
+    let start = units::start(SCRIPT);
+    if is_set("user", user) && is_set("callers", &settings.spool.to_string_lossy()) {
+        return vec![start];
+    }
     let spool = quoted(&settings.spool);
-    vec![
-        format!("printf '%s\\n' user={user} callers={spool} >>/etc/default/{SCRIPT}"),
-        units::start(SCRIPT),
-    ]
+    vec![format!("printf '%s\\n' user={user} callers={spool} >>{}", file.display()), start]
 }
 
 /// The files that have Exim serve connections, and the user of each that names one.
