@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use super::daemon::DaemonNeeds;
 use super::files::Temporary;
 use super::lines::line_at;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
 use super::steps::Steps;
@@ -196,7 +196,18 @@ impl Sendmail {
         let smarthost = cf.lines().find_map(|line| line.strip_prefix("DS"));
         let smarthost = smarthost.map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
         let facts = Facts::of(name, items(DOMAINS), items(RELAYS), smarthost);
-        Facts { front_end: Some(FrontEnd::Milter), ..facts }
+        Facts { front_end: Some(FrontEnd::Milter), qualify: self.qualify(), ..facts }
+    }
+
+    /// The domain that Sendmail adds to a sender without one in what it sends: `$j`, or that of
+    /// MASQUERADE_AS. A login without a domain reaches the milter as it is.
+    fn qualify(&self) -> Option<String> {
+        let sender = format!("/tryflags HS\n/try esmtp {NAME}\n");
+        let mut line = Command::new(&self.program);
+        line.arg("-bt");
+        let said = command::run_with(line, sender.into_bytes()).ok()?.stdout;
+        let qualified = format!(", addr = {NAME}@");
+        qualifying(said.lines().find_map(|line| line.split_once(&qualified))?.1)
     }
 }
 

@@ -271,7 +271,7 @@ impl Setting {
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if let Some(unseen) = unseen.as_ref().filter(|_| !self.common.json) {
             let participle = override_state::participle(overridden);
-            note(format_args!("{unseen}; it is {participle} all the same"));
+            note(format_args!("{unseen}; it is {participle} from now on"));
         }
         let met = match unseen.is_some() && overridden == Overridden::Allow {
             true => Outcome::Found,
@@ -352,8 +352,7 @@ impl Setting {
             )));
         }
         // What cannot be searched may have it.
-        let sentence = selection.missing(store).ok().and_then(|mut all| all.pop());
-        Ok(sentence.map(|sentence| format!("not seen yet, no record and no event: {sentence}")))
+        Ok(selection.unseen(store).ok().flatten())
     }
 
     /// Whether a crossing or a refusal is of `target`. What cannot be read has none.

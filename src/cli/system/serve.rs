@@ -35,7 +35,7 @@ use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
     exirate serve agent --check --config /etc/exirate/exirate.toml
   Run the agent with systemd:
     systemd-sysusers && systemctl enable --now exirate-agent
-  Can the configuration for Postfix and Sendmail be used?
+  Can the configuration for Postfix, Sendmail, or an Exim without the library be used?
     exirate serve mail --check --config /etc/exirate/exirate.toml
 
 The daemon runs in the foreground and logs to standard error. systemd starts each of its units with a
@@ -146,8 +146,9 @@ configuration again.
 Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
 warnings; 2 an error.
 
-Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
-listen.milter as a milter, which can also record messages for `exirate trace query`. The
+Postfix's check_policy_service, and an Exim that loads no library, ask over the socket
+listen.policy; Postfix and Sendmail use listen.milter as a milter, which can also record messages
+for `exirate trace query`. The
 policies are those that `exirate policy apply` has put into use. docs/serve-mail.md describes the
 configuration, and what happens when the daemon is away. --check also looks at the user, the
 directory of the database and those of the sockets, and has a note for each unit of the

@@ -4,9 +4,11 @@
 //! From both and what the event counts follows how long ago the remembered rate was
 //! computed, and so all else.
 
+use super::rule;
 use crate::engine::AlgorithmKind;
+use crate::identity::fold::TOTALS;
 use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, retry_after};
-use crate::spool::{EventWindow, LoggedEvent};
+use crate::spool::{Enforcement, EventWindow, LoggedEvent};
 
 /// More periods than a rate needs to decay to nothing.
 const PERIODS_MAX: f64 = 800.0;
@@ -29,7 +31,10 @@ impl PastWindow {
     /// Each limit of an event.
     #[must_use]
     pub fn all(event: &LoggedEvent) -> Vec<Self> {
-        event.windows.iter().map(|window| Self::of(*window, event.at, event.strict)).collect()
+        // A total counts nothing that is refused.
+        let is_refused = event.enforcement == Enforcement::Enforced;
+        let is_counted = event.strict && !(is_refused && is_of_total(event));
+        event.windows.iter().map(|window| Self::of(*window, event.at, is_counted)).collect()
     }
 
     fn of(logged: EventWindow, at: Timestamp, strict: bool) -> Self {
@@ -76,6 +81,14 @@ impl PastWindow {
         };
         known(decayed, retry_after(Some(kept), at, logged.period, logged.limit, count))
     }
+}
+
+/// Whether the record of an event is a total.
+fn is_of_total(event: &LoggedEvent) -> bool {
+    let record = event.record_key();
+    let identity = rule::parts(&record).map(|[.., identity]| identity);
+    let field = identity.and_then(|identity| identity.split_once(':'));
+    field.is_some_and(|(field, _)| TOTALS.contains(&field))
 }
 
 /// How many periods before the event the remembered rate was computed: the longer, the lower

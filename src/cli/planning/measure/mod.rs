@@ -52,7 +52,7 @@ PEAK is the highest rate of a key, WHEN the time it was reached, OVER how many o
 have been at or over --limit. A good limit is a little above the highest rate of an honest user;
 --suggest looks for one. Logs of Exim, Postfix and Sendmail are read, also compressed.
 
-Exit status: 0 measured; 1 no line could be used; 2 an error.
+Exit status: 0 measured; 1 there is nothing to count; 2 an error.
 
 Files may be compressed by gzip, xz, bzip2 or zstd. A directory stands for the files in it
 with `main` in their name, and a pattern such as 'mainlog*' for those that match. They are
@@ -242,10 +242,13 @@ impl Measure {
         let periods = self.periods.in_zone(&zone).0;
         let found = !keys.is_empty();
         if !found && !self.json {
-            note(
-                "no line could be used: expected the main log of Exim, or the log of Postfix or \
-                 Sendmail",
-            );
+            note(match lines.used {
+                0 => {
+                    "no line could be used: expected the main log of Exim, or the log of Postfix or \
+                     Sendmail"
+                }
+                _ => "nothing to count in these lines; --unused shows how they were taken",
+            });
         } else if self.suggest {
             self.suggest(screen, &mut counted, &keys, &periods, &lines)?;
         } else {
