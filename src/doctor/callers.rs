@@ -78,8 +78,8 @@ fn starts(settings: &EximSettings) -> Vec<String> {
     let file = Path::new("/etc/default").join(SCRIPT);
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     let is_set = |name: &str, value: &str| {
-        let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        values.last() == Some(value)
+        let mut from_last = text.lines().rev();
+        from_last.find_map(|line| line.strip_prefix(name)?.strip_prefix('=')) == Some(value)
     };
     let start = units::start(SCRIPT);
     if is_set("user", user) && is_set("callers", &settings.spool.to_string_lossy()) {

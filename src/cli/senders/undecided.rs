@@ -34,7 +34,8 @@ Run it as root, or as Exim's user; exirate-undecided.timer, or cron, run it ever
 this machine hands over a message on standard input, and `exirate serve mail` does not decide, Exim
 holds it with the policy (undecided). This command asks the daemon again: a message under all limits
 is counted and delivered; one that is over a limit, or is larger than what is left of it, stays held
-until it passes, or until `exirate held release` or `exirate held delete`.")]
+until it passes, or until `exirate held release` or `exirate held delete`. If it has no sender, it gets
+the account's address: Exim delivers what has none after `ignore_bounce_errors_after`, held or not.")]
 pub(super) struct Decide {
     /// Ask this socket; the default is that of the library in Exim's spool directory, else
     /// listen.policy of /etc/exirate/exirate.toml
@@ -82,6 +83,11 @@ impl Decide {
                         released.unwrap_or(Ok(())).map(|()| true)
                     }
                 });
+            if decided != Ok(true) && message.sender.is_empty() {
+                queue.name_sender(&message.id).unwrap_or_else(|why| {
+                    complain(format_args!("{id} has no sender: {}", printable(why.as_bytes())));
+                });
+            }
             match decided {
                 Ok(true) => writeln!(screen, "{id} is counted and delivered")?,
                 Ok(false) => left += 1,

@@ -26,6 +26,8 @@ pub(super) const REQUEST: &str = "exirate_request";
 /// What is used of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolFile<'a> {
+    /// The name of the account that has handed it over, or Exim's.
+    pub(super) account: &'a [u8],
     pub(super) sender: &'a [u8],
     /// When it was frozen, if it is, in seconds since 1970.
     pub(super) frozen: Option<i64>,
@@ -45,10 +47,10 @@ impl<'a> SpoolFile<'a> {
     pub(super) fn parse(bytes: &'a [u8], mark: &str) -> Option<Self> {
         let mut lines = FileLines(bytes);
         lines.next()?.strip_suffix(b"-H")?;
-        lines.next()?;
+        let account = lines.next()?.split(|&byte| byte == b' ').next()?;
         let sender = lines.next()?.strip_prefix(b"<")?.strip_suffix(b">")?;
         lines.next()?;
-        let mut file = Self { sender, ..Self::default() };
+        let mut file = Self { account, sender, ..Self::default() };
         let mut line = lines.next()?;
         while let Some(option) = line.strip_prefix(b"-") {
             file.option(option, &mut lines, mark)?;
