@@ -44,7 +44,7 @@ impl SharedStores {
         &mut self,
         person: &Person,
         found: &mut TracesOfPerson,
-    ) -> Result<Named, InspectError> {
+    ) -> Result<NamedPerson, InspectError> {
         let overrides = self.rates.overrides()?.iter().filter(|one| concerns(person, one)).count();
         let mut keys: Vec<OwnedKey> = Vec::new();
         // All are read: one that is damaged may be the person's.
@@ -74,11 +74,15 @@ impl SharedStores {
         found.overrides += overrides as u64;
         found.rates += keys.len() as u64;
         found.crossings += events.len() as u64;
-        Ok(Named { overrides, keys, events })
+        Ok(NamedPerson { overrides, keys, events })
     }
 
     /// Removes what [`Shared::search`] has found.
-    pub(super) fn erase(&mut self, person: &Person, named: &Named) -> Result<(), InspectError> {
+    pub(super) fn erase(
+        &mut self,
+        person: &Person,
+        named: &NamedPerson,
+    ) -> Result<(), InspectError> {
         // First, so that no check sets a record again as an override says.
         if named.overrides > 0 {
             self.rates.change_overrides(&mut |list| list.retain(|one| !concerns(person, one)))?;
@@ -92,7 +96,7 @@ impl SharedStores {
 }
 
 /// What names the person.
-pub(super) struct Named {
+pub(super) struct NamedPerson {
     overrides: usize,
     keys: Vec<OwnedKey>,
     events: Vec<SharedEvent>,
