@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use exirate::cluster::wire::{Reply, message_bytes, read_reply, write_request};
 use exirate::engine::{Algorithm, Check, RecordKey};
 use exirate::redis::{RedisStore, Server, Servers, Settings, Transport};
+use exirate::spool::{Options, Spool};
 use futures_util::future::join_all;
 use kit::redis::{Cluster, RedisServer};
 use kit::table::{head, middle, print, ratio, row};
@@ -29,6 +30,8 @@ const AT_ONCE: usize = 1000;
 const ROUND_TRIPS: [u64; 3] = [20, 60, 80];
 /// How long a check waits, as where nothing else is set.
 const DEADLINE: Duration = Duration::from_millis(100);
+/// How long an agent has to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// A session asks no more often.
 const PACE: Duration = Duration::from_millis(20);
 /// Who asks at the same time: one session, or a server under load.
@@ -60,6 +63,7 @@ impl Sharing {
         );
         fs::write(at("exirate.toml"), text).unwrap();
         fs::create_dir(at("spool")).unwrap();
+        drop(Spool::open(&at("spool"), Options::default()).unwrap());
         let line: Vec<&str> =
             inside.iter().map(String::as_str).chain([program.to_str().unwrap()]).collect();
         let mut agent = Command::new(line[0]);
@@ -251,8 +255,9 @@ pub(crate) fn far(effort: Effort, before: Option<&Path>) {
             let sharing =
                 Sharing::start(program, &format!("server = \"redis://{FAR}:6379\""), &inside);
             let agent = sharing.path("agent");
-            // It connects, and loads what it needs.
-            until("the agent decides", || ask(&agent, Duration::ZERO, 0).decided > 0);
+            // It connects, and loads what it needs, if it can.
+            let begun = Instant::now();
+            while ask(&agent, Duration::ZERO, 0).decided == 0 && begun.elapsed() < CONNECT_MAX {}
             for sessions in ASKING {
                 let of = |session| {
                     let (agent, time) = (&agent, effort.asked * 3);

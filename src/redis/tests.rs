@@ -45,7 +45,7 @@ impl TestServer {
         tool::runtime().unwrap().block_on(agent).unwrap();
         let mut rates = SharedRates::connect(&settings, Box::new(Memory::new())).unwrap();
         rates.store.time = Some(Arc::default());
-        rates.store.script = Arc::new(Loaded::new(timed_script()));
+        rates.store.script = Arc::new(Loaded::new(&timed_script()));
         rates
     }
 

@@ -227,7 +227,7 @@ fn completions_offer_commands_keys_modes_and_periods() {
         assert_eq!(offered(&machine, line, word), expected, "{line}");
     }
     // By the names under which a policy counts: with the domain that is added to the login.
-    let counted = r#"printf '[identity]\nqualify = "q.test"\n[policy.a]\nrecipients = "5 / 1h"\n' >p.toml &&
+    let counted = r#"printf 'version = 1\n[identity]\nqualify = "q.test"\n[policy.a]\ndefault.recipients = "5/1h"\n' >p.toml &&
         exirate policy apply p.toml >out &&
         sed 's/alice@example.org/zoe/g' /var/log/exim4/month.log >log && exirate habits learn log >out"#;
     assert_eq!(stderr(&machine.run(counted)), "");

@@ -79,7 +79,8 @@ fn is_plain(key: &[u8]) -> bool {
         && key_text::key(key).as_bytes() == key
 }
 
-/// Calls `visit` with the key of each record of a database that is not too large.
+/// Calls `visit` with the key of each record, and of each account with habits, of a database that is not
+/// too large.
 /// Whatever fails, nothing is printed: the user is typing.
 fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let spool = spool_option(std::env::args_os());
@@ -88,6 +89,7 @@ fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let store: &mut dyn Inspect = &mut { spool };
     if store.statistics().is_ok_and(|statistics| statistics.bytes <= DISK_MAX) {
         let _ = store.for_each(&mut |entry| visit(&entry.record_key()));
+        let _ = store.for_each_habits_key(&mut |key| visit(&key.key()));
     }
 }
 
