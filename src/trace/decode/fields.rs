@@ -69,6 +69,11 @@ impl<'a> BodyFields<'a> {
         }
     }
 
+    /// Whether the body has an encoding: what comes before it would be decoded with it.
+    pub(super) fn is_encoded(&self) -> bool {
+        self.encoding.is_some_and(|value| Encoding::named(value) != Encoding::None)
+    }
+
     /// The type and encoding of the body.
     pub(super) fn media(&self) -> Media {
         let mut media = Media {
