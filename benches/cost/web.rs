@@ -156,7 +156,7 @@ pub(crate) fn run(effort: Effort) {
     let keys = effort.keys.iter().copied().filter(|&keys| keys <= 1_000_000).max().unwrap();
     let exim = exim(keys);
     let program = Path::new(env!("CARGO_BIN_EXE_exirate"));
-    let desk = Desk::start(program, &exim.folder(), &exim.spool());
+    let desk = Desk::start(program, exim.folder(), &exim.spool());
     head(&format!("The web service with {keys} keys and {} open streams", effort.streams));
     let first = desk.ask(&mut desk.connect(), "/api/v1/status");
     let one_snapshot = most_memory(&desk.process);
