@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::error::RedisError;
 use super::record;
 use super::servers::{KnownServers, SERVERS};
-use crate::engine::{Check, Kind, RecordKey};
+use crate::engine::{Check, Kind, RecordKey, Update};
 use crate::identity::fold::Folding;
 use crate::store::OwnedKey;
 use crate::sys::clock;
@@ -153,7 +153,8 @@ impl UsedForms {
     /// Notes the forms of these checks. Whether one is new.
     pub(super) fn see(&self, checks: &[Check<'_>]) -> bool {
         let mut new = false;
-        for check in checks {
+        // What only looks makes no record, such as the check by which `cluster status` asks.
+        for check in checks.iter().filter(|check| check.update != Update::ReadOnly) {
             new |= self.see_one(&check.record_key());
         }
         new
