@@ -170,7 +170,7 @@ record, an event or a policy has KEY. With --end, an object with `ended`, the ov
     )
 }
 
-/// What was done, in JSON.
+/// The override that was set, what it has replaced, and what is stronger.
 #[derive(Serialize)]
 struct AllowReport {
     #[serde(flatten)]

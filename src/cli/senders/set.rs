@@ -104,7 +104,7 @@ JSON: an object; `before` (null for a new key) and `after` have the fields of
     )
 }
 
-/// What was done, in JSON.
+/// A record before and after it was set.
 #[derive(Serialize)]
 struct SetReport {
     before: Option<KeyStateJson>,

@@ -105,7 +105,7 @@ list`, `removed` of the overrides, in the form of `exirate overrides`.",
     )
 }
 
-/// What was done, in JSON.
+/// The records that were reset, and the denials that were removed.
 #[derive(Serialize)]
 struct UnblockReport {
     dry_run: bool,

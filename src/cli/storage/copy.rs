@@ -58,7 +58,7 @@ pub(in crate::cli) struct Copy {
     common: Common,
 }
 
-/// What was done, in JSON.
+/// Where the copy is, and what it holds.
 #[derive(Default, Serialize)]
 struct CopyReport {
     path: String,

@@ -87,7 +87,7 @@ pub(in crate::cli) struct Import {
     common: Rates,
 }
 
-/// What was done, in JSON.
+/// How many records were taken over.
 #[derive(Default, Serialize)]
 struct ImportCounts {
     added: u64,

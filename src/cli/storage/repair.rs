@@ -66,7 +66,7 @@ pub(in crate::cli) struct Repair {
     common: Common,
 }
 
-/// What was done, in JSON.
+/// What was wrong, and what became of it.
 #[derive(Default, Serialize)]
 struct RepairReport {
     dry_run: bool,

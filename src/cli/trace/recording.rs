@@ -140,7 +140,7 @@ fn bare(address: &str) -> &str {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
-/// What was done, in JSON.
+/// How many messages were recorded, and how many bytes.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct RecordCounts {
     pub(super) recorded: u64,

@@ -127,7 +127,7 @@ enum WithHeld {
     Keep,
 }
 
-/// What was done, in JSON.
+/// What became of an account that was stolen.
 #[derive(Serialize)]
 struct StolenReport {
     key: String,
