@@ -244,7 +244,7 @@ pub(crate) fn far(effort: Effort, before: Option<&Path>) {
         let mut line = String::new();
         BufReader::new(network.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line != "ready\n" {
-            eprintln!("left out: `far` needs a TUN device, which this machine does not have");
+            eprintln!("left out: `far` needs /dev/net/tun, a network of its own, and iproute2");
             return;
         }
         let inside = ["nsenter".to_owned(), format!("--net=/proc/{}/ns/net", network.0.id())];

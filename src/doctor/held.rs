@@ -18,7 +18,8 @@ pub(super) fn look(exim: &Exim, spool: &Path, findings: &mut Findings) {
     let policies = file.image().ok().and_then(|image| image.policies().ok());
     let policies = policies.map(|all| all.policies).unwrap_or_default();
     let is_by_policy = policies.iter().any(|(_, policy)| holds(policy));
-    let defines = |output: &Output| output.stdout.starts_with(UNDECIDED);
+    let defines =
+        |output: &Output| output.stdout.starts_with(UNDECIDED) && output.stdout.contains("hold");
     if !is_by_policy && !exim.run(&["-bP", "macro", UNDECIDED]).is_ok_and(|out| defines(&out)) {
         return;
     }

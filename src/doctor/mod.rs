@@ -11,6 +11,13 @@
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
 //! own or with a call that Exim refuses. Where there is no Exim, [`mail`] checks Postfix or
 //! Sendmail and the daemon in place of the first four.
+//!
+//! A check is a function `look` with a line in [`Subject`]: in `stores` if it is about what is in a
+//! spool directory, else in `checked`. Its findings are under the heading that
+//! [`Findings::about`] has set last, here or in `look`. Some are called by others: [`follower`]
+//! and [`habits`] by [`policy`], [`servers`] by [`cluster`], [`reread`] by [`machine`]. [`units`]
+//! are those of systemd, [`users`] what users may do with files, [`glance`] what `exirate status`
+//! shows of all this.
 
 mod alerts;
 mod callers;
@@ -90,9 +97,11 @@ pub(crate) enum Depth {
 /// What is kept in a directory.
 struct Stores<'a> {
     spool: &'a Path,
+    /// Whose it is to be, if that is known: Exim's user or the daemon's.
     who: Option<&'a Account>,
     /// What evaluates its policies, if that is known.
     callers: Option<Vec<Caller>>,
+    /// Whether a line of Exim's configuration records messages.
     record: bool,
     depth: Depth,
 }

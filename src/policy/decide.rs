@@ -402,6 +402,9 @@ impl Planned<'_> {
 }
 
 /// Decides what is not reused, in one call of the store.
+///
+/// Where a total gives way: to what was decided before, here; to another check of this call, in
+/// `engine::decide` ([`Check::total`]); to another policy, by [`CountedChecks`].
 fn decide_new<S: Store>(
     planned: &mut [Planned<'_>],
     texts: &str,
@@ -429,11 +432,13 @@ fn decide_new<S: Store>(
     }
     // One that refused it before in this command, message or connection still does, and
     // the event then counts nowhere; under strict, against no total.
-    let leaky = |one: &Planned<'_>| mode.update == Update::Leaky || is_total(&one.limit);
+    let yields = |one: &Planned<'_>| mode.update == Update::Leaky || is_total(&one.limit);
     let stops = |decision: &Decision| decision.refuses(mode.refuses);
     let blocked = planned.iter().any(|one| one.decision.as_ref().is_some_and(stops));
-    let update =
-        |one: &Planned<'_>| if blocked && leaky(one) { Update::ReadOnly } else { mode.update(one) };
+    let update = |one: &Planned<'_>| match blocked && yields(one) {
+        true => Update::ReadOnly,
+        false => mode.update(one),
+    };
     // As most policies are: what follows, without lists.
     if let [one] = planned {
         if one.decision.is_none() {
@@ -458,7 +463,7 @@ fn decide_new<S: Store>(
     // next recipient perhaps.
     let refused = blocked || decisions.iter().any(stops);
     for ((one, check), decision) in new().zip(&checks).zip(&decisions) {
-        let is_kept = decision.over || !leaky(one);
+        let is_kept = decision.over || !yields(one);
         if !mode.leaves_to_later(one) && (!refused || is_kept) {
             cache.keep(one.scope, &check.key, *decision);
         }

@@ -284,7 +284,7 @@ impl<'i> Evaluator<'i> {
         if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
             // A unique event that is known has passed after all.
             for (name, policy, before) in left_out {
-                let this = run.totals(name, policy, before);
+                let this = run.count_totals(name, policy, before);
                 if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {
                     strictest = Some(this);
                 }
@@ -423,8 +423,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         is_later.then_some(before)
     }
 
-    /// Counts the totals of a policy that were left out, in the session as it was before it.
-    fn totals(
+    /// Counts the totals of a policy that [`Run::refused_later`] had left out, as nothing after it
+    /// refused the step; in the session as it was before that policy.
+    fn count_totals(
         &mut self,
         name: &str,
         policy: PolicyImage<'r>,
@@ -624,7 +625,8 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             }
         }
         let counts = *counts;
-        let mut of = |event: &Event<&str>, occurrences: &[Occurrence]| {
+        // Of the message, then of each recipient.
+        let mut weigh = |event: &Event<&str>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
                 if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
                     let checked = decided.checked(settings);
@@ -638,7 +640,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 decide(&rules, event, occurrences, all, counts, cache, *store, clock, visit);
             decided.map_err(|error| fault(error.to_string(), true))
         };
-        let outcome = of(&step.event, occurrences)?;
+        let outcome = weigh(&step.event, occurrences)?;
         if step.stage == AclStage::Rcpt {
             *known.recipient_is_exempt = Some(outcome.exempt);
         }
@@ -653,7 +655,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
                 let mut strictest = Outcome::default();
                 for address in (step.recipients)() {
-                    let outcome = of(&Event { recipient: Some(&address), ..step.event }, &one)?;
+                    let outcome = weigh(&Event { recipient: Some(&address), ..step.event }, &one)?;
                     if outcome.outweighs(&strictest) {
                         strictest = outcome;
                     }

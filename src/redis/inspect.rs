@@ -180,7 +180,7 @@ impl SharedRates {
         known: &mut SeenKeys,
     ) -> Result<(), RedisError> {
         let mut looks = Some(self.begin(place, vec![scan(b"0")]));
-        let mut reads: Option<(Vec<Vec<u8>>, Asked)> = None;
+        let mut reads: Option<(Vec<Vec<u8>>, PendingReplies)> = None;
         while looks.is_some() || reads.is_some() {
             let mut keys = Vec::new();
             if let Some(looked) = looks.take() {
@@ -210,7 +210,7 @@ impl SharedRates {
     }
 
     /// Sends several commands to this server; their replies come later.
-    fn begin(&self, place: &Place, commands: Vec<Cmd>) -> Asked {
+    fn begin(&self, place: &Place, commands: Vec<Cmd>) -> PendingReplies {
         let (connection, place) = (self.store.connection.clone(), place.clone());
         tokio::spawn(async move { connection.send_all_to(&place, &commands).await })
     }
@@ -359,10 +359,10 @@ fn gets(keys: &[Vec<u8>]) -> Vec<Cmd> {
 }
 
 /// What a server was asked.
-type Asked = JoinHandle<RedisResult<Vec<RedisResult<Value>>>>;
+type PendingReplies = JoinHandle<RedisResult<Vec<RedisResult<Value>>>>;
 
 /// The replies to it.
-async fn replies(asked: Asked) -> Result<Vec<RedisResult<Value>>, RedisError> {
+async fn replies(asked: PendingReplies) -> Result<Vec<RedisResult<Value>>, RedisError> {
     let ended = asked.await.map_err(|error| redis::RedisError::from(io::Error::other(error)));
     Ok(ended.and_then(|replies| replies)?)
 }

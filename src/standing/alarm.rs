@@ -9,7 +9,7 @@ use super::override_state::DenialReply;
 use super::pattern;
 use crate::history::habits::SentMail;
 use crate::identity::fold::Folding;
-use crate::rate::habits::{Answer, Remembered};
+use crate::rate::habits::{Answer, RecipientsKept};
 use crate::spool::habits::AlarmAnswer;
 use crate::spool::{Spool, SpoolError};
 use crate::store::Override;
@@ -46,16 +46,17 @@ pub(crate) fn accept(
 fn remembered(account: &Account, in_use: &InUse) -> String {
     let habits = &account.habits;
     let remembered = habits.remembered();
-    let Remembered { new, others, days } = remembered;
+    let RecipientsKept { new, others, days } = remembered;
     let mut said = match others {
+        _ if new == 0 => "there were no new recipients".to_owned(),
         0 => format!("its {new} new recipients are more than an account remembers"),
         _ => {
             let stay = counted(new, "new recipient stays", "new recipients stay");
             format!("its {stay} known until it has written to {others} others")
         }
     };
-    if others > 0 && days < A_YEAR {
-        let days = counted(days.round() as u64, "day", "days");
+    if new > 0 && others > 0 && days < A_YEAR {
+        let days = counted(days.ceil() as u64, "day", "days");
         let _ = write!(said, ", at its usual pace in {days}");
     }
     let held = habits.held();
@@ -64,7 +65,7 @@ fn remembered(account: &Account, in_use: &InUse) -> String {
         let _ = write!(said, "; those of {held} are not known yet");
     }
     if remembered.is_too_many() || held > new {
-        let (name, at) = (account.name(), habits.at());
+        let (name, at) = (text::shell(&account.name()), habits.at());
         let policy = in_use.said(account, at).map_or_else(|| "NAME".to_owned(), |said| said.policy);
         let identity = account.identity();
         let user = identity.split_once(':').map_or(&*identity, |(_, user)| user);
@@ -72,11 +73,24 @@ fn remembered(account: &Account, in_use: &InUse) -> String {
             said,
             "; so a mailing to them that is repeated may raise an alarm again. Before it, run `exirate \
              allow {name} --until 2h`, or exempt the account, by a line behind [policy.{policy}] in \
-             the policy file: user.{} = {{ habits = \"off\" }}",
-            serde_json::Value::from(user)
+             the policy file, and in each other policy with habits: user.{} = {{ habits = \"off\" }}",
+            toml_string(user)
         );
     }
     said
+}
+
+/// `text` as a TOML string, without a character that drives a terminal.
+fn toml_string(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            _ if c.escape_debug().len() == 1 => quoted.push(c),
+            _ => _ = write!(quoted, "\\U{:08X}", u32::from(c)),
+        }
+    }
+    quoted + "\""
 }
 
 /// Whether the last alarm of an account may have been a thief: nobody has said otherwise.

@@ -452,7 +452,7 @@ fn who_accepts_learns_how_long_that_holds() {
     assert!(numbers[0] > 90 && numbers[0] + numbers[1] == 130, "{said}");
     assert!(said.contains("`exirate allow school@example.org --until 2h`"), "{said}");
     // The line that exempts the account can be pasted.
-    let line = said.split_once("[policy.out] in the policy file: ").unwrap().1;
+    let line = said.split_once("each other policy with habits: ").unwrap().1;
     let text = text.replace("[policy.out]\n", &format!("[policy.out]\n{line}\n"));
     std::fs::write(&policy, text).unwrap();
     let shown = exirate().args(["policy", "lint", file]).output().unwrap();

@@ -390,7 +390,9 @@ fn what_was_held_is_counted_and_released_once() {
     assert!(shown.stdout.contains("local:"), "{shown:?}");
     let tried = held(&["decide"]);
     assert_eq!(tried.code, 2, "{tried:?}");
-    assert_eq!(held(&[]).stdout.matches("(undecided)").count(), 2);
+    let left = held(&["--json"]).stdout;
+    assert_eq!(left.matches("(undecided)").count(), 2);
+    assert_eq!(left.matches("\"sender\":\"www-data@").count(), 2, "{left}");
     // Somebody does: one is counted, and the other waits, as it is more than what is left.
     let _daemon = kit::front_ends::serve_callers(exim.folder());
     for (count, said) in [(1, "is counted and delivered"), (0, "")] {

@@ -1,4 +1,8 @@
 //! `exirate unblock`: deletes the records of keys, and removes denials of them.
+//!
+//! What it says of a record is in `standing::words`, of a denial in `standing::override_state`, of
+//! what still refuses in `standing::left`. `exirate reset` says the same of records; the broker of
+//! the web service does the same by `standing::change`.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -131,6 +135,7 @@ impl Unblock {
         self.unblock(screen, !(self.keep_denials || self.over || self.narrow.is_selective()))
     }
 
+    /// Deletes records and, with `denials`, ends denials; or shows what it would do.
     fn unblock(&self, screen: &mut Screen<'_>, denials: bool) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
         let folding = self.common.folding()?;
@@ -156,7 +161,7 @@ impl Unblock {
         let missing = selection.report_missing(&mut *store)?;
         if self.over {
             let in_force = in_force::or_note(&mut *store, &directory);
-            keys = over(&mut *store, keys, &in_force)?;
+            keys = blocked_by_rate(&mut *store, keys, &in_force)?;
         }
         let nothing = keys.is_empty() && denied.is_empty();
         if selection.is_loose() && !self.dry_run && !nothing {
@@ -328,7 +333,7 @@ fn is_denial(one: &Override, targets: &[(usize, Target, String)]) -> bool {
 }
 
 /// Those of these keys that their rates block: to reset others helps nobody.
-fn over(
+fn blocked_by_rate(
     store: &mut dyn Inspect,
     keys: Vec<OwnedKey>,
     in_force: &InForce,

@@ -70,8 +70,22 @@ impl Decide {
         let mut messages = held.messages;
         messages.retain(HeldMessage::is_undecided);
         messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+        // What has no sender would be delivered after some days, undecided or not.
+        let name = |message: &HeldMessage| {
+            let named = match message.sender.is_empty() {
+                true => queue.name_sender(&message.id),
+                false => Ok(()),
+            };
+            if let Err(why) = named {
+                let (id, why) = (printable(message.id.as_bytes()), printable(why.as_bytes()));
+                complain(format_args!("{id} has no sender: {why}"));
+            }
+        };
+        let socket = match messages.is_empty() {
+            true => PathBuf::new(),
+            false => self.socket(queue.spool()).inspect_err(|_| messages.iter().for_each(name))?,
+        };
         let mut left = 0;
-        let socket = if messages.is_empty() { PathBuf::new() } else { self.socket(queue.spool())? };
         for message in &messages {
             let id = printable(message.id.as_bytes());
             let decided = decide(&socket, message)
@@ -83,10 +97,8 @@ impl Decide {
                         released.unwrap_or(Ok(())).map(|()| true)
                     }
                 });
-            if decided != Ok(true) && message.sender.is_empty() {
-                queue.name_sender(&message.id).unwrap_or_else(|why| {
-                    complain(format_args!("{id} has no sender: {}", printable(why.as_bytes())));
-                });
+            if decided != Ok(true) {
+                name(message);
             }
             match decided {
                 Ok(true) => writeln!(screen, "{id} is counted and delivered")?,

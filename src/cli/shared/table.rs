@@ -140,6 +140,9 @@ impl<const N: usize> Layout<N> {
         others: &mut Vec<[String; N]>,
         lines: Option<usize>,
     ) -> io::Result<()> {
+        if others.is_empty() {
+            return Ok(());
+        }
         for line in self.lay_out(others.drain(..), lines).lines() {
             let line = screen.paint(style, line.trim_end());
             writeln!(screen, "{line}")?;

@@ -3,6 +3,14 @@
 //!
 //! Each mail server is a [`HoldQueue`]. What somebody else holds is none of these messages: each
 //! of them has a mark that only exirate's own lines set.
+//!
+//! | | it is | the mark | who sets it |
+//! |---|---|---|---|
+//! | Exim | frozen | `$acl_m_exirate_held`, set just before that | `exim/acl*.conf` |
+//! | Postfix | in the queue `hold` | a [`HeldNote`] of its queue id | `serve/mail`: both ways |
+//! | Sendmail | a file `hfID` | a reason with `HELD_BY`, and a [`HeldNote`] | `serve/mail/milter` |
+//!
+//! Notes are written by `serve/mail/worker.rs` before the mail server is told.
 
 mod exim;
 mod postfix;

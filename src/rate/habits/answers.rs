@@ -50,7 +50,7 @@ impl Answers {
 
 /// How long the recipients are remembered that have led to an alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Remembered {
+pub struct RecipientsKept {
     /// So many were strangers.
     pub new: u32,
     /// Until the account has written to so many other strangers; 0 if there are too many of them.
@@ -59,7 +59,7 @@ pub struct Remembered {
     pub days: f64,
 }
 
-impl Remembered {
+impl RecipientsKept {
     /// Whether the same mailing raises an alarm again before long.
     #[must_use]
     pub fn is_too_many(self) -> bool {
@@ -71,11 +71,11 @@ impl Habits {
     /// How long the recipients are remembered of the messages that led to the last alarm, and of those
     /// since.
     #[must_use]
-    pub fn remembered(&self) -> Remembered {
+    pub fn remembered(&self) -> RecipientsKept {
         let alarm = self.evidence(self.at());
         let others = REMEMBERED.saturating_sub(alarm.strangers);
         let days = f64::from(others) / alarm.usual;
-        Remembered { new: alarm.strangers, others, days }
+        RecipientsKept { new: alarm.strangers, others, days }
     }
 
     /// Whether the account is suspected at `now`: nobody has answered the last alarm, and it, or a

@@ -22,7 +22,7 @@ mod marked;
 mod tests;
 mod update;
 
-pub use answers::{Answer, Answers, Remembered};
+pub use answers::{Answer, Answers, RecipientsKept};
 pub use layout::Habits;
 pub use marked::marks;
 pub use update::{Added, Alarm, Rule, Sensitivity, Update};

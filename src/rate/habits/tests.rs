@@ -478,7 +478,7 @@ fn named_again(count: u64) -> usize {
         }
         let now = mail(&mut habits, people);
         assert!(mailing(&mut habits, now), "{account}");
-        let Remembered { new, others, .. } = habits.remembered();
+        let RecipientsKept { new, others, .. } = habits.remembered();
         assert!(u64::from(new).abs_diff(count) < 12 && habits.accept(), "{account}: {new}");
         // Some three months of other mail.
         let is_new = |n| n * u64::from(others) / 600 != (n + 1) * u64::from(others) / 600;

@@ -77,7 +77,7 @@ impl SharedStores {
         Ok(NamedPerson { overrides, keys, events })
     }
 
-    /// Removes what [`Shared::search`] has found.
+    /// Removes what [`SharedStores::search`] has found.
     pub(super) fn erase(
         &mut self,
         person: &Person,
