@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
 use super::events::EventSource;
-use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
@@ -265,7 +265,7 @@ impl Setting {
             until: self.until,
             since: now.seconds,
             reason: self.reason.clone(),
-            who: audit_log::who(),
+            who: administrator::who(),
         };
         // Before anything is changed, as it may be a slip.
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;

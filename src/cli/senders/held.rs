@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::undecided::Decide;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::{self, QueueOptions};

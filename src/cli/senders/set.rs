@@ -7,14 +7,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::{self, print_incidents};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
@@ -140,7 +139,7 @@ impl Set {
             return Ok(Outcome::Found);
         };
         self.log(&mut *store, &edited);
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         self.print(screen, edited, &in_force)?;
         Ok(Outcome::Fine)
     }

@@ -12,11 +12,10 @@ use super::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
 use crate::cli::shared::hold_queue::{self, HeldMail};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::{Failure, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
@@ -121,7 +120,7 @@ impl Show {
         let folding = self.common.folding()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, mut unread) = selection.keys(&mut *store)?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         if !self.common.json {
             let arguments = (&*self.keys, &self.narrow);
             let of = missing_totals::of_missing(

@@ -13,14 +13,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::habits::account::suspected;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{parts, print_incidents, require_owner};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::{Failure, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
@@ -160,7 +159,7 @@ impl Unblock {
         }
         let missing = selection.report_missing(&mut *store)?;
         if self.over {
-            let in_force = in_force::or_note(&mut *store, &directory);
+            let in_force = noted(InForce::of(&mut *store, &directory));
             keys = blocked_by_rate(&mut *store, keys, &in_force)?;
         }
         let nothing = keys.is_empty() && denied.is_empty();
@@ -184,7 +183,7 @@ impl Unblock {
             }
         }
         // As the records stand without the denials.
-        let in_force = in_force::or_note(&mut *store, &directory);
+        let in_force = noted(InForce::of(&mut *store, &directory));
         let mut done = Done::default();
         let result = self.delete(&mut *store, &keys, &in_force, screen, (&mut log, &mut done));
         print_incidents(&mut *store);

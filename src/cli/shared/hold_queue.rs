@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::audit_log::AuditLog;
+use super::administrator::AuditLog;
 use super::keys::{Narrow, Selection};
 use super::screen::{Screen, complain};
 use crate::cli::Failure;

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, print_incidents, require_owner};
 use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
 use crate::cli::shared::screen::{Screen, note, progress};

@@ -9,12 +9,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::cli::shared::database::{self, Both, Common};
-use crate::cli::shared::in_force;
 use crate::cli::shared::output_file;
-use crate::cli::shared::screen::{Screen, progress};
+use crate::cli::shared::screen::{Screen, noted, progress};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
+use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::text;
 use crate::text::bytes;
@@ -127,7 +127,7 @@ fn copy_rates(
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;
     // As `exirate list --over` has them of what is copied.
-    let in_force = in_force::or_note(spool, of);
+    let in_force = noted(InForce::of(spool, of));
     let mut over = 0;
     let mut count = |entry| over += u64::from(in_force.refuses(&KeyState::from(entry)));
     database::visit(&mut copy, &mut count)?;

@@ -8,13 +8,12 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::export_format::{self, Header};
-use crate::cli::shared::in_force;
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, Tally, complain};
+use crate::cli::shared::screen::{Screen, Tally, complain, noted};
 use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Kind;
@@ -130,7 +129,7 @@ impl Import {
             opened
         };
         let mut counts = ImportCounts::default();
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let done = import(&mut *store, &form, &mut lines, &in_force, &mut counts);
         print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::verify::Findings;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
 use crate::cli::shared::keys;
 use crate::cli::shared::screen::{Screen, complain, note, progress};

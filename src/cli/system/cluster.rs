@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::servers::{JsonServer, json, print};
+use crate::cli::shared::server_table::{JsonServer, json, print};
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
 use crate::cluster::{

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::file::sound;
 use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::system::cluster;

@@ -12,7 +12,7 @@ use clap::Args;
 use self::found::{TracesOfPerson, concerns};
 use self::person::Person;
 use self::shared::SharedStores;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
 use crate::cli::shared::screen::{Screen, note, progress};

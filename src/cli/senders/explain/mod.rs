@@ -21,11 +21,10 @@ use self::now::NowExplanation;
 use super::events::{self, Event, EventSource, key};
 use super::habits::account::{FoundAccounts, find, suspected};
 use crate::cli::shared::hold_queue::{self, HeldMail};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
@@ -357,7 +356,7 @@ impl Explain {
             return Ok(Outcome::found_if(!known));
         }
         let mut store = self.common.open()?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let mut said = self.say_who_can(screen, &mut *store, &in_force)?;
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
@@ -488,7 +487,7 @@ impl Explain {
     fn search(&self, selection: &mut Selection) -> Result<Searched, Failure> {
         let mut store = self.common.open()?;
         let (mut keys, unread) = selection.keys(&mut *store)?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let folding = self.common.folding()?;
         let arguments = (&*self.keys, &self.narrow);
         let of =

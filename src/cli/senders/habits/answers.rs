@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Common, print_incidents, require_owner};

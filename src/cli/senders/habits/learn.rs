@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::account::{FoundAccounts, find};
 use super::sent::Lookup;
 use crate::cli::senders::allow::{note_stronger, put};
-use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
@@ -211,7 +211,7 @@ impl Stolen {
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         let times = (now().seconds, self.until);
-        let set = alarm::denial(account, folding, times, &self.reason, &audit_log::who());
+        let set = alarm::denial(account, folding, times, &self.reason, &administrator::who());
         let set = set.map_err(Failure::new)?;
         let changed = put(store, &set)?;
         print_incidents(store);

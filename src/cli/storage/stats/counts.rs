@@ -9,16 +9,16 @@ use serde::Serialize;
 use crate::bypass::Bypass;
 use crate::cli::Failure;
 use crate::cli::shared::database::{self, Both, bar};
-use crate::cli::shared::in_force;
 use crate::cli::shared::rates;
-use crate::cli::shared::screen::note;
-use crate::cli::shared::servers::{JsonServer, json};
+use crate::cli::shared::screen::{note, noted};
+use crate::cli::shared::server_table::{JsonServer, json};
 use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::serve::servers;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
+use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
@@ -204,7 +204,7 @@ impl SharedKeys {
     fn of(settings: &ClusterSettings, spool: &Path) -> Option<Self> {
         let count = || {
             let mut rates = rates::connect(settings, Box::new(Memory::new()))?;
-            let in_force = in_force::or_note(&mut *rates, spool);
+            let in_force = noted(InForce::of(&mut *rates, spool));
             let mut counts = Self::default();
             database::visit(&mut *rates, |entry| {
                 counts.keys += 1;
@@ -225,7 +225,7 @@ impl SharedKeys {
 
 impl Rates {
     fn of(spool: &mut Spool, directory: &Path) -> Result<Self, Failure> {
-        let in_force = in_force::or_note(spool, directory);
+        let in_force = noted(InForce::of(spool, directory));
         let mut kinds: BTreeMap<(String, String), ModeCounts> = BTreeMap::new();
         let (mut keys, mut over) = (0, 0);
         let damaged_before = spool.damaged();

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::counts::{AllCounts, Cluster, ModeCounts, PolicyCounts, Rates, Traces};
-use crate::cli::shared::servers::{JsonAgent, JsonServer};
+use crate::cli::shared::server_table::{JsonAgent, JsonServer};
 use crate::rate::Timestamp;
 
 /// Writes all metrics, as of `now`.

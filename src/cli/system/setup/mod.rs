@@ -12,7 +12,7 @@ use clap::Args;
 
 use alerts_to::AlertsTo;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
