@@ -147,11 +147,8 @@ impl Unblock {
         };
         let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, unread) = selection.keys(&mut *store)?;
-        let mut denied = Vec::new();
-        if denials {
-            denied = store.overrides()?;
-            denied.retain(|one| is_denial(one, &targets));
-        }
+        let mut denied = if denials { store.overrides()? } else { Vec::new() };
+        denied.retain(|one| is_denial(one, &targets));
         for (argument, target, _) in &targets {
             if denied.iter().any(|one| override_state::covers(target, one)) {
                 selection.has_found(*argument);
@@ -197,16 +194,14 @@ impl Unblock {
             writeln!(screen, "no key is blocked by its rate")?;
         }
         screen.flush()?;
-        match result {
-            Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
-                return Err(Failure::new(format!(
-                    "{what}; {} of {} records were reset; run the command again for the rest",
-                    done.count,
-                    keys.len()
-                )));
-            }
-            result => result?,
-        }
+        result.map_err(|failure| match failure {
+            Failure::Said(what) if !self.dry_run && keys.len() > 1 => Failure::new(format!(
+                "{what}; {} of {} records were reset; run the command again for the rest",
+                done.count,
+                keys.len()
+            )),
+            failure => failure,
+        })?;
         let left = self.report_left(&mut *store, &targets, &denied)?;
         self.report_totals(&mut *store, &folding, &keys, &in_force)?;
         let left = denials && self.report_suspected(&directory)? || left;
