@@ -102,9 +102,10 @@ machine_sendmail() {
   printf 'mail.test\nlocalhost\n' >/etc/mail/local-host-names
   printf 'hosts files\naliases files\n' >/etc/mail/service.switch
   # Debian's /var/mail is sticky here: where fs.protected_regular is set, a mailbox of another
-  # owner is not opened with O_CREAT.
+  # owner is not opened with O_CREAT. A message is one write: others are delivered at the same time.
   printf '#!/bin/sh\n[ -e "/var/mail/$1" ] || : >"/var/mail/$1"\n%s\n' \
-    'exec dd of="/var/mail/$1" oflag=append conv=notrunc,nocreat status=none' >/usr/local/sbin/deliver
+    'exec dd of="/var/mail/$1" bs=1M iflag=fullblock oflag=append conv=notrunc,nocreat status=none' \
+    >/usr/local/sbin/deliver
   chmod 755 /usr/local/sbin/deliver
   cat >$mc <<'CONF'
 define(`_USE_ETC_MAIL_')dnl
