@@ -45,8 +45,8 @@ use std::borrow::Cow;
 pub const VERSION: u16 = 4;
 
 /// Decodes a message, header and body, with lines that end in LF or CRLF, and
-/// passes its fragments to `sink`. Returns whether these are all that a reader may
-/// see: what is beyond the limits is left out.
+/// passes its fragments to `sink`. Returns how much of it these are: what is beyond the
+/// limits is left out.
 ///
 /// Any bytes are a valid message. The time is proportional to their number, and
 /// the memory to the limits: a few times that of text, and up to three times
