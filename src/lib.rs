@@ -3,6 +3,7 @@
 //! The map of the source; `docs/architecture.md` shows it as a drawing. A module uses only modules below it in this list:
 //!
 //! - `cli`: the program: commands in folders by what people want, and what they share
+//! - `doctor`: whether the mail server, exirate and the database work together: checks → findings
 //! - `setup`: configures the mail server of this machine to ask exirate, and undoes it
 //! - `mta`: finds Exim, Postfix and Sendmail, and reads their configurations
 //! - `serve`: the daemons: the agent between the libraries and Redis, the mail front ends, the
@@ -52,6 +53,8 @@ pub mod cli;
 pub mod cluster;
 #[cfg(feature = "cli")]
 mod csv;
+#[cfg(feature = "cli")]
+mod doctor;
 pub mod engine;
 pub mod event;
 #[cfg(any(feature = "rates", feature = "trace"))]

@@ -8,9 +8,11 @@
 //! `library` (size and load time), `image` (compiled policies in process: compiling,
 //! opening, searching), `customers` (very many customers, and a check with their totals), `policy`
 //! (policies, compared with a check
-//! of a spec), `cluster` (checks that servers share, through the agent and Redis), `socket`
+//! of a spec), `cluster` (checks that servers share, through the agent and Redis), `keys` (commands and the desk with very
+//! many shared keys), `far` (shared checks where Redis is far away), `socket`
 //! (an Exim without the library, and its daemon) and `web` (the web service, and checks meanwhile); all of them by default. `--before=FILE` also
-//! measures another exirate.so in `session` and `parallel`, in the same rounds.
+//! measures another exirate.so in `session` and `parallel`, in the same rounds, and
+//! `--before-program=FILE` another program in `keys` and `far`.
 //! Run as a test, it makes only a few measurements, to check that it works.
 
 #![allow(missing_docs)]
@@ -27,6 +29,7 @@ mod keys;
 mod library;
 mod policy;
 mod session;
+mod shared;
 mod socket;
 mod spool;
 mod web;
@@ -39,8 +42,9 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     // Cargo passes `--bench` for benchmarks, and not for tests.
     let effort = if arguments.iter().any(|a| a == "--bench") { FULL } else { SMOKE };
-    let before = arguments.iter().find_map(|argument| argument.strip_prefix("--before="));
-    let before = before.map(Path::new);
+    let option = |name| arguments.iter().find_map(|argument| argument.strip_prefix(name));
+    let before = option("--before=").map(Path::new);
+    let program = option("--before-program=").map(Path::new);
     let parts: Vec<&str> =
         arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
     let known = [
@@ -55,6 +59,8 @@ fn main() {
         "customers",
         "policy",
         "cluster",
+        "keys",
+        "far",
         "socket",
         "web",
     ];
@@ -95,6 +101,12 @@ fn main() {
     }
     if wanted("cluster") {
         cluster::run(effort);
+    }
+    if wanted("keys") {
+        shared::keys(effort, program);
+    }
+    if wanted("far") {
+        shared::far(effort, program);
     }
     if wanted("socket") {
         socket::run(effort);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -38,29 +38,28 @@ const DEARER: f64 = 1.05;
 const IDENTITY: Duration = Duration::from_millis(10);
 
 /// The web service, and who asks it.
-struct Desk {
+pub(crate) struct Desk {
     socket: PathBuf,
     token: String,
     process: Process,
 }
 
 impl Desk {
-    /// With the database of this Exim.
-    fn start(exim: &PrivateExim) -> Self {
-        let folder = exim.folder();
+    /// That of this program, with its files in this folder, for the database in this spool directory.
+    pub(crate) fn start(program: &Path, folder: &Path, spool: &Path) -> Self {
         let at = |name: &str| folder.join(name).display().to_string();
         let (config, socket, tokens) = (at("exirate.toml"), folder.join("web"), at("tokens"));
         let text = format!(
             "[mail]\nspool = {:?}\n[web]\nlisten = \"unix:{}\"\ntokens = {tokens:?}\n\
              state = {:?}\n",
-            exim.spool(),
+            spool,
             socket.display(),
             at("state"),
         );
         fs::write(&config, text).unwrap();
         let add = |all: &mut token::Tokens| all.add("panel", Role::View, 0, FOREVER);
         let token = token::change(tokens.as_ref(), add).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_exirate"));
+        let mut command = Command::new(program);
         command.args(["serve", "web", "--config", &config]).stdin(Stdio::null());
         let process = Process(command.stderr(Stdio::null()).spawn().unwrap());
         until("the web service listens", || UnixStream::connect(&socket).is_ok());
@@ -74,12 +73,12 @@ impl Desk {
         )
     }
 
-    fn connect(&self) -> BufReader<UnixStream> {
+    pub(crate) fn connect(&self) -> BufReader<UnixStream> {
         BufReader::new(UnixStream::connect(&self.socket).unwrap())
     }
 
     /// Asks once, and reads all of the reply.
-    fn ask(&self, peer: &mut BufReader<UnixStream>, path: &str) -> Duration {
+    pub(crate) fn ask(&self, peer: &mut BufReader<UnixStream>, path: &str) -> Duration {
         let begun = Instant::now();
         peer.get_mut().write_all(self.request(path).as_bytes()).unwrap();
         let (mut line, mut length) = (String::new(), 0);
@@ -156,7 +155,8 @@ fn exim(keys: usize) -> PrivateExim {
 pub(crate) fn run(effort: Effort) {
     let keys = effort.keys.iter().copied().filter(|&keys| keys <= 1_000_000).max().unwrap();
     let exim = exim(keys);
-    let desk = Desk::start(&exim);
+    let program = Path::new(env!("CARGO_BIN_EXE_exirate"));
+    let desk = Desk::start(program, exim.folder(), &exim.spool());
     head(&format!("The web service with {keys} keys and {} open streams", effort.streams));
     let first = desk.ask(&mut desk.connect(), "/api/v1/status");
     let one_snapshot = most_memory(&desk.process);
@@ -192,7 +192,7 @@ pub(crate) fn run(effort: Effort) {
 }
 
 /// What is asked for, by a number of a key.
-type Path = Box<dyn Fn(usize) -> String + Sync>;
+type Route = Box<dyn Fn(usize) -> String + Sync>;
 
 /// Prints what routes cost; the median of an identity.
 fn routes(desk: &Desk, keys: usize, effort: Effort) -> Duration {
@@ -200,7 +200,7 @@ fn routes(desk: &Desk, keys: usize, effort: Effort) -> Duration {
     let many = move |n: usize| {
         (0..100).map(|more| format!("key={}&", key((n + more) % keys))).collect::<String>()
     };
-    let routes: [(&str, Path); 13] = [
+    let routes: [(&str, Route); 13] = [
         ("me", Box::new(|_| "/api/v1/me".to_owned())),
         ("status", Box::new(|_| "/api/v1/status".to_owned())),
         ("keys", Box::new(|_| "/api/v1/keys".to_owned())),

@@ -10,7 +10,7 @@ use exirate::event::AclStage;
 use exirate::policy::outcome::Outcome;
 use exirate::policy::word::Verdict;
 use exirate::serve::mail::event::{MailEvent, MailVerdict};
-use exirate::serve::mail::milter::dialogue::{Dialogue, Fault, Limits, Step};
+use exirate::serve::mail::milter::dialogue::{Dialogue, DialogueFault, Limits, Step};
 use exirate::serve::mail::milter::negotiate::Wants;
 use exirate::serve::mail::milter::packet::{self, Packets, Piece, write};
 use exirate::serve::mail::milter::reply::Reply;
@@ -102,7 +102,7 @@ fuzz_target!(|input: Input<'_>| {
         loop {
             match packets.next(&mut now) {
                 Err(fault) => {
-                    let fault = Fault::Packet(fault);
+                    let fault = DialogueFault::Packet(fault);
                     assert!(!fault.to_string().is_empty() && fault.source().is_some());
                     return talk.end(&room);
                 }

@@ -8,7 +8,9 @@
 
 mod oracle;
 
-use exirate::spec::{AclStage, Context, MAX_LEN, Request, Spec, SpecCache, SpecError, StoredKey};
+use exirate::spec::{
+    AclStage, Context, MAX_LEN, Spec, SpecCache, SpecError, SpecRequest, StoredKey,
+};
 use libfuzzer_sys::fuzz_target;
 use oracle::Reading;
 
@@ -122,7 +124,7 @@ fn one_line(text: &str) {
 }
 
 /// The request equals that of the [`oracle`].
-fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<Request, SpecError>) {
+fn as_read_again(text: &[u8], context: &Context<'_>, found: &Result<SpecRequest, SpecError>) {
     let reading = Reading::of(text);
     let expected = reading.as_ref().and_then(|reading| reading.request(context));
     match (found, expected) {
@@ -156,7 +158,7 @@ fn remembered(
     memo: &mut SpecCache,
     text: &[u8],
     context: FuzzContext<'_>,
-    expected: &Result<Request, SpecError>,
+    expected: &Result<SpecRequest, SpecError>,
 ) {
     let stage = context.0.stage;
     let found = memo.parse(text).and_then(|known| memo.request(&known, stage, || context));

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::event::EventJson;
-use super::known::Known;
+use super::known::AlertContext;
 use crate::policy::model::{Piece, Template};
 use crate::policy::word::Placeholder;
 use crate::spool::{Enforcement, LoggedEvent};
@@ -58,7 +58,7 @@ pub(super) struct Alert<'a> {
     json: EventJson,
     host: &'a str,
     #[serde(flatten)]
-    pub(super) known: &'a Known,
+    pub(super) known: &'a AlertContext,
     #[serde(skip)]
     pub(super) event: &'a LoggedEvent,
 }
@@ -68,7 +68,7 @@ impl<'a> Alert<'a> {
         event: &'a LoggedEvent,
         head: Head<'a>,
         host: &'a str,
-        known: &'a Known,
+        known: &'a AlertContext,
     ) -> Self {
         Self { head, json: EventJson::of(event), host, known, event }
     }

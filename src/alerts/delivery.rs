@@ -10,7 +10,7 @@ use super::alert::{Alert, Head};
 use super::cursor::{Cursor, CursorFile, SavedCursor, micros};
 use super::digest::Digest;
 use super::error::AlertError;
-use super::known::{Known, Sources};
+use super::known::{AlertContext, Sources};
 use super::program::Account;
 use super::receiver::Receiver;
 use super::voice::Voice;
@@ -38,7 +38,7 @@ const TOGETHER_MAX: usize = 1000;
 
 /// What was done for one receiver.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct ReceiverReport {
     pub(crate) receiver: &'static str,
     pub(crate) sent: usize,
     given_up: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     waits: bool,
 }
 
-impl Report {
+impl ReceiverReport {
     fn of(receiver: &Receiver<'_>) -> Self {
         let receiver = receiver.name();
         Self { receiver, sent: 0, given_up: 0, remaining: 0, failed: false, waits: false }
@@ -62,7 +62,7 @@ impl Report {
 }
 
 /// An event that may be sent.
-pub(super) struct Event<'a> {
+pub(super) struct AlertEvent<'a> {
     pub(super) event: &'a LoggedEvent,
     pub(super) id: String,
     /// There is an alert of it.
@@ -74,10 +74,10 @@ pub(super) struct Event<'a> {
 /// What is sent.
 pub(super) struct Events<'a> {
     /// All crossings, in the order of the journal.
-    pub(super) crossings: Vec<Event<'a>>,
+    pub(super) crossings: Vec<AlertEvent<'a>>,
     /// Refusals of keys that were still over a limit `repeat` seconds after their last
     /// alert; `None` if alerts are not repeated.
-    pub(super) repeats: Option<Vec<Event<'a>>>,
+    pub(super) repeats: Option<Vec<AlertEvent<'a>>>,
 }
 
 impl<'a> Events<'a> {
@@ -99,13 +99,14 @@ impl<'a> Events<'a> {
 
 /// Marks the alerts of which there are too many within a minute to be sent one by one. This
 /// depends on the logs alone, as what is repeated does.
-fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec<Event<'a>> {
-    let mut all: Vec<Event<'a>> = events
-        .map(|(event, is_due)| Event { event, id: event.id(), is_due, in_burst: false })
+fn with_bursts<'a>(events: impl Iterator<Item = (&'a LoggedEvent, bool)>) -> Vec<AlertEvent<'a>> {
+    let mut all: Vec<AlertEvent<'a>> = events
+        .map(|(event, is_due)| AlertEvent { event, id: event.id(), is_due, in_burst: false })
         .collect();
     let mut due: Vec<usize> =
         (0..).zip(&all).filter(|(_, one)| one.is_due).map(|(n, _)| n).collect();
-    let second = |all: &[Event<'a>], n: usize| all.get(n).map_or(0, |one| one.event.at.seconds);
+    let second =
+        |all: &[AlertEvent<'a>], n: usize| all.get(n).map_or(0, |one| one.event.at.seconds);
     due.sort_by_key(|n| second(&all, *n));
     let many: Vec<usize> = due
         .windows(SINGLE_MAX + 1)
@@ -213,14 +214,14 @@ pub(super) struct Delivery<'a> {
     /// Alerts of before this second are late, and more than are sent one by one.
     late: i64,
     begun: Instant,
-    report: Report,
+    report: ReceiverReport,
 }
 
 /// What all alerts of a run have in common.
 pub(super) struct Context<'a> {
     pub(super) host: &'a str,
     /// By the ids of events.
-    pub(super) known: &'a HashMap<&'a str, Known>,
+    pub(super) known: &'a HashMap<&'a str, AlertContext>,
 }
 
 impl<'a> Delivery<'a> {
@@ -237,7 +238,7 @@ impl<'a> Delivery<'a> {
             SavedCursor::Cursor(cursor) => cursor,
             SavedCursor::Nothing => {
                 let from = now().seconds.saturating_sub(FIRST);
-                let is_old = |one: &&Event<'_>| one.is_due && one.event.at.seconds < from;
+                let is_old = |one: &&AlertEvent<'_>| one.is_due && one.event.at.seconds < from;
                 let old = events.crossings.iter().take_while(|one| one.event.at.seconds < from);
                 let old = old.filter(is_old).count();
                 if old > 0 && receiver.is_alerted() {
@@ -264,7 +265,7 @@ impl<'a> Delivery<'a> {
             Some(at) => (at + 1, i64::MIN),
             None => (0, cursor.lose_place()),
         };
-        let (begun, report) = (Instant::now(), Report::of(receiver));
+        let (begun, report) = (Instant::now(), ReceiverReport::of(receiver));
         let late = i64::MIN;
         let mut all =
             Self { receiver, events, account, voice, file, cursor, from, late, begun, report };
@@ -277,38 +278,38 @@ impl<'a> Delivery<'a> {
     }
 
     /// Whether it is one of many late ones.
-    fn is_late(&self, one: &Event<'_>) -> bool {
+    fn is_late(&self, one: &AlertEvent<'_>) -> bool {
         one.event.at.seconds < self.late
     }
 
     /// The crossings that it has not got.
-    fn new_crossings(&self) -> Vec<&'a Event<'a>> {
+    fn new_crossings(&self) -> Vec<&'a AlertEvent<'a>> {
         let (at, from) = self.from;
         let new = self.events.crossings.iter().skip(at);
         new.filter(|one| micros(one.event.at) >= from).collect()
     }
 
     /// The refusals that repeat an alert and that it has not got.
-    fn new_repeats(&self) -> Vec<&'a Event<'a>> {
+    fn new_repeats(&self) -> Vec<&'a AlertEvent<'a>> {
         let all = self.events.repeats.iter().flatten().filter(|_| self.receiver.is_alerted());
         all.filter(|one| !self.cursor.is_repeated(one.event.at)).collect()
     }
 
     /// The events of which it is to get an alert.
-    pub(super) fn due(&self) -> Vec<&'a Event<'a>> {
+    pub(super) fn due(&self) -> Vec<&'a AlertEvent<'a>> {
         let mut all = self.new_crossings();
         all.extend(self.new_repeats());
         all.retain(|one| self.is_due(one));
         all
     }
 
-    fn is_due(&self, one: &Event<'_>) -> bool {
+    fn is_due(&self, one: &AlertEvent<'_>) -> bool {
         // Others get to see all: what they have is their own list.
         one.is_due || !self.receiver.is_alerted()
     }
 
     /// Sends it what it has not got.
-    pub(super) fn run(mut self, context: &Context<'_>) -> Result<Report, AlertError> {
+    pub(super) fn run(mut self, context: &Context<'_>) -> Result<ReceiverReport, AlertError> {
         let crossings = self.new_crossings();
         let complete = self.send_all(&crossings, Cursor::finish, context)?;
         match &self.events.repeats {
@@ -322,7 +323,7 @@ impl<'a> Delivery<'a> {
         self.file.write(&self.cursor)?;
         let report = self.report;
         if report.remaining > 0 && !report.failed && !report.waits {
-            let Report { receiver, remaining, .. } = report;
+            let ReceiverReport { receiver, remaining, .. } = report;
             let events = text::counted(remaining, "more event", "more events");
             self.voice.note(format_args!("{receiver}: no time for {events} in this run"));
         }
@@ -332,7 +333,7 @@ impl<'a> Delivery<'a> {
     /// Sends events, in their order; false if some remain.
     fn send_all(
         &mut self,
-        new: &[&'a Event<'a>],
+        new: &[&'a AlertEvent<'a>],
         finish: impl Fn(&mut Cursor, &str, Timestamp),
         context: &Context<'_>,
     ) -> Result<bool, AlertError> {
@@ -349,7 +350,7 @@ impl<'a> Delivery<'a> {
             }
             let together = self.together(rest);
             let (now_sent, after) = rest.split_at_checked(together).unwrap_or((rest, &[]));
-            let due: Vec<&Event<'_>> =
+            let due: Vec<&AlertEvent<'_>> =
                 now_sent.iter().copied().filter(|one| self.is_due(one)).collect();
             if self.waits_for_more(one, &due) {
                 self.report.waits = true;
@@ -368,9 +369,9 @@ impl<'a> Delivery<'a> {
     }
 
     /// How many of the next events are sent together.
-    fn together(&self, rest: &[&Event<'_>]) -> usize {
-        let are_many = |one: &Event<'_>| one.in_burst || self.is_late(one);
-        let is_many = |one: &&&Event<'_>| are_many(one) || !self.is_due(one);
+    fn together(&self, rest: &[&AlertEvent<'_>]) -> usize {
+        let are_many = |one: &AlertEvent<'_>| one.in_burst || self.is_late(one);
+        let is_many = |one: &&&AlertEvent<'_>| are_many(one) || !self.is_due(one);
         match rest.first() {
             Some(first) if are_many(first) && self.receiver.takes_digests() => {
                 rest.iter().take(TOGETHER_MAX).take_while(is_many).count()
@@ -383,11 +384,11 @@ impl<'a> Delivery<'a> {
     /// gets each by itself. What remains, if it is so.
     fn give_up_late<'r>(
         &mut self,
-        rest: &'r [&'a Event<'a>],
+        rest: &'r [&'a AlertEvent<'a>],
         finish: &impl Fn(&mut Cursor, &str, Timestamp),
-    ) -> Option<&'r [&'a Event<'a>]> {
+    ) -> Option<&'r [&'a AlertEvent<'a>]> {
         let day = now().seconds.saturating_sub(GIVEN_UP.1);
-        let is_old = |one: &Event<'_>| self.is_late(one) && one.event.at.seconds < day;
+        let is_old = |one: &AlertEvent<'_>| self.is_late(one) && one.event.at.seconds < day;
         let first = rest.first().filter(|one| is_old(one) && !self.cursor.is_pending(&one.id))?;
         if self.receiver.takes_digests() || !self.receiver.is_alerted() {
             return None;
@@ -408,7 +409,7 @@ impl<'a> Delivery<'a> {
 
     /// Whether more alerts are likely to come, to be sent with these: some of this minute were
     /// sent already.
-    fn waits_for_more(&self, first: &Event<'_>, due: &[&Event<'_>]) -> bool {
+    fn waits_for_more(&self, first: &AlertEvent<'_>, due: &[&AlertEvent<'_>]) -> bool {
         let age = now().seconds.saturating_sub(first.event.at.seconds);
         first.in_burst
             && self.receiver.takes_digests()
@@ -419,7 +420,7 @@ impl<'a> Delivery<'a> {
     }
 
     /// Sends alerts, several of them together; true if they were sent or are given up.
-    fn send(&mut self, due: &[&Event<'_>], context: &Context<'_>) -> Result<bool, AlertError> {
+    fn send(&mut self, due: &[&AlertEvent<'_>], context: &Context<'_>) -> Result<bool, AlertError> {
         let (Some(first), Some(last)) = (due.first(), due.last()) else { return Ok(true) };
         let (id, name) = (&*first.id, self.receiver.name());
         if self.cursor.must_wait(id, now()) {
@@ -430,7 +431,7 @@ impl<'a> Delivery<'a> {
             return Ok(false);
         }
         let attempt = self.cursor.attempt(id);
-        let known: Vec<Known> = due.iter().map(|one| context.known(one)).collect();
+        let known: Vec<AlertContext> = due.iter().map(|one| context.known(one)).collect();
         let alerts: Vec<Alert<'_>> = due
             .iter()
             .zip(&known)
@@ -476,16 +477,16 @@ impl<'a> Delivery<'a> {
 }
 
 impl Context<'_> {
-    fn known(&self, one: &Event<'_>) -> Known {
+    fn known(&self, one: &AlertEvent<'_>) -> AlertContext {
         let known = self.known.get(&*one.id).cloned();
-        known.unwrap_or_else(|| Known::of(one.event, &Sources::of(self.host)))
+        known.unwrap_or_else(|| AlertContext::of(one.event, &Sources::of(self.host)))
     }
 }
 
 /// A cursor for a receiver that has none: it gets the events since the second `from`.
 fn first(events: &Events<'_>, from: i64, marked: i64) -> Cursor {
     let mut cursor = Cursor::new(from, marked);
-    let is_old = |one: &&Event<'_>| one.event.at.seconds < from;
+    let is_old = |one: &&AlertEvent<'_>| one.event.at.seconds < from;
     for one in events.crossings.iter().take_while(is_old) {
         cursor.finish(&one.id, one.event.at);
     }

@@ -32,14 +32,14 @@ pub(crate) struct EventJson {
     limit: f64,
     period: f64,
     rate: f64,
-    windows: Vec<WindowJson>,
+    windows: Vec<LimitJson>,
     #[serde(flatten)]
     texts: DetailTexts<Option<String>>,
 }
 
 /// One limit in JSON.
 #[derive(Serialize)]
-struct WindowJson {
+struct LimitJson {
     limit: f64,
     period: f64,
     algorithm: &'static str,
@@ -57,7 +57,7 @@ impl EventJson {
     pub(super) fn of(event: &LoggedEvent) -> Self {
         let window = decisive(event);
         let key = key(event);
-        let windows = event.windows.iter().map(|window| WindowJson {
+        let windows = event.windows.iter().map(|window| LimitJson {
             limit: window.limit,
             period: window.period,
             algorithm: window.algorithm.word(),

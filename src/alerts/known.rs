@@ -19,7 +19,7 @@ use crate::trace::TraceStore;
 
 /// What an alert says besides its event.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Known {
+pub(super) struct AlertContext {
     /// Who it is, as people call them: the login, the address of the client.
     pub(super) who: String,
     /// What has happened, in a sentence.
@@ -73,7 +73,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-impl Known {
+impl AlertContext {
     pub(super) fn of(event: &LoggedEvent, sources: &Sources<'_>) -> Self {
         let refusals = sources.refusals.get(&*event.stored).into_iter().flatten().copied();
         let refusals: Vec<&LoggedEvent> = refusals.filter(|other| other.at >= event.at).collect();

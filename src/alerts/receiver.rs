@@ -33,7 +33,8 @@ const CURL_VARIABLES: [&str; 7] = [
 /// The names of all receivers: those in `[on.crossing]`, and the stream of all servers.
 pub(crate) const NAMES: [&str; 5] = ["log", "run", "post", "mail", "shared"];
 
-/// Where alerts go.
+/// Where alerts go. A new one is also a setting of `OnCrossing` (`policy/settings.rs`), its name in
+/// [`NAMES`], a line in [`Receiver::all`], and what it needs to run, in `doctor/alerts.rs`.
 pub(super) enum Receiver<'a> {
     /// A line on standard output.
     Log,
@@ -79,7 +80,7 @@ impl<'a> Stream<'a> {
 }
 
 impl<'a> Receiver<'a> {
-    /// The receivers of a policy file.
+    /// The receivers that `[on.crossing]` names; [`Receiver::Shared`] is added by `send.rs`.
     pub(super) fn all(on: &'a OnCrossing, sendmail: &'a str) -> Vec<Self> {
         let log = on.log.then_some(Self::Log);
         let run = (!on.run.is_empty()).then_some(Self::Run(&on.run));
@@ -142,7 +143,9 @@ impl<'a> Receiver<'a> {
         match self {
             Self::Post(url) => post(url, &digest.head, &digest.json()?, account),
             Self::Mail(to, sendmail) => mail(to, sendmail, digest.mail(to), account),
-            _ => digest.alerts.iter().try_for_each(|alert| self.send(alert, account)),
+            Self::Log | Self::Run(_) | Self::Shared(_) => {
+                digest.alerts.iter().try_for_each(|alert| self.send(alert, account))
+            }
         }
     }
 

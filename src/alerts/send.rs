@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::alert::{Alert, Head};
 use super::cursor::CursorFile;
-use super::delivery::{Context, Delivery, Events, Report};
+use super::delivery::{Context, Delivery, Events, ReceiverReport};
 use super::error::AlertError;
-use super::known::{Known, Sources};
+use super::known::{AlertContext, Sources};
 use super::program::Account;
 use super::receiver::{Connect, NAMES, Receiver, SENDMAIL, Stream};
 use super::voice::Voice;
@@ -22,7 +22,7 @@ use crate::policy::model::OnCrossing;
 use crate::spool::{
     self, EventKind, EventReader, EventWindow, LoggedEvent, Options, Spool, SpoolError,
 };
-use crate::sys::lock::{self, Kind};
+use crate::sys::lock::{self, LockKind};
 use crate::sys::{files, host_name};
 use crate::text;
 use crate::text::time::now;
@@ -52,7 +52,7 @@ pub(crate) enum Sent {
     /// Nothing, as this is so.
     Nothing(&'static str),
     /// What each receiver got.
-    All(Vec<Report>),
+    All(Vec<ReceiverReport>),
 }
 
 /// What a test alert did.
@@ -87,7 +87,7 @@ impl Sender<'_> {
         }
         let file = directory.open_or_create(LOCK, spool::FILE_MODE)?;
         let guard =
-            lock::try_lock(&file, Kind::Exclusive).map_err(directory.failed("lock", LOCK))?;
+            lock::try_lock(&file, LockKind::Exclusive).map_err(directory.failed("lock", LOCK))?;
         let Some(_guard) = guard else { return Ok(Sent::Nothing("another process is sending")) };
         // A receiver that is used again later is a new one.
         let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
@@ -127,7 +127,7 @@ impl Sender<'_> {
             ..EventWindow::default()
         };
         let event = LoggedEvent::invented(b"1h/per_rcpt/exirate-test", window, at);
-        let mut known = Known::of(&event, &Sources::of(host));
+        let mut known = AlertContext::of(&event, &Sources::of(host));
         known.text = format!(
             "This is a test of the alerts of {host}, sent at {}: nobody is over a limit.",
             text::local(at)
@@ -158,7 +158,7 @@ impl Sender<'_> {
         receivers: &[Receiver<'_>],
         on: &OnCrossing,
         account: Account,
-    ) -> Result<Vec<Report>, AlertError> {
+    ) -> Result<Vec<ReceiverReport>, AlertError> {
         let crossings = read(spool, EventKind::Crossings)?;
         // They say how it went on after a crossing, and repeat alerts.
         let is_new = match crossings.last() {
@@ -177,7 +177,7 @@ impl Sender<'_> {
         let due: HashMap<&str, &LoggedEvent> = due.map(|one| (&*one.id, one.event)).collect();
         let known = self.known(&due, &refusals, host);
         let context = Context { host, known: &known };
-        let results: Vec<Result<Report, AlertError>> = thread::scope(|scope| {
+        let results: Vec<Result<ReceiverReport, AlertError>> = thread::scope(|scope| {
             let context = &context;
             let run = |one: Result<Delivery<'_>, AlertError>| one.and_then(|one| one.run(context));
             let threads: Vec<_> =
@@ -189,7 +189,7 @@ impl Sender<'_> {
         let reports = receivers.iter().zip(results).map(|(receiver, result)| {
             result.unwrap_or_else(|error| {
                 self.voice.complain(format_args!("{}: {error}", receiver.name()));
-                Report::failed(receiver, events.crossings.len())
+                ReceiverReport::failed(receiver, events.crossings.len())
             })
         });
         Ok(reports.collect())
@@ -202,7 +202,7 @@ impl Sender<'_> {
         due: &HashMap<&'e str, &LoggedEvent>,
         refusals: &[LoggedEvent],
         host: &str,
-    ) -> HashMap<&'e str, Known> {
+    ) -> HashMap<&'e str, AlertContext> {
         let mut sources = Sources { spool: self.named, ..Sources::of(host) };
         for event in refusals {
             sources.refusals.entry(&event.stored).or_default().push(event);
@@ -211,7 +211,7 @@ impl Sender<'_> {
         let open = || TraceStore::open(&trace_directory(self.directory), Access::Read).ok();
         let traces = (1..=COUNTED_MAX).contains(&due.len()).then(open).flatten();
         sources.traces = traces.as_ref();
-        due.iter().map(|(id, event)| (*id, Known::of(event, &sources))).collect()
+        due.iter().map(|(id, event)| (*id, AlertContext::of(event, &sources))).collect()
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Absence {
 
 /// What an attempt has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum AbsenceChange {
     /// The shared store is away.
     Away,
     /// It was away, and is back.
@@ -82,13 +82,13 @@ impl Absence {
         now >= self.latest.saturating_add(FLAP) || now.saturating_add(FLAP) < self.latest
     }
 
-    fn back(self) -> Change {
-        Change::Back { seconds: self.latest - self.since }
+    fn back(self) -> AbsenceChange {
+        AbsenceChange::Back { seconds: self.latest - self.since }
     }
 
     /// After an attempt at `now` that has succeeded.
     #[inline]
-    pub(super) fn succeeded(self, now: u64) -> (Self, Option<Change>) {
+    pub(super) fn succeeded(self, now: u64) -> (Self, Option<AbsenceChange>) {
         if self.is_known() && self.is_past(now) {
             return (Self::default(), Some(self.back()));
         }
@@ -96,7 +96,7 @@ impl Absence {
     }
 
     /// After an attempt at `now` that has failed.
-    pub(super) fn failed(self, now: u64) -> (Self, Option<Change>) {
+    pub(super) fn failed(self, now: u64) -> (Self, Option<AbsenceChange>) {
         if self.is_known() && self.failures == 0 && self.is_past(now) {
             // The latest attempt has succeeded, and was too early to end the absence.
             return (Self { failures: 1, ..Self::default() }, Some(self.back()));
@@ -108,7 +108,7 @@ impl Absence {
         } else if failures < FAILURES_AWAY {
             (Self { failures, ..self }, None)
         } else {
-            (Self { failures, since: now, latest: now }, Some(Change::Away))
+            (Self { failures, since: now, latest: now }, Some(AbsenceChange::Away))
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     /// The changes after attempts at these seconds; a negative one fails.
-    fn changes(attempts: &[i64]) -> Vec<(u64, Change)> {
+    fn changes(attempts: &[i64]) -> Vec<(u64, AbsenceChange)> {
         let mut absence = Absence::default();
         let mut changes = Vec::new();
         for attempt in attempts {
@@ -132,9 +132,9 @@ mod tests {
         changes
     }
 
-    const AWAY: Change = Change::Away;
-    const fn back(seconds: u64) -> Change {
-        Change::Back { seconds }
+    const AWAY: AbsenceChange = AbsenceChange::Away;
+    const fn back(seconds: u64) -> AbsenceChange {
+        AbsenceChange::Back { seconds }
     }
 
     #[test]

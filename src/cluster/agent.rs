@@ -8,7 +8,7 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 
 use super::settings::ClusterSettings;
-use super::wire::{self, Fault, Reply, Status};
+use super::wire::{self, Reply, ReplyStatus, WireFault};
 use crate::engine::{Check, Decision};
 use crate::sys::fork;
 use crate::sys::unix_stream::UnixStream;
@@ -31,9 +31,9 @@ pub(super) enum AskError {
     /// There was no reply in time.
     NoReply,
     /// The checks do not fit into a request, or the reply cannot be read.
-    Message(Fault),
+    Message(WireFault),
     /// It has refused the request.
-    Refused(Status, String),
+    Refused(ReplyStatus, String),
     /// There is no random number for the event.
     Random(rand::rngs::SysError),
 }
@@ -48,7 +48,7 @@ impl AskError {
 
     /// Whether other keys may be decided: everybody goes on asking.
     pub(super) fn is_of_keys(&self) -> bool {
-        matches!(self, Self::Refused(Status::KeysAway, _))
+        matches!(self, Self::Refused(ReplyStatus::KeysAway, _))
     }
 
     /// Whether the agent may have ended, and another one listens already.
@@ -73,13 +73,13 @@ impl fmt::Display for AskError {
             Self::Message(fault) => fault.fmt(f),
             Self::Refused(status, reason) => {
                 let status = match status {
-                    Status::Decided => "it has decided",
-                    Status::Unavailable => "the shared store cannot be used",
-                    Status::Busy => "it is busy",
-                    Status::NotAllowed => "this process may not ask it",
-                    Status::BadRequest => "it cannot read the request",
-                    Status::OtherVersion => "it is of another release",
-                    Status::KeysAway => "a part of the shared store cannot be used",
+                    ReplyStatus::Decided => "it has decided",
+                    ReplyStatus::Unavailable => "the shared store cannot be used",
+                    ReplyStatus::Busy => "it is busy",
+                    ReplyStatus::NotAllowed => "this process may not ask it",
+                    ReplyStatus::BadRequest => "it cannot read the request",
+                    ReplyStatus::OtherVersion => "it is of another release",
+                    ReplyStatus::KeysAway => "a part of the shared store cannot be used",
                 };
                 f.write_str(status)?;
                 if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
@@ -91,7 +91,7 @@ impl fmt::Display for AskError {
 
 /// The connection, which is made when it is needed.
 #[derive(Debug, Default)]
-pub(super) struct Agent {
+pub(super) struct AgentConnection {
     stream: Option<UnixStream>,
     /// The process that has made it: a child must not use its parent's.
     process: u32,
@@ -101,7 +101,7 @@ pub(super) struct Agent {
     reply: Vec<u8>,
 }
 
-impl Agent {
+impl AgentConnection {
     /// Asks the agent to decide these checks until `deadline`.
     pub(super) fn ask(
         &mut self,
@@ -154,7 +154,7 @@ impl Agent {
             }
         };
         if self.reply.len() > bytes {
-            return Err(AskError::Message(Fault::OtherEvent));
+            return Err(AskError::Message(WireFault::OtherEvent));
         }
         match wire::read_reply(&self.reply, self.event, checks).map_err(AskError::Message)? {
             Reply::Decided(decisions) => {

@@ -27,7 +27,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 
-use super::absence::{Absence, Change};
+use super::absence::{Absence, AbsenceChange};
 use crate::spool::FILE_MODE;
 use crate::sys::clock;
 use crate::sys::files;
@@ -223,8 +223,8 @@ impl Breaker {
 
     /// The change, with what was counted meanwhile.
     #[cold]
-    fn changed(&self, change: Change) -> Changed {
-        let Change::Back { seconds } = change else { return Changed::Away };
+    fn changed(&self, change: AbsenceChange) -> Changed {
+        let AbsenceChange::Back { seconds } = change else { return Changed::Away };
         let take = |word| match self {
             Self::Shared(_, map) => {
                 let count = map.u64(word).unwrap_or(0);
@@ -262,8 +262,8 @@ fn pause(failures: u64) -> u64 {
 #[inline]
 fn change(
     map: &Mapping,
-    step: impl Fn(Absence) -> (Absence, Option<Change>),
-) -> (Absence, Option<Change>) {
+    step: impl Fn(Absence) -> (Absence, Option<AbsenceChange>),
+) -> (Absence, Option<AbsenceChange>) {
     let mut word = map.u64(ABSENCE).unwrap_or(0);
     loop {
         let (next, change) = step(Absence::of(word));

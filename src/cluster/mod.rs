@@ -41,7 +41,7 @@ pub use settings::{
     SOCKET_DEFAULT, SettingsError,
 };
 
-use agent::{Agent, AskError};
+use agent::{AgentConnection, AskError};
 use breaker::{Breaker, Changed};
 
 /// The store of a library: the spool store, and the agent of a cluster if there is one.
@@ -57,7 +57,7 @@ pub struct ClusterStore {
 #[derive(Debug)]
 struct Cluster {
     settings: ClusterSettings,
-    agent: Agent,
+    agent: AgentConnection,
     breaker: Breaker,
     /// This process does not ask before this time of the monotonic clock, in microseconds:
     /// it has just asked in vain. So an SMTP command with several checks waits once, even
@@ -122,7 +122,7 @@ impl ClusterStore {
         });
         let cluster = settings.map(|settings| {
             let breaker = Breaker::open(spool.secure_directory());
-            Box::new(Cluster { settings, agent: Agent::default(), breaker, asks_from: 0 })
+            Box::new(Cluster { settings, agent: AgentConnection::default(), breaker, asks_from: 0 })
         });
         Ok(Self { spool, cluster, incidents, bypassed: false })
     }
@@ -306,7 +306,7 @@ pub fn probe(settings: &ClusterSettings) -> Result<Duration, String> {
         )
     };
     let start = Instant::now();
-    let asked = Agent::default().ask(settings, &[check], start + settings.deadline);
+    let asked = AgentConnection::default().ask(settings, &[check], start + settings.deadline);
     asked.map(|_| start.elapsed()).map_err(|error| error.to_string())
 }
 

@@ -28,7 +28,7 @@ enum Behaviour {
     MixesUp,
     /// Closes the connection after it has counted.
     LosesReply,
-    Refuses(wire::Status),
+    Refuses(wire::ReplyStatus),
     /// Says after this time that it cannot decide these keys.
     HasLost(Duration),
     /// Replies, and sends more than was asked for.
@@ -148,10 +148,10 @@ fn serve(
         match behaviour {
             Behaviour::HasLost(after) => {
                 std::thread::sleep(after);
-                wire::write_refusal(&mut reply, request.event, wire::Status::KeysAway, "");
+                wire::write_refusal(&mut reply, request.event, wire::ReplyStatus::KeysAway, "");
             }
             Behaviour::IsLater => {
-                wire::write_refusal(&mut reply, request.event, wire::Status::Busy, "");
+                wire::write_refusal(&mut reply, request.event, wire::ReplyStatus::Busy, "");
                 reply[8] += 1;
             }
             Behaviour::Refuses(status) => {
@@ -285,11 +285,11 @@ fn every_fault_is_survived() {
         Behaviour::LosesReply,
         Behaviour::SendsTooMuch,
         Behaviour::IsLater,
-        Behaviour::Refuses(wire::Status::Unavailable),
-        Behaviour::Refuses(wire::Status::Busy),
-        Behaviour::Refuses(wire::Status::NotAllowed),
-        Behaviour::Refuses(wire::Status::BadRequest),
-        Behaviour::Refuses(wire::Status::OtherVersion),
+        Behaviour::Refuses(wire::ReplyStatus::Unavailable),
+        Behaviour::Refuses(wire::ReplyStatus::Busy),
+        Behaviour::Refuses(wire::ReplyStatus::NotAllowed),
+        Behaviour::Refuses(wire::ReplyStatus::BadRequest),
+        Behaviour::Refuses(wire::ReplyStatus::OtherVersion),
     ] {
         let host = Host::new("servers 4\ndeadline 200ms\n");
         let agent = TestAgent::new(&host.socket(), Behaviour::Decides);

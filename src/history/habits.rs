@@ -128,7 +128,7 @@ impl SentSince {
 #[derive(Debug)]
 pub struct Senders {
     joiner: Joiner,
-    reader: Reader,
+    reader: MessageReader,
     /// That of this machine, and of logs that do not say theirs.
     zone: TimeZone,
     /// The time of the latest line.
@@ -137,7 +137,7 @@ pub struct Senders {
 
 /// Makes messages of items.
 #[derive(Debug)]
-struct Reader {
+struct MessageReader {
     identity: Identity,
     without_recipients: u64,
     ended: Option<Ended>,
@@ -174,7 +174,7 @@ impl Senders {
     pub fn new(folding: Folding) -> Self {
         let joiner = Joiner::new(JoinSettings { recipients: true, failures: false });
         let identity = Identity { folding, ..Identity::default() };
-        let reader = Reader { identity, without_recipients: 0, ended: None };
+        let reader = MessageReader { identity, without_recipients: 0, ended: None };
         Self { joiner, reader, zone: zone(), latest: i64::MIN }
     }
 
@@ -194,13 +194,13 @@ impl Senders {
         let from = latest.saturating_sub(WAITS);
         reader.ended = will_go_on.then(|| Ended { from, ..Ended::default() });
         joiner.finish(&mut |item| reader.item(&item).into_iter().for_each(&mut *visit));
-        let Reader { without_recipients, ended, .. } = reader;
+        let MessageReader { without_recipients, ended, .. } = reader;
         let waiting = ended.map_or(0, |ended| ended.waiting);
         Finished { counts: joiner.counts().clone(), without_recipients, waiting }
     }
 }
 
-impl Reader {
+impl MessageReader {
     /// The message of an item, if an account has sent it.
     fn item(&mut self, item: &Item) -> Option<Sent> {
         let ItemKind::Message(message) = &item.what else { return None };

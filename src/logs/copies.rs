@@ -1,7 +1,7 @@
 //! Lines that Exim writes twice by syslog.
 
 use super::files::Stamped;
-use super::sources::Source;
+use super::sources::LogWriter;
 use crate::hash::FastMap;
 use crate::rate::Timestamp;
 
@@ -25,7 +25,7 @@ impl Copies {
     /// one second, this shows only where the refusals of the program have copies.
     pub(super) fn is_copy(
         &mut self,
-        source: Source,
+        source: LogWriter,
         pid: u32,
         line: &Stamped<'_>,
         is_login: bool,

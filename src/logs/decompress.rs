@@ -42,7 +42,7 @@ pub fn open(path: &Path, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> 
     {
         return Ok(Box::new(BufReader::with_capacity(
             BUFFER,
-            Program::run(program, package, file)?,
+            Decompressor::run(program, package, file)?,
         )));
     }
     let counted = BufReader::with_capacity(BUFFER, CountedReader { file, bytes: bytes.clone() });
@@ -67,13 +67,13 @@ impl Read for CountedReader {
 }
 
 /// The output of a program that decompresses its standard input.
-struct Program {
+struct Decompressor {
     name: &'static str,
     child: Child,
     output: ChildStdout,
 }
 
-impl Program {
+impl Decompressor {
     fn run(name: &'static str, package: &str, file: File) -> io::Result<Self> {
         let mut command = child::command(name.as_ref());
         command.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -88,7 +88,7 @@ impl Program {
     }
 }
 
-impl Read for Program {
+impl Read for Decompressor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.output.read(buffer)?;
         // At the end: whether that was all.
@@ -102,7 +102,7 @@ impl Read for Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for Decompressor {
     fn drop(&mut self) {
         // Both fail if it has ended.
         let _ = self.child.kill();

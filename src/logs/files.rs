@@ -76,7 +76,7 @@ pub struct LogFiles {
 
 /// Where lines come from.
 #[derive(Debug)]
-enum Source {
+enum LineSource {
     File(PathBuf),
     StandardInput,
     Journal(Journal),
@@ -102,7 +102,7 @@ impl Growing {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let input = fs::File::open(path)?;
         let info = input.metadata()?;
-        let of = LogFile::once(Source::File(path.to_owned()), &path.display().to_string());
+        let of = LogFile::once(LineSource::File(path.to_owned()), &path.display().to_string());
         Ok(Self {
             input,
             id: (info.dev(), info.ino()),
@@ -158,7 +158,7 @@ fn keep(line: &mut Vec<u8>, part: &[u8]) {
 /// A log file, or another source of lines.
 #[derive(Debug)]
 struct LogFile {
-    source: Source,
+    source: LineSource,
     /// For messages.
     name: String,
     /// Its size as it is stored, in bytes.
@@ -254,7 +254,7 @@ impl LogFiles {
     /// The journal, after what has been read of it before.
     #[must_use]
     pub fn journal(journal: Journal) -> Self {
-        Self { files: vec![LogFile::once(Source::Journal(journal), "journal")] }
+        Self { files: vec![LogFile::once(LineSource::Journal(journal), "journal")] }
     }
 
     /// Their size as they are stored, in bytes; 0 for standard input.
@@ -266,7 +266,7 @@ impl LogFiles {
     /// Whether standard input is among them.
     #[must_use]
     pub fn has_standard_input(&self) -> bool {
-        self.files.iter().any(|file| matches!(file.source, Source::StandardInput))
+        self.files.iter().any(|file| matches!(file.source, LineSource::StandardInput))
     }
 
     /// Calls `see` with each line that has a time, and now and then `progress` with how many
@@ -314,11 +314,11 @@ impl LogFiles {
 
 impl LogFile {
     fn standard_input() -> Self {
-        Self::once(Source::StandardInput, "standard input")
+        Self::once(LineSource::StandardInput, "standard input")
     }
 
     /// What can be read once only.
-    fn once(source: Source, name: &str) -> Self {
+    fn once(source: LineSource, name: &str) -> Self {
         let stamps = Stamps::new(jiff::Timestamp::now());
         Self { source, name: name.to_owned(), size: 0, stamps, first: None }
     }
@@ -328,7 +328,7 @@ impl LogFile {
         let name = path.display().to_string();
         let stamps = Stamps::new(changed.unwrap_or_else(jiff::Timestamp::now));
         let mut file =
-            Self { source: Source::File(path), name, size: info.len(), stamps, first: None };
+            Self { source: LineSource::File(path), name, size: info.len(), stamps, first: None };
         // What is not regular, such as a pipe, can be read once only.
         if info.is_file() {
             file.first = file.first_time()?;
@@ -338,9 +338,9 @@ impl LogFile {
 
     fn input(&self, bytes: &Rc<Cell<u64>>) -> io::Result<Box<dyn BufRead>> {
         match &self.source {
-            Source::File(path) => decompress::open(path, bytes),
-            Source::StandardInput => Ok(Box::new(io::stdin().lock())),
-            Source::Journal(journal) => journal.open(),
+            LineSource::File(path) => decompress::open(path, bytes),
+            LineSource::StandardInput => Ok(Box::new(io::stdin().lock())),
+            LineSource::Journal(journal) => journal.open(),
         }
     }
 

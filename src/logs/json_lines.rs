@@ -11,7 +11,7 @@ use crate::text;
 
 /// What is read of such a line.
 #[derive(Deserialize)]
-struct Entry<'a> {
+struct LineFields<'a> {
     /// docker's.
     #[serde(borrow)]
     log: Option<Cow<'a, str>>,
@@ -47,7 +47,7 @@ pub(super) struct JsonLine {
 
 /// Reads a line that begins with `{`. `None` if it is none of these.
 pub(super) fn read(line: &str) -> Option<JsonLine> {
-    let entry: Entry<'_> = serde_json::from_str(line).ok()?;
+    let entry: LineFields<'_> = serde_json::from_str(line).ok()?;
     let cursor = entry.cursor.map(Cow::into_owned);
     if let (Some(log), Some(time)) = (&entry.log, &entry.time) {
         return Some(JsonLine { text: format!("{time} {}", log.trim_end()), cursor });

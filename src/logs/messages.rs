@@ -19,8 +19,8 @@ use super::limited::Announced;
 use super::postfix;
 use super::queue::Queue;
 use super::sendmail::is_sendmail;
-use super::sources::{Processes, Source, Sources};
-use super::split::{Part, Parts};
+use super::sources::{LogWriter, Processes, Sources};
+use super::split::{LinePart, Parts};
 use super::stamp::{self, REPEATED, Tag};
 use super::submitted::{Submission, Submitted};
 use super::unused::{Reason, Unused};
@@ -176,7 +176,7 @@ impl Joiner {
     /// Considers a line, and calls `visit` with every item that is complete.
     pub fn line(&mut self, line: &Stamped<'_>, visit: Visit<'_>) {
         let Some(tag) = line.tag else {
-            return self.exim(Source::default(), None, line, visit);
+            return self.exim(LogWriter::default(), None, line, visit);
         };
         if let Some((count, text)) = repeated(line.rest) {
             for _ in 0..count {
@@ -231,9 +231,9 @@ impl Joiner {
             return self.sendmail(source, tag.pid, line, visit);
         }
         match self.parts.line((source.service, tag.pid), line.rest) {
-            Part::Whole => self.exim(source, tag.pid, line, visit),
-            Part::Waits => self.unused(Reason::Part, line),
-            Part::Joined(whole) => {
+            LinePart::Whole => self.exim(source, tag.pid, line, visit),
+            LinePart::Waits => self.unused(Reason::Part, line),
+            LinePart::Joined(whole) => {
                 let rest = stamp::without_own_time(&whole);
                 self.exim(source, tag.pid, &Stamped { rest, ..*line }, visit);
             }

@@ -19,7 +19,7 @@ const IDLE_WHOLE: i64 = 3600;
 
 /// Who writes a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Source {
+pub(super) struct LogWriter {
     /// The number of the host; 0 where the log does not name it.
     pub(super) host: u32,
     /// The number of the queue: of an instance of a mail server on a host.
@@ -31,7 +31,7 @@ pub(super) struct Source {
 /// The numbers of those who write lines.
 #[derive(Debug, Default)]
 pub(super) struct Sources {
-    known: FastMap<String, Source>,
+    known: FastMap<String, LogWriter>,
     hosts: FastMap<String, u32>,
     queues: FastMap<String, u32>,
     name: String,
@@ -40,7 +40,7 @@ pub(super) struct Sources {
 impl Sources {
     /// The numbers of a program of this instance of a mail server on a host; `None` if there
     /// are too many.
-    pub(super) fn of(&mut self, host: &str, instance: &str, program: &str) -> Option<Source> {
+    pub(super) fn of(&mut self, host: &str, instance: &str, program: &str) -> Option<LogWriter> {
         let Self { known, hosts, queues, name } = self;
         let mut named = |one: &str| {
             name.clear();
@@ -70,7 +70,7 @@ impl Sources {
             }
         };
         let service = u32::try_from(known.len() + 1).ok()?;
-        let source = Source { host: host_number, queue, service };
+        let source = LogWriter { host: host_number, queue, service };
         known.insert(name.clone(), source);
         Some(source)
     }

@@ -16,7 +16,7 @@ pub(super) struct Parts {
 
 /// What became of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum LinePart {
     /// It is none of several.
     Whole,
     /// More follow; or an earlier one is missing, so that the line cannot be joined.
@@ -27,18 +27,18 @@ pub(super) enum Part {
 
 impl Parts {
     /// Considers a line that this process of a program wrote by syslog.
-    pub(super) fn line(&mut self, program: (u32, Option<u32>), rest: &str) -> Part {
-        let Some((number, of, joint, text)) = part(rest) else { return Part::Whole };
+    pub(super) fn line(&mut self, program: (u32, Option<u32>), rest: &str) -> LinePart {
+        let Some((number, of, joint, text)) = part(rest) else { return LinePart::Whole };
         if number == 1 {
             if self.waiting.len() >= LINES_MAX {
                 self.waiting.clear();
             }
             self.waiting.insert(program, (1, text.to_owned()));
         } else {
-            let Some((last, line)) = self.waiting.get_mut(&program) else { return Part::Waits };
+            let Some((last, line)) = self.waiting.get_mut(&program) else { return LinePart::Waits };
             if *last + 1 != number {
                 self.waiting.remove(&program);
-                return Part::Waits;
+                return LinePart::Waits;
             }
             *last = number;
             line.push_str(text);
@@ -50,9 +50,9 @@ impl Parts {
             {
                 line.push(' ');
             }
-            return Part::Waits;
+            return LinePart::Waits;
         }
-        self.waiting.remove(&program).map_or(Part::Waits, |(_, line)| Part::Joined(line))
+        self.waiting.remove(&program).map_or(LinePart::Waits, |(_, line)| LinePart::Joined(line))
     }
 }
 
@@ -77,13 +77,13 @@ mod tests {
     #[test]
     fn parts_are_joined_by_the_process_that_wrote_them() {
         let mut parts = Parts::default();
-        assert_eq!(parts.line((1, Some(1)), "[1/3] 1xx <= a@"), Part::Waits);
-        assert_eq!(parts.line((1, Some(2)), "[1\\2] one"), Part::Waits);
-        assert_eq!(parts.line((1, Some(1)), "[2/3] x.test H="), Part::Waits);
-        assert_eq!(parts.line((1, Some(2)), "[2\\2] two"), Part::Joined("one two".into()));
+        assert_eq!(parts.line((1, Some(1)), "[1/3] 1xx <= a@"), LinePart::Waits);
+        assert_eq!(parts.line((1, Some(2)), "[1\\2] one"), LinePart::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[2/3] x.test H="), LinePart::Waits);
+        assert_eq!(parts.line((1, Some(2)), "[2\\2] two"), LinePart::Joined("one two".into()));
         assert_eq!(
             parts.line((1, Some(1)), "[3/3] [::1]"),
-            Part::Joined("1xx <= a@x.test H=[::1]".into())
+            LinePart::Joined("1xx <= a@x.test H=[::1]".into())
         );
         assert!(parts.waiting.is_empty());
     }
@@ -91,14 +91,14 @@ mod tests {
     #[test]
     fn a_line_without_one_of_its_parts_is_given_up() {
         let mut parts = Parts::default();
-        assert_eq!(parts.line((1, Some(1)), "[2/2] x"), Part::Waits);
-        assert_eq!(parts.line((1, Some(1)), "[1/3] x"), Part::Waits);
-        assert_eq!(parts.line((1, Some(1)), "[3/3] x"), Part::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[2/2] x"), LinePart::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[1/3] x"), LinePart::Waits);
+        assert_eq!(parts.line((1, Some(1)), "[3/3] x"), LinePart::Waits);
         assert!(parts.waiting.is_empty());
         for text in
             ["[12] x", "[1/2]", "[0/2] x", "[3/2] x", "[1/1] x", "[1/999] x", "1/2 x", "[/] x"]
         {
-            assert_eq!(parts.line((1, Some(1)), text), Part::Whole, "{text}");
+            assert_eq!(parts.line((1, Some(1)), text), LinePart::Whole, "{text}");
         }
         for n in 0..9999 {
             parts.line((1, Some(n)), "[1/2] x");

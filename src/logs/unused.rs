@@ -61,12 +61,12 @@ pub const REASONS: [(Reason, &str, &str); 9] = [
 /// The lines that are not used, by reason.
 #[derive(Clone, Debug, Default)]
 pub struct Unused {
-    of: [Lines; REASONS.len()],
+    of: [UnusedLines; REASONS.len()],
 }
 
 /// The lines that are not used for one reason.
 #[derive(Clone, Debug, Default)]
-pub struct Lines {
+pub struct UnusedLines {
     /// How many.
     pub count: u64,
     /// The first ones of some forms: `FILE:LINE`, and the start of the line.
@@ -93,17 +93,17 @@ impl Unused {
 
     /// The lines of a reason.
     #[must_use]
-    pub fn of(&self, reason: Reason) -> &Lines {
+    pub fn of(&self, reason: Reason) -> &UnusedLines {
         &self.of[reason as usize]
     }
 
     /// Each reason, its name and what is said of its lines, and the lines.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &Lines)> {
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &'static str, &UnusedLines)> {
         REASONS.iter().map(|(reason, name, text)| (*name, *text, self.of(*reason)))
     }
 }
 
-impl Lines {
+impl UnusedLines {
     fn add(&mut self, (file, number): (&str, u64), line: &str) {
         self.count += 1;
         let is_looked_at = self.count <= LOOKED_AT || self.count.is_multiple_of(LOOKED_AT);

@@ -7,7 +7,7 @@ use super::exim::installed;
 
 /// The mail servers that exirate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     /// Exim
     Exim,
     /// Postfix
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Sendmail,
 }
 
-impl Kind {
+impl ServerKind {
     /// Its name, as people write it.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -11,4 +11,4 @@ pub(crate) mod postfix;
 pub(crate) mod sendmail;
 
 pub(crate) use account::Account;
-pub(crate) use kind::Kind;
+pub(crate) use kind::ServerKind;

@@ -8,14 +8,14 @@ pub(crate) struct Sendmail {
     pub(crate) used: Vec<String>,
     /// The macros that a milter gets at MAIL.
     pub(crate) macros: Option<String>,
-    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) daemons: Vec<DaemonPort>,
     /// `O QueueDirectory`
     pub(crate) queue_directory: String,
 }
 
 /// `O DaemonPortOptions=…`
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub(crate) struct DaemonPort {
     pub(crate) name: String,
     /// The milters of its own; `None` for those of all.
     pub(crate) used: Option<Vec<String>>,
@@ -31,10 +31,10 @@ pub(crate) struct Filter {
 
 impl Sendmail {
     /// The daemons that receive mail, each with whether it uses the filter of this name.
-    pub(crate) fn uses(&self, filter: &str) -> Vec<(&Daemon, bool)> {
+    pub(crate) fn uses(&self, filter: &str) -> Vec<(&DaemonPort, bool)> {
         let has = |used: &[String]| used.iter().any(|name| name == filter);
         let uses = |daemon| {
-            let Daemon { used, .. }: &Daemon = daemon;
+            let DaemonPort { used, .. }: &DaemonPort = daemon;
             has(used.as_ref().unwrap_or(&self.used))
         };
         self.daemons.iter().map(|daemon| (daemon, uses(daemon))).collect()
@@ -108,8 +108,8 @@ fn names(text: &str) -> Vec<String> {
 }
 
 /// `Port=smtp, Name=MTA, InputMailFilters=exirate`: the first letters of the names count.
-fn daemon_of(text: &str) -> Daemon {
-    let mut daemon = Daemon { name: "the daemon".to_owned(), used: None };
+fn daemon_of(text: &str) -> DaemonPort {
+    let mut daemon = DaemonPort { name: "the daemon".to_owned(), used: None };
     for (key, value) in text.split(',').filter_map(|part| part.split_once('=')) {
         match key.trim().chars().next().map(|c| c.to_ascii_uppercase()) {
             Some('N') => value.trim().clone_into(&mut daemon.name),

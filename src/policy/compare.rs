@@ -26,7 +26,7 @@ pub(super) struct Compared<'i, 'e> {
 }
 
 /// A message that is to be compared.
-pub(super) struct Message<'m> {
+pub(super) struct ComparedMessage<'m> {
     pub(super) event: Event<&'m str>,
     pub(super) recipients: &'m dyn Fn() -> Vec<Cow<'m, str>>,
     pub(super) stage: SendingStage,
@@ -84,7 +84,7 @@ impl<'i, 'e> Compared<'i, 'e> {
     pub(super) fn judge<S: Store>(
         &self,
         identity: &Identity,
-        message: &Message<'_>,
+        message: &ComparedMessage<'_>,
         memory: &mut HabitsMemory,
         store: &mut S,
         at: Timestamp,
@@ -139,7 +139,7 @@ impl<'i, 'e> Compared<'i, 'e> {
     fn recipients<S: Store>(
         &self,
         identity: &Identity,
-        message: &Message<'_>,
+        message: &ComparedMessage<'_>,
         subject: &Subject<'_>,
         store: &S,
         at: Timestamp,

@@ -13,11 +13,11 @@ use super::habits::HABITS;
 use super::limit::{Limit, Per, window_of};
 use super::word::{Unit, Verdict, Word as _};
 use crate::engine::Algorithm;
-use crate::spool::counter_file::{self, COUNTERS, CounterFile, Kind, Name, Ready, Slot};
+use crate::spool::counter_file::{self, COUNTERS, CounterFile, CounterKind, Name, Ready, Slot};
 use crate::sys::secure_dir::DirError;
 
 /// The file.
-const FILE: Kind = Kind {
+const FILE: CounterKind = CounterKind {
     file: c"policy.counters",
     new: c"policy.counters.new",
     damaged: c"policy.counters.damaged-1",
@@ -111,12 +111,12 @@ impl std::fmt::Display for RuleName<'_> {
 pub struct Counters {
     file: CounterFile,
     /// The rules that this process counted, and their slots.
-    known: Vec<Known>,
+    known: Vec<RuleSlot>,
 }
 
 /// A rule and its slot.
 #[derive(Debug)]
-struct Known {
+struct RuleSlot {
     policy: Box<str>,
     unit: Option<Unit>,
     bucket: bool,
@@ -125,7 +125,7 @@ struct Known {
     slot: Slot,
 }
 
-impl Known {
+impl RuleSlot {
     #[inline]
     fn is(&self, checked: &Checked<'_>) -> bool {
         let RuleName { unit, bucket, window, per } = checked.rule;
@@ -169,7 +169,7 @@ impl Counters {
         }
         let RuleName { unit, bucket, window, per } = checked.rule;
         let (policy, window) = (checked.policy.into(), window.into());
-        self.known.push(Known { policy, unit, bucket, window, per, slot });
+        self.known.push(RuleSlot { policy, unit, bucket, window, per, slot });
         Some(slot)
     }
 

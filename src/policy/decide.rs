@@ -100,7 +100,7 @@ pub fn decide<S: Store>(
     event: &Event<&str>,
     occurrences: &[Occurrence],
     all_exempt: bool,
-    counts: Counts,
+    counts: CountedChecks,
     cache: &mut DecisionCache,
     store: &mut S,
     clock: impl Fn() -> Timestamp,
@@ -150,13 +150,13 @@ pub fn decide<S: Store>(
     }
     let foreseen: Vec<bool> = match counts {
         // A cap is compared with the count itself, and what is reused has been counted.
-        Counts::Foreseen { unique } => planned
+        CountedChecks::Foreseen { unique } => planned
             .iter()
             .map(|one| one.foresees(mode) && (unique || one.event.is_none()))
             .collect(),
         _ => Vec::new(),
     };
-    if counts == Counts::OnlyTotals {
+    if counts == CountedChecks::OnlyTotals {
         planned.retain(|one| is_total(&one.limit));
     }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
@@ -236,7 +236,7 @@ pub fn exempt_recipients(
 
 /// Which of the checks of an event count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum CountedChecks {
     /// All.
     All,
     /// All but the totals, as another policy refuses the event.
@@ -258,7 +258,7 @@ struct Mode {
     update: Update,
     /// See [`Check::refuses`].
     refuses: Option<f64>,
-    counts: Counts,
+    counts: CountedChecks,
     /// What is of the message or its recipient does not count.
     spares_message: bool,
 }
@@ -276,7 +276,7 @@ impl Mode {
             _ => Update::Strict,
         };
         let spares_message = lifted == Some(Lifted::ByRecipients);
-        Self { update, refuses, counts: Counts::All, spares_message }
+        Self { update, refuses, counts: CountedChecks::All, spares_message }
     }
 
     /// Whether it is exempt from being counted: by another recipient it may be counted yet.
@@ -286,16 +286,16 @@ impl Mode {
 
     /// Whether it may be counted yet in its scope.
     fn leaves_to_later(self, one: &Planned<'_>) -> bool {
-        self.spares(one) || self.counts == Counts::NoTotals && is_total(&one.limit)
+        self.spares(one) || self.counts == CountedChecks::NoTotals && is_total(&one.limit)
     }
 
     /// How its check counts.
     fn update(self, one: &Planned<'_>) -> Update {
         let is_left_out = match self.counts {
-            Counts::All => false,
-            Counts::NoTotals => is_total(&one.limit),
-            Counts::OnlyTotals => !is_total(&one.limit),
-            Counts::Nothing | Counts::Foreseen { .. } => true,
+            CountedChecks::All => false,
+            CountedChecks::NoTotals => is_total(&one.limit),
+            CountedChecks::OnlyTotals => !is_total(&one.limit),
+            CountedChecks::Nothing | CountedChecks::Foreseen { .. } => true,
         };
         if is_left_out || one.count == 0.0 || self.spares(one) {
             Update::ReadOnly
@@ -402,6 +402,9 @@ impl Planned<'_> {
 }
 
 /// Decides what is not reused, in one call of the store.
+///
+/// Where a total gives way: to what was decided before, here; to another check of this call, in
+/// `engine::decide` ([`Check::total`]); to another policy, by [`CountedChecks`].
 fn decide_new<S: Store>(
     planned: &mut [Planned<'_>],
     texts: &str,
@@ -429,11 +432,13 @@ fn decide_new<S: Store>(
     }
     // One that refused it before in this command, message or connection still does, and
     // the event then counts nowhere; under strict, against no total.
-    let leaky = |one: &Planned<'_>| mode.update == Update::Leaky || is_total(&one.limit);
+    let yields = |one: &Planned<'_>| mode.update == Update::Leaky || is_total(&one.limit);
     let stops = |decision: &Decision| decision.refuses(mode.refuses);
     let blocked = planned.iter().any(|one| one.decision.as_ref().is_some_and(stops));
-    let update =
-        |one: &Planned<'_>| if blocked && leaky(one) { Update::ReadOnly } else { mode.update(one) };
+    let update = |one: &Planned<'_>| match blocked && yields(one) {
+        true => Update::ReadOnly,
+        false => mode.update(one),
+    };
     // As most policies are: what follows, without lists.
     if let [one] = planned {
         if one.decision.is_none() {
@@ -458,7 +463,7 @@ fn decide_new<S: Store>(
     // next recipient perhaps.
     let refused = blocked || decisions.iter().any(stops);
     for ((one, check), decision) in new().zip(&checks).zip(&decisions) {
-        let is_kept = decision.over || !leaky(one);
+        let is_kept = decision.over || !yields(one);
         if !mode.leaves_to_later(one) && (!refused || is_kept) {
             cache.keep(one.scope, &check.key, *decision);
         }

@@ -15,9 +15,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::compare::{Compared, Message};
+use super::compare::{Compared, ComparedMessage};
 use super::counters::{Checked, Counters};
-use super::decide::{Counts, Decided, Rules, applies, decide, exempt_recipients, is_total};
+use super::decide::{CountedChecks, Decided, Rules, applies, decide, exempt_recipients, is_total};
 use super::habits::{HABITS, is_bounce, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::key::Key;
@@ -157,7 +157,7 @@ pub trait Observer {
 
 /// Where the policies are.
 #[derive(Debug)]
-enum Source<'i> {
+enum ImageSource<'i> {
     InUse(Box<PolicyFile>),
     Given(&'i Image),
     Unknown(String),
@@ -166,7 +166,7 @@ enum Source<'i> {
 /// Evaluates policies.
 #[derive(Debug)]
 pub struct Evaluator<'i> {
-    source: Source<'i>,
+    source: ImageSource<'i>,
     counters: Option<Counters>,
     probes: Option<Probes>,
 }
@@ -187,7 +187,7 @@ impl Evaluator<'static> {
 
     fn by(file: PolicyFile, spool: &Path) -> Self {
         Self {
-            source: Source::InUse(Box::new(file)),
+            source: ImageSource::InUse(Box::new(file)),
             counters: Some(Counters::new(spool)),
             probes: Some(Probes::of(spool)),
         }
@@ -196,7 +196,7 @@ impl Evaluator<'static> {
     /// One that knows no policies, for this reason.
     #[must_use]
     pub fn without_policies(why: String) -> Self {
-        Self { source: Source::Unknown(why), counters: None, probes: None }
+        Self { source: ImageSource::Unknown(why), counters: None, probes: None }
     }
 }
 
@@ -204,7 +204,7 @@ impl<'i> Evaluator<'i> {
     /// By the policies of an image. No counter counts it.
     #[must_use]
     pub fn of_image(image: &'i Image) -> Self {
-        Self { source: Source::Given(image), counters: None, probes: None }
+        Self { source: ImageSource::Given(image), counters: None, probes: None }
     }
 
     /// Evaluates the policies `names`, several separated by commas, or `*` for all, in this
@@ -228,9 +228,9 @@ impl<'i> Evaluator<'i> {
             return evaluated;
         }
         let image = match &mut self.source {
-            Source::InUse(file) => file.refresh().map_err(ToString::to_string),
-            Source::Given(image) => Ok(*image),
-            Source::Unknown(why) => Err(why.clone()),
+            ImageSource::InUse(file) => file.refresh().map_err(ToString::to_string),
+            ImageSource::Given(image) => Ok(*image),
+            ImageSource::Unknown(why) => Err(why.clone()),
         };
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
@@ -239,7 +239,7 @@ impl<'i> Evaluator<'i> {
             Ok(KeptLock(store)) => Ok(&mut **store),
             Err(why) => Err(*why),
         };
-        let counts = if step.only_looks { Counts::Nothing } else { Counts::All };
+        let counts = if step.only_looks { CountedChecks::Nothing } else { CountedChecks::All };
         let compared = None;
         let mut run =
             Run { image, step, session, store, counters, clock, observer, compared, counts };
@@ -248,7 +248,7 @@ impl<'i> Evaluator<'i> {
             let named = all.is_none().then(|| names.split(',').map(str::trim));
             let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
             let all = all.into_iter().flat_map(Image::each);
-            all.map(|(name, policy)| (name, policy.map_err(Fault::unread))).chain(named)
+            all.map(|(name, policy)| (name, policy.map_err(PolicyFault::unread))).chain(named)
         };
         let mut strictest: Option<Evaluated> = None;
         let mut refused = false;
@@ -260,7 +260,7 @@ impl<'i> Evaluator<'i> {
                 && let Some(before) = run.refused_later(name, policy, policies().skip(number + 1))
             {
                 left_out.push((name, policy, before));
-                run.counts = Counts::NoTotals;
+                run.counts = CountedChecks::NoTotals;
             }
             let this = run.one(name, policy);
             // What became of mail is known for all of them.
@@ -284,7 +284,7 @@ impl<'i> Evaluator<'i> {
         if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
             // A unique event that is known has passed after all.
             for (name, policy, before) in left_out {
-                let this = run.totals(name, policy, before);
+                let this = run.count_totals(name, policy, before);
                 if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {
                     strictest = Some(this);
                 }
@@ -306,14 +306,14 @@ impl<S: Store> Drop for KeptLock<'_, S> {
 }
 
 /// Why a policy cannot be evaluated, and what it says of that, if it can be read.
-struct Fault {
+struct PolicyFault {
     error: String,
     on_error: Option<OnError>,
     /// The store could not decide.
     is_of_store: bool,
 }
 
-impl Fault {
+impl PolicyFault {
     /// Of policies that cannot be read.
     fn unread(error: impl fmt::Display) -> Self {
         Self { error: error.to_string(), on_error: None, is_of_store: false }
@@ -332,7 +332,7 @@ struct Run<'r, 's, S, C, O> {
     /// The policy by which the message is compared with the habits of its account.
     compared: Option<Compared<'r, 's>>,
     /// Which checks count.
-    counts: Counts,
+    counts: CountedChecks,
 }
 
 /// Sees nothing.
@@ -342,7 +342,7 @@ impl Observer for Unseen {}
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     /// Evaluates one policy.
-    fn one(&mut self, name: &str, policy: Result<PolicyImage<'r>, Fault>) -> Evaluated {
+    fn one(&mut self, name: &str, policy: Result<PolicyImage<'r>, PolicyFault>) -> Evaluated {
         let outcome = policy.and_then(|policy| self.outcome(name, policy));
         let evaluated = match outcome {
             Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
@@ -373,14 +373,14 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         &mut self,
         name: &str,
         policy: PolicyImage<'r>,
-        later: impl Iterator<Item = (&'n str, Result<PolicyImage<'r>, Fault>)>,
+        later: impl Iterator<Item = (&'n str, Result<PolicyImage<'r>, PolicyFault>)>,
     ) -> Option<PolicySession> {
         let Step { stage, event, only_looks, .. } = self.step;
         if *only_looks || *stage == AclStage::Delivery {
             return None;
         }
         let identity = self.image.ok()?.identity().ok()?;
-        let may_refuse = |policy: &Result<PolicyImage<'_>, Fault>| {
+        let may_refuse = |policy: &Result<PolicyImage<'_>, PolicyFault>| {
             policy.as_ref().map_or(true, |one| applies(one.settings(), identity, event))
         };
         let mut later = later.filter(|(_, policy)| may_refuse(policy)).peekable();
@@ -402,9 +402,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             clock: &self.clock,
             observer: &mut Unseen,
             compared: None,
-            counts: Counts::Foreseen { unique: false },
+            counts: CountedChecks::Foreseen { unique: false },
         };
-        let fails = |fault: Fault| {
+        let fails = |fault: PolicyFault| {
             let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
             let of_store = of_store.filter(|_| fault.is_of_store);
             of_store.or(of_call).or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
@@ -413,7 +413,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         if run.outcome(name, policy).is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer) {
             return None;
         }
-        run.counts = Counts::Foreseen { unique: true };
+        run.counts = CountedChecks::Foreseen { unique: true };
         let refuses = later.any(|(name, policy)| {
             let outcome = policy.and_then(|policy| run.outcome(name, policy));
             outcome.map_or_else(fails, |(_, outcome)| outcome.verdict >= Verdict::Defer)
@@ -423,8 +423,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         is_later.then_some(before)
     }
 
-    /// Counts the totals of a policy that were left out, in the session as it was before it.
-    fn totals(
+    /// Counts the totals of a policy that [`Run::refused_later`] had left out, as nothing after it
+    /// refused the step; in the session as it was before that policy.
+    fn count_totals(
         &mut self,
         name: &str,
         policy: PolicyImage<'r>,
@@ -443,7 +444,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             clock: &self.clock,
             observer: &mut *self.observer,
             compared: None,
-            counts: Counts::OnlyTotals,
+            counts: CountedChecks::OnlyTotals,
         };
         let outcome = run.limits(name, policy);
         let evaluated = match outcome {
@@ -456,8 +457,8 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
     }
 
     #[cold]
-    fn failed(&mut self, name: &str, fault: Fault) -> Evaluated {
-        let Fault { error, on_error, is_of_store } = fault;
+    fn failed(&mut self, name: &str, fault: PolicyFault) -> Evaluated {
+        let PolicyFault { error, on_error, is_of_store } = fault;
         if let Some(counters) = &mut self.counters {
             counters.count_error();
         }
@@ -486,7 +487,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         &mut self,
         name: &str,
         policy: PolicyImage<'r>,
-    ) -> Result<(Arc<str>, Outcome), Fault> {
+    ) -> Result<(Arc<str>, Outcome), PolicyFault> {
         if policy.uses_habits()
             && is_learned_at(self.step.stage)
             && let Ok(store) = &mut self.store
@@ -499,13 +500,13 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             && (accepts && is_learned_at(self.step.stage) || self.has_failed(policy.settings()))
         {
             let Self { image, step, clock, compared, .. } = self;
-            let image = image.map_err(Fault::unread)?;
+            let image = image.map_err(PolicyFault::unread)?;
             let now = || clock().seconds;
             let added = image
                 .identity()
                 .and_then(|identity| Compared::by(compared, policy, identity, &step.event, now));
             let on_error = Some(policy.settings().on_error);
-            added.map_err(|error| Fault {
+            added.map_err(|error| PolicyFault {
                 error: error.to_string(),
                 on_error,
                 is_of_store: false,
@@ -531,7 +532,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         let Self { image, step, session, store, counters, clock, observer, .. } = self;
         let (Ok(image), Ok(store)) = (image, store) else { return None };
         let has_failed = step.stage == AclStage::Delivery;
-        let message = Message {
+        let message = ComparedMessage {
             event: step.event,
             recipients: step.recipients,
             stage: match has_failed {
@@ -552,7 +553,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             Ok(outcome) => outcome?,
             Err(error) => {
                 let on_error = Some(policy.settings().on_error);
-                let failed = self.failed(&name, Fault { error, on_error, is_of_store: true });
+                let failed = self.failed(&name, PolicyFault { error, on_error, is_of_store: true });
                 return Some(self.complete(&name, failed));
             }
         };
@@ -571,14 +572,14 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         &mut self,
         name: &str,
         policy: PolicyImage<'_>,
-    ) -> Result<(Arc<str>, Outcome), Fault> {
+    ) -> Result<(Arc<str>, Outcome), PolicyFault> {
         let Self { image, step, session, store, counters, clock, observer, counts, .. } = self;
         let clock = &*clock;
-        let image = image.map_err(Fault::unread)?;
+        let image = image.map_err(PolicyFault::unread)?;
         let settings = policy.settings();
         let fault = |error: String, is_of_store: bool| {
             let on_error = Some(settings.on_error);
-            Fault { error, on_error, is_of_store }
+            PolicyFault { error, on_error, is_of_store }
         };
         let damaged = |error: ImageError| fault(error.to_string(), false);
         let store = store.as_mut().map_err(|error| fault((*error).to_owned(), true))?;
@@ -624,7 +625,8 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             }
         }
         let counts = *counts;
-        let mut of = |event: &Event<&str>, occurrences: &[Occurrence]| {
+        // Of the message, then of each recipient.
+        let mut weigh = |event: &Event<&str>, occurrences: &[Occurrence]| {
             let visit = |decided: &Decided<'_>| {
                 if let Some(counters) = counters.as_mut().filter(|_| !step.only_looks) {
                     let checked = decided.checked(settings);
@@ -638,7 +640,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 decide(&rules, event, occurrences, all, counts, cache, *store, clock, visit);
             decided.map_err(|error| fault(error.to_string(), true))
         };
-        let outcome = of(&step.event, occurrences)?;
+        let outcome = weigh(&step.event, occurrences)?;
         if step.stage == AclStage::Rcpt {
             *known.recipient_is_exempt = Some(outcome.exempt);
         }
@@ -653,7 +655,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
                 let mut strictest = Outcome::default();
                 for address in (step.recipients)() {
-                    let outcome = of(&Event { recipient: Some(&address), ..step.event }, &one)?;
+                    let outcome = weigh(&Event { recipient: Some(&address), ..step.event }, &one)?;
                     if outcome.outweighs(&strictest) {
                         strictest = outcome;
                     }
@@ -680,10 +682,10 @@ fn counts_in_total(identity: &Identity, policy: &PolicyImage<'_>, event: &Event<
 fn named_policy<'i>(
     image: Result<&'i Image, &String>,
     name: &str,
-) -> Result<PolicyImage<'i>, Fault> {
-    let image = image.map_err(Fault::unread)?;
-    let policy = image.policy(name).map_err(Fault::unread)?;
-    policy.ok_or_else(|| Fault::unread(Unknown { name, image }))
+) -> Result<PolicyImage<'i>, PolicyFault> {
+    let image = image.map_err(PolicyFault::unread)?;
+    let policy = image.policy(name).map_err(PolicyFault::unread)?;
+    policy.ok_or_else(|| PolicyFault::unread(Unknown { name, image }))
 }
 
 /// A policy that does not exist.

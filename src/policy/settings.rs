@@ -178,7 +178,7 @@ settings! {
         /// Whether mail is accepted or deferred when the policy cannot be evaluated
         on_error: OnError = OnError::FailOpen, kind::OneOf("on_error");
         /// The text of the reply to the client
-        text: Option<Template> = None, kind::Reply;
+        text: Option<Template> = None, kind::ReplyText;
         /// The text of the reply if a limit of this unit is the reason
         texts: Vec<UnitText> = Vec::new(), kind::Replies;
         /// Count these fields together instead of the identity. The tables and `exempt` are

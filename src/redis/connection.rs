@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redis::{Cmd, ErrorKind, RedisResult, Value};
 
 use super::connect::to_server;
-use super::line::Line;
+use super::line::RedisLine;
 use super::node::Node;
 use super::nodes::Nodes;
 use super::sentinel::Sentinels;
@@ -24,7 +24,7 @@ pub(super) enum Connection {
 /// One server, and the sentinels that have named it.
 pub(super) struct Single {
     server: Server,
-    line: Line,
+    line: RedisLine,
     settings: Settings,
     sentinels: Option<Sentinels>,
 }
@@ -59,7 +59,7 @@ impl Connection {
         sentinels: Option<Sentinels>,
         settings: &Settings,
     ) -> RedisResult<Self> {
-        let line = Line::of(to_server(&server, settings).await?);
+        let line = RedisLine::of(to_server(&server, settings).await?);
         let settings = settings.clone();
         Ok(Self::Single(Arc::new(Single { server, line, settings, sentinels })))
     }

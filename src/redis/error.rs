@@ -129,10 +129,10 @@ impl fmt::Display for RedisError {
             return f.write_str("the connection is refused: nothing listens there");
         }
         let meaning = match (error.kind(), error.code()) {
-            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
+            _ if lacks_password(error) => "a password is missing (password_file)",
+            (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS")) => {
                 "wrong user or password"
             }
-            _ if lacks_password(error) => "a password is missing (password_file)",
             _ if lacks_permission(error) => "the ACL user lacks a permission (see docs/cluster.md)",
             (_, Some("LOADING")) => "it is loading its data",
             (_, Some("READONLY")) => "it is a replica and refuses writes",
@@ -164,11 +164,11 @@ impl fmt::Display for RedisError {
     }
 }
 
-/// Whether a server does not read a request as long as this one, for want of a password: it has no
-/// code for that.
+/// Whether a password is missing. A server that does not even read a request with as many parts, or
+/// as long a part, without one has no code for that.
 fn lacks_password(error: &redis::RedisError) -> bool {
-    let says = |text: &str| text.contains("unauthenticated");
-    error.detail().is_some_and(says)
+    error.code() == Some("NOAUTH")
+        || error.detail().is_some_and(|detail| detail.contains("unauthenticated"))
 }
 
 /// Whether the user lacks a permission, for a command or for one that the script calls: for

@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::error::RedisError;
 use super::record;
 use super::servers::{KnownServers, SERVERS};
-use crate::engine::{Check, Kind, RecordKey};
+use crate::engine::{Check, Kind, RecordKey, Update};
 use crate::identity::fold::Folding;
 use crate::store::OwnedKey;
 use crate::sys::clock;
@@ -135,10 +135,10 @@ impl Form {
 
 /// The forms that an agent or a command has used.
 #[derive(Clone, Default)]
-pub(super) struct UsedForms(Arc<Mutex<Kept>>);
+pub(super) struct UsedForms(Arc<Mutex<KeptForms>>);
 
 #[derive(Default)]
-struct Kept {
+struct KeptForms {
     all: HashSet<Vec<u8>>,
     /// Those that are not yet in the hash.
     unpublished: Vec<Vec<u8>>,
@@ -146,14 +146,15 @@ struct Kept {
 }
 
 impl UsedForms {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptForms> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes the forms of these checks. Whether one is new.
     pub(super) fn see(&self, checks: &[Check<'_>]) -> bool {
         let mut new = false;
-        for check in checks {
+        // What only looks makes no record, such as the check by which `cluster status` asks.
+        for check in checks.iter().filter(|check| check.update != Update::ReadOnly) {
             new |= self.see_one(&check.record_key());
         }
         new

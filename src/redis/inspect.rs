@@ -4,9 +4,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::mem::replace;
 
 use redis::{Cmd, RedisResult, Value, cmd};
 use tokio::runtime::Runtime;
+use tokio::task::{JoinHandle, yield_now};
 
 use super::connection::Place;
 use super::error::RedisError;
@@ -167,46 +170,49 @@ impl SharedRates {
         }
     }
 
-    /// Calls `visit` with the records on a server, of those that `selects` selects. The next keys are
-    /// asked for together with the values of these.
-    fn for_each_on(
+    /// Calls `visit` with the records on a server, of those that `selects` selects. While some are
+    /// visited, the server already looks for the next keys and values: `visit` must be quick.
+    async fn for_each_on(
         &self,
         place: &Place,
         selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
         visit: &mut dyn FnMut(Entry),
-        known: &mut Known,
+        known: &mut SeenKeys,
     ) -> Result<(), RedisError> {
-        let mut cursor = Some(b"0".to_vec());
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        while cursor.is_some() || !keys.is_empty() {
-            let mut commands = gets(&keys);
-            if let Some(cursor) = &cursor {
-                let mut scan = cmd("SCAN");
-                scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}*"));
-                commands.push(scan.arg("COUNT").arg(KEYS_AT_ONCE).clone());
+        let mut looks = Some(self.begin(place, vec![scan(b"0")]));
+        let mut reads: Option<(Vec<Vec<u8>>, PendingReplies)> = None;
+        while looks.is_some() || reads.is_some() {
+            let mut keys = Vec::new();
+            if let Some(looked) = looks.take() {
+                let reply = replies(looked).await?.pop().ok_or(RedisError::Reply)??;
+                let (next, found) = scanned(reply)?;
+                looks = (next != b"0").then(|| self.begin(place, vec![scan(&next)]));
+                keys = found;
+                keys.retain(|key| {
+                    let is_wanted = match record::read_key(key) {
+                        Some((key, _)) => selects(&key.key()),
+                        // It is counted as damaged.
+                        None => true,
+                    };
+                    is_wanted && known.is_new(key)
+                });
             }
-            let mut replies = self.send_all(place, &commands)?;
-            let scan = cursor.is_some().then(|| replies.pop()).flatten();
-            for (key, reply) in keys.iter().zip(replies) {
-                self.visit(key, reply, visit, known)?;
-            }
-            (cursor, keys) = match scan {
-                None => (None, Vec::new()),
-                Some(reply) => {
-                    let (next, keys) = scanned(reply?)?;
-                    ((next != b"0").then_some(next), keys)
+            let asked = (!keys.is_empty()).then(|| self.begin(place, gets(&keys)));
+            // All that is asked is sent before anything is visited.
+            yield_now().await;
+            if let Some((keys, read)) = replace(&mut reads, asked.map(|asked| (keys, asked))) {
+                for (key, reply) in keys.iter().zip(replies(read).await?) {
+                    self.visit(key, reply, visit, known)?;
                 }
-            };
-            keys.retain(|key| {
-                let is_wanted = match record::read_key(key) {
-                    Some((key, _)) => selects(&key.key()),
-                    // It is counted as damaged.
-                    None => true,
-                };
-                is_wanted && known.is_new(key)
-            });
+            }
         }
         Ok(())
+    }
+
+    /// Sends several commands to this server; their replies come later.
+    fn begin(&self, place: &Place, commands: Vec<Cmd>) -> PendingReplies {
+        let (connection, place) = (self.store.connection.clone(), place.clone());
+        tokio::spawn(async move { connection.send_all_to(&place, &commands).await })
     }
 
     /// Calls `visit` with the record of a key, if the reply to GET has one.
@@ -215,7 +221,7 @@ impl SharedRates {
         key: &[u8],
         reply: RedisResult<Value>,
         visit: &mut dyn FnMut(Entry),
-        known: &mut Known,
+        known: &mut SeenKeys,
     ) -> Result<(), RedisError> {
         match reply {
             // It has expired since.
@@ -245,11 +251,12 @@ impl SharedRates {
         selects: &mut dyn FnMut(&RecordKey<'_>) -> bool,
         visit: &mut dyn FnMut(Entry),
     ) -> Result<Unread, InspectError> {
-        let mut known = Known::default();
+        let mut known = SeenKeys::default();
         let mut unread = Unread::default();
         let places = self.store.connection.primaries();
         for place in &places {
-            match (self.for_each_on(place, selects, visit, &mut known), place) {
+            let on_one = self.for_each_on(place, selects, visit, &mut known);
+            match (self.runtime.block_on(on_one), place) {
                 (Ok(()), _) => {}
                 // The other nodes have keys of their own.
                 (Err(error), Some(node)) if error.is_lost() && places.len() > 1 => {
@@ -264,7 +271,7 @@ impl SharedRates {
     }
 
     /// With what was left out.
-    fn unread(&self, mut unread: Unread, known: &Known) -> Unread {
+    fn unread(&self, mut unread: Unread, known: &SeenKeys) -> Unread {
         unread.damaged += known.damaged;
         if known.later > 0 {
             let (name, records) = (&self.name, counted(known.later, "record", "records"));
@@ -300,7 +307,7 @@ impl SharedRates {
             }
         }
         let keys: Vec<Vec<u8>> = keys.into_iter().collect();
-        let mut known = Known::default();
+        let mut known = SeenKeys::default();
         for some in keys.chunks(KEYS_AT_ONCE) {
             // Each node is asked for its own.
             let replies = self.said(self.send_all(&None, &gets(some)))?;
@@ -331,7 +338,7 @@ enum Changed {
 
 /// The keys that have been seen: SCAN may return a key twice. Of each, a hash is remembered.
 #[derive(Default)]
-struct Known {
+struct SeenKeys {
     hashes: HashSet<u64>,
     hasher: RandomState,
     /// How many records are of a later version.
@@ -340,7 +347,7 @@ struct Known {
     damaged: u64,
 }
 
-impl Known {
+impl SeenKeys {
     fn is_new(&mut self, key: &[u8]) -> bool {
         self.hashes.insert(self.hasher.hash_one(key))
     }
@@ -349,6 +356,22 @@ impl Known {
 /// The commands that read these keys.
 fn gets(keys: &[Vec<u8>]) -> Vec<Cmd> {
     keys.iter().map(|key| cmd("GET").arg(key).clone()).collect()
+}
+
+/// What a server was asked.
+type PendingReplies = JoinHandle<RedisResult<Vec<RedisResult<Value>>>>;
+
+/// The replies to it.
+async fn replies(asked: PendingReplies) -> Result<Vec<RedisResult<Value>>, RedisError> {
+    let ended = asked.await.map_err(|error| redis::RedisError::from(io::Error::other(error)));
+    Ok(ended.and_then(|replies| replies)?)
+}
+
+/// The command that looks for keys of records, from this cursor on.
+fn scan(cursor: &[u8]) -> Cmd {
+    let mut scan = cmd("SCAN");
+    scan.arg(cursor).arg("MATCH").arg(format!("{PREFIX}*")).arg("COUNT").arg(KEYS_AT_ONCE);
+    scan
 }
 
 /// The next cursor and the keys that a SCAN has returned.
@@ -403,7 +426,7 @@ impl Inspect for SharedRates {
         for some in keys.chunks(KEYS_AT_ONCE) {
             let stored: Vec<Vec<u8>> = some.iter().map(|key| self.key(&key.key())).collect();
             let replies = self.said(self.send_all(&None, &gets(&stored)))?;
-            let (mut entries, mut known) = (Vec::new(), Known::default());
+            let (mut entries, mut known) = (Vec::new(), SeenKeys::default());
             for (key, reply) in stored.iter().zip(replies) {
                 let read = self.visit(key, reply, &mut |entry| entries.push(entry), &mut known);
                 self.said(read)?;

@@ -13,13 +13,13 @@ use super::settings::{Server, Settings};
 
 /// The line.
 #[derive(Clone, Default)]
-pub(super) struct Line {
+pub(super) struct RedisLine {
     /// Locked while a connection is made.
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<KeptLine>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptLine {
     connection: Option<MultiplexedConnection>,
     /// How many connections were made: of many requests that find one broken, the first alone
     /// makes another.
@@ -48,13 +48,13 @@ impl End for Server {
 
 /// What is sent over a connection.
 #[derive(Clone, Copy)]
-enum Sent<'s> {
+enum SentLine<'s> {
     One(&'s Cmd),
     /// The reply is an array of those of each.
     All(&'s Pipeline),
 }
 
-impl Sent<'_> {
+impl SentLine<'_> {
     async fn over(self, mut connection: MultiplexedConnection) -> RedisResult<Value> {
         match self {
             Self::One(command) => connection.req_packed_command(command).await,
@@ -66,10 +66,10 @@ impl Sent<'_> {
     }
 }
 
-impl Line {
+impl RedisLine {
     /// One that is connected.
     pub(super) fn of(connection: MultiplexedConnection) -> Self {
-        Self { kept: Arc::new(Mutex::new(Kept { connection: Some(connection), made: 1 })) }
+        Self { kept: Arc::new(Mutex::new(KeptLine { connection: Some(connection), made: 1 })) }
     }
 
     /// Sends a command, after ASKING if `asking` says so.
@@ -81,10 +81,11 @@ impl Line {
         asking: bool,
     ) -> RedisResult<Value> {
         if !asking {
-            return self.send(end, settings, Sent::One(command)).await?.extract_error();
+            return self.send(end, settings, SentLine::One(command)).await?.extract_error();
         }
         let both = pipe().cmd("ASKING").add_command(command.clone()).clone();
-        let Value::Array(mut replies) = self.send(end, settings, Sent::All(&both)).await? else {
+        let Value::Array(mut replies) = self.send(end, settings, SentLine::All(&both)).await?
+        else {
             return Ok(Value::Nil);
         };
         replies.pop().unwrap_or(Value::Nil).extract_error()
@@ -101,7 +102,7 @@ impl Line {
         for command in commands {
             all.add_command(command.clone());
         }
-        match self.send(end, settings, Sent::All(&all)).await? {
+        match self.send(end, settings, SentLine::All(&all)).await? {
             Value::Array(replies) => Ok(replies),
             _ => Ok(Vec::new()),
         }
@@ -117,7 +118,7 @@ impl Line {
         &self,
         end: &impl End,
         settings: &Settings,
-        what: Sent<'_>,
+        what: SentLine<'_>,
     ) -> RedisResult<Value> {
         let (connection, made, is_new) = self.connection(end, settings).await?;
         match what.over(connection).await {

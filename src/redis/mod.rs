@@ -336,7 +336,7 @@ impl RedisStore {
     ) -> Result<(), RedisError> {
         let secret = self.secret.get();
         let call = |group: &Vec<usize>| self.call(event, checks, group, secret);
-        let calls: Vec<Call> = groups.iter().map(call).collect();
+        let calls: Vec<ScriptCall> = groups.iter().map(call).collect();
         let connection = &self.connection;
         let replies = match &calls[..] {
             [] => return Ok(()),
@@ -388,9 +388,9 @@ impl RedisStore {
         checks: &[Check<'_>],
         group: &[usize],
         secret: StoreSecret,
-    ) -> Call {
+    ) -> ScriptCall {
         let checks = group.iter().filter_map(|&number| checks.get(number));
-        let mut call = Call { keys: Vec::new(), arguments: Vec::new() };
+        let mut call = ScriptCall { keys: Vec::new(), arguments: Vec::new() };
         // The upper half is the same for all events of a process.
         let event = event as u64 ^ (event >> 64) as u64;
         call.arguments.push(event.to_le_bytes().to_vec());
@@ -442,7 +442,7 @@ async fn probe_key(
         // It is compared with no other one.
         let secret = StoreSecret::new(random()?);
         let arguments = vec![event.into(), argument(&check, secret)];
-        let call = Call { keys: vec![key.clone()], arguments };
+        let call = ScriptCall { keys: vec![key.clone()], arguments };
         let command = if by_text { call.by_text(script) } else { call.by_hash(script) };
         match connection.send(&command).await? {
             Value::Array(parts) => match &parts[..] {
@@ -456,12 +456,12 @@ async fn probe_key(
 }
 
 /// A call of the script.
-struct Call {
+struct ScriptCall {
     keys: Vec<Vec<u8>>,
     arguments: Vec<Vec<u8>>,
 }
 
-impl Call {
+impl ScriptCall {
     fn by_hash(&self, script: &Loaded) -> Cmd {
         self.command("EVALSHA", &script.hash)
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use super::error::{RedisError, concerns_all};
-use super::line::{End, Line};
+use super::line::{End, RedisLine};
 use super::settings::{Server, Settings, Transport};
 
 /// The pause after a first failure, in which nobody asks. It doubles with each further one.
@@ -23,7 +23,7 @@ pub(super) type Address = (String, u16);
 /// The node.
 pub(super) struct Node {
     pub(super) address: Address,
-    line: Line,
+    line: RedisLine,
     health: Mutex<Health>,
 }
 
@@ -78,7 +78,7 @@ impl Health {
 
 impl Node {
     pub(super) fn new(address: Address) -> Self {
-        Self { address, line: Line::default(), health: Mutex::default() }
+        Self { address, line: RedisLine::default(), health: Mutex::default() }
     }
 
     fn health(&self) -> MutexGuard<'_, Health> {

@@ -26,10 +26,10 @@ return 1";
 
 /// The copy of an agent.
 #[derive(Clone, Default)]
-pub(super) struct SharedOverrides(Arc<Mutex<Kept>>);
+pub(super) struct SharedOverrides(Arc<Mutex<KeptOverrides>>);
 
 #[derive(Default)]
-struct Kept {
+struct KeptOverrides {
     /// The header of the list that was read last; empty if there was none.
     header: Vec<u8>,
     /// What it says, or, if it could not be read, what the one before said.
@@ -39,7 +39,7 @@ struct Kept {
 }
 
 impl SharedOverrides {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, KeptOverrides> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

@@ -69,7 +69,7 @@ impl SharedSecret {
     ) -> Result<Self, RedisError> {
         let found = match agree(connection, known).await {
             Err(error) if was_used && connection.is_cluster() && error.is_lost() => {
-                Found { secret: known, was_missing: false }
+                FoundSecret { secret: known, was_missing: false }
             }
             found => found?,
         };
@@ -107,7 +107,7 @@ impl SharedSecret {
         Ok(found.was_missing || found.secret != known)
     }
 
-    fn take_over(&self, known: StoreSecret, found: &Found) {
+    fn take_over(&self, known: StoreSecret, found: &FoundSecret) {
         let mut kept = self.lock();
         let what = match (found.secret == known, found.was_missing) {
             (true, false) => return,
@@ -128,19 +128,19 @@ impl SharedSecret {
 }
 
 /// The secret in the store.
-struct Found {
+struct FoundSecret {
     secret: StoreSecret,
     was_missing: bool,
 }
 
 /// The secret in the store; `known`, if there was none.
-async fn agree(connection: &Connection, known: StoreSecret) -> Result<Found, RedisError> {
+async fn agree(connection: &Connection, known: StoreSecret) -> Result<FoundSecret, RedisError> {
     if let Some(secret) = read(connection).await? {
-        return Ok(Found { secret, was_missing: false });
+        return Ok(FoundSecret { secret, was_missing: false });
     }
     connection.send(cmd("SET").arg(KEY).arg(&known.0[..]).arg("NX")).await?;
     let secret = read(connection).await?.ok_or(RedisError::ForeignKey(KEY))?;
-    Ok(Found { secret, was_missing: true })
+    Ok(FoundSecret { secret, was_missing: true })
 }
 
 /// The secret in the store, if there is one.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::connect::subscribe;
-use super::line::Line;
+use super::line::RedisLine;
 use super::settings::{Server, Servers, Settings, Transport};
 
 /// How long the sentinels may take together.
@@ -29,7 +29,7 @@ const SUBSCRIBE_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Sentinels {
     settings: Settings,
     master: String,
-    all: Vec<(Server, Line)>,
+    all: Vec<(Server, RedisLine)>,
 }
 
 /// What they say.
@@ -83,7 +83,7 @@ impl Sentinels {
         let Servers::Sentinel { master, sentinels } = &settings.servers else { return None };
         // The user and the password are those of the servers.
         let own = Settings { user: None, password: None, ..settings.clone() };
-        let all = sentinels.iter().map(|one| (one.clone(), Line::default())).collect();
+        let all = sentinels.iter().map(|one| (one.clone(), RedisLine::default())).collect();
         Some(Self { settings: own, master: master.clone(), all })
     }
 
@@ -130,7 +130,7 @@ impl Sentinels {
         said
     }
 
-    async fn ask_one(&self, server: &Server, line: &Line) -> RedisResult<Option<Server>> {
+    async fn ask_one(&self, server: &Server, line: &RedisLine) -> RedisResult<Option<Server>> {
         let reply = line.exchange(server, &self.settings, &self.command(), false).await?;
         let tls = server.is_tls();
         match reply {

@@ -45,7 +45,7 @@ impl TestServer {
         tool::runtime().unwrap().block_on(agent).unwrap();
         let mut rates = SharedRates::connect(&settings, Box::new(Memory::new())).unwrap();
         rates.store.time = Some(Arc::default());
-        rates.store.script = Arc::new(Loaded::new(timed_script()));
+        rates.store.script = Arc::new(Loaded::new(&timed_script()));
         rates
     }
 
@@ -652,6 +652,9 @@ fn one_identity_is_found_without_reading_all_keys() {
     for (number, check) in checks.iter().enumerate() {
         store.decide_event(number as u128, &[*check], NOW);
     }
+    // As `cluster status` asks.
+    let looks = Check { update: Update::ReadOnly, ..of("exirate cluster status", 0, Kind::Spec) };
+    store.decide_event(8, &[looks], NOW);
     // As the agent does each second.
     store.runtime.block_on(store.store.refresh()).unwrap();
     let scans = |store: &SharedRates| {

@@ -50,14 +50,14 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
     let cannot = |error: io::Error| format!("cannot start: {error}");
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let mut signals = Signals::within(&runtime).map_err(cannot)?;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SharedByThreads::default());
     let work = Work {
         directory: directory.clone(),
         named: spool.map(Path::to_owned),
         sendmail: sendmail.to_owned(),
         agent,
     };
-    let mut daemon = Daemon { shared: Arc::clone(&shared), log: Rc::clone(&log) };
+    let mut daemon = AlertsDaemon { shared: Arc::clone(&shared), log: Rc::clone(&log) };
     let shown = directory.display();
     log.write(Level::Notice, format_args!("alerts of the database in {shown}, as {user}"));
     runtime.block_on(async {
@@ -108,14 +108,14 @@ struct Work {
 
 impl Work {
     /// Sends until it is to stop.
-    fn run(&self, shared: &Shared) {
+    fn run(&self, shared: &SharedByThreads) {
         let connect = |file: &Path| self.connect(file);
         let sender = Sender {
             directory: &self.directory,
             named: self.named.as_deref(),
             sendmail: &self.sendmail,
             connect: &connect as &Connect<'_>,
-            voice: &Lines,
+            voice: &AlertsLog,
         };
         let file = crossings_file(&self.directory);
         let (mut seen, mut last) = (None, None::<Instant>);
@@ -158,9 +158,9 @@ fn state_of(file: &Path) -> Option<(u64, SystemTime)> {
 }
 
 /// The log of the daemon, from any thread.
-struct Lines;
+struct AlertsLog;
 
-impl Voice for Lines {
+impl Voice for AlertsLog {
     fn complain(&self, what: Arguments<'_>) {
         Log::stderr().write(Level::Warning, what);
     }
@@ -172,13 +172,13 @@ impl Voice for Lines {
 
 /// What the two threads share.
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedByThreads {
+    state: Mutex<AlertsState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct AlertsState {
     stop: bool,
     sent: usize,
     /// When something was last sent.
@@ -187,8 +187,8 @@ struct State {
     fault: Option<String>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedByThreads {
+    fn lock(&self) -> MutexGuard<'_, AlertsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -228,12 +228,12 @@ impl Shared {
 }
 
 /// The running daemon.
-struct Daemon {
-    shared: Arc<Shared>,
+struct AlertsDaemon {
+    shared: Arc<SharedByThreads>,
     log: Rc<Log>,
 }
 
-impl Unit for Daemon {
+impl Unit for AlertsDaemon {
     fn status(&self) -> String {
         let state = self.shared.lock();
         let last = state.last.as_ref().map(|last| format!(", the last {last}"));

@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 /// The number of what exists at the moment.
 #[derive(Debug, Default)]
-pub(in crate::serve) struct Count(Rc<Inner>);
+pub(in crate::serve) struct Count(Rc<CountInner>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CountInner {
     number: Cell<usize>,
     less: Notify,
 }
@@ -35,7 +35,7 @@ impl Count {
 /// Something that is counted.
 #[derive(Debug)]
 pub(in crate::serve) struct CountGuard {
-    count: Rc<Inner>,
+    count: Rc<CountInner>,
     number: usize,
 }
 

@@ -41,12 +41,12 @@ pub fn run_agent<B: Backend>(
     let (options, deadline) = (config.agent.clone(), config.redis.deadline);
     let agent = Rc::new(Agent::<B>::new(options, deadline, store(&config), Rc::clone(&log)));
     agent.show_servers_in(servers_file(&config.agent_socket));
-    let daemon = Daemon { path: path.to_owned(), store, agent, log, config };
+    let daemon = AgentDaemon { path: path.to_owned(), store, agent, log, config };
     LocalSet::new().block_on(&runtime, daemon.run(signals, listener))
 }
 
 /// A running agent.
-struct Daemon<B: Backend, F> {
+struct AgentDaemon<B: Backend, F> {
     path: PathBuf,
     config: Config,
     store: F,
@@ -54,7 +54,7 @@ struct Daemon<B: Backend, F> {
     log: Rc<Log>,
 }
 
-impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
+impl<B: Backend, F: Fn(&Config) -> B::Settings> AgentDaemon<B, F> {
     async fn run(mut self, mut signals: Signals, mut socket: Listener) -> Result<(), String> {
         let cannot = |error: io::Error| format!("cannot start: {error}");
         let listener = socket.take().ok_or("the socket is in use")?;
@@ -82,7 +82,7 @@ impl<B: Backend, F: Fn(&Config) -> B::Settings> Daemon<B, F> {
     }
 }
 
-impl<B: Backend, F: Fn(&Config) -> B::Settings> Unit for Daemon<B, F> {
+impl<B: Backend, F: Fn(&Config) -> B::Settings> Unit for AgentDaemon<B, F> {
     fn status(&self) -> String {
         self.agent.status()
     }

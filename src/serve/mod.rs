@@ -11,6 +11,7 @@
 //! - [`socket`]: a unix socket that one instance listens on
 //! - [`log`] and [`notify`]: lines for the journal, messages to systemd
 //! - [`rates`]: the rates of this server, or those that it shares
+//! - [`servers`]: those that share the limits
 //! - [`daemon`]: start, reload and stop of the agent
 
 pub mod agent;
@@ -24,6 +25,7 @@ pub mod log;
 pub mod mail;
 pub mod notify;
 mod rates;
+pub(crate) mod servers;
 pub mod socket;
 mod supervise;
 pub mod web;

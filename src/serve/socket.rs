@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::serve::notify::Manager;
 use crate::sys::inherited;
-use crate::sys::lock::{self, Guard, Kind};
+use crate::sys::lock::{self, Guard, LockKind};
 use crate::sys::lock_holder::lock_holder;
 use crate::sys::small_file::{open_lock, with_suffix};
 
@@ -159,7 +159,7 @@ impl Listener {
         let lock_path = lock_of(path);
         let lock = open_lock(&lock_path).map_err(failed("cannot create", &lock_path))?;
         let locked_within = |timeout| -> Result<bool, SocketError> {
-            let guard = lock::lock(&lock, Kind::Exclusive, timeout)
+            let guard = lock::lock(&lock, LockKind::Exclusive, timeout)
                 .map_err(failed("cannot lock", &lock_path))?;
             Ok(guard.map(Guard::keep).is_some())
         };

@@ -13,7 +13,7 @@ use crate::serve::mail::surroundings::USER as UNIT;
 
 /// What a mail server needs of the daemon.
 #[derive(Clone, Debug)]
-pub(super) struct Daemon {
+pub(super) struct DaemonNeeds {
     /// Who asks it, for people.
     pub(super) asker: &'static str,
     /// The key of its socket in `[listen]`.
@@ -25,7 +25,7 @@ pub(super) struct Daemon {
     pub(super) group: Option<String>,
 }
 
-impl Daemon {
+impl DaemonNeeds {
     /// Its configuration; `None` where there is none yet.
     pub(super) fn configured() -> Result<Option<Mail>, SetupError> {
         let path = Path::new(CONFIGURATION);

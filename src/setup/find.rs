@@ -1,13 +1,13 @@
 //! Finds the mail server of this machine.
 
 use super::{MailServer, SetupError, exim, postfix, sendmail};
-use crate::mta::Kind;
+use crate::mta::ServerKind;
 
 /// Which mail server, and how it is to ask exirate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// This one, where there are several.
-    pub(crate) server: Option<Kind>,
+    pub(crate) server: Option<ServerKind>,
     /// By the socket, also where Exim could load the library.
     pub(crate) socket: bool,
 }
@@ -17,9 +17,9 @@ pub(crate) struct Options {
 /// # Errors
 /// There is none, or there are several.
 pub(crate) fn find(options: &Options) -> Result<Box<dyn MailServer>, SetupError> {
-    match Kind::of_this_machine(options.server).map_err(SetupError::Unfit)? {
-        (Kind::Exim, program) => exim::find(&program, options.socket),
-        (Kind::Postfix, _) => postfix::find(),
-        (Kind::Sendmail, program) => sendmail::find(&program),
+    match ServerKind::of_this_machine(options.server).map_err(SetupError::Unfit)? {
+        (ServerKind::Exim, program) => exim::find(&program, options.socket),
+        (ServerKind::Postfix, _) => postfix::find(),
+        (ServerKind::Sendmail, program) => sendmail::find(&program),
     }
 }

@@ -10,7 +10,7 @@ use super::change::Change;
 use super::error::SetupError;
 use super::files;
 use super::steps::Steps;
-use crate::sys::lock::{self, Kind};
+use crate::sys::lock::{self, LockKind};
 use crate::versions::{OtherVersion, Versions};
 
 /// The directory of the manifest. It is root's alone: what stands there is removed by `--undo`.
@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 
 /// A change that was made, or was about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Entry {
+pub(crate) struct ManifestEntry {
     /// It is one of the mail server's configuration.
     pub(super) configuration: bool,
     pub(super) change: Change,
@@ -33,7 +33,7 @@ pub(crate) struct Manifest {
     /// All of it is in force: setup was not killed on the way.
     pub(super) finished: bool,
     /// In the order in which it was made.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ManifestEntry>,
 }
 
 /// What a manifest of any version has.
@@ -70,7 +70,7 @@ impl Directory {
 
     /// Has no other setup change anything until the guard is dropped.
     pub(super) fn lock(&self) -> Result<lock::Guard<'_>, SetupError> {
-        lock::try_lock(&self.file, Kind::Exclusive)
+        lock::try_lock(&self.file, LockKind::Exclusive)
             .map_err(SetupError::file("lock", &self.path))?
             .ok_or_else(|| SetupError::Unfit("another `exirate setup` is running".to_owned()))
     }
@@ -138,7 +138,7 @@ mod tests {
             Change::Directory { path: path("/run/y"), mode: 0o755, owner: None },
             Change::Policies { file: path("/p"), text: None, spool: path("/s") },
         ];
-        let entry = |change| Entry { configuration: true, change };
+        let entry = |change| ManifestEntry { configuration: true, change };
         let entries = changes.into_iter().map(entry).collect();
         let manifest = Manifest { finished: false, entries, ..Manifest::default() };
         let written = || serde_json::to_vec_pretty(&manifest).unwrap();

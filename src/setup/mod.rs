@@ -38,7 +38,7 @@ pub(crate) use service::is_in_runlevels;
 use service::{Service, run};
 pub(crate) use steps::Steps;
 
-use manifest::{Directory, Entry};
+use manifest::{Directory, ManifestEntry};
 
 /// The daemon of alerts, without `.service`.
 const ALERTS: &str = "exirate-alerts";
@@ -74,8 +74,9 @@ impl Setup<'_> {
         let _guard = directory.lock()?;
         let mut manifest = Manifest::read(self.state)?.unwrap_or_default();
         let (known, was_finished) = (manifest.entries.len(), manifest.finished);
-        let entry =
-            |configuration| move |change: &Change| Entry { configuration, change: change.clone() };
+        let entry = |configuration| {
+            move |change: &Change| ManifestEntry { configuration, change: change.clone() }
+        };
         manifest.entries.extend(plan.prepare.iter().map(entry(false)));
         manifest.entries.extend(plan.configure.iter().map(entry(true)));
         manifest.finished = false;
@@ -110,7 +111,7 @@ impl Setup<'_> {
         let directory = Directory::make(self.state)?;
         let _guard = directory.lock()?;
         let mut manifest = Manifest::read(self.state)?.unwrap_or_default();
-        manifest.entries.push(Entry { configuration: false, change: start.clone() });
+        manifest.entries.push(ManifestEntry { configuration: false, change: start.clone() });
         self.write(&directory, &manifest)?;
         start.apply(&self.steps).inspect_err(|_| {
             let _ = start.revert(&self.steps);

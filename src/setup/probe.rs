@@ -24,7 +24,7 @@ const REPLY_MAX: usize = 1 << 16;
 
 /// What was found of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
+enum FoundStage {
     /// The policies are evaluated there.
     Reached,
     /// They are not: the server's reply.
@@ -33,7 +33,7 @@ enum Found {
     Untried(String),
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reached => f.write_str("the policies are evaluated"),
@@ -47,11 +47,11 @@ impl fmt::Display for Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Probed {
     /// At AUTH, where the server offers it without TLS.
-    auth: Found,
+    auth: FoundStage,
     /// At RCPT.
-    rcpt: Found,
+    rcpt: FoundStage,
     /// When a message has been received.
-    data: Found,
+    data: FoundStage,
     /// The reply with which the server took the message, which it holds: it is to be removed
     /// from its queue.
     taken: Option<String>,
@@ -60,20 +60,20 @@ struct Probed {
 impl Probed {
     /// The first stage at which mail does not come to the policies. A server that accepts none of
     /// the recipients by itself is not asked at the end of DATA, and not all ask `at_auth`.
-    fn missed(&self, at_auth: bool) -> Option<(&'static str, &Found)> {
-        if at_auth && matches!(self.auth, Found::Missed(_)) {
+    fn missed(&self, at_auth: bool) -> Option<(&'static str, &FoundStage)> {
+        if at_auth && matches!(self.auth, FoundStage::Missed(_)) {
             return Some(("AUTH", &self.auth));
         }
         match (&self.rcpt, &self.data) {
-            (Found::Reached, Found::Missed(_)) => Some(("the end of DATA", &self.data)),
-            (Found::Reached, _) => None,
+            (FoundStage::Reached, FoundStage::Missed(_)) => Some(("the end of DATA", &self.data)),
+            (FoundStage::Reached, _) => None,
             (found, _) => Some(("RCPT", found)),
         }
     }
 
     /// Nothing could be tried.
     fn nothing(why: &str) -> Self {
-        let untried = || Found::Untried(why.to_owned());
+        let untried = || FoundStage::Untried(why.to_owned());
         Self { auth: untried(), rcpt: untried(), data: untried(), taken: None }
     }
 }
@@ -118,7 +118,7 @@ fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
         Ok(ticket) => ticket,
         Err(error) => return Probed::nothing(&error.to_string()),
     };
-    let mut session = match Session::open(server) {
+    let mut session = match SmtpSession::open(server) {
         Ok(session) => session,
         Err(error) => return Probed::nothing(&format!("no connection to {server}: {error}")),
     };
@@ -127,8 +127,8 @@ fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
     if let Err(error) = session.run(&ticket, recipients, &mut probed) {
         let why = format!("the session with {server} ended: {error}");
         for found in [&mut probed.auth, &mut probed.rcpt, &mut probed.data] {
-            if matches!(found, Found::Untried(_)) {
-                *found = Found::Untried(why.clone());
+            if matches!(found, FoundStage::Untried(_)) {
+                *found = FoundStage::Untried(why.clone());
             }
         }
     }
@@ -137,26 +137,26 @@ fn probe(spool: &Path, server: SocketAddr, recipients: &[String]) -> Probed {
 
 /// A reply of the server.
 #[derive(Debug)]
-struct Reply {
+struct SmtpReply {
     code: u16,
     lines: Vec<String>,
 }
 
-impl Reply {
+impl SmtpReply {
     fn is_ok(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    fn found(&self, stage: AclStage) -> Found {
+    fn found(&self, stage: AclStage) -> FoundStage {
         let text = text(stage);
         match self.lines.iter().any(|line| line.contains(text)) {
-            true => Found::Reached,
-            false => Found::Missed(self.to_string()),
+            true => FoundStage::Reached,
+            false => FoundStage::Missed(self.to_string()),
         }
     }
 }
 
-impl fmt::Display for Reply {
+impl fmt::Display for SmtpReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.lines.last().map_or("", String::as_str);
         let line: String = line.chars().filter(|c| !c.is_control()).take(200).collect();
@@ -165,12 +165,12 @@ impl fmt::Display for Reply {
 }
 
 /// An SMTP session.
-struct Session {
+struct SmtpSession {
     stream: BufReader<TcpStream>,
     end: Instant,
 }
 
-impl Session {
+impl SmtpSession {
     fn open(server: SocketAddr) -> io::Result<Self> {
         let stream = connect(server)?;
         Ok(Self { stream: BufReader::new(stream), end: Instant::now() + LONGEST })
@@ -195,7 +195,7 @@ impl Session {
         self.ask("QUIT").map(drop)
     }
 
-    fn hello(&mut self, name: &str) -> io::Result<Reply> {
+    fn hello(&mut self, name: &str) -> io::Result<SmtpReply> {
         let reply = self.ask(&format!("EHLO {name}"))?;
         match reply.is_ok() {
             true => Ok(reply),
@@ -204,42 +204,42 @@ impl Session {
     }
 
     /// A login that cannot succeed.
-    fn auth(&mut self, features: &Reply) -> io::Result<Found> {
+    fn auth(&mut self, features: &SmtpReply) -> io::Result<FoundStage> {
         let offered = features.lines.iter().find_map(|line| line.get(4..)?.strip_prefix("AUTH "));
         let Some(mechanism) = offered.and_then(|offered| offered.split_whitespace().next()) else {
-            return Ok(Found::Untried("the server offers no AUTH without TLS".to_owned()));
+            return Ok(FoundStage::Untried("the server offers no AUTH without TLS".to_owned()));
         };
         let mut reply = self.ask(&format!("AUTH {mechanism}"))?;
         let found = reply.found(AclStage::Auth);
         if reply.code == 334 {
             reply = self.ask("*")?;
-            return Ok(Found::Missed(reply.to_string()));
+            return Ok(FoundStage::Missed(reply.to_string()));
         }
         Ok(found)
     }
 
     /// Also the recipients for which it is reached.
-    fn rcpt<'r>(&mut self, recipients: &'r [String]) -> io::Result<(Found, Vec<&'r str>)> {
+    fn rcpt<'r>(&mut self, recipients: &'r [String]) -> io::Result<(FoundStage, Vec<&'r str>)> {
         let reply = self.ask("MAIL FROM:<>")?;
         if !reply.is_ok() {
-            return Ok((Found::Untried(format!("MAIL is refused: {reply}")), Vec::new()));
+            return Ok((FoundStage::Untried(format!("MAIL is refused: {reply}")), Vec::new()));
         }
         let (mut found, mut reached) =
-            (Found::Untried("no recipient is known".to_owned()), Vec::new());
+            (FoundStage::Untried("no recipient is known".to_owned()), Vec::new());
         for recipient in recipients {
             match self.ask(&format!("RCPT TO:<{recipient}>"))?.found(AclStage::Rcpt) {
-                Found::Reached => reached.push(recipient.as_str()),
+                FoundStage::Reached => reached.push(recipient.as_str()),
                 missed => found = missed,
             }
         }
-        let found = if reached.is_empty() { found } else { Found::Reached };
+        let found = if reached.is_empty() { found } else { FoundStage::Reached };
         Ok((found, reached))
     }
 
     /// Also the reply, if the server takes the message. Only `reached` are tried: for others
     /// it would deliver it.
-    fn data(&mut self, reached: &[&str]) -> io::Result<(Found, Option<String>)> {
-        let untried = |why: String| Ok((Found::Untried(why), None));
+    fn data(&mut self, reached: &[&str]) -> io::Result<(FoundStage, Option<String>)> {
+        let untried = |why: String| Ok((FoundStage::Untried(why), None));
         let mut reply = self.ask("MAIL FROM:<>")?;
         if !reply.is_ok() {
             return untried(format!("MAIL is refused: {reply}"));
@@ -269,7 +269,7 @@ impl Session {
         Ok((reply.found(AclStage::Data), taken))
     }
 
-    fn ask(&mut self, command: &str) -> io::Result<Reply> {
+    fn ask(&mut self, command: &str) -> io::Result<SmtpReply> {
         let left = self.left()?;
         let stream = self.stream.get_mut();
         stream.set_write_timeout(Some(left))?;
@@ -277,7 +277,7 @@ impl Session {
         self.reply()
     }
 
-    fn reply(&mut self) -> io::Result<Reply> {
+    fn reply(&mut self) -> io::Result<SmtpReply> {
         let (mut lines, mut length): (Vec<String>, usize) = (Vec::new(), 0);
         loop {
             let left = self.left()?;
@@ -294,7 +294,7 @@ impl Session {
             lines.push(line);
             match code {
                 None => return Err(io::Error::other("a reply has no code")),
-                Some(code) if !goes_on => return Ok(Reply { code, lines }),
+                Some(code) if !goes_on => return Ok(SmtpReply { code, lines }),
                 Some(_) => {}
             }
         }
@@ -378,9 +378,9 @@ mod tests {
     #[test]
     fn a_message_goes_only_to_those_who_come_to_the_policies() {
         let (probed, commands) = probed(right);
-        assert_eq!((probed.auth, probed.rcpt), (Found::Reached, Found::Reached));
+        assert_eq!((probed.auth, probed.rcpt), (FoundStage::Reached, FoundStage::Reached));
         // This server refuses it at RCPT in any case.
-        let untried = Found::Untried("no recipient is accepted: 550 5.7.1 no".to_owned());
+        let untried = FoundStage::Untried("no recipient is accepted: 550 5.7.1 no".to_owned());
         assert_eq!((probed.data, probed.taken), (untried, None));
         assert!(commands[0].starts_with("EHLO exirate-probe-rcpt-"), "{commands:?}");
         let second = commands.iter().rposition(|command| command.starts_with("EHLO ")).unwrap();
@@ -396,11 +396,11 @@ mod tests {
             "*" => "501 cancelled\r\n",
             other => right(other),
         });
-        assert_eq!(probed.auth, Found::Missed("501 cancelled".to_owned()));
+        assert_eq!(probed.auth, FoundStage::Missed("501 cancelled".to_owned()));
         assert_eq!(probed.missed(true).map(|(stage, _)| stage), Some("AUTH"));
         assert_eq!(probed.missed(false).map(|(stage, _)| stage), Some("RCPT"));
-        assert_eq!(probed.rcpt, Found::Missed("250 ok".to_owned()));
-        assert!(matches!(probed.data, Found::Untried(_)));
+        assert_eq!(probed.rcpt, FoundStage::Missed("250 ok".to_owned()));
+        assert!(matches!(probed.data, FoundStage::Untried(_)));
         assert!(!commands.contains(&"DATA".to_owned()), "{commands:?}");
     }
 
@@ -412,7 +412,7 @@ mod tests {
             "." => "250 OK id=1abc\r\n",
             other => right(other),
         });
-        assert_eq!(probed.data, Found::Missed("250 OK id=1abc".to_owned()));
+        assert_eq!(probed.data, FoundStage::Missed("250 OK id=1abc".to_owned()));
         assert_eq!(probed.taken.as_deref(), Some("250 OK id=1abc"));
     }
 
@@ -425,7 +425,7 @@ mod tests {
             (|c| if c.is_empty() { "220 x\r\n" } else { "502 no\r\n" }, "EHLO is refused: 502 no"),
         ] {
             let (probed, _) = probed(replies);
-            let Found::Untried(text) = &probed.rcpt else { panic!("{probed:?}") };
+            let FoundStage::Untried(text) = &probed.rcpt else { panic!("{probed:?}") };
             assert!(text.contains(why), "{text}");
         }
     }

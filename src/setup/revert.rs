@@ -7,7 +7,7 @@ use memchr::memmem;
 use super::change::{BEGIN, Change, Reverted};
 use super::error::SetupError;
 use super::files;
-use super::manifest::{Directory, Entry, Manifest};
+use super::manifest::{Directory, Manifest, ManifestEntry};
 use super::{Contents, Setup};
 
 impl Setup<'_> {
@@ -31,7 +31,7 @@ impl Setup<'_> {
 
     /// Takes back these changes, those of the mail server's configuration first: it must not
     /// ask what is gone. What stays, and why.
-    pub(super) fn revert(&self, entries: &[Entry]) -> Result<Vec<String>, SetupError> {
+    pub(super) fn revert(&self, entries: &[ManifestEntry]) -> Result<Vec<String>, SetupError> {
         let mut left = Vec::new();
         let of = |configuration: bool| {
             let some = entries.iter().rev().filter(move |one| one.configuration == configuration);

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::daemon::Daemon;
+use super::daemon::DaemonNeeds;
 use super::files::Temporary;
 use super::lines::line_at;
-use super::policy_file::Facts;
+use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
 use super::steps::Steps;
@@ -45,7 +45,7 @@ const RELOAD: Duration = Duration::from_secs(30);
 struct Sendmail {
     program: PathBuf,
     settings: Settings,
-    daemon: Daemon,
+    daemon: DaemonNeeds,
     spool: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn find(program: &Path) -> Result<Box<dyn MailServer>, SetupError> {
     let bytes = fs::read(CF).map_err(SetupError::file("read", Path::new(CF)))?;
     let settings = Settings::new(&String::from_utf8_lossy(&bytes));
     let socket = PathBuf::from("/run/exirate-mail/milter");
-    let daemon = Daemon { asker: "Sendmail", key: "milter", socket, group: None };
+    let daemon = DaemonNeeds { asker: "Sendmail", key: "milter", socket, group: None };
     let spool = daemon.spool();
     Ok(Box::new(Sendmail { program: program.to_owned(), settings, daemon, spool }))
 }
@@ -196,7 +196,18 @@ impl Sendmail {
         let smarthost = cf.lines().find_map(|line| line.strip_prefix("DS"));
         let smarthost = smarthost.map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
         let facts = Facts::of(name, items(DOMAINS), items(RELAYS), smarthost);
-        Facts { front_end: Some(FrontEnd::Milter), ..facts }
+        Facts { front_end: Some(FrontEnd::Milter), qualify: self.qualify(), ..facts }
+    }
+
+    /// The domain that Sendmail adds to a sender without one in what it sends: `$j`, or that of
+    /// MASQUERADE_AS. A login without a domain reaches the milter as it is.
+    fn qualify(&self) -> Option<String> {
+        let sender = format!("/tryflags HS\n/try esmtp {NAME}\n");
+        let mut line = Command::new(&self.program);
+        line.arg("-bt");
+        let said = command::run_with(line, sender.into_bytes()).ok()?.stdout;
+        let qualified = format!(", addr = {NAME}@");
+        qualifying(said.lines().find_map(|line| line.split_once(&qualified))?.1)
     }
 }
 
@@ -206,7 +217,7 @@ fn listener() -> SocketAddr {
 }
 
 /// The milter's socket, as Sendmail names it.
-fn socket(daemon: &Daemon) -> Result<String, SetupError> {
+fn socket(daemon: &DaemonNeeds) -> Result<String, SetupError> {
     Ok(match daemon.address()? {
         Address::Unix(path) => format!("local:{}", path.display()),
         Address::Inet(address) => {

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::compare::{Answer, Difference};
-use crate::spool::counter_file::{self, COUNTERS, CounterFile, Kind, Name, Ready};
+use crate::spool::counter_file::{self, COUNTERS, CounterFile, CounterKind, Name, Ready};
 use crate::sys::secure_dir::DirError;
 
-const FILE: Kind = Kind {
+const FILE: CounterKind = CounterKind {
     file: c"shadow.counters",
     new: c"shadow.counters.new",
     damaged: c"shadow.counters.damaged-1",

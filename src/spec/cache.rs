@@ -1,6 +1,6 @@
 //! Recently used specs, already parsed.
 
-use super::{Request, Spec, SpecError};
+use super::{Spec, SpecError, SpecRequest};
 use crate::event::{AclStage, ContextSource};
 use std::ops::Deref;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ struct Slot {
     spec: Option<Rc<Spec<'static>>>,
     /// Its request at one stage, if that depends on nothing else but the
     /// recipient.
-    request: Option<(AclStage, Rc<Request>)>,
+    request: Option<(AclStage, Rc<SpecRequest>)>,
 }
 
 impl Slot {
@@ -133,7 +133,7 @@ impl SpecCache {
         spec: &CachedSpec<'_>,
         stage: AclStage,
         read: impl FnOnce() -> S,
-    ) -> Result<Rc<Request>, SpecError> {
+    ) -> Result<Rc<SpecRequest>, SpecError> {
         let slot = match spec {
             CachedSpec::Cached(_, number) => self.slots.get_mut(*number),
             CachedSpec::New(_) => None,

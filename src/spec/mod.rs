@@ -1,4 +1,4 @@
-//! Parses the administrator's spec into a validated [`Request`].
+//! Parses the administrator's spec into a validated [`SpecRequest`].
 //!
 //! A spec is `m / p / options / key`, as the `ratelimit` condition of Exim
 //! reads it. A [`Spec`] is the parsed text; [`Spec::request`] adds what depends
@@ -29,7 +29,7 @@ pub use lint::Lint;
 pub use list::MAX_LEN;
 pub use literal::split_key;
 pub use option::{NamedOption, options};
-pub use request::{Mode, Request};
+pub use request::{Mode, SpecRequest};
 pub use stored_key::StoredKey;
 #[cfg(feature = "cli")]
 pub(crate) use {
@@ -280,7 +280,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Replaces the recipient in `request`, which is of this spec.
-    fn set_recipient(&self, request: &mut Request, context: &Context<'_>) {
+    fn set_recipient(&self, request: &mut SpecRequest, context: &Context<'_>) {
         let event = request.unique.get_or_insert_default();
         event.clear();
         for part in [context.local_part, b"@", context.domain] {
@@ -299,7 +299,7 @@ impl<'a> Spec<'a> {
     /// # Errors
     /// A mode that cannot count in this ACL is combined with `leaky` or
     /// `strict`, or the key is too long.
-    pub fn request(&self, context: &Context<'_>) -> Result<Request, SpecError> {
+    pub fn request(&self, context: &Context<'_>) -> Result<SpecRequest, SpecError> {
         let mode = self.mode.unwrap_or(Mode::PerMail);
         let stage = context.stage;
         let wrong_stage = !self.can_count_at(stage);
@@ -348,7 +348,7 @@ impl<'a> Spec<'a> {
             return Err(self.error(Fault::LongKey { length: key.len() }));
         }
         let (limit, period) = (self.limit, self.period);
-        Ok(Request { key, key_start, limit, period, mode, update, count, unique, scope })
+        Ok(SpecRequest { key, key_start, limit, period, mode, update, count, unique, scope })
     }
 
     /// An error for a fault found after the period.

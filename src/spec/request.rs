@@ -23,12 +23,12 @@ pub enum Mode {
 /// The request that a spec makes at one ACL stage; it is turned into a
 /// [`Check`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct SpecRequest {
     /// The record's name: `p/mode/[unique/]key`, with `p` as written and `mode`
     /// as Exim stores it (`per_byte` is stored as `per_mail`, `per_addr` as
     /// `per_rcpt/unique`).
     pub key: Vec<u8>,
-    /// Where the administrator's key begins in [`Request::key`].
+    /// Where the administrator's key begins in [`SpecRequest::key`].
     pub key_start: usize,
     /// The limit: the maximum of events per period. Not negative, not NaN; may
     /// be infinite.
@@ -48,7 +48,7 @@ pub struct Request {
     pub scope: Scope,
 }
 
-impl Request {
+impl SpecRequest {
     /// The check for this request.
     #[must_use]
     #[inline]

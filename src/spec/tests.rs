@@ -1,6 +1,6 @@
 //! Tables of specs, and random bytes.
 
-use super::{AclStage, Context, Fault, MAX_LEN, Mode, Request, Scope, Spec, Update, Variable};
+use super::{AclStage, Context, Fault, MAX_LEN, Mode, Scope, Spec, SpecRequest, Update, Variable};
 use kit::quickcheck;
 use quickcheck::{Arbitrary, Gen};
 
@@ -39,7 +39,7 @@ fn at(stage: AclStage) -> Context<'static> {
     }
 }
 
-fn ask(text: &str, stage: AclStage) -> Request {
+fn ask(text: &str, stage: AclStage) -> SpecRequest {
     Spec::parse(text.as_bytes()).and_then(|s| s.request(&at(stage))).expect(text)
 }
 
@@ -51,7 +51,7 @@ fn error(text: &str, stage: AclStage) -> super::SpecError {
 fn a_full_request() {
     assert_eq!(
         ask(" 2.5k / 1h30m / Per_Addr / STRICT / user@example.org ", AclStage::Rcpt),
-        Request {
+        SpecRequest {
             key: b"1h30m/per_rcpt/unique/user@example.org".to_vec(),
             key_start: b"1h30m/per_rcpt/unique/".len(),
             limit: 2560.0,
@@ -297,7 +297,7 @@ fn errors_contain_the_values_of_the_variables() {
 
 #[test]
 fn the_period_can_be_read_back_from_a_key() {
-    let Request { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", AclStage::Rcpt);
+    let SpecRequest { key, period, .. } = ask("1 / 1d12h / per_cmd / a//b", AclStage::Rcpt);
     let written = key.split(|&b| b == b'/').next().unwrap();
     assert_eq!(super::interval::seconds(written), Ok(period));
     assert!(super::interval::seconds(b"1y").is_err());

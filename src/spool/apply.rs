@@ -29,7 +29,7 @@ impl Body {
         key: &RecordKey<'_>,
         lookup: &Lookup,
         change: &Change,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AddFailure> {
         match (lookup.record, change.filter) {
             (Some(record), FilterChange::Renew { bytes, epoch, event })
                 if record.filter_bytes == Some(bytes) =>
@@ -41,7 +41,7 @@ impl Body {
                     record.write_state(map, change, 0)?;
                     record.begin_filter(map, seed, epoch, Fill::Event(event))
                 };
-                renew().ok_or_else(Failure::lost)
+                renew().ok_or_else(AddFailure::lost)
             }
             (_, FilterChange::Renew { bytes, epoch, event }) => {
                 let bytes = bytes.min(MAX_BYTES);
@@ -55,9 +55,9 @@ impl Body {
                     let _ = record.void_filter(&mut self.map);
                     let _ = self.count(DROPPED);
                 }
-                record.write_state(&mut self.map, change, 0).ok_or_else(Failure::lost)?;
+                record.write_state(&mut self.map, change, 0).ok_or_else(AddFailure::lost)?;
                 if let FilterChange::Insert(event) = filter {
-                    record.insert(&mut self.map, self.seed, event).ok_or_else(Failure::lost)?;
+                    record.insert(&mut self.map, self.seed, event).ok_or_else(AddFailure::lost)?;
                 }
                 Ok(())
             }
@@ -73,16 +73,16 @@ impl Body {
         lookup: &Lookup,
         change: &Change,
         filter: Option<NewFilter<'_>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AddFailure> {
         let filter_bytes = filter.map(|filter| filter.bytes);
-        let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(Failure::Full)?;
+        let (start, slot) = self.heap_end().zip(lookup.slot).ok_or(AddFailure::Full)?;
         let bytes = record_bytes(key.name.len(), filter_bytes);
-        let end = start.checked_add(bytes).ok_or(Failure::Full)?;
+        let end = start.checked_add(bytes).ok_or(AddFailure::Full)?;
         if end > SHARD_BYTES_MAX {
-            return Err(Failure::Full);
+            return Err(AddFailure::Full);
         }
         if end > self.map.len() {
-            self.grow(file, end).map_err(Failure::Io)?;
+            self.grow(file, end).map_err(AddFailure::Io)?;
         }
         let base = lookup.record.as_ref().map_or(0, Record::sequence);
         let (live, dead) = (self.sealed(LIVE).unwrap_or(0), self.sealed(DEAD).unwrap_or(0));
@@ -106,7 +106,7 @@ impl Body {
                 self.map.set_u32(FLAGS, self.flags() & !BUSY)
             }
         };
-        add().ok_or_else(Failure::lost)
+        add().ok_or_else(AddFailure::lost)
     }
 
     /// Makes room for `records` new records of `bytes` bytes together, so that
@@ -116,14 +116,14 @@ impl Body {
         file: &File,
         records: usize,
         bytes: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AddFailure> {
         let live = self.sealed(LIVE).and_then(|live| usize::try_from(live).ok()).unwrap_or(0);
-        let end = self.heap_end().and_then(|end| end.checked_add(bytes)).ok_or(Failure::Full)?;
+        let end = self.heap_end().and_then(|end| end.checked_add(bytes)).ok_or(AddFailure::Full)?;
         if end > SHARD_BYTES_MAX || live.saturating_add(records) > self.capacity {
-            return Err(Failure::Full);
+            return Err(AddFailure::Full);
         }
         if end > self.map.len() {
-            self.grow(file, end).map_err(Failure::Io)?;
+            self.grow(file, end).map_err(AddFailure::Io)?;
         }
         Ok(())
     }
@@ -178,13 +178,13 @@ pub(super) struct NewFilter<'a> {
 
 /// Why a record could not be added.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum AddFailure {
     Io(io::Error),
     /// No index entry is free, or the shard has its largest size.
     Full,
 }
 
-impl Failure {
+impl AddFailure {
     /// The mapping is shorter than was found before.
     pub(super) fn lost() -> Self {
         Self::Io(ErrorKind::UnexpectedEof.into())

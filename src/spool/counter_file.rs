@@ -8,7 +8,7 @@
 //!
 //! | offset | size | field | content |
 //! |---|---|---|---|
-//! | 0 | 8 | `magic` | what the file is, see [`Kind`] |
+//! | 0 | 8 | `magic` | what the file is, see [`CounterKind`] |
 //! | 8 | 8 | `superseded` | 1 if another file has replaced this one |
 //! | 16 | 8 | `uncounted` | counts of names for which there was no slot |
 //! | 24 | 8 | `errors` | what could not be evaluated |
@@ -37,7 +37,7 @@ use crate::versions::{OtherVersion, USE_THE_LATER};
 
 /// Which file it is.
 #[derive(Debug)]
-pub struct Kind {
+pub struct CounterKind {
     /// Its name.
     pub file: &'static CStr,
     /// Its name while it is written again.
@@ -115,12 +115,12 @@ impl Name {
 #[derive(Debug)]
 pub struct CounterFile {
     spool: PathBuf,
-    kind: &'static Kind,
-    state: State,
+    kind: &'static CounterKind,
+    state: CounterState,
 }
 
 #[derive(Debug)]
-enum State {
+enum CounterState {
     /// It is opened when something is counted.
     Closed,
     Open(Mapping, Watched),
@@ -154,20 +154,20 @@ impl CounterFile {
     /// That of the spool directory `spool`. The file is opened, or created, when something
     /// is counted.
     #[must_use]
-    pub fn new(spool: &Path, kind: &'static Kind) -> Self {
-        Self { spool: spool.to_path_buf(), kind, state: State::Closed }
+    pub fn new(spool: &Path, kind: &'static CounterKind) -> Self {
+        Self { spool: spool.to_path_buf(), kind, state: CounterState::Closed }
     }
 
     /// Opens the file where that is necessary: at first, and if another has replaced it.
     #[inline]
     pub fn ready(&mut self) -> Ready {
         let is_whole = match &mut self.state {
-            State::Open(_, file) => file.is_whole(),
-            State::Closed | State::Unusable => false,
+            CounterState::Open(_, file) => file.is_whole(),
+            CounterState::Closed | CounterState::Unusable => false,
         };
         match &self.state {
-            State::Open(map, _) if is_whole && map.u64(SUPERSEDED) == Some(0) => Ready::Same,
-            State::Unusable => Ready::No,
+            CounterState::Open(map, _) if is_whole && map.u64(SUPERSEDED) == Some(0) => Ready::Same,
+            CounterState::Unusable => Ready::No,
             _ => self.reopen(),
         }
     }
@@ -175,17 +175,17 @@ impl CounterFile {
     #[cold]
     fn reopen(&mut self) -> Ready {
         self.state = match open(&self.spool, self.kind) {
-            Some((map, file)) => State::Open(map, file),
-            None => State::Unusable,
+            Some((map, file)) => CounterState::Open(map, file),
+            None => CounterState::Unusable,
         };
-        if matches!(self.state, State::Open(..)) { Ready::Reopened } else { Ready::No }
+        if matches!(self.state, CounterState::Open(..)) { Ready::Reopened } else { Ready::No }
     }
 
     /// The slot of a name; writes the name where it is missing or torn. `None` if there is
     /// no room.
     #[cold]
     pub fn slot(&mut self, name: &Name) -> Option<Slot> {
-        let State::Open(map, _) = &mut self.state else { return None };
+        let CounterState::Open(map, _) = &mut self.state else { return None };
         let offset = find(map, name)?;
         if read_name(map, offset).as_ref() != Some(name) {
             write_name(map, offset, name);
@@ -206,7 +206,7 @@ impl CounterFile {
 
     #[inline]
     fn add_at(&self, offset: usize) {
-        if let State::Open(map, _) = &self.state {
+        if let CounterState::Open(map, _) = &self.state {
             // Every offset is in the file.
             let _ = map.add_u64(offset, 1);
         }
@@ -216,14 +216,14 @@ impl CounterFile {
     #[must_use]
     pub fn get(&self, slot: Slot, counter: usize) -> u64 {
         match &self.state {
-            State::Open(map, _) => map.u64(slot.counter(counter)).unwrap_or(0),
+            CounterState::Open(map, _) => map.u64(slot.counter(counter)).unwrap_or(0),
             _ => 0,
         }
     }
 
     /// Replaces the number in a counter by `more` where that is more.
     pub fn raise(&self, slot: Slot, counter: usize, more: u64) {
-        let State::Open(map, _) = &self.state else { return };
+        let CounterState::Open(map, _) = &self.state else { return };
         let mut known = self.get(slot, counter);
         while known < more {
             match map.replace_u64(slot.counter(counter), known, more) {
@@ -235,7 +235,7 @@ impl CounterFile {
 
     /// Writes a number into a counter that is zero; the number that it then has.
     pub fn begin(&self, slot: Slot, counter: usize, first: u64) -> u64 {
-        let State::Open(map, _) = &self.state else { return first };
+        let CounterState::Open(map, _) = &self.state else { return first };
         match map.replace_u64(slot.counter(counter), 0, first) {
             Some(0) | None => first,
             Some(found) => found,
@@ -284,7 +284,7 @@ fn find(map: &Mapping, name: &Name) -> Option<usize> {
 
 /// Opens the file for counting; creates it if it is missing, and replaces it if it is
 /// damaged.
-fn open(spool: &Path, kind: &Kind) -> Option<(Mapping, Watched)> {
+fn open(spool: &Path, kind: &CounterKind) -> Option<(Mapping, Watched)> {
     let dir = open_directory(spool, false).ok()?;
     let right = u64::from_le_bytes(kind.magic);
     for _ in 0..2 {
@@ -315,7 +315,7 @@ fn open(spool: &Path, kind: &Kind) -> Option<(Mapping, Watched)> {
 
 /// Renames the damaged `file`, unless another process has done so.
 #[cold]
-fn quarantine(dir: &SecureDir, file: &File, kind: &Kind) -> Option<()> {
+fn quarantine(dir: &SecureDir, file: &File, kind: &CounterKind) -> Option<()> {
     let _guard = dir.lock_directory(Duration::ZERO).ok()?;
     let named = files::info_at(dir.directory(), kind.file).ok()?.identity;
     if files::info(file).ok()?.identity == named {
@@ -340,7 +340,7 @@ pub struct Contents {
 ///
 /// # Errors
 /// The directory or the file cannot be read.
-pub fn read(spool: &Path, kind: &Kind) -> Result<Option<Contents>, DirError> {
+pub fn read(spool: &Path, kind: &CounterKind) -> Result<Option<Contents>, DirError> {
     let dir = match open_directory(spool, false) {
         Err(DirError::Absent { .. }) => return Ok(None),
         result => result?,
@@ -349,7 +349,11 @@ pub fn read(spool: &Path, kind: &Kind) -> Result<Option<Contents>, DirError> {
 }
 
 /// The file, mapped, if it is there and sound.
-fn map_of(dir: &SecureDir, access: Access, kind: &Kind) -> Result<Option<Mapping>, DirError> {
+fn map_of(
+    dir: &SecureDir,
+    access: Access,
+    kind: &CounterKind,
+) -> Result<Option<Mapping>, DirError> {
     let Some((file, info)) = dir.open_file(access, kind.file)? else { return Ok(None) };
     let mut magic = [0; 8];
     let _ = files::read_start(&file, &mut magic).map_err(dir.failed("read", kind.file))?;
@@ -395,7 +399,7 @@ fn slots(map: &Mapping) -> impl Iterator<Item = (usize, Name)> {
 /// The file could not be written; the old one is still in use.
 pub fn retain(
     spool: &Path,
-    kind: &Kind,
+    kind: &CounterKind,
     is_known: impl Fn(&str) -> bool,
 ) -> Result<usize, DirError> {
     let dir = match open_directory(spool, false) {
@@ -428,7 +432,12 @@ pub fn retain(
 }
 
 /// Copies the counters of the `kept` slots, and the others of the header.
-fn copy(old: &Mapping, new: &mut Mapping, kept: &[(usize, Name)], kind: &Kind) -> Option<()> {
+fn copy(
+    old: &Mapping,
+    new: &mut Mapping,
+    kept: &[(usize, Name)],
+    kind: &CounterKind,
+) -> Option<()> {
     for (from, name) in kept {
         let to = find(new, name)?;
         write_name(new, to, name);

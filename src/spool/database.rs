@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::sys::files::{self, Access};
-use crate::sys::lock::{self, Guard, Kind};
+use crate::sys::lock::{self, Guard, LockKind};
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::versions::{OtherVersion, Versions};
 
 use super::SpoolError;
 use super::format::VERSIONS;
 use super::hashing::Hashing;
-use super::known_overrides::Word;
+use super::known_overrides::DatabaseWord;
 use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
@@ -67,7 +67,7 @@ pub(super) struct Database {
     pub(super) max_bytes: u64,
     pub(super) incidents: Vec<String>,
     /// The file `database`, mapped for its word.
-    pub(super) word: Option<Word>,
+    pub(super) word: Option<DatabaseWord>,
 }
 
 impl Database {
@@ -148,7 +148,7 @@ impl Database {
         if waits {
             return self.lock_directory().map(Some);
         }
-        lock::try_lock(self.dir.directory(), Kind::Exclusive)
+        lock::try_lock(self.dir.directory(), LockKind::Exclusive)
             .map_err(SpoolError::io("lock", self.dir.path()))
     }
 
@@ -156,7 +156,7 @@ impl Database {
     pub(super) fn lock<'a>(
         &self,
         file: &'a File,
-        kind: Kind,
+        kind: LockKind,
         path: impl Fn() -> PathBuf,
     ) -> Result<Guard<'a>, SpoolError> {
         Ok(self.dir.lock(file, kind, self.options.timeout, path)?)

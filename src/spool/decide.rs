@@ -7,12 +7,12 @@ use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::{Candidates, EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
-use crate::sys::lock::Kind;
+use crate::sys::lock::LockKind;
 
-use super::apply::Failure;
+use super::apply::AddFailure;
 use super::database::{ATTEMPTS, shard_name};
 use super::events::entry::PendingEvent;
-use super::events::{Decided, count_lost, journal};
+use super::events::{DecidedCheck, count_lost, journal};
 use super::hashing::{Hashing, KeySlot};
 use super::index::Lookup;
 use super::locked::{Locked, check_length, due};
@@ -126,7 +126,7 @@ fn journal_one(
     events: &mut Vec<PendingEvent>,
 ) {
     let Locked { database, key_slot, lookup, .. } = &*locked;
-    let one = Decided { check, slot: *key_slot, lookup, pending };
+    let one = DecidedCheck { check, slot: *key_slot, lookup, pending };
     let mut lost = 0;
     journal(database, std::iter::once(one), events, |_| lost += 1);
     (0..lost).for_each(|_| count_lost(locked.body));
@@ -269,7 +269,7 @@ impl Spool {
             for (file, body) in &mut parts {
                 let number = body.number;
                 let path = || self.database.path_of(&shard_name(number));
-                guards.push(self.database.lock(file, Kind::Exclusive, path)?);
+                guards.push(self.database.lock(file, LockKind::Exclusive, path)?);
                 let condition = body.condition(file, &self.database, clock::coarse_seconds());
                 match condition.map_err(|source| self.shard_error("examine", number, source))? {
                     Condition::Ready => {}
@@ -349,9 +349,9 @@ fn decided<'a>(
     hashed: &'a [HashedCheck<'a>],
     lookups: &'a [Lookup],
     pending: &'a [Pending],
-) -> impl Iterator<Item = Decided<'a>> + Clone {
+) -> impl Iterator<Item = DecidedCheck<'a>> + Clone {
     checks.iter().zip(hashed).zip(lookups).zip(pending).map(|(((check, one), lookup), pending)| {
-        Decided { check, slot: one.key_slot, lookup, pending }
+        DecidedCheck { check, slot: one.key_slot, lookup, pending }
     })
 }
 
@@ -367,7 +367,7 @@ fn apply<'a>(
     file: &File,
     body: &mut Body,
     all: impl Iterator<Item = ((&'a HashedCheck<'a>, &'a Lookup), &'a Pending)> + Clone,
-) -> Result<(), Failure> {
+) -> Result<(), AddFailure> {
     let changes = all.filter_map(|((one, lookup), pending)| Some((one, lookup, pending.change()?)));
     let (mut records, mut bytes) = (0, 0);
     for (one, lookup, change) in changes.clone() {

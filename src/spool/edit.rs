@@ -4,7 +4,7 @@ use crate::engine::{Change, FilterChange, RecordKey, Remembered};
 use crate::rate::bloom::Event;
 use crate::store::{Entry, Restored};
 
-use super::apply::{Failure, NewFilter};
+use super::apply::{AddFailure, NewFilter};
 use super::events::count_lost;
 use super::locked::Locked;
 use super::record::Fill;
@@ -54,13 +54,13 @@ impl Spool {
             let Some(record) = locked.lookup.record.filter(|_| known) else { return Ok(None) };
             // First: a filter must not outlive its state.
             if record.filter_bytes.is_some() {
-                record.void_filter(&mut locked.body.map).ok_or_else(Failure::lost)?;
+                record.void_filter(&mut locked.body.map).ok_or_else(AddFailure::lost)?;
             }
             let crossed = record.current.is_some_and(|current| current.state.crossings > 0);
             if crossed && Self::journal_reset(locked.database, &key, locked.key_slot).is_err() {
                 count_lost(locked.body);
             }
-            record.write_blank(&mut locked.body.map).ok_or_else(Failure::lost)?;
+            record.write_blank(&mut locked.body.map).ok_or_else(AddFailure::lost)?;
             Ok(entry)
         })
     }

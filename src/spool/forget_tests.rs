@@ -4,7 +4,7 @@ use quickcheck::{Arbitrary, Gen};
 
 use crate::engine::{Algorithm, Change, FilterChange, State};
 use crate::rate::{Average, Timestamp};
-use crate::spec::{Context, Request, Spec, StoredKey};
+use crate::spec::{Context, Spec, SpecRequest, StoredKey};
 use crate::store::{Memory, Store};
 use crate::sys::clock;
 
@@ -51,7 +51,7 @@ impl Arbitrary for Step {
     }
 }
 
-fn request(spec: usize, key: u8, event: u8, readonly: bool) -> Request {
+fn request(spec: usize, key: u8, event: u8, readonly: bool) -> SpecRequest {
     // Buckets that leak at different rates have records of their own: whether
     // one is empty depends on the rate.
     let name = if key == BUCKET { format!("bucket{spec}") } else { format!("key{key}") };
@@ -68,7 +68,12 @@ fn request(spec: usize, key: u8, event: u8, readonly: bool) -> Request {
 }
 
 /// Decides a request; as a leaky bucket that is empty after a period if `bucket`.
-fn check(store: &mut impl Store, request: &Request, bucket: bool, now: Timestamp) -> (f64, bool) {
+fn check(
+    store: &mut impl Store,
+    request: &SpecRequest,
+    bucket: bool,
+    now: Timestamp,
+) -> (f64, bool) {
     let mut check = request.check();
     if bucket {
         let (burst, rate) = (request.limit, request.limit / request.period);

@@ -218,7 +218,7 @@ const _: () = {
 
 /// Why a header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum HeaderFault {
     /// Its magic or its checksum is wrong.
     Damaged,
     /// It is sound, but of this unknown version.
@@ -279,10 +279,10 @@ impl Header {
     }
 
     /// Reads the fixed part; `bytes` is the header's first 64.
-    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, Fault> {
-        let header: Self = decode(bytes).ok_or(Fault::Damaged)?;
+    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, HeaderFault> {
+        let header: Self = decode(bytes).ok_or(HeaderFault::Damaged)?;
         if header.magic != SHARD_MAGIC || !checksum_fits(bytes) {
-            return Err(Fault::Damaged);
+            return Err(HeaderFault::Damaged);
         }
         check(versions, header.version).map(|()| header)
     }
@@ -295,14 +295,14 @@ impl Superblock {
     }
 
     /// Reads the file's content.
-    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, Fault> {
-        let superblock: Self = decode(bytes).ok_or(Fault::Damaged)?;
+    pub(super) fn decode(bytes: &[u8], versions: Versions) -> Result<Self, HeaderFault> {
+        let superblock: Self = decode(bytes).ok_or(HeaderFault::Damaged)?;
         if superblock.magic != DATABASE_MAGIC || !checksum_fits(bytes) {
-            return Err(Fault::Damaged);
+            return Err(HeaderFault::Damaged);
         }
         check(versions, superblock.version)?;
         if superblock.shards as usize != SHARDS {
-            return Err(Fault::Damaged);
+            return Err(HeaderFault::Damaged);
         }
         Ok(superblock)
     }
@@ -321,11 +321,11 @@ impl StoredLimits {
 }
 
 /// Whether a version can be read.
-fn check(versions: Versions, version: u32) -> Result<(), Fault> {
+fn check(versions: Versions, version: u32) -> Result<(), HeaderFault> {
     match version {
         // No version of exirate has written this.
-        0 => Err(Fault::Damaged),
-        _ => versions.check(version).map_err(|other| Fault::Version(other.found)),
+        0 => Err(HeaderFault::Damaged),
+        _ => versions.check(version).map_err(|other| HeaderFault::Version(other.found)),
     }
 }
 
@@ -395,16 +395,19 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&flipped, VERSIONS), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(Header::decode(&flipped, VERSIONS), Err(HeaderFault::Damaged), "bit {bit}");
         }
         for version in [1, 3, u32::MAX] {
             let other = Header { version, ..header() };
-            assert_eq!(Header::decode(&other.encode(), VERSIONS), Err(Fault::Version(version)));
+            assert_eq!(
+                Header::decode(&other.encode(), VERSIONS),
+                Err(HeaderFault::Version(version))
+            );
         }
         let never = Header { version: 0, ..header() };
-        assert_eq!(Header::decode(&never.encode(), VERSIONS), Err(Fault::Damaged));
-        assert_eq!(Header::decode(&bytes[..63], VERSIONS), Err(Fault::Damaged));
-        assert_eq!(Header::decode(&[], VERSIONS), Err(Fault::Damaged));
+        assert_eq!(Header::decode(&never.encode(), VERSIONS), Err(HeaderFault::Damaged));
+        assert_eq!(Header::decode(&bytes[..63], VERSIONS), Err(HeaderFault::Damaged));
+        assert_eq!(Header::decode(&[], VERSIONS), Err(HeaderFault::Damaged));
     }
 
     #[test]
@@ -421,17 +424,21 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Superblock::decode(&flipped, VERSIONS), Err(Fault::Damaged), "bit {bit}");
+            assert_eq!(
+                Superblock::decode(&flipped, VERSIONS),
+                Err(HeaderFault::Damaged),
+                "bit {bit}"
+            );
         }
         for version in [1, 3, u32::MAX] {
             let other = Superblock { version, ..identity };
             let found = Superblock::decode(&other.encode(), VERSIONS);
-            assert_eq!(found, Err(Fault::Version(version)));
+            assert_eq!(found, Err(HeaderFault::Version(version)));
         }
         let other_shards = Superblock { shards: 255, ..identity };
-        assert_eq!(Superblock::decode(&other_shards.encode(), VERSIONS), Err(Fault::Damaged));
+        assert_eq!(Superblock::decode(&other_shards.encode(), VERSIONS), Err(HeaderFault::Damaged));
         let never = Superblock { version: 0, ..identity };
-        assert_eq!(Superblock::decode(&never.encode(), VERSIONS), Err(Fault::Damaged));
+        assert_eq!(Superblock::decode(&never.encode(), VERSIONS), Err(HeaderFault::Damaged));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::rate::{Average, Timestamp};
 pub use crate::store::habits_key;
 use crate::store::{Judged, OwnedKey, Sending, habits_network_hash};
 
-use super::apply::{Failure, NewFilter};
+use super::apply::{AddFailure, NewFilter};
 use super::events::{count_lost, journal_alarm};
 use super::forget::HABITS_KEPT;
 use super::hashing::KeySlot;
@@ -218,7 +218,7 @@ impl Locked<'_> {
         habits: &Habits,
         before: Option<(usize, u32)>,
         threshold: f64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AddFailure> {
         let at = habits.at();
         let share = habits.score(at) / threshold;
         // It is evicted last.
@@ -235,7 +235,7 @@ impl Locked<'_> {
                 map.write(offset, &slot)?;
                 record.write_state(map, &change, 0)
             };
-            return write().ok_or_else(Failure::lost);
+            return write().ok_or_else(AddFailure::lost);
         }
         let mut slots = [0; SLOTS_BYTES];
         slots[..SLOT_BYTES].copy_from_slice(&encoded(habits, 1, *key_slot));
@@ -248,7 +248,7 @@ impl Locked<'_> {
                 record.write_state(map, &change, 0)?;
                 record.begin_filter(map, seed, at, fill)
             };
-            return write().ok_or_else(Failure::lost);
+            return write().ok_or_else(AddFailure::lost);
         }
         let slots = NewFilter { bytes: SLOTS_BYTES, epoch: at, fill };
         body.append(file, *key_slot, key, lookup, &change, Some(slots))

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::engine::{self, RecordKey};
 use crate::store::{Entry, OwnedKey, Visit};
 use crate::sys::files;
-use crate::sys::lock::Kind;
+use crate::sys::lock::LockKind;
 use crate::sys::mapping::Mapping;
 
 use super::database::{ATTEMPTS, shard_name};
@@ -169,7 +169,8 @@ impl Spool {
             }
             let Some(mut shard) = self.take_shard(number)? else { return Ok(read(None)) };
             let Shard { file, body } = &mut *shard;
-            let guard = self.database.lock(file, Kind::Shared, || self.database.path_of(&name))?;
+            let guard =
+                self.database.lock(file, LockKind::Shared, || self.database.path_of(&name))?;
             let failed = |source| self.shard_error("examine", number, source);
             if !body.still_named(&self.database).map_err(failed)? {
                 continue;

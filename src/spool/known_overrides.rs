@@ -5,7 +5,7 @@ use crate::sys::mapping::Mapping;
 
 /// The overrides as this process knows them.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownOverrides {
     /// The word they belong to; 0 says that there never were any.
     pub(super) word: u64,
     pub(super) list: Overrides,
@@ -20,7 +20,7 @@ pub(super) struct Known {
 
 /// The file `database`, mapped for its word.
 #[derive(Debug)]
-pub(super) struct Word {
+pub(super) struct DatabaseWord {
     pub(super) map: Mapping,
     /// Its device and inode.
     pub(super) identity: (u64, u64),

@@ -5,9 +5,9 @@ use std::fs::File;
 use crate::engine::{Change, RecordKey, Remembered};
 use crate::rate::Timestamp;
 use crate::sys::clock;
-use crate::sys::lock::{Guard, Kind};
+use crate::sys::lock::{Guard, LockKind};
 
-use super::apply::Failure;
+use super::apply::AddFailure;
 use super::database::{ATTEMPTS, Database, shard_name};
 use super::format::{DEAD, KEY_BYTES_MAX, LIVE, TIDIED, WAITS};
 use super::hashing::KeySlot;
@@ -39,7 +39,7 @@ impl Locked<'_> {
 
     /// Applies a change to the key's record, or to a new one.
     #[inline]
-    pub(super) fn apply(&mut self, change: &Change) -> Result<(), Failure> {
+    pub(super) fn apply(&mut self, change: &Change) -> Result<(), AddFailure> {
         self.body.apply(self.file, self.key_slot, &self.key, &self.lookup, change)
     }
 }
@@ -53,7 +53,7 @@ impl Spool {
         &mut self,
         key: RecordKey<'_>,
         grows: bool,
-        act: impl FnOnce(&mut Locked<'_>) -> Result<T, Failure>,
+        act: impl FnOnce(&mut Locked<'_>) -> Result<T, AddFailure>,
     ) -> Result<T, SpoolError> {
         check_length(&key)?;
         let key_slot = self.database.hashing.place(key);
@@ -74,7 +74,7 @@ impl Spool {
         key_slot: KeySlot,
         grows: bool,
         find: impl Fn(&Body) -> L,
-        act: impl FnOnce(&Database, &File, &mut Body, L) -> Result<T, Failure>,
+        act: impl FnOnce(&Database, &File, &mut Body, L) -> Result<T, AddFailure>,
     ) -> Result<T, SpoolError> {
         self.database.require_writable()?;
         self.after_fork()?;
@@ -92,7 +92,7 @@ impl Spool {
             let path = || self.database.path_of(&shard_name(number));
             let guard = match is_kept {
                 true => Guard::of_kept(file),
-                false => self.database.lock(file, Kind::Exclusive, path)?,
+                false => self.database.lock(file, LockKind::Exclusive, path)?,
             };
             let condition = body
                 .condition(file, &self.database, second)

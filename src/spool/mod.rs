@@ -4,6 +4,17 @@
 //! looks a key up in a mapped index, reads and writes one record, and unlocks.
 //! `FORMAT.md` in this directory specifies every byte, the order of all writes, and what
 //! a killed process leaves behind.
+//!
+//! - a check: `decide`, by `locked` for one shard; `apply` writes changes, `preview` only looks
+//! - a shard: `shard`, `index`, `record`, `hashing`; `open_shard`, `new_shard`, `rebuild`,
+//!   `live_records` and `quarantine` make and repair its file
+//! - the directory: `database`, `superblock`, `format`, `sizes`
+//! - crossings and refusals: `events`; lines of text, and notes of held messages: `text_log`,
+//!   `held_note`
+//! - overrides: `overrides`, the file; `known_overrides`, what a handle has read of it
+//! - what may go: `forget`, `eviction`; upkeep: `tidy`, `verify`, `copy`, `stats`, [`counter_file`]
+//! - by hand: `inspect`, `iterate`, `edit`
+//! - habits of accounts: [`habits`], with `slots`
 
 mod apply;
 mod copy;
@@ -109,7 +120,7 @@ pub struct Spool {
     damaged: u64,
     /// How many of them [`Spool::take_incidents`] has returned.
     reported: u64,
-    overrides: known_overrides::Known,
+    overrides: known_overrides::KnownOverrides,
     /// Crossings and refusals that wait for [`Spool::describe`].
     events: Vec<events::entry::PendingEvent>,
     /// Whether locks are kept: see [`crate::store::Store::keep_lock`].
@@ -165,7 +176,7 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        let overrides = known_overrides::Known::default();
+        let overrides = known_overrides::KnownOverrides::default();
         Self {
             database,
             shards,

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 
 use crate::rate::Timestamp;
 use crate::sys::files::{self, Access};
-use crate::sys::lock::{self, Kind};
+use crate::sys::lock::{self, LockKind};
 use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::DirError;
 
@@ -132,9 +132,9 @@ fn lock_for_good(
     waits: bool,
 ) -> Result<bool, SpoolError> {
     let guard = if waits {
-        Some(database.lock(file, Kind::Exclusive, || database.path_of(name))?)
+        Some(database.lock(file, LockKind::Exclusive, || database.path_of(name))?)
     } else {
-        lock::try_lock(file, Kind::Exclusive)
+        lock::try_lock(file, LockKind::Exclusive)
             .map_err(|error| SpoolError::io("lock", &database.path_of(name))(error))?
     };
     Ok(guard.map(lock::Guard::keep).is_some())

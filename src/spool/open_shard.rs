@@ -2,7 +2,7 @@
 
 use super::SpoolError;
 use super::database::{ATTEMPTS, Database, shard_name};
-use super::format::Fault;
+use super::format::HeaderFault;
 use super::rebuild;
 use super::shard::{Body, OpenFault, Shard};
 use crate::sys::secure_dir::DirError;
@@ -34,10 +34,10 @@ pub(super) fn open(database: &mut Database, number: u8) -> Result<Option<Box<Sha
             Err(OpenFault::Io(source)) => {
                 return Err(SpoolError::io("map", &database.path_of(&name))(source));
             }
-            Err(OpenFault::Header(Fault::Version(found))) => {
+            Err(OpenFault::Header(HeaderFault::Version(found))) => {
                 return Err(database.unknown_version(&name, found));
             }
-            Err(OpenFault::Header(Fault::Damaged)) => "its header is damaged",
+            Err(OpenFault::Header(HeaderFault::Damaged)) => "its header is damaged",
         };
         if !database.writable {
             return Err(SpoolError::Damaged { path: database.path_of(&name), what });

@@ -15,7 +15,7 @@ use crate::sys::mapping::Mapping;
 
 use super::database::Database;
 use super::format::{DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD};
-use super::known_overrides::Word;
+use super::known_overrides::DatabaseWord;
 use super::superblock::DATABASE;
 use super::text_log::AUDIT;
 use super::{Spool, SpoolError};
@@ -248,7 +248,7 @@ impl Database {
     pub(super) fn map_word(&mut self) {
         let file = self.open_for(Access::Read, DATABASE).ok().flatten();
         self.word = file.and_then(|(file, info)| {
-            Some(Word { map: Mapping::of(&file, false).ok()?, identity: info.identity })
+            Some(DatabaseWord { map: Mapping::of(&file, false).ok()?, identity: info.identity })
         });
     }
 

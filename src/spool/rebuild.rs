@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::ErrorKind;
 
 use crate::rate::Timestamp;
-use crate::sys::lock::Kind;
+use crate::sys::lock::LockKind;
 use crate::sys::mapping::Mapping;
 use crate::sys::{clock, files};
 
@@ -135,7 +135,7 @@ pub(super) fn replace_damaged(
     let name = shard_name(number);
     let path = database.path_of(&name);
     let incident = {
-        let _shard_guard = database.lock(file, Kind::Exclusive, || path.clone())?;
+        let _shard_guard = database.lock(file, LockKind::Exclusive, || path.clone())?;
         let Some(new) = NewShard::claim(database, number, true)? else { return Ok(()) };
         let named = files::info_at(database.dir.directory(), &name)
             .is_ok_and(|now| now.identity == facts.identity);

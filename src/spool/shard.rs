@@ -12,7 +12,7 @@ use crate::sys::mapping::Mapping;
 use super::database::{Database, shard_name};
 use super::format::{
     ALIGN, BUSY, DEAD, DECIDED, DECIDED_BITS, DROPPED, ENTRY_BYTES, EVICTED, FLAGS, FORGOTTEN,
-    Fault, HEADER_BYTES, HEADER_CRC, HEAP_END, Header, LARGEST, LIVE, LOST, SHARD_BYTES_MAX,
+    HEADER_BYTES, HEADER_CRC, HEAP_END, Header, HeaderFault, LARGEST, LIVE, LOST, SHARD_BYTES_MAX,
     SUPERSEDED, TIDIED, WAITS, seal, unseal,
 };
 use super::record::RECORD_BYTES_MAX;
@@ -93,7 +93,7 @@ pub(super) enum Condition {
 #[derive(Debug)]
 pub(super) enum OpenFault {
     Io(io::Error),
-    Header(Fault),
+    Header(HeaderFault),
 }
 
 impl Body {
@@ -107,11 +107,11 @@ impl Body {
         let map = match Mapping::of(file, database.writable) {
             Ok(map) => map,
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(OpenFault::Header(Fault::Damaged));
+                return Err(OpenFault::Header(HeaderFault::Damaged));
             }
             Err(error) => return Err(OpenFault::Io(error)),
         };
-        let damaged = || OpenFault::Header(Fault::Damaged);
+        let damaged = || OpenFault::Header(HeaderFault::Damaged);
         let bytes = map.bytes(0, HEADER_CRC + 4).ok_or_else(damaged)?;
         let header = Header::decode(bytes, database.versions).map_err(OpenFault::Header)?;
         let capacity = usize::try_from(header.capacity).map_err(|_| damaged())?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::engine::FilterChange;
-use crate::sys::failpoint::{self, Failure};
+use crate::sys::failpoint::{self, FailpointAction};
 use crate::sys::fork::tests::{Child, in_child};
 use crate::sys::secure_dir::DirError;
 use crate::sys::simulated_disk::memory_folder;
@@ -43,7 +43,7 @@ fn stopped_after(steps: u32, folder: &Path) -> Child {
         let mut spool = open(folder);
         // The shard is open before its steps are counted.
         spool.peek(KEY, None, |_, _| ()).unwrap();
-        failpoint::allow_steps_until(Some(steps), Failure::Stops);
+        failpoint::allow_steps_until(Some(steps), FailpointAction::Stops);
         write(&mut spool, KEY, change(4, insert(99)));
         true
     })

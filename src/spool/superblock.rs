@@ -16,7 +16,7 @@ use super::database::{Database, Options, shard_name};
 use super::events::EventLimits;
 use super::format::{
     DATABASE_BYTES, DATABASE_EVENTS, DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD,
-    EVENT_LIMITS_BYTES, Fault, HEADER_CRC, Header, SHARDS, Superblock, VERSION, VERSIONS,
+    EVENT_LIMITS_BYTES, HEADER_CRC, Header, HeaderFault, SHARDS, Superblock, VERSION, VERSIONS,
 };
 use super::hashing::Hashing;
 use super::sizes::MAX_BYTES_DEFAULT;
@@ -43,8 +43,10 @@ impl Database {
         (database.versions, database.version) = (versions, versions.newest);
         let identity = match database.read_identity()? {
             Ok(identity) => identity,
-            Err(Fault::Version(found)) => return Err(database.unknown_version(DATABASE, found)),
-            Err(Fault::Damaged) => database.settle_identity()?,
+            Err(HeaderFault::Version(found)) => {
+                return Err(database.unknown_version(DATABASE, found));
+            }
+            Err(HeaderFault::Damaged) => database.settle_identity()?,
         };
         database.take_identity(&identity);
         database.map_word();
@@ -59,9 +61,9 @@ impl Database {
     }
 
     /// Reads the file `database`; a missing one counts as damaged.
-    pub(super) fn read_identity(&self) -> Result<Result<Superblock, Fault>, SpoolError> {
+    pub(super) fn read_identity(&self) -> Result<Result<Superblock, HeaderFault>, SpoolError> {
         let Some((file, _)) = self.open_for(Access::Read, DATABASE)? else {
-            return Ok(Err(Fault::Damaged));
+            return Ok(Err(HeaderFault::Damaged));
         };
         let mut bytes = [0; DATABASE_BYTES];
         let length = files::read_start(&file, &mut bytes)
@@ -80,8 +82,10 @@ impl Database {
             let _guard = self.lock_directory()?;
             match self.read_identity()? {
                 Ok(identity) => return Ok(identity),
-                Err(Fault::Version(found)) => return Err(self.unknown_version(DATABASE, found)),
-                Err(Fault::Damaged) => {}
+                Err(HeaderFault::Version(found)) => {
+                    return Err(self.unknown_version(DATABASE, found));
+                }
+                Err(HeaderFault::Damaged) => {}
             }
             let present = match files::info_at(self.dir.directory(), DATABASE) {
                 Ok(facts) => {
@@ -183,8 +187,8 @@ impl Database {
     fn current_identity(&self) -> Result<Superblock, SpoolError> {
         match self.read_identity()? {
             Ok(identity) => Ok(identity),
-            Err(Fault::Version(found)) => Err(self.unknown_version(DATABASE, found)),
-            Err(Fault::Damaged) => Ok(self.identity()),
+            Err(HeaderFault::Version(found)) => Err(self.unknown_version(DATABASE, found)),
+            Err(HeaderFault::Damaged) => Ok(self.identity()),
         }
     }
 
@@ -222,7 +226,7 @@ impl Database {
             let mut bytes = [0; HEADER_CRC + 4];
             let Some((file, _)) = self.open_for(Access::Read, &name)? else { continue };
             let header = files::read_start(&file, &mut bytes)
-                .map_or(Err(Fault::Damaged), |_| Header::decode(&bytes, self.versions));
+                .map_or(Err(HeaderFault::Damaged), |_| Header::decode(&bytes, self.versions));
             match header {
                 Ok(header) if header.shard == u32::from(number) => {
                     let first = found.unwrap_or(Superblock {
@@ -233,7 +237,7 @@ impl Database {
                     found = Some(Superblock { version, ..first });
                 }
                 // The key is in that shard, in a form that this library cannot read.
-                Err(Fault::Version(found)) => return Err(self.unknown_version(&name, found)),
+                Err(HeaderFault::Version(found)) => return Err(self.unknown_version(&name, found)),
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@
 use crate::engine::RecordKey;
 use crate::rate::Timestamp;
 use crate::sys::files;
-use crate::sys::lock::Kind;
+use crate::sys::lock::LockKind;
 use crate::sys::secure_dir::DirError;
 
 use super::database::{ATTEMPTS, shard_name, shard_name_new};
@@ -219,7 +219,7 @@ impl Spool {
             let Shard { file, body } = &mut *shard;
             let guard = self
                 .database
-                .lock(file, Kind::Exclusive, || self.database.path_of(&shard_name(number)))?;
+                .lock(file, LockKind::Exclusive, || self.database.path_of(&shard_name(number)))?;
             // Not a real second, so that the name is checked again.
             let condition = body
                 .condition(file, &self.database, i64::MIN)

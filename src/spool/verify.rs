@@ -9,7 +9,7 @@ use crate::sys::files;
 use super::database::{Database, FILE_MODE, shard_name};
 use super::events::EVENT_FILES;
 use super::format::{
-    BUSY, DEAD, DECIDED, DROPPED, EVICTED, FORGOTTEN, Fault, LARGEST, LIVE, LOST, SUPERSEDED,
+    BUSY, DEAD, DECIDED, DROPPED, EVICTED, FORGOTTEN, HeaderFault, LARGEST, LIVE, LOST, SUPERSEDED,
     TIDIED, WAITS,
 };
 use super::habits;
@@ -93,8 +93,10 @@ impl Spool {
         let present = files::info_at(self.database.dir.directory(), DATABASE).is_ok();
         if present && let Err(fault) = self.with_files(|database| database.read_identity())? {
             let problem = match fault {
-                Fault::Version(found) => self.database.unknown_version(DATABASE, found).to_string(),
-                Fault::Damaged => {
+                HeaderFault::Version(found) => {
+                    self.database.unknown_version(DATABASE, found).to_string()
+                }
+                HeaderFault::Damaged => {
                     "it is damaged; the shards hold the key that it should hold".to_owned()
                 }
             };

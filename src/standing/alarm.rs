@@ -1,34 +1,36 @@
 //! What somebody who knows says of an alarm: it was the owner, or a thief.
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 
-use super::accounts::Account;
+use super::accounts::{Account, InUse};
 use super::changer::Changer;
-use super::override_state::Reply;
+use super::override_state::DenialReply;
 use super::pattern;
 use crate::history::habits::SentMail;
 use crate::identity::fold::Folding;
-use crate::rate::habits::{Answer, RECIPIENTS_KNOWN};
+use crate::rate::habits::{Answer, RecipientsKept};
 use crate::spool::habits::AlarmAnswer;
 use crate::spool::{Spool, SpoolError};
 use crate::store::Override;
 use crate::text;
-use crate::text::counted_or_no;
+use crate::text::{counted, counted_or_no};
 
 /// Why a stolen account is denied, where nobody says more.
 pub(crate) const REASON: &str = "password stolen";
 
-/// From so many new recipients on, an account that writes to them each term is named again.
-const FORGOTTEN: u32 = 60;
+/// The number of days is said if there are fewer: nobody counts on a pace for longer.
+const A_YEAR: f64 = 365.0;
 
-/// Says that the last alarm of an account was the owner, and logs that. Returns what became of it;
-/// `None` if it waits for no answer.
+/// Says that the last alarm of an account was the owner, and logs that. Returns what became of it, and
+/// how long that holds; `None` if it waits for no answer.
 ///
 /// # Errors
 /// The database could not be used; nothing was changed.
 pub(crate) fn accept(
     spool: &mut Spool,
     account: &Account,
+    in_use: &InUse,
     by: &mut Changer,
 ) -> Result<Option<String>, SpoolError> {
     let accepted = spool.answer_habits(account.key.key(), AlarmAnswer::Accepted)?;
@@ -36,19 +38,59 @@ pub(crate) fn accept(
     let key = account.shown();
     by.log(spool, format_args!("habits accept alarm={} key={key}", text::iso_second(at)));
     let at = text::time::local_second(at);
-    let strangers = account.habits.evidence(account.habits.at()).strangers;
-    let again = match strangers {
-        ..FORGOTTEN => String::new(),
-        _ => format!(
-            "; of an account, {RECIPIENTS_KNOWN} recipients are remembered, and of these {strangers} \
-             new ones most are forgotten after some {RECIPIENTS_KNOWN} others: the next mailing to \
-             them may raise an alarm again. Before it, run `exirate allow {} --until 2h`, or exempt \
-             the account: [policy.NAME.user.\"{}\"] habits = \"off\"",
-            account.name(),
-            account.name()
-        ),
+    let remembered = remembered(account, in_use);
+    Ok(Some(format!("{key} is no longer suspected: the alarm of {at} was the owner; {remembered}")))
+}
+
+/// How long the recipients stay known that led to the alarm, and what to do where that is not long.
+fn remembered(account: &Account, in_use: &InUse) -> String {
+    let habits = &account.habits;
+    let remembered = habits.remembered();
+    let RecipientsKept { new, others, days } = remembered;
+    let mut said = match others {
+        _ if new == 0 => "there were no new recipients".to_owned(),
+        0 => format!("its {new} new recipients are more than an account remembers"),
+        _ => {
+            let stay = counted(new, "new recipient stays", "new recipients stay");
+            format!("its {stay} known until it has written to {others} others")
+        }
     };
-    Ok(Some(format!("{key} is no longer suspected: the alarm of {at} was the owner{again}")))
+    if new > 0 && others > 0 && days < A_YEAR {
+        let days = counted(days.ceil() as u64, "day", "days");
+        let _ = write!(said, ", at its usual pace in {days}");
+    }
+    let held = habits.held();
+    if held > 0 {
+        let held = counted(held, "message that was held", "messages that were held");
+        let _ = write!(said, "; those of {held} are not known yet");
+    }
+    if remembered.is_too_many() || held > new {
+        let (name, at) = (text::shell(&account.name()), habits.at());
+        let policy = in_use.said(account, at).map_or_else(|| "NAME".to_owned(), |said| said.policy);
+        let identity = account.identity();
+        let user = identity.split_once(':').map_or(&*identity, |(_, user)| user);
+        let _ = write!(
+            said,
+            "; so a mailing to them that is repeated may raise an alarm again. Before it, run `exirate \
+             allow {name} --until 2h`, or exempt the account, by a line behind [policy.{policy}] in \
+             the policy file, and in each other policy with habits: user.{} = {{ habits = \"off\" }}",
+            toml_string(user)
+        );
+    }
+    said
+}
+
+/// `text` as a TOML string, without a character that drives a terminal.
+fn toml_string(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            _ if c.escape_debug().len() == 1 => quoted.push(c),
+            _ => _ = write!(quoted, "\\U{:08X}", u32::from(c)),
+        }
+    }
+    quoted + "\""
 }
 
 /// Whether the last alarm of an account may have been a thief: nobody has said otherwise.
@@ -70,7 +112,7 @@ pub(crate) fn denial(
     let name = account.name();
     let (target, argument) = pattern::override_target(name.as_bytes(), false, folding)?;
     let (reason, who) = (reason.to_owned(), who.to_owned());
-    let overridden = Reply::by_default(&target, until).denial();
+    let overridden = DenialReply::by_default(&target, until).denial();
     Ok(Override { overridden, target, argument, until, since, reason, who })
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::{participle, sentence};
 use crate::engine::{AlgorithmKind, Overridden, RecordKey};
-use crate::history::explain::rule::{self, Exempt, Rule, Said};
+use crate::history::explain::rule::{self, Exempt, LimitRule, Said};
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, split_field};
 use crate::policy::image::{Image, ImageError, PolicyFile, PolicyImage};
 use crate::policy::model::MemberKind;
@@ -203,7 +203,7 @@ impl InForce {
 
     /// The rule of a policy that counts a record with its latest limit. Another limit is that
     /// of a package which only Exim knows, or of an earlier policy.
-    pub(crate) fn rule(&self, record: &KeyState) -> Option<Rule> {
+    pub(crate) fn rule(&self, record: &KeyState) -> Option<LimitRule> {
         self.said(record)?.rule.filter(|rule| match record.algorithm {
             AlgorithmKind::Calendar => calendar::is_stored_as(rule.limit, record.limit),
             AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => rule.limit == record.limit,

@@ -77,12 +77,12 @@ pub(crate) fn by(event: &LoggedEvent) -> String {
 }
 
 /// What an event did to its limits.
-pub(crate) struct Limits {
+pub(crate) struct LoggedLimits {
     past: Vec<PastWindow>,
     texts: Vec<String>,
 }
 
-impl Limits {
+impl LoggedLimits {
     pub(crate) fn of(event: &LoggedEvent) -> Self {
         let past = PastWindow::all(event);
         let texts = past.iter().map(|past| limit_text(event, &past.logged)).collect();

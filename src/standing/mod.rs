@@ -13,12 +13,14 @@
 //! - [`held`]: the messages that policies hold
 //! - [`left`]: what still refuses a key after a change
 //! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
+//! - [`bypass_state`]: whether nothing is refused now
 //! - [`key_text`], [`pattern`], [`one_key`]: keys as text, and what a text means as a key
 
 pub(crate) mod accounts;
 pub(crate) mod alarm;
 pub(crate) mod audit_line;
 pub(crate) mod audit_log;
+pub(crate) mod bypass_state;
 pub(crate) mod can_send;
 pub(crate) mod change;
 pub(crate) mod changer;

@@ -54,14 +54,14 @@ impl OverrideJson {
 
 /// What a denied client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum DenialReply {
     /// 451: it may try again.
     Defer,
     /// 550: it shall not.
     Reject,
 }
 
-impl Word for Reply {
+impl Word for DenialReply {
     const ALL: &'static [Self] = &[Self::Defer, Self::Reject];
 
     fn word(self) -> &'static str {
@@ -72,7 +72,7 @@ impl Word for Reply {
     }
 }
 
-impl Reply {
+impl DenialReply {
     /// That of a denial of `target` until then, which names none: a login without an end is
     /// rejected, as the program of who has stolen it would try for days. What ends, and what may be
     /// the mail of others (a client relays it), is to come again.
@@ -108,11 +108,11 @@ impl Reply {
 }
 
 /// The reply of a denial.
-pub(crate) fn reply(overridden: Overridden) -> Option<Reply> {
+pub(crate) fn reply(overridden: Overridden) -> Option<DenialReply> {
     match overridden {
         Overridden::Allow => None,
-        Overridden::Deny => Some(Reply::Defer),
-        Overridden::Reject => Some(Reply::Reject),
+        Overridden::Deny => Some(DenialReply::Defer),
+        Overridden::Reject => Some(DenialReply::Reject),
     }
 }
 

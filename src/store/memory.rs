@@ -27,7 +27,7 @@ use super::{
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     hasher: FastHash,
-    records: HashMap<Hashed<OwnedKey>, Record, BuildHasherDefault<Computed>>,
+    records: HashMap<Hashed<OwnedKey>, MemoryRecord, BuildHasherDefault<Computed>>,
     /// By the identity of their keys.
     habits: HashMap<Box<[u8]>, Habits, FastHash>,
     filter_key: FilterKey,
@@ -126,12 +126,12 @@ impl Default for FilterKey {
 
 /// A remembered record.
 #[derive(Clone, Debug)]
-struct Record {
+struct MemoryRecord {
     state: State,
     filter: Option<FilterEntry>,
 }
 
-impl Record {
+impl MemoryRecord {
     fn remembered(&self) -> Remembered<'_> {
         Remembered {
             state: self.state,
@@ -140,7 +140,7 @@ impl Record {
     }
 }
 
-impl Record {
+impl MemoryRecord {
     /// Whether it can be dropped at `now`. The latest over decision must be at least a
     /// period ago, since the next one is then a crossing in any case.
     fn is_forgettable(&self, algorithm: AlgorithmKind, least: f64, now: Timestamp) -> bool {
@@ -180,7 +180,7 @@ impl Memory {
         let Remembered { state, filter } = remembered;
         let filter =
             filter.map(|Filter { epoch, bits }| FilterEntry { epoch, bits: bits.to_vec() });
-        self.replace(key.key(), Record { state, filter });
+        self.replace(key.key(), MemoryRecord { state, filter });
     }
 
     /// The habits of an account, of this identity.
@@ -255,7 +255,7 @@ impl Memory {
         };
         let read = |number: usize| {
             let Some((check, key)) = hashed(number) else { return (None, None) };
-            (self.found(&key).map(Record::remembered), self.event(check))
+            (self.found(&key).map(MemoryRecord::remembered), self.event(check))
         };
         authority.decide(checks, read, now, &mut pending);
         decisions.clear();
@@ -285,11 +285,11 @@ impl Memory {
     }
 
     /// The record of a key, if there is one.
-    fn found(&self, key: &Hashed<RecordKey<'_>>) -> Option<&Record> {
+    fn found(&self, key: &Hashed<RecordKey<'_>>) -> Option<&MemoryRecord> {
         self.records.get(key as &dyn Named)
     }
 
-    fn replace(&mut self, key: RecordKey<'_>, record: Record) {
+    fn replace(&mut self, key: RecordKey<'_>, record: MemoryRecord) {
         let Hashed { hash, key } = self.hashed(key);
         self.records.insert(Hashed { hash, key: key.into() }, record);
     }
@@ -303,7 +303,7 @@ impl Memory {
             None => {
                 let filter = FilterEntry::changed(None, &change.filter);
                 let key = Hashed { hash: key.hash, key: key.key.into() };
-                self.records.insert(key, Record { state: change.state, filter });
+                self.records.insert(key, MemoryRecord { state: change.state, filter });
             }
         }
     }
@@ -328,7 +328,7 @@ impl Store for Memory {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Decision, Infallible> {
         let key = self.hashed(check.record_key());
-        let remembered = self.found(&key).map(Record::remembered);
+        let remembered = self.found(&key).map(MemoryRecord::remembered);
         let one = engine::decide_one(check, remembered, self.event(check), clock());
         if let Some(change) = one.change() {
             self.apply(&key, change);
@@ -375,7 +375,7 @@ impl Inspect for Memory {
     fn set(&mut self, key: RecordKey<'_>, edit: &Edit<'_>) -> Result<Option<Edited>, InspectError> {
         let event = edit.event.map(|text| self.hash(text));
         let hashed = self.hashed(key);
-        let remembered = self.found(&hashed).map(Record::remembered);
+        let remembered = self.found(&hashed).map(MemoryRecord::remembered);
         let Some((edited, change)) = edit.apply(&key, remembered, event) else { return Ok(None) };
         self.apply(&hashed, &change);
         Ok(Some(edited))
@@ -387,16 +387,16 @@ impl Inspect for Memory {
         let restored = entry.restored_over(known);
         if restored != Restored::Kept {
             let filter = entry.filter_to_restore().cloned();
-            self.replace(key, Record { state: entry.state(), filter });
+            self.replace(key, MemoryRecord { state: entry.state(), filter });
         }
         Ok(restored)
     }
 
     fn statistics(&mut self) -> Result<Statistics, InspectError> {
         let rated = self.records.iter().filter(|(_, record)| record.state.average.is_some());
-        let size = |Hashed { key, .. }: &Hashed<OwnedKey>, record: &Record| {
+        let size = |Hashed { key, .. }: &Hashed<OwnedKey>, record: &MemoryRecord| {
             let filter = record.filter.as_ref().map_or(0, |filter| filter.bits.len());
-            size_of::<(Hashed<OwnedKey>, Record)>() + key.name.len() + filter
+            size_of::<(Hashed<OwnedKey>, MemoryRecord)>() + key.name.len() + filter
         };
         let bytes: usize = self.records.iter().map(|(key, record)| size(key, record)).sum();
         Ok(Statistics { records: rated.count() as u64, bytes: bytes as u64 })

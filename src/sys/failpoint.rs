@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What happens at the first step that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum FailpointAction {
     /// The process panics and writes nothing while it unwinds.
     Dies,
     /// The process stops, as with `kill -STOP`; once continued, it runs to its
@@ -18,18 +18,18 @@ pub(crate) enum Failure {
 
 thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-    static FAILURE: Cell<Failure> = const { Cell::new(Failure::Dies) };
+    static FAILURE: Cell<FailpointAction> = const { Cell::new(FailpointAction::Dies) };
     static DISK: Cell<Option<(u64, io::ErrorKind)>> = const { Cell::new(None) };
 }
 
 /// Allows this thread so many writing steps before it dies; `None` is any
 /// number.
 pub(crate) fn allow_steps(steps: Option<u32>) {
-    allow_steps_until(steps, Failure::Dies);
+    allow_steps_until(steps, FailpointAction::Dies);
 }
 
 /// As [`allow_steps`], with a choice of failure.
-pub(crate) fn allow_steps_until(steps: Option<u32>, failure: Failure) {
+pub(crate) fn allow_steps_until(steps: Option<u32>, failure: FailpointAction) {
     LEFT.set(steps);
     FAILURE.set(failure);
 }
@@ -86,7 +86,7 @@ pub(crate) fn writable_part<'a>(
 pub(crate) fn take_step() -> bool {
     match LEFT.get() {
         None => true,
-        Some(0) if FAILURE.get() == Failure::Stops => {
+        Some(0) if FAILURE.get() == FailpointAction::Stops => {
             LEFT.set(None);
             let this = rustix::process::getpid();
             rustix::process::kill_process(this, rustix::process::Signal::STOP).is_ok()

@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_millis(2);
 
 /// Which other processes may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LockKind {
     /// Other readers.
     Shared,
     /// None.
@@ -43,11 +43,11 @@ impl Guard<'_> {
 ///
 /// # Errors
 /// The file system does not support locks.
-pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
+pub fn try_lock(file: &File, kind: LockKind) -> io::Result<Option<Guard<'_>>> {
     loop {
         let result = match kind {
-            Kind::Shared => fs2::FileExt::try_lock_shared(file),
-            Kind::Exclusive => fs2::FileExt::try_lock_exclusive(file),
+            LockKind::Shared => fs2::FileExt::try_lock_shared(file),
+            LockKind::Exclusive => fs2::FileExt::try_lock_exclusive(file),
         };
         match result {
             Ok(()) => return Ok(Some(Guard { file, process: fork::process(), waited: false })),
@@ -66,7 +66,7 @@ pub fn try_lock(file: &File, kind: Kind) -> io::Result<Option<Guard<'_>>> {
 ///
 /// # Errors
 /// The file system does not support locks.
-pub fn lock(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
+pub fn lock(file: &File, kind: LockKind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     if let Some(guard) = try_lock(file, kind)? {
         return Ok(Some(guard));
     }
@@ -79,7 +79,7 @@ pub fn lock(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Gua
 
 /// Polls until `timeout` has passed.
 #[cold]
-fn wait(file: &File, kind: Kind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
+fn wait(file: &File, kind: LockKind, timeout: Duration) -> io::Result<Option<Guard<'_>>> {
     let begun = Instant::now();
     for _ in 0..TRIES {
         std::thread::yield_now();
@@ -144,13 +144,13 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap();
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();
-        let guard = lock(&one, Kind::Exclusive, Duration::ZERO).unwrap().unwrap();
-        assert!(try_lock(&two, Kind::Shared).unwrap().is_none());
-        assert!(lock(&two, Kind::Exclusive, Duration::from_millis(5)).unwrap().is_none());
+        let guard = lock(&one, LockKind::Exclusive, Duration::ZERO).unwrap().unwrap();
+        assert!(try_lock(&two, LockKind::Shared).unwrap().is_none());
+        assert!(lock(&two, LockKind::Exclusive, Duration::from_millis(5)).unwrap().is_none());
         drop(guard);
-        let _shared = try_lock(&two, Kind::Shared).unwrap().unwrap();
-        assert!(try_lock(&one, Kind::Exclusive).unwrap().is_none());
-        assert!(try_lock(&one, Kind::Shared).unwrap().is_some());
+        let _shared = try_lock(&two, LockKind::Shared).unwrap().unwrap();
+        assert!(try_lock(&one, LockKind::Exclusive).unwrap().is_none());
+        assert!(try_lock(&one, LockKind::Shared).unwrap().is_some());
     }
 
     #[test]
@@ -159,11 +159,11 @@ mod tests {
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();
         let result = std::panic::catch_unwind(|| {
-            let _guard = try_lock(&one, Kind::Exclusive).unwrap().unwrap();
+            let _guard = try_lock(&one, LockKind::Exclusive).unwrap().unwrap();
             panic!("on purpose");
         });
         assert!(result.is_err());
-        assert!(try_lock(&two, Kind::Exclusive).unwrap().is_some());
+        assert!(try_lock(&two, LockKind::Exclusive).unwrap().is_some());
     }
 
     #[test]
@@ -171,12 +171,12 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap();
         let one = path.reopen().unwrap();
         let two = path.reopen().unwrap();
-        let mut guard = try_lock(&one, Kind::Exclusive).unwrap();
+        let mut guard = try_lock(&one, LockKind::Exclusive).unwrap();
         assert!(guard.is_some());
         // The child drops its own copy of the guard, and the file.
         assert!(fork::tests::in_child(|| guard.take().is_some()).succeeds());
-        assert!(try_lock(&two, Kind::Exclusive).unwrap().is_none());
+        assert!(try_lock(&two, LockKind::Exclusive).unwrap().is_none());
         drop(guard);
-        assert!(try_lock(&two, Kind::Exclusive).unwrap().is_some());
+        assert!(try_lock(&two, LockKind::Exclusive).unwrap().is_some());
     }
 }

@@ -64,14 +64,14 @@ fn name_and_state(stat: &str) -> Option<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::lock::{Kind, try_lock};
+    use crate::sys::lock::{LockKind, try_lock};
 
     #[test]
     fn the_holder_of_a_lock_is_found() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (one, two) = (file.reopen().unwrap(), file.reopen().unwrap());
         assert_eq!(lock_holder(&two), None);
-        for kind in [Kind::Exclusive, Kind::Shared] {
+        for kind in [LockKind::Exclusive, LockKind::Shared] {
             let guard = try_lock(&one, kind).unwrap().unwrap();
             let found = lock_holder(&two).unwrap();
             assert_eq!((found.process, found.stopped), (std::process::id(), false));

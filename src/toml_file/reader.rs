@@ -14,12 +14,12 @@ use super::{Location, Word};
 pub(crate) type Value<'a> = &'a Spanned<DeValue<'a>>;
 
 /// The place of offsets in a text.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LineStarts<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineStarts<'a> {
     pub(crate) fn of(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         Self { text, starts: starts.collect() }
@@ -44,7 +44,7 @@ pub(crate) fn parse<'t>(
     diagnostics: &mut Diagnostics,
 ) -> Option<Spanned<DeTable<'t>>> {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let lines = Lines::of(text);
+    let lines = LineStarts::of(text);
     for error in &errors {
         let offset = error.span().map_or(0, |span| span.start);
         let mut message = message_of(error, text);
@@ -109,7 +109,7 @@ pub(crate) fn shortened(text: &str, is_long: impl Fn(&str) -> bool) -> Option<Sh
 
 /// Reads values, and collects what is wrong with them.
 pub(crate) struct Reader<'a> {
-    lines: Lines<'a>,
+    lines: LineStarts<'a>,
     pub(crate) diagnostics: Diagnostics,
     /// The entries that are missing in the text of the values, and were not read yet.
     cuts: Vec<Cut>,
@@ -119,7 +119,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(text: &'a str, diagnostics: Diagnostics) -> Self {
-        Self { lines: Lines::of(text), diagnostics, cuts: Vec::new(), piece: None }
+        Self { lines: LineStarts::of(text), diagnostics, cuts: Vec::new(), piece: None }
     }
 
     /// For values of a text that is shortened; `text` is the whole.

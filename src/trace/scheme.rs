@@ -211,12 +211,12 @@ pub struct Passage {
 
 /// The body of a sealed segment, checked and decrypted as it is read.
 pub struct Body<'a> {
-    source: Source<'a>,
+    source: BodySource<'a>,
     deadline: Option<Instant>,
 }
 
 /// Where a body is.
-enum Source<'a> {
+enum BodySource<'a> {
     /// In memory.
     Plain(&'a [u8]),
     /// Elsewhere; its length, and how it is read.
@@ -229,12 +229,12 @@ type Read<'a> = dyn Fn(usize, &mut [u8]) -> Result<(), Damage> + 'a;
 impl<'a> Body<'a> {
     /// A body that is not encrypted.
     pub fn plain(bytes: &'a [u8]) -> Self {
-        Self { source: Source::Plain(bytes), deadline: None }
+        Self { source: BodySource::Plain(bytes), deadline: None }
     }
 
     /// A body of so many bytes that `read` reads.
     pub fn stored(length: usize, read: &'a Read<'a>) -> Self {
-        Self { source: Source::Stored(length, read), deadline: None }
+        Self { source: BodySource::Stored(length, read), deadline: None }
     }
 
     /// The same body, which cannot be read after `deadline`.
@@ -246,8 +246,8 @@ impl<'a> Body<'a> {
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         match self.source {
-            Source::Plain(bytes) => bytes.len(),
-            Source::Stored(length, _) => length,
+            BodySource::Plain(bytes) => bytes.len(),
+            BodySource::Stored(length, _) => length,
         }
     }
 
@@ -268,8 +268,8 @@ impl<'a> Body<'a> {
         let end = offset.checked_add(into.len()).filter(|&end| end <= self.len());
         let end = end.ok_or(Damage("an offset is beyond its end"))?;
         match self.source {
-            Source::Stored(_, read) => read(offset, into)?,
-            Source::Plain(bytes) => {
+            BodySource::Stored(_, read) => read(offset, into)?,
+            BodySource::Plain(bytes) => {
                 into.copy_from_slice(bytes.get(offset..end).unwrap_or_default());
             }
         }

@@ -425,6 +425,41 @@ fn a_suspected_account_is_answered_for() {
 }
 
 #[test]
+fn who_accepts_learns_how_long_that_holds() {
+    let folder = folder();
+    let folder = folder.path();
+    let (spool, policy) = (folder.join("spool"), folder.join("policy.toml"));
+    let file = policy.to_str().unwrap();
+    let text = "version = 1\n[policy.out]\ndefault.habits = \"hold\"\n";
+    std::fs::write(&policy, text).unwrap();
+    assert_eq!(run(&spool, &["policy", "apply", file]).status.code(), Some(0));
+    let (mut store, mut name) = (Spool::open(&spool, Options::default()).unwrap(), Vec::new());
+    let mut send = |second: i64, to: &str| {
+        let message = SentMessage { at: second, client: None, recipients: [to.as_bytes()] };
+        let key = habits_key(b"auth:school@example.org", &mut name);
+        store.learn_habits(key, message, Sensitivity::Normal).unwrap().alarm.is_some()
+    };
+    let now = jiff::Timestamp::now().as_second();
+    (1..60).rev().for_each(|day| _ = send(now - day * 86_400, "friend@example.net"));
+    assert!((0..100).filter(|n| send(now - 500 + n * 5, &format!("r{n}@example.net"))).count() > 0);
+    let accepted = run(&spool, &["habits", "accept", "school@example.org", "--json"]);
+    let said = json(&accepted)[0]["said"].as_str().unwrap().to_owned();
+    let words = said.split_once("; its ").unwrap().1;
+    let numbers =
+        words.split(' ').filter_map(|word| word.trim_end_matches(',').parse::<u32>().ok());
+    let numbers: Vec<u32> = numbers.take(2).collect();
+    // Some are taken for others, by the random key.
+    assert!(numbers[0] > 90 && numbers[0] + numbers[1] == 130, "{said}");
+    assert!(said.contains("`exirate allow school@example.org --until 2h`"), "{said}");
+    // The line that exempts the account can be pasted.
+    let line = said.split_once("each other policy with habits: ").unwrap().1;
+    let text = text.replace("[policy.out]\n", &format!("[policy.out]\n{line}\n"));
+    std::fs::write(&policy, text).unwrap();
+    let shown = exirate().args(["policy", "lint", file]).output().unwrap();
+    assert!(stdout(&shown).contains("1 policy, 1 user; no error"), "{shown:?}");
+}
+
+#[test]
 fn simulations_name_those_who_are_unlike_the_habits_of_policies() {
     let folder = folder();
     let log = folder.path().join("mainlog");

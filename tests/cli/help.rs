@@ -226,6 +226,18 @@ fn completions_offer_commands_keys_modes_and_periods() {
     ] {
         assert_eq!(offered(&machine, line, word), expected, "{line}");
     }
+    // By the names under which a policy counts: with the domain that is added to the login.
+    let counted = r#"printf 'version = 1\n[identity]\nqualify = "q.test"\n[policy.a]\ndefault.recipients = "5/1h"\n' >p.toml &&
+        exirate policy apply p.toml >out &&
+        sed 's/alice@example.org/zoe/g' /var/log/exim4/month.log >log && exirate habits learn log >out"#;
+    assert_eq!(stderr(&machine.run(counted)), "");
+    for (line, word, expected) in [
+        ("exirate show zoe", "zoe", "zoe@q.test"),
+        ("exirate deny zoe@", "", "q.test"),
+        ("exirate deny auth:zo", "zo", "zoe@q.test"),
+    ] {
+        assert_eq!(offered(&machine, line, word), [expected], "{line}");
+    }
     let empty = tempfile::tempdir().unwrap();
     let line = format!("exirate show --spool {} al", empty.path().display());
     assert_eq!(offered(&machine, &line, "al"), [""]);

@@ -186,6 +186,11 @@ fn useless_options_are_reported() {
     let output = measure(&["1h"], "no log\n");
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("no line could be used"), "{}", stderr(&output));
+    let failed =
+        "2026-11-20 10:00:00 plain \tauthenticator failed for (x) [192.0.2.7]: 535 wrong\n";
+    let output = measure(&["1h"], failed);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("nothing to count in these lines"), "{}", stderr(&output));
     let output = measure(&["1h", "--by", "auth"], &log(1));
     assert!(stderr(&output).contains("1 message without an authenticated user (A=): not counted"));
     for (arguments, words) in [

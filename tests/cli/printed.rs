@@ -43,7 +43,7 @@ pub(crate) fn run_all(spool: &Path, text: &str, check: impl Fn(&str, &Output, &P
         let is_denied =
             said.contains(" is still denied by ") && said.contains("overrides --remove");
         // It acts, and says that nobody of this name was seen.
-        let expected = i32::from(is_denied || said.contains("note: not seen yet, "));
+        let expected = i32::from(is_denied || said.contains(" has not been seen yet"));
         let expected = Some(expected);
         assert_eq!(code, expected, "`{command}`: {said}\nshown by:\n{text}");
         check(command, &output, &copy);

@@ -226,7 +226,7 @@ fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choos
     }
     assert_eq!(from("paula@example.org"), 250, "a stranger");
     let (code, said) = exirate(&exim, &["deny", "bob@example.org"]);
-    let unseen = "not seen yet, no record and no event";
+    let unseen = "bob@example.org has not been seen yet; it is denied from now on";
     assert!(code == Some(0) && said.contains(unseen), "{said}");
     assert_eq!(login_code("Bob@example.org"), "451");
     assert_eq!(from("bob@example.org"), 250);

@@ -22,7 +22,7 @@ use std::path::Path;
 use crate::acl_files::base64;
 use crate::policy::{apply, shipped_acl_before};
 use exirate::history::simulate::{
-    Attempt, Converter, Decided, InLog, Part, Schedule, Settings, Simulation,
+    Attempt, AttemptPart, Converter, Decided, InLog, Schedule, Simulation, SimulationSettings,
 };
 use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{JoinSettings, Joiner};
@@ -256,20 +256,25 @@ fn sessions(exim: &PrivateExim, random: &mut Random) -> Seen {
 
 /// What the simulation makes of the log.
 fn simulated(log: &Path, image: &Image) -> Vec<Event> {
-    let settings = Settings { retry: Schedule::new(Vec::new()), ..Settings::default() };
+    let settings =
+        SimulationSettings { retry: Schedule::new(Vec::new()), ..SimulationSettings::default() };
     let mut simulation = Simulation::new(image, "*", settings).unwrap();
     let (mut joiner, mut converter) = (Joiner::new(JoinSettings::default()), Converter::default());
     let mut events = Vec::new();
     let mut visit = |decided: &Decided<'_>| {
         let Attempt { event, part, in_log, .. } = decided.attempt;
         let what = match part {
-            Part::Auth => "auth".to_owned(),
+            AttemptPart::Auth => "auth".to_owned(),
             // Of a message that was refused after DATA.
-            Part::Rcpt { recipient } if recipient.is_empty() => return,
-            Part::Data { .. } | Part::NotSmtp { .. } if *in_log != InLog::Accepted => return,
-            Part::Rcpt { recipient } => format!("rcpt {recipient}"),
-            Part::Data { .. } => "data".to_owned(),
-            Part::NotSmtp { .. } => "local".to_owned(),
+            AttemptPart::Rcpt { recipient } if recipient.is_empty() => return,
+            AttemptPart::Data { .. } | AttemptPart::NotSmtp { .. }
+                if *in_log != InLog::Accepted =>
+            {
+                return;
+            }
+            AttemptPart::Rcpt { recipient } => format!("rcpt {recipient}"),
+            AttemptPart::Data { .. } => "data".to_owned(),
+            AttemptPart::NotSmtp { .. } => "local".to_owned(),
             other => panic!("{other:?}"),
         };
         let name = event.helo.as_deref().or(event.sender.as_deref()).unwrap().to_owned();

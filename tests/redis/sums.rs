@@ -220,7 +220,7 @@ fn over_tls_with_the_right_certificate_only() {
         (Settings { ca: None, ..over("127.0.0.1") }, "certificate"),
         // A name that the certificate does not have.
         (over("127.0.0.2"), "certificate"),
-        (Settings { password: None, ..over("127.0.0.1") }, "wrong user or password"),
+        (Settings { password: None, ..over("127.0.0.1") }, "a password is missing"),
         (Settings { password: Some(Secret("x".into())), ..over("127.0.0.1") }, "wrong user or"),
     ] {
         let why = refused(&settings);

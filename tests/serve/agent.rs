@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output};
 
-use exirate::cluster::wire::Status;
+use exirate::cluster::wire::ReplyStatus;
 use rustix::process::Signal;
 
 use crate::client::{NotDecided, fresh, request};
@@ -20,7 +20,7 @@ fn it_starts_before_redis_and_decides_when_it_is_there() {
     let machine = Machine::new("", "");
     let _agent = machine.start();
     let mut client = machine.client();
-    let Err(NotDecided::Refused(Status::Unavailable, _)) = client.ask("alice") else {
+    let Err(NotDecided::Refused(ReplyStatus::Unavailable, _)) = client.ask("alice") else {
         panic!("decided without Redis");
     };
     machine.until_logged(" is away: ");
@@ -125,7 +125,7 @@ fn a_reload_takes_a_sound_configuration_only() {
     agent.signal(Signal::HUP);
     machine.until_logged("exirate.toml was read again, and is in use");
     let mut client = machine.client();
-    let Err(NotDecided::Refused(Status::NotAllowed, why)) = client.decision() else {
+    let Err(NotDecided::Refused(ReplyStatus::NotAllowed, why)) = client.decision() else {
         panic!("any user may ask");
     };
     assert!(why.starts_with("user 0 with group 0 may not ask"), "{why}");
@@ -282,7 +282,10 @@ fn a_user_who_may_not_run_the_script_is_never_connected() {
     let (before, mut looks) = (attempts(), 0);
     until("it was attempted three times more", || {
         let refused = client.ask("alice");
-        assert!(matches!(refused, Err(NotDecided::Refused(Status::Unavailable, _))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(NotDecided::Refused(ReplyStatus::Unavailable, _))),
+            "{refused:?}"
+        );
         looks += 1;
         attempts() >= before + looks + 3
     });

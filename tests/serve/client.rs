@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use exirate::cluster::wire::{Reply, Status, event_of, message_bytes, read_reply, write_request};
+use exirate::cluster::wire::{
+    Reply, ReplyStatus, event_of, message_bytes, read_reply, write_request,
+};
 use exirate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 
 /// How long a request may take.
@@ -29,7 +31,7 @@ pub(crate) fn request(event: u128, key: &str) -> Vec<u8> {
 /// Why a request is not decided.
 #[derive(Debug)]
 pub(crate) enum NotDecided {
-    Refused(Status, String),
+    Refused(ReplyStatus, String),
     /// The connection has ended.
     Closed,
 }

@@ -111,6 +111,8 @@ fn who_is_suspected_is_shown_with_the_evidence_until_somebody_answers() {
     assert_eq!(found["found"][0]["suspected"], true);
     let answer = desk.change("/api/v1/accept", json!({ "key": "carol@example.org" }));
     assert_eq!(answer.status, 200, "{answer:?}");
+    let said = answer.json()["said"].to_string();
+    assert!(said.contains(" stay known until it has written to "), "{said}");
     assert_eq!(desk.get("/api/v1/keys?state=suspected").json()["keys"], json!([]));
     let after = desk.get("/api/v1/identity?key=carol%40example.org").json();
     assert_eq!(after["suspicion"]["answer"], "accepted");

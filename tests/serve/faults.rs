@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use exirate::cluster::wire::Status;
+use exirate::cluster::wire::ReplyStatus;
 use rustix::process::Signal;
 
 use crate::client::{Client, NotDecided, fresh, request};
@@ -45,7 +45,7 @@ fn killed_and_restarted_while_16_threads_ask_it_loses_nothing() {
                                 lost.fetch_add(1, Ordering::Relaxed);
                                 client = None;
                             }
-                            Err(NotDecided::Refused(Status::Unavailable, _)) => {
+                            Err(NotDecided::Refused(ReplyStatus::Unavailable, _)) => {
                                 thread::sleep(Duration::from_millis(2));
                             }
                             Err(other) => panic!("{other:?}"),
@@ -84,7 +84,7 @@ fn redis_may_be_killed_and_started_again() {
         redis.process.signal(Signal::KILL);
         redis.process.wait();
         until("it is noticed", || {
-            matches!(client.ask("alice"), Err(NotDecided::Refused(Status::Unavailable, _)))
+            matches!(client.ask("alice"), Err(NotDecided::Refused(ReplyStatus::Unavailable, _)))
         });
         redis = Redis::start(machine.folder.path(), &[]);
         until("it is there again", || client.ask("alice").is_ok());
@@ -107,7 +107,10 @@ fn a_redis_that_stands_still_delays_no_request_beyond_its_deadline() {
     let mut client = machine.client();
     redis.process.signal(Signal::STOP);
     until("it is away", || {
-        assert!(matches!(client.ask("alice"), Err(NotDecided::Refused(Status::Unavailable, _))));
+        assert!(matches!(
+            client.ask("alice"),
+            Err(NotDecided::Refused(ReplyStatus::Unavailable, _))
+        ));
         machine.log().contains(" is away: ")
     });
     redis.process.signal(Signal::CONT);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use exirate::cluster::wire::Status;
+use exirate::cluster::wire::ReplyStatus;
 
 use crate::client::NotDecided;
 use crate::process::{Machine, until};
@@ -43,7 +43,7 @@ fn no_fault_of_redis_delays_a_request_or_stays() {
             is_busy |= !is_early();
             let asked = Instant::now();
             match client.ask("alice") {
-                Err(NotDecided::Refused(Status::Unavailable, _)) => undecided += 1,
+                Err(NotDecided::Refused(ReplyStatus::Unavailable, _)) => undecided += 1,
                 other => panic!("{fault:?}: {other:?}"),
             }
             longest = longest.max(asked.elapsed());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::common::{assert_sound, now, open};
 use exirate::rate::{Average, Timestamp};
-use exirate::spec::{Context, Request, Spec};
+use exirate::spec::{Context, Spec, SpecRequest};
 use exirate::spool::{MAX_BYTES_MIN, Spool};
 use exirate::store::Store as _;
 use kit::worker::{finish, start};
@@ -23,7 +23,7 @@ fn still() -> Timestamp {
     Timestamp { seconds: now().seconds / 100_000 * 100_000, micros: 0 }
 }
 
-fn request(spec: &str) -> Request {
+fn request(spec: &str) -> SpecRequest {
     Spec::parse(spec.as_bytes()).unwrap().request(&Context::outside()).unwrap()
 }
 

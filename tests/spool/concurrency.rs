@@ -8,7 +8,7 @@ use exirate::engine::{Algorithm, Check, Update};
 use exirate::rate::{Average, Timestamp};
 use exirate::spool::{Options, Spool, SpoolError};
 use exirate::store::Store;
-use exirate::sys::lock::{self, Kind};
+use exirate::sys::lock::{self, LockKind};
 use exirate::sys::secure_dir::DirError;
 use kit::worker::{finish, start};
 
@@ -32,13 +32,13 @@ fn after(events: u32) -> f64 {
 /// holds a lock on the directory until all have been started.
 fn wait_for_start(folder: &Path) {
     let gate = std::fs::File::open(folder.join("gate")).unwrap();
-    drop(lock::lock(&gate, Kind::Shared, Duration::from_secs(60)).unwrap().unwrap());
+    drop(lock::lock(&gate, LockKind::Shared, Duration::from_secs(60)).unwrap().unwrap());
 }
 
 /// Runs a worker of `role` in each of 16 processes at the same time.
 fn run_all(folder: &Path, role: &str) {
     let gate = std::fs::File::create(folder.join("gate")).unwrap();
-    let guard = lock::try_lock(&gate, Kind::Exclusive).unwrap().unwrap();
+    let guard = lock::try_lock(&gate, LockKind::Exclusive).unwrap().unwrap();
     let children = (0..PROCESSES)
         .map(|n| start(&["concurrency", role, folder.to_str().unwrap(), &n.to_string()]))
         .collect();
@@ -205,7 +205,7 @@ fn a_lock_held_for_too_long_is_an_error_and_then_none() {
         .unwrap();
     // A stopped process keeps its lock, as this open file does.
     let file = std::fs::File::open(&path).unwrap();
-    let guard = lock::try_lock(&file, Kind::Exclusive).unwrap().unwrap();
+    let guard = lock::try_lock(&file, LockKind::Exclusive).unwrap().unwrap();
     let timeout = Duration::from_millis(50);
     let mut other = Spool::open(folder.path(), Options { timeout }).unwrap();
     let error = other

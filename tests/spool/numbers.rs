@@ -81,7 +81,7 @@ fn every_check_decides() {
         for (n, key) in keys.iter().enumerate() {
             for limit in [0.0, 1.0, 1e9, f64::INFINITY] {
                 let unique = (n % 3 == 0).then(|| "somebody".to_owned());
-                let request = exirate::spec::Request { limit, update, ..request(key, unique) };
+                let request = exirate::spec::SpecRequest { limit, update, ..request(key, unique) };
                 let decision = spool.decide_one(&request.check(), now).unwrap();
                 // A NaN rate is over every limit.
                 let under = decision.rate < limit;

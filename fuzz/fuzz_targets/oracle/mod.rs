@@ -1,7 +1,7 @@
 //! An independent implementation of the rules of a spec, written from the
 //! manual instead of the code, one byte at a time.
 
-use exirate::spec::{AclStage, Context, Mode, Request, Scope, Update};
+use exirate::spec::{AclStage, Context, Mode, Scope, SpecRequest, Update};
 
 /// A parsed spec.
 pub struct Reading {
@@ -142,7 +142,7 @@ impl Reading {
     }
 
     /// The request in this context; `None` if it is not allowed.
-    pub fn request(&self, context: &Context<'_>) -> Option<Request> {
+    pub fn request(&self, context: &Context<'_>) -> Option<SpecRequest> {
         let stage = context.stage;
         let mode = self.mode.unwrap_or(Mode::PerMail);
         let in_place = self.mode.is_none() || counts(stage, mode);
@@ -198,7 +198,7 @@ impl Reading {
             return None;
         }
         let (limit, period) = (self.limit.or(0.0), self.period);
-        Some(Request { key, key_start, limit, period, mode, update, count, unique, scope })
+        Some(SpecRequest { key, key_start, limit, period, mode, update, count, unique, scope })
     }
 }
 

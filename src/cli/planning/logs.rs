@@ -147,16 +147,16 @@ pub(in crate::cli) fn print_unused(
     json: bool,
 ) -> Result<Outcome, Failure> {
     #[derive(serde::Serialize)]
-    struct Lines<'a> {
+    struct LineCounts<'a> {
         reason: &'a str,
         text: &'a str,
         count: u64,
         examples: Vec<[&'a str; 2]>,
     }
-    let all: Vec<Lines<'_>> = unused
+    let all: Vec<LineCounts<'_>> = unused
         .all()
         .filter(|(.., lines)| lines.count > 0)
-        .map(|(reason, text, lines)| Lines {
+        .map(|(reason, text, lines)| LineCounts {
             reason,
             text,
             count: lines.count,
@@ -168,7 +168,7 @@ pub(in crate::cli) fn print_unused(
         return Ok(Outcome::Fine);
     }
     writeln!(screen, "{} used", counted_or_no(used as usize, "line", "lines"))?;
-    for Lines { text, count, examples, .. } in all {
+    for LineCounts { text, count, examples, .. } in all {
         writeln!(screen, "\n{} {text}", counted_or_no(count as usize, "line", "lines"))?;
         for [place, line] in examples {
             writeln!(screen, "  {place}: {}", printable(line.as_bytes()))?;

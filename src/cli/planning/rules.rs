@@ -117,7 +117,7 @@ impl<'a> JsonLine<'a> {
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct RulesJson<'a> {
     rules: Vec<JsonRule<'a>>,
     native: Vec<JsonLine<'a>>,
 }
@@ -288,7 +288,7 @@ fn cells(rule: &Rule) -> Vec<(Style, [String; 6])> {
     }
 }
 
-fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
+fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> RulesJson<'a> {
     let rules = rules.iter().map(|rule| JsonRule {
         file: rule.position.file.display().to_string(),
         line: rule.position.line,
@@ -316,5 +316,5 @@ fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> Json<'a> {
         errors: &rule.errors,
         warnings: &rule.warnings,
     });
-    Json { rules: rules.collect(), native: found.native.iter().map(JsonLine::of).collect() }
+    RulesJson { rules: rules.collect(), native: found.native.iter().map(JsonLine::of).collect() }
 }

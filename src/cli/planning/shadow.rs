@@ -34,20 +34,20 @@ The lines of an ACL that use `shadow.conf` ask both, Exim's own condition and ex
 same event. Exim's answer counts. docs/migrate.md shows how.")]
 pub(in crate::cli) struct ShadowCommand {
     #[command(subcommand)]
-    command: Command,
+    command: ShadowAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Report(Report),
+enum ShadowAction {
+    Report(ShadowReport),
     Reset(Reset),
 }
 
 impl ShadowCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Report(report) => report.run(screen),
-            Command::Reset(reset) => reset.run(screen),
+            ShadowAction::Report(report) => report.run(screen),
+            ShadowAction::Reset(reset) => reset.run(screen),
         }
     }
 }
@@ -85,7 +85,7 @@ JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` 
 `only_exirate` (who was over the limit), `verdicts_close` (of these two), `warming_up`,
 `largest`, `safe` (yes, no or not yet) and `reason`. `failed` is the number of checks that
 exirate could not answer or count.")]
-struct Report {
+struct ShadowReport {
     /// Require a comparison of this many days
     #[arg(long, value_name = "N", default_value_t = 7)]
     days: u32,
@@ -114,7 +114,7 @@ struct Reset {
 
 /// What was compared, in JSON.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ShadowJson<'a> {
     limits: Vec<LimitJson<'a>>,
     failed: u64,
 }
@@ -237,7 +237,7 @@ const COLUMNS: [Column; 10] = [
     Column::words("LIMIT"),
 ];
 
-impl Report {
+impl ShadowReport {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now();
         let read = shadow::read(&self.common.directory()?).map_err(SpoolError::from)?;
@@ -248,7 +248,7 @@ impl Report {
         let all = || seen.iter().zip(&judged);
         if self.common.json {
             let limits = all().map(|(seen, (safe, reason))| json(seen, *safe, reason)).collect();
-            screen.json(&Json { limits, failed })?;
+            screen.json(&ShadowJson { limits, failed })?;
         } else if seen.is_empty() {
             writeln!(screen, "nothing was compared yet; docs/migrate.md shows how")?;
         } else {

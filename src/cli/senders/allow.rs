@@ -9,8 +9,8 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 
-use super::events::Source;
-use crate::cli::shared::audit_log::{self, AuditLog};
+use super::events::EventSource;
+use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
@@ -25,7 +25,7 @@ use crate::spool::EventKind;
 use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::in_force::InForce;
 use crate::standing::key_text;
-use crate::standing::override_state::{self, OverrideJson, Reply};
+use crate::standing::override_state::{self, DenialReply, OverrideJson};
 use crate::standing::totals;
 use crate::store::{Inspect, Override, OwnedKey, Target};
 use crate::text;
@@ -52,7 +52,7 @@ pub(in crate::cli) struct Deny {
 
     /// Answer 451 (defer) or 550 (reject), which tells programs not to try again; the default is
     /// reject for a login with `--until forever`, and else defer
-    #[arg(long, value_name = "REPLY", value_parser = PossibleValuesParser::new(Reply::words()),
+    #[arg(long, value_name = "REPLY", value_parser = PossibleValuesParser::new(DenialReply::words()),
           conflicts_with = "end")]
     reply: Option<String>,
 }
@@ -170,9 +170,9 @@ record, an event or a policy has KEY. With --end, an object with `ended`, the ov
     )
 }
 
-/// What was done, in JSON.
+/// The override that was set, what it has replaced, and what is stronger.
 #[derive(Serialize)]
-struct Report {
+struct AllowReport {
     #[serde(flatten)]
     set: OverrideJson,
     replaced: Option<OverrideJson>,
@@ -194,10 +194,10 @@ impl Deny {
         if self.setting.end {
             return self.setting.end(screen, true);
         }
-        let named = self.reply.as_deref().and_then(Reply::of);
+        let named = self.reply.as_deref().and_then(DenialReply::of);
         let until = self.setting.until;
         self.setting.run(screen, |target| {
-            named.unwrap_or_else(|| Reply::by_default(target, until)).denial()
+            named.unwrap_or_else(|| DenialReply::by_default(target, until)).denial()
         })
     }
 }
@@ -265,13 +265,13 @@ impl Setting {
             until: self.until,
             since: now.seconds,
             reason: self.reason.clone(),
-            who: audit_log::who(),
+            who: administrator::who(),
         };
         // Before anything is changed, as it may be a slip.
         let unseen = self.unseen(&set.target, &folding, &mut *store)?;
         if let Some(unseen) = unseen.as_ref().filter(|_| !self.common.json) {
             let participle = override_state::participle(overridden);
-            note(format_args!("{unseen}; it is {participle} all the same"));
+            note(format_args!("{unseen}; it is {participle} from now on"));
         }
         let met = match unseen.is_some() && overridden == Overridden::Allow {
             true => Outcome::Found,
@@ -283,7 +283,7 @@ impl Setting {
             let [replaced, stronger] =
                 [changed.replaced, changed.stronger].map(|one| one.as_ref().map(OverrideJson::of));
             let (set, seen) = (OverrideJson::of(&set), unseen.is_none());
-            screen.json(&Report { set, replaced, stronger, seen })?;
+            screen.json(&AllowReport { set, replaced, stronger, seen })?;
             return Ok(met);
         }
         writeln!(screen, "{}", override_state::sentence(&set))?;
@@ -352,14 +352,13 @@ impl Setting {
             )));
         }
         // What cannot be searched may have it.
-        let sentence = selection.missing(store).ok().and_then(|mut all| all.pop());
-        Ok(sentence.map(|sentence| format!("not seen yet, no record and no event: {sentence}")))
+        Ok(selection.unseen(store).ok().flatten())
     }
 
     /// Whether a crossing or a refusal is of `target`. What cannot be read has none.
     fn has_event(&self, target: &Target) -> bool {
         [EventKind::Refusals, EventKind::Crossings].into_iter().any(|kind| {
-            let source = Source::open(&self.common, kind);
+            let source = EventSource::open(&self.common, kind);
             let events = source.and_then(|mut source| source.next(true)).unwrap_or_default();
             events.iter().any(|(event, _)| {
                 let seen = [&event.texts.login, &event.texts.client]

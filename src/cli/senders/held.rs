@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use super::undecided::Decide;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::{self, QueueOptions};
@@ -51,7 +51,7 @@ JSON: an array of objects with `id`, `key`, `policy`, `at` (since when; seconds 
 )]
 pub(in crate::cli) struct HeldCommand {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<HeldAction>,
 
     /// Show these messages, or those of these keys or globs; the default is all
     #[arg(value_name = "ID|KEY")]
@@ -62,7 +62,7 @@ pub(in crate::cli) struct HeldCommand {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum HeldAction {
     Show(Show),
     Release(Release),
     Delete(Delete),
@@ -117,7 +117,7 @@ suspicion of an account (`exirate habits accept`), nor a limit: what is sent nex
 JSON: an array of the messages that were released, as those of `exirate held`.")]
 struct Release {
     #[command(flatten)]
-    change: Change,
+    change: HeldChange,
 }
 
 /// Delete held messages: nobody gets them
@@ -134,12 +134,12 @@ logged to audit.log in the database's directory, and to syslog (facility mail).
 JSON: an array of the messages that were deleted, as those of `exirate held`.")]
 struct Delete {
     #[command(flatten)]
-    change: Change,
+    change: HeldChange,
 }
 
 /// What both do.
 #[derive(Debug, Args)]
-struct Change {
+struct HeldChange {
     /// These messages, or those of these keys or globs
     #[arg(value_name = "ID|KEY", required = true)]
     which: Vec<OsString>,
@@ -175,10 +175,10 @@ const COLUMNS: [Column; 8] = [
 impl HeldCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Some(Command::Show(show)) => show.run(screen),
-            Some(Command::Release(release)) => release.change.run(screen, Deed::Release),
-            Some(Command::Delete(delete)) => delete.change.run(screen, Deed::Delete),
-            Some(Command::Decide(decide)) => decide.run(screen),
+            Some(HeldAction::Show(show)) => show.run(screen),
+            Some(HeldAction::Release(release)) => release.change.run(screen, Deed::Release),
+            Some(HeldAction::Delete(delete)) => delete.change.run(screen, Deed::Delete),
+            Some(HeldAction::Decide(decide)) => decide.run(screen),
             None => self.list(screen),
         }
     }
@@ -215,7 +215,7 @@ fn cells(message: &HeldMessage) -> [String; 8] {
 }
 
 /// The messages that an invocation is about.
-struct Found {
+struct FoundMessages {
     messages: Vec<HeldMessage>,
     /// An argument has none.
     missing: bool,
@@ -223,7 +223,7 @@ struct Found {
     unread: usize,
 }
 
-impl Found {
+impl FoundMessages {
     /// The outcome of a command that found something, if `found`.
     fn outcome(&self, found: bool) -> Result<Outcome, Failure> {
         match self.unread {
@@ -243,7 +243,7 @@ impl Place {
     }
 
     /// The held messages that `which` names, by their keys; all without one.
-    fn find(&self, queue: &dyn HoldQueue, which: &[OsString]) -> Result<Found, Failure> {
+    fn find(&self, queue: &dyn HoldQueue, which: &[OsString]) -> Result<FoundMessages, Failure> {
         let held = queue.held().map_err(|why| Failure::new(printable(why.as_bytes())))?;
         for why in &held.unread {
             complain(printable(why.as_bytes()));
@@ -251,10 +251,10 @@ impl Place {
         let (mut messages, unread) = (held.messages, held.unread.len());
         let folding = self.common.folding()?;
         let narrow = Narrow::unselective(false);
-        let mut wanted: Vec<Wanted<'_>> = Vec::new();
+        let mut wanted: Vec<HeldArgument<'_>> = Vec::new();
         for argument in which {
             let selection = Selection::new(std::slice::from_ref(argument), &narrow, &folding)?;
-            wanted.push(Wanted { argument, selection, found: false });
+            wanted.push(HeldArgument { argument, selection, found: false });
         }
         if !wanted.is_empty() {
             // All are asked, so that each knows whether it has a message.
@@ -263,24 +263,24 @@ impl Place {
             });
         }
         messages.sort_by(|a, b| (&a.key, a.at, &a.id).cmp(&(&b.key, b.at, &b.id)));
-        let missing: Vec<&Wanted<'_>> = wanted.iter().filter(|one| !one.found).collect();
+        let missing: Vec<&HeldArgument<'_>> = wanted.iter().filter(|one| !one.found).collect();
         for one in &missing {
             let argument = printable(one.argument.as_bytes());
             complain(format_args!("no held message matches {argument}"));
         }
-        Ok(Found { messages, missing: !missing.is_empty(), unread })
+        Ok(FoundMessages { messages, missing: !missing.is_empty(), unread })
     }
 }
 
 /// An argument.
-struct Wanted<'a> {
+struct HeldArgument<'a> {
     argument: &'a OsString,
     selection: Selection,
     /// It has a message.
     found: bool,
 }
 
-impl Wanted<'_> {
+impl HeldArgument<'_> {
     fn is(&mut self, message: &HeldMessage) -> bool {
         let mut name = Vec::new();
         let is_it = self.argument.as_bytes() == message.id.as_bytes()
@@ -321,7 +321,7 @@ impl Show {
                 print(screen, message, details)?;
             }
         }
-        Found { unread: found.unread + lost, ..found }.outcome(false)
+        FoundMessages { unread: found.unread + lost, ..found }.outcome(false)
     }
 }
 
@@ -344,7 +344,7 @@ fn print(screen: &mut Screen<'_>, message: &HeldMessage, details: &Details) -> s
     Ok(())
 }
 
-impl Change {
+impl HeldChange {
     fn run(&self, screen: &mut Screen<'_>, deed: Deed) -> Result<Outcome, Failure> {
         let (verb, done) = (deed.verb(), deed.done());
         let queue = self.place.queue()?;

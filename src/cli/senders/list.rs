@@ -9,10 +9,9 @@ use serde::{Serialize, Serializer as _};
 
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
@@ -162,7 +161,7 @@ impl List {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let mut store = self.common.open()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let now = in_force.now;
         let mut first = First::new(self.sort, now, self.limit.unwrap_or(usize::MAX));
         let unread = database::visit(&mut *store, |entry| {

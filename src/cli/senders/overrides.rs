@@ -6,7 +6,7 @@ use std::io::Write as _;
 use anstyle::Style;
 use clap::Args;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{print_incidents, require_owner};
 use crate::cli::shared::keys;
 use crate::cli::shared::rates::Rates;

@@ -7,14 +7,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::{self, print_incidents};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
@@ -104,9 +103,9 @@ JSON: an object; `before` (null for a new key) and `after` have the fields of
     )
 }
 
-/// What was done, in JSON.
+/// A record before and after it was set.
 #[derive(Serialize)]
-struct Report {
+struct SetReport {
     before: Option<KeyStateJson>,
     after: KeyStateJson,
     event_was_counted: Option<bool>,
@@ -140,7 +139,7 @@ impl Set {
             return Ok(Outcome::Found);
         };
         self.log(&mut *store, &edited);
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         self.print(screen, edited, &in_force)?;
         Ok(Outcome::Fine)
     }
@@ -235,7 +234,7 @@ impl Set {
         let after = KeyState::from(edited.after);
         let before = edited.before.map(KeyState::from);
         if self.common.json {
-            return screen.json(&Report {
+            return screen.json(&SetReport {
                 before: before.map(|before| in_force.json(&before)),
                 after: in_force.json(&after),
                 event_was_counted: edited.seen,

@@ -12,11 +12,10 @@ use super::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database;
 use crate::cli::shared::hold_queue::{self, HeldMail};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, note};
+use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::{Failure, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
@@ -121,7 +120,7 @@ impl Show {
         let folding = self.common.folding()?;
         let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, mut unread) = selection.keys(&mut *store)?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         if !self.common.json {
             let arguments = (&*self.keys, &self.narrow);
             let of = missing_totals::of_missing(
@@ -224,30 +223,13 @@ impl Show {
             names => format!(", and refused by {}", totals::called(names)),
         };
         writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}{too}")))?;
-        let mut line = |name: &str, value: String| writeln!(screen, "  {name:<12}  {value}");
+        let mut line = |name: &str, value: String| -> std::io::Result<()> {
+            writeln!(screen, "  {name:<12}  {value}")
+        };
         if let Some(why) = next.why() {
             line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
         }
-        let (at, last) = (record.average.at, record.average.rate);
-        match record.algorithm {
-            AlgorithmKind::MovingAverage => {
-                line("rate now", rate(record, now))?;
-                line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
-            }
-            AlgorithmKind::Bucket => {
-                line("level now", level(record, now))?;
-                line("leak", leak(record))?;
-                line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
-            }
-            AlgorithmKind::Calendar => {
-                line("count now", count(record, now))?;
-                if let Some(window) = record.window() {
-                    line("since", text::local(second(window.start)))?;
-                    line("until", moment(second(window.end), now))?;
-                }
-                line("last counted", format!("count {last}, {}", moment(at, now)))?;
-            }
-        }
+        counted_so_far(record, now, &mut line)?;
         if let Some(since) = record.over_since() {
             if over {
                 line("over since", moment(since, now))?;
@@ -278,19 +260,7 @@ impl Show {
             line("total", of_total(total, in_force))?;
         }
         line("counts", counts(record))?;
-        if let Some(filter) = record.filter {
-            let (fill, events) = (filter.fill * 100.0, filter.events());
-            line("filter", format!("{fill:.1}% full, holds about {events:.0} unique events"))?;
-            line("  started", moment(filter.since, now))?;
-            if let Some(period) = record.period() {
-                let end = record.window().map_or_else(
-                    || later(filter.since, period as u64), // whole seconds
-                    |window| second(window.end),
-                );
-                let word = if record.filter_expired(now) { "ended, " } else { "" };
-                line("  until", format!("{word}{}", moment(end, now)))?;
-            }
-        }
+        filter(record, now, &mut line)?;
         if let Some(event) = &self.event {
             let event = text::printable(event.as_bytes());
             line("event", format!("{event} {}", counted(record, seen, now)))?;
@@ -299,6 +269,56 @@ impl Show {
         line("stored as", key_text::stored(&record.stored))?;
         Ok(())
     }
+}
+
+/// A line of a record: its name and its value.
+type WriteLine<'a> = dyn FnMut(&str, String) -> std::io::Result<()> + 'a;
+
+/// What the algorithm of a record has counted.
+fn counted_so_far(
+    record: &KeyState,
+    now: Timestamp,
+    line: &mut WriteLine<'_>,
+) -> std::io::Result<()> {
+    let (at, last) = (record.average.at, record.average.rate);
+    match record.algorithm {
+        AlgorithmKind::MovingAverage => {
+            line("rate now", rate(record, now))?;
+            line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
+        }
+        AlgorithmKind::Bucket => {
+            line("level now", level(record, now))?;
+            line("leak", leak(record))?;
+            line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
+        }
+        AlgorithmKind::Calendar => {
+            line("count now", count(record, now))?;
+            if let Some(window) = record.window() {
+                line("since", text::local(second(window.start)))?;
+                line("until", moment(second(window.end), now))?;
+            }
+            line("last counted", format!("count {last}, {}", moment(at, now)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The filter of a record of unique events.
+fn filter(record: &KeyState, now: Timestamp, line: &mut WriteLine<'_>) -> std::io::Result<()> {
+    if let Some(filter) = record.filter {
+        let (fill, events) = (filter.fill * 100.0, filter.events());
+        line("filter", format!("{fill:.1}% full, holds about {events:.0} unique events"))?;
+        line("  started", moment(filter.since, now))?;
+        if let Some(period) = record.period() {
+            let end = record.window().map_or_else(
+                || later(filter.since, period as u64), // whole seconds
+                |window| second(window.end),
+            );
+            let word = if record.filter_expired(now) { "ended, " } else { "" };
+            line("  until", format!("{word}{}", moment(end, now)))?;
+        }
+    }
+    Ok(())
 }
 
 /// `customer:acme (out/messages, daily): over the limit; would pass in about 2h, at …`.

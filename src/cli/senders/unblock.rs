@@ -1,4 +1,8 @@
 //! `exirate unblock`: deletes the records of keys, and removes denials of them.
+//!
+//! What it says of a record is in `standing::words`, of a denial in `standing::override_state`, of
+//! what still refuses in `standing::left`. `exirate reset` says the same of records; the broker of
+//! the web service does the same by `standing::change`.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,14 +13,13 @@ use clap::Args;
 use serde::Serialize;
 
 use super::habits::account::suspected;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{parts, print_incidents, require_owner};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::{Failure, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
@@ -105,9 +108,9 @@ list`, `removed` of the overrides, in the form of `exirate overrides`.",
     )
 }
 
-/// What was done, in JSON.
+/// The records that were reset, and the denials that were removed.
 #[derive(Serialize)]
-struct Report {
+struct UnblockReport {
     dry_run: bool,
     reset: Vec<KeyStateJson>,
     removed: Vec<OverrideJson>,
@@ -131,6 +134,7 @@ impl Unblock {
         self.unblock(screen, !(self.keep_denials || self.over || self.narrow.is_selective()))
     }
 
+    /// Deletes records and, with `denials`, ends denials; or shows what it would do.
     fn unblock(&self, screen: &mut Screen<'_>, denials: bool) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
         let folding = self.common.folding()?;
@@ -143,11 +147,8 @@ impl Unblock {
         };
         let mut selection = Selection::new(&self.keys, &self.narrow, &folding)?;
         let (mut keys, unread) = selection.keys(&mut *store)?;
-        let mut denied = Vec::new();
-        if denials {
-            denied = store.overrides()?;
-            denied.retain(|one| is_denial(one, &targets));
-        }
+        let mut denied = if denials { store.overrides()? } else { Vec::new() };
+        denied.retain(|one| is_denial(one, &targets));
         for (argument, target, _) in &targets {
             if denied.iter().any(|one| override_state::covers(target, one)) {
                 selection.has_found(*argument);
@@ -155,8 +156,8 @@ impl Unblock {
         }
         let missing = selection.report_missing(&mut *store)?;
         if self.over {
-            let in_force = in_force::or_note(&mut *store, &directory);
-            keys = over(&mut *store, keys, &in_force)?;
+            let in_force = noted(InForce::of(&mut *store, &directory));
+            keys = blocked_by_rate(&mut *store, keys, &in_force)?;
         }
         let nothing = keys.is_empty() && denied.is_empty();
         if selection.is_loose() && !self.dry_run && !nothing {
@@ -179,12 +180,12 @@ impl Unblock {
             }
         }
         // As the records stand without the denials.
-        let in_force = in_force::or_note(&mut *store, &directory);
+        let in_force = noted(InForce::of(&mut *store, &directory));
         let mut done = Done::default();
         let result = self.delete(&mut *store, &keys, &in_force, screen, (&mut log, &mut done));
         print_incidents(&mut *store);
         if self.common.json {
-            screen.json(&Report {
+            screen.json(&UnblockReport {
                 dry_run: self.dry_run,
                 reset: done.records,
                 removed: denied.iter().map(OverrideJson::of).collect(),
@@ -193,16 +194,14 @@ impl Unblock {
             writeln!(screen, "no key is blocked by its rate")?;
         }
         screen.flush()?;
-        match result {
-            Err(Failure::Said(what)) if !self.dry_run && keys.len() > 1 => {
-                return Err(Failure::new(format!(
-                    "{what}; {} of {} records were reset; run the command again for the rest",
-                    done.count,
-                    keys.len()
-                )));
-            }
-            result => result?,
-        }
+        result.map_err(|failure| match failure {
+            Failure::Said(what) if !self.dry_run && keys.len() > 1 => Failure::new(format!(
+                "{what}; {} of {} records were reset; run the command again for the rest",
+                done.count,
+                keys.len()
+            )),
+            failure => failure,
+        })?;
         let left = self.report_left(&mut *store, &targets, &denied)?;
         self.report_totals(&mut *store, &folding, &keys, &in_force)?;
         let left = denials && self.report_suspected(&directory)? || left;
@@ -328,7 +327,7 @@ fn is_denial(one: &Override, targets: &[(usize, Target, String)]) -> bool {
 }
 
 /// Those of these keys that their rates block: to reset others helps nobody.
-fn over(
+fn blocked_by_rate(
     store: &mut dyn Inspect,
     keys: Vec<OwnedKey>,
     in_force: &InForce,

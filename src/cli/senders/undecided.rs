@@ -34,7 +34,8 @@ Run it as root, or as Exim's user; exirate-undecided.timer, or cron, run it ever
 this machine hands over a message on standard input, and `exirate serve mail` does not decide, Exim
 holds it with the policy (undecided). This command asks the daemon again: a message under all limits
 is counted and delivered; one that is over a limit, or is larger than what is left of it, stays held
-until it passes, or until `exirate held release` or `exirate held delete`.")]
+until it passes, or until `exirate held release` or `exirate held delete`. If it has no sender, it gets
+the account's address: Exim delivers what has none after `ignore_bounce_errors_after`, held or not.")]
 pub(super) struct Decide {
     /// Ask this socket; the default is that of the library in Exim's spool directory, else
     /// listen.policy of /etc/exirate/exirate.toml
@@ -52,7 +53,7 @@ pub(super) struct Decide {
 }
 
 /// What the daemon replied.
-enum Reply {
+enum DaemonReply {
     Passes,
     Waits,
 }
@@ -69,19 +70,36 @@ impl Decide {
         let mut messages = held.messages;
         messages.retain(HeldMessage::is_undecided);
         messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
+        // What has no sender would be delivered after some days, undecided or not.
+        let name = |message: &HeldMessage| {
+            let named = match message.sender.is_empty() {
+                true => queue.name_sender(&message.id),
+                false => Ok(()),
+            };
+            if let Err(why) = named {
+                let (id, why) = (printable(message.id.as_bytes()), printable(why.as_bytes()));
+                complain(format_args!("{id} has no sender: {why}"));
+            }
+        };
+        let socket = match messages.is_empty() {
+            true => PathBuf::new(),
+            false => self.socket(queue.spool()).inspect_err(|_| messages.iter().for_each(name))?,
+        };
         let mut left = 0;
-        let socket = if messages.is_empty() { PathBuf::new() } else { self.socket(queue.spool())? };
         for message in &messages {
             let id = printable(message.id.as_bytes());
             let decided = decide(&socket, message)
                 .map_err(|error| format!("{}: {error}", socket.display()))
                 .and_then(|reply| match reply {
-                    Reply::Waits => Ok(false),
-                    Reply::Passes => {
+                    DaemonReply::Waits => Ok(false),
+                    DaemonReply::Passes => {
                         let released = queue.release(&[&message.id]).pop();
                         released.unwrap_or(Ok(())).map(|()| true)
                     }
                 });
+            if decided != Ok(true) {
+                name(message);
+            }
             match decided {
                 Ok(true) => writeln!(screen, "{id} is counted and delivered")?,
                 Ok(false) => left += 1,
@@ -119,7 +137,7 @@ impl Decide {
 }
 
 /// Has it counted, if it would pass.
-fn decide(socket: &Path, message: &HeldMessage) -> io::Result<Reply> {
+fn decide(socket: &Path, message: &HeldMessage) -> io::Result<DaemonReply> {
     let request = String::from_utf8_lossy(&message.request);
     // As of no connection: what only looks is not remembered.
     let lines = request.lines().filter(|line| !line.starts_with("session="));
@@ -127,10 +145,10 @@ fn decide(socket: &Path, message: &HeldMessage) -> io::Result<Reply> {
     let fields = ask(socket, &looks)?;
     let left = fields.get(b"remaining").and_then(|left| str::from_utf8(left).ok()?.parse().ok());
     if !passes(&fields) || left.is_some_and(|left: f64| left < message.recipients as f64) {
-        return Ok(Reply::Waits);
+        return Ok(DaemonReply::Waits);
     }
     // With its connection: if it was counted, and only the reply was lost, it is not counted again.
-    Ok(if passes(&ask(socket, &request)?) { Reply::Passes } else { Reply::Waits })
+    Ok(if passes(&ask(socket, &request)?) { DaemonReply::Passes } else { DaemonReply::Waits })
 }
 
 /// Whether the reply is that a message may pass.

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use clap_complete::{ArgValueCompleter, CompletionCandidate};
 
 use super::spool_dir;
-use crate::engine::RecordKey;
+use crate::engine::{Kind, RecordKey};
 use crate::spool::{Options, Spool};
 use crate::standing::key_text::{self, MODES};
-use crate::store::Inspect;
+use crate::store::{Inspect, Sort, names};
 
 /// The environment variable that asks for completions, and names the shell.
 pub(in crate::cli) const VARIABLE: &str = "EXIRATE_COMPLETE";
@@ -25,14 +25,22 @@ const DISK_MAX: u64 = 64 << 20;
 /// How many keys are offered.
 const KEYS_MAX: usize = 200;
 
-/// Completes `KEY`.
+/// Completes `KEY`: by each name that the commands find a record by, so that `al` is completed to
+/// alice@example.org, which a policy counts as auth:alice@example.org.
 pub(in crate::cli) fn keys() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
+        let current = current.as_bytes();
         let mut found = BTreeSet::new();
+        let mut offer = |name: &[u8]| {
+            if found.len() < KEYS_MAX && name.starts_with(current) && is_plain(name) {
+                found.insert(String::from_utf8_lossy(name).into_owned());
+            }
+        };
         visit(|key| {
-            let key = key_text::key_of(key);
-            if found.len() < KEYS_MAX && key.starts_with(current.as_bytes()) && is_plain(key) {
-                found.insert(String::from_utf8_lossy(key).into_owned());
+            offer(key_text::key_of(key));
+            if !current.is_empty() && key.kind != Kind::Spec {
+                let mine = names(key).filter(|(_, sort)| *sort != Sort::Other);
+                mine.for_each(|(name, _)| offer(&name));
             }
         });
         found.into_iter().map(CompletionCandidate::new).collect()
@@ -71,7 +79,8 @@ fn is_plain(key: &[u8]) -> bool {
         && key_text::key(key).as_bytes() == key
 }
 
-/// Calls `visit` with the key of each record of a database that is not too large.
+/// Calls `visit` with the key of each record, and of each account with habits, of a database that is not
+/// too large.
 /// Whatever fails, nothing is printed: the user is typing.
 fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let spool = spool_option(std::env::args_os());
@@ -80,6 +89,7 @@ fn visit(mut visit: impl FnMut(&RecordKey<'_>)) {
     let store: &mut dyn Inspect = &mut { spool };
     if store.statistics().is_ok_and(|statistics| statistics.bytes <= DISK_MAX) {
         let _ = store.for_each(&mut |entry| visit(&entry.record_key()));
+        let _ = store.for_each_habits_key(&mut |key| visit(&key.key()));
     }
 }
 

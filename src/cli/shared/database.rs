@@ -17,7 +17,7 @@ use crate::policy::image::PolicyFile;
 use crate::spool::{self, Options, Spool, SpoolError};
 use crate::store::{Entry, Inspect};
 use crate::sys::files;
-use crate::sys::lock::{self, Guard, Kind};
+use crate::sys::lock::{self, Guard, LockKind};
 use crate::text;
 use crate::trace::{self, TraceError, TraceStore, trace_directory};
 
@@ -124,7 +124,7 @@ pub(in crate::cli) fn exclusively<T>(
 ) -> Result<Option<T>, Failure> {
     let dir = spool::open_directory(spool, true).map_err(SpoolError::from)?;
     let file = dir.open_or_create(lock, spool::FILE_MODE).map_err(SpoolError::from)?;
-    let guard: Option<Guard<'_>> = lock::lock(&file, Kind::Exclusive, patience)
+    let guard: Option<Guard<'_>> = lock::lock(&file, LockKind::Exclusive, patience)
         .map_err(|error| SpoolError::from(dir.failed("lock", lock)(error)))?;
     guard.map(|_guard| work()).transpose()
 }

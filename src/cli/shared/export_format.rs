@@ -66,7 +66,7 @@ impl Header {
 /// A record.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line<'a> {
+struct RecordLine<'a> {
     /// The stored key where it is UTF-8, and its bytes in base64 where not.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     key: Option<String>,
@@ -140,7 +140,7 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
     let text = std::str::from_utf8(&entry.key).ok();
     let filter = entry.filter.as_ref().filter(|_| filters);
     let plain = key_state::entry(entry.key.clone(), entry.average, entry.limit);
-    serde_json::to_string(&Line {
+    serde_json::to_string(&RecordLine {
         key: text.map(str::to_owned),
         key_base64: text.is_none().then(|| STANDARD.encode(&entry.key)),
         rate: entry.average.rate,
@@ -201,7 +201,7 @@ fn without_unknown(line: &str) -> Option<(String, Vec<String>)> {
     let mut unknown = Vec::new();
     while unknown.len() <= UNKNOWN_MAX {
         let line = serde_json::to_string(&fields).ok()?;
-        match serde_json::from_str::<Line<'_>>(&line) {
+        match serde_json::from_str::<RecordLine<'_>>(&line) {
             Ok(_) => return (!unknown.is_empty()).then_some((line, unknown)),
             Err(error) => {
                 let what = error.to_string();
@@ -215,7 +215,7 @@ fn without_unknown(line: &str) -> Option<(String, Vec<String>)> {
 }
 
 /// The record of a line.
-fn entry(line: Line<'_>) -> Result<Entry, String> {
+fn entry(line: RecordLine<'_>) -> Result<Entry, String> {
     let key = match (line.key, line.key_base64) {
         (Some(text), None) => text.into_bytes(),
         (None, Some(text)) => {

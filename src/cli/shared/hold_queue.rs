@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::audit_log::AuditLog;
+use super::administrator::AuditLog;
 use super::keys::{Narrow, Selection};
 use super::screen::{Screen, complain};
 use crate::cli::Failure;
 use crate::identity::fold::Folding;
-use crate::mta::Kind;
+use crate::mta::ServerKind;
 use crate::mta::held::queue;
 use crate::spool::habits::habits_key;
 use crate::spool::{Options, Spool, SpoolError};
@@ -24,7 +24,7 @@ use crate::text::printable;
 pub(in crate::cli) struct QueueOptions {
     /// Use the queue of this one of several mail servers
     #[arg(long, value_enum, value_name = "NAME")]
-    server: Option<Kind>,
+    server: Option<ServerKind>,
 
     /// Use the queue of this Exim
     #[arg(long, value_name = "PROGRAM")]

@@ -1,8 +1,8 @@
 //! What commands share: [`database`] opens and reads, [`keys`] finds the records an argument
 //! means, [`screen`] and [`table`] show things to people.
 
-pub(super) mod audit_log;
-pub(super) mod bypass_state;
+pub(super) mod administrator;
+pub(super) mod bypass_notice;
 pub(super) mod complete;
 pub(super) mod confirm;
 pub(super) mod database;
@@ -12,7 +12,6 @@ pub(super) mod exim_dump;
 pub(super) mod export_format;
 pub(super) mod failure;
 pub(super) mod hold_queue;
-pub(super) mod in_force;
 pub(super) mod input;
 pub(super) mod keys;
 pub(super) mod lines;
@@ -21,7 +20,7 @@ pub(super) mod output_file;
 pub(super) mod range;
 pub(super) mod rates;
 pub(super) mod screen;
-pub(super) mod servers;
+pub(super) mod server_table;
 pub(super) mod spool_dir;
 pub(super) mod table;
 pub(super) mod times;

@@ -7,11 +7,11 @@ use std::path::Path;
 use clap::Args;
 
 use super::database::Common;
-use super::servers;
 use crate::cli::Failure;
 use crate::cli::system::cluster;
 use crate::cluster::ClusterSettings;
 use crate::redis::SharedRates;
+use crate::serve::servers;
 use crate::spool::{Options, Spool, SpoolError};
 use crate::store::{Inspect, Memory, Override, Target};
 

@@ -95,6 +95,12 @@ pub(in crate::cli) fn note(what: impl Display) {
     complain(format_args!("note: {what}"));
 }
 
+/// What was read; notes what could not be.
+pub(in crate::cli) fn noted<T>((found, problems): (T, Vec<String>)) -> T {
+    problems.iter().for_each(note);
+    found
+}
+
 /// Notes that the command `word` has another name now, for who knows the older one.
 pub(in crate::cli) fn note_older_word(word: &str, name: &str) {
     note(format_args!("`exirate {word}` is an older word for `exirate {name}`"));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::bypass_state;
+use super::bypass_notice;
 use crate::cli::Failure;
 use crate::place;
 
@@ -10,7 +10,7 @@ use crate::place;
 /// refused now, that is shown.
 pub(in crate::cli) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     let found = find_silently(given)?;
-    bypass_state::announce(&found);
+    bypass_notice::announce(&found);
     Ok(found)
 }
 

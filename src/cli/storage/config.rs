@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, print_incidents, require_owner};
 use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
 use crate::cli::shared::screen::{Screen, note, progress};
@@ -56,14 +56,14 @@ forever)."
 )]
 pub(in crate::cli) struct Config {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<ConfigCommand>,
 
     #[command(flatten)]
     common: Common,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ConfigCommand {
     Set(Set),
 }
 
@@ -114,7 +114,7 @@ JSON: an object as that of `exirate config`.")]
 struct Set {
     /// The name of a setting, such as rates.max_size, and its value
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
-    settings: Vec<Setting>,
+    settings: Vec<NewSetting>,
 
     /// Do not ask, even if records, events or messages are removed
     #[arg(long, short)]
@@ -126,7 +126,7 @@ struct Set {
 
 /// A setting and its new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Setting {
+enum NewSetting {
     RatesMaxSize(u64),
     Event(EventSetting),
     TraceMaxSize(u64),
@@ -134,16 +134,16 @@ enum Setting {
 }
 
 /// Parses `NAME=VALUE`.
-fn setting(text: &str) -> Result<Setting, String> {
+fn setting(text: &str) -> Result<NewSetting, String> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     let size = |least: u64| match parse_bytes(value)? {
         size if size < least => Err(format!("{name} must be at least {}", bytes(least))),
         size => Ok(size),
     };
     match name {
-        RATES_MAX_SIZE => Ok(Setting::RatesMaxSize(size(MAX_BYTES_MIN)?)),
-        TRACE_MAX_SIZE => Ok(Setting::TraceMaxSize(size(TRACE_BYTES_MIN)?)),
-        TRACE_KEEP => Ok(Setting::TraceKeep(keep(value)?)),
+        RATES_MAX_SIZE => Ok(NewSetting::RatesMaxSize(size(MAX_BYTES_MIN)?)),
+        TRACE_MAX_SIZE => Ok(NewSetting::TraceMaxSize(size(TRACE_BYTES_MIN)?)),
+        TRACE_KEEP => Ok(NewSetting::TraceKeep(keep(value)?)),
         _ => EventSetting::parse(name, value)
             .unwrap_or_else(|| {
                 Err(format!(
@@ -152,7 +152,7 @@ fn setting(text: &str) -> Result<Setting, String> {
                  refusals.keep=TIME, {TRACE_MAX_SIZE}=SIZE or {TRACE_KEEP}=TIME"
                 ))
             })
-            .map(Setting::Event),
+            .map(NewSetting::Event),
     }
 }
 
@@ -170,16 +170,16 @@ fn keep(text: &str) -> Result<Option<u64>, String> {
 
 /// All settings, in JSON.
 #[derive(Serialize)]
-struct Report {
-    rates: Option<Rates>,
+struct ConfigReport {
+    rates: Option<RatesJson>,
     trace: Option<Traces>,
 }
 
 /// The rate database, in JSON.
 #[derive(Serialize)]
-struct Rates {
+struct RatesJson {
     #[serde(flatten)]
-    place: Place,
+    place: StorePlace,
     max_size: u64,
     room_keys: u64,
     crossings: LogJson,
@@ -192,7 +192,7 @@ struct Rates {
 #[derive(Serialize)]
 struct Traces {
     #[serde(flatten)]
-    place: Place,
+    place: StorePlace,
     max_size: u64,
     keep: Option<u64>,
     digests: String,
@@ -200,13 +200,13 @@ struct Traces {
 
 /// Where a store is, and whose, in JSON.
 #[derive(Serialize)]
-struct Place {
+struct StorePlace {
     path: String,
     owner: String,
     mode: String,
 }
 
-impl Place {
+impl StorePlace {
     fn of(directory: &Path) -> Result<Self, Failure> {
         let info = directory
             .metadata()
@@ -220,19 +220,19 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StorePlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}, owner {}, mode {}", self.path, self.owner, self.mode)
     }
 }
 
-impl Report {
+impl ConfigReport {
     fn of(both: &mut Both) -> Result<Self, Failure> {
         let rates = both.rates.as_mut().map(|spool| {
             let max_size = spool.max_bytes();
             let events = spool.event_limits()?;
-            Ok::<_, Failure>(Rates {
-                place: Place::of(spool.directory())?,
+            Ok::<_, Failure>(RatesJson {
+                place: StorePlace::of(spool.directory())?,
                 max_size,
                 room_keys: spool::capacity(max_size, KEY_BYTES),
                 crossings: LogJson::of(events.crossings),
@@ -243,7 +243,7 @@ impl Report {
         let trace = both.traces.as_ref().map(|store| {
             let trace::Options { settings, keep, max_bytes } = *store.options();
             Ok::<_, Failure>(Traces {
-                place: Place::of(store.directory())?,
+                place: StorePlace::of(store.directory())?,
                 max_size: max_bytes,
                 keep,
                 digests: scheme_options(settings),
@@ -286,14 +286,14 @@ fn rough(count: u64) -> String {
 impl Config {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Some(Command::Set(set)) => set.run(screen),
+            Some(ConfigCommand::Set(set)) => set.run(screen),
             None => show(screen, &self.common),
         }
     }
 }
 
 fn show(screen: &mut Screen<'_>, common: &Common) -> Result<Outcome, Failure> {
-    let report = Report::of(&mut Both::open(&common.directory()?)?)?;
+    let report = ConfigReport::of(&mut Both::open(&common.directory()?)?)?;
     if common.json {
         screen.json(&report)?;
     } else {
@@ -312,22 +312,22 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn of(settings: &[Setting]) -> Result<Self, Failure> {
+    fn of(settings: &[NewSetting]) -> Result<Self, Failure> {
         let mut wanted = Self::default();
         for setting in settings {
             let (name, twice) = match *setting {
-                Setting::RatesMaxSize(size) => {
+                NewSetting::RatesMaxSize(size) => {
                     (RATES_MAX_SIZE.to_owned(), wanted.rates_max_size.replace(size).is_some())
                 }
-                Setting::Event(setting) => {
+                NewSetting::Event(setting) => {
                     let twice = wanted.events.iter().any(|other| other.is_same(setting));
                     wanted.events.push(setting);
                     (setting.name(), twice)
                 }
-                Setting::TraceMaxSize(size) => {
+                NewSetting::TraceMaxSize(size) => {
                     (TRACE_MAX_SIZE.to_owned(), wanted.trace_max_size.replace(size).is_some())
                 }
-                Setting::TraceKeep(keep) => {
+                NewSetting::TraceKeep(keep) => {
                     (TRACE_KEEP.to_owned(), wanted.trace_keep.replace(keep).is_some())
                 }
             };
@@ -501,10 +501,10 @@ mod tests {
 
     #[test]
     fn settings_are_parsed_and_errors_say_what_is_expected() {
-        assert_eq!(setting("rates.max_size=2G"), Ok(Setting::RatesMaxSize(2 << 30)));
-        assert_eq!(setting("trace.max_size=512MiB"), Ok(Setting::TraceMaxSize(512 << 20)));
-        assert_eq!(setting("trace.keep=52w"), Ok(Setting::TraceKeep(Some(52 * 7 * 86_400))));
-        assert_eq!(setting("trace.keep=forever"), Ok(Setting::TraceKeep(None)));
+        assert_eq!(setting("rates.max_size=2G"), Ok(NewSetting::RatesMaxSize(2 << 30)));
+        assert_eq!(setting("trace.max_size=512MiB"), Ok(NewSetting::TraceMaxSize(512 << 20)));
+        assert_eq!(setting("trace.keep=52w"), Ok(NewSetting::TraceKeep(Some(52 * 7 * 86_400))));
+        assert_eq!(setting("trace.keep=forever"), Ok(NewSetting::TraceKeep(None)));
         for (text, words) in [
             ("rates.max_size", "a number and its unit, such as 512M"),
             ("rates.max_size=5", "a number and its unit, such as 512M"),
@@ -519,7 +519,7 @@ mod tests {
             let error = setting(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
         }
-        let twice = [Setting::TraceKeep(None), Setting::TraceKeep(Some(1 << 20))];
+        let twice = [NewSetting::TraceKeep(None), NewSetting::TraceKeep(Some(1 << 20))];
         let Err(Failure::Said(error)) = Wanted::of(&twice) else { panic!() };
         assert_eq!(error, "trace.keep is given twice");
     }

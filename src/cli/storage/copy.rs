@@ -9,12 +9,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::cli::shared::database::{self, Both, Common};
-use crate::cli::shared::in_force;
 use crate::cli::shared::output_file;
-use crate::cli::shared::screen::{Screen, progress};
+use crate::cli::shared::screen::{Screen, noted, progress};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
+use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::text;
 use crate::text::bytes;
@@ -58,9 +58,9 @@ pub(in crate::cli) struct Copy {
     common: Common,
 }
 
-/// What was done, in JSON.
+/// Where the copy is, and what it holds.
 #[derive(Default, Serialize)]
-struct Report {
+struct CopyReport {
     path: String,
     shards: usize,
     bytes: u64,
@@ -86,8 +86,10 @@ impl Copy {
         // What is copied belongs to the owner of the directory.
         let owner = std::fs::metadata(&spool).map_or(0, |spool| spool.uid());
         output_file::directory(&self.dir, owner)?;
-        let mut report =
-            Report { path: self.dir.join("exirate").display().to_string(), ..Report::default() };
+        let mut report = CopyReport {
+            path: self.dir.join("exirate").display().to_string(),
+            ..CopyReport::default()
+        };
         if let Some(rates) = &mut both.rates {
             copy_rates(rates, &spool, &self.dir, &mut report)?;
         }
@@ -116,7 +118,7 @@ fn copy_rates(
     spool: &mut Spool,
     of: &Path,
     directory: &Path,
-    report: &mut Report,
+    report: &mut CopyReport,
 ) -> Result<(), Failure> {
     let bar = progress(256, "shards");
     let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
@@ -125,7 +127,7 @@ fn copy_rates(
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;
     // As `exirate list --over` has them of what is copied.
-    let in_force = in_force::or_note(spool, of);
+    let in_force = noted(InForce::of(spool, of));
     let mut over = 0;
     let mut count = |entry| over += u64::from(in_force.refuses(&KeyState::from(entry)));
     database::visit(&mut copy, &mut count)?;
@@ -138,7 +140,7 @@ fn copy_rates(
 }
 
 /// Copies the policies in use, if there are any. A damaged image is not copied.
-fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+fn copy_policies(spool: &Path, directory: &Path, report: &mut CopyReport) -> Result<(), Failure> {
     let in_use = PolicyFile::open(spool);
     let copied = match in_use.image() {
         Err(ImageError::Absent { .. }) => return Ok(()),
@@ -158,7 +160,7 @@ fn copy_policies(spool: &Path, directory: &Path, report: &mut Report) -> Result<
     Ok(())
 }
 
-fn print(screen: &mut Screen<'_>, report: &Report, rates: bool) -> std::io::Result<()> {
+fn print(screen: &mut Screen<'_>, report: &CopyReport, rates: bool) -> std::io::Result<()> {
     for problem in &report.problems {
         writeln!(screen, "{}", text::printable(problem.as_bytes()))?;
     }

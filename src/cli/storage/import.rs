@@ -8,13 +8,12 @@ use clap::Args;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::export_format::{self, Header};
-use crate::cli::shared::in_force;
 use crate::cli::shared::lines::{LINE_MAX, Lines};
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, Tally, complain};
+use crate::cli::shared::screen::{Screen, Tally, complain, noted};
 use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Kind;
@@ -87,9 +86,9 @@ pub(in crate::cli) struct Import {
     common: Rates,
 }
 
-/// What was done, in JSON.
+/// How many records were taken over.
 #[derive(Default, Serialize)]
-struct Counts {
+struct ImportCounts {
     added: u64,
     replaced: u64,
     kept: u64,
@@ -102,7 +101,7 @@ struct Counts {
 }
 
 /// The form of the lines.
-enum Form {
+enum LineForm {
     /// Whether the filters mean something in this database.
     Export {
         filters: bool,
@@ -123,14 +122,14 @@ impl Import {
         let (mut store, form) = if self.exim || exim_dump::looks_like(&lines.line) {
             let zone = if self.utc { TimeZone::UTC } else { TimeZone::system() };
             let open = |dir: &Path| Ok(Spool::open(dir, Options::default())?);
-            (self.common.open_or(open)?, Form::Exim(zone))
+            (self.common.open_or(open)?, LineForm::Exim(zone))
         } else {
             let opened = self.open_for_export(&lines)?;
             lines.next()?;
             opened
         };
-        let mut counts = Counts::default();
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let mut counts = ImportCounts::default();
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let done = import(&mut *store, &form, &mut lines, &in_force, &mut counts);
         print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.
@@ -153,7 +152,7 @@ impl Import {
 
     /// Opens the rates for an export whose first line has been read; creates
     /// a database with its key where there is none.
-    fn open_for_export(&self, lines: &Lines) -> Result<(Box<dyn Inspect>, Form), Failure> {
+    fn open_for_export(&self, lines: &Lines) -> Result<(Box<dyn Inspect>, LineForm), Failure> {
         let first = String::from_utf8_lossy(&lines.line);
         if let Some(complaint) = first.strip_prefix("** ") {
             let complaint = text::printable(complaint.as_bytes());
@@ -174,17 +173,17 @@ impl Import {
             _ => Ok(Spool::open(dir, Options::default())?),
         })?;
         let filters = key == Some(store.filter_key());
-        Ok((store, Form::Export { filters }))
+        Ok((store, LineForm::Export { filters }))
     }
 }
 
 /// Imports all lines from this one on.
 fn import(
     store: &mut dyn Inspect,
-    form: &Form,
+    form: &LineForm,
     lines: &mut Lines,
     in_force: &InForce,
-    counts: &mut Counts,
+    counts: &mut ImportCounts,
 ) -> Result<(), Failure> {
     let now = in_force.now;
     let mut tally = Tally::of("lines read");
@@ -230,7 +229,7 @@ fn import(
 /// The record of the line, and whether it has lost its filter. Adds the names of
 /// unknown fields to `unknown`.
 fn entry(
-    form: &Form,
+    form: &LineForm,
     lines: &Lines,
     now: Timestamp,
     unknown: &mut BTreeSet<String>,
@@ -239,12 +238,12 @@ fn entry(
         return Err(format!("it is longer than {LINE_MAX} bytes"));
     }
     match form {
-        Form::Exim(zone) => {
+        LineForm::Exim(zone) => {
             let dumped = exim_dump::read(&lines.line, zone, now)?;
             range::entry(&dumped.entry, now)?;
             Ok((dumped.entry, dumped.filter))
         }
-        Form::Export { filters } => {
+        LineForm::Export { filters } => {
             let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
             let (mut entry, names) = export_format::read(line)?;
             range::entry(&entry, now)?;
@@ -268,7 +267,7 @@ fn stopped(lines: &Lines, error: &InspectError) -> Failure {
     ))
 }
 
-impl Counts {
+impl ImportCounts {
     fn wrong(&mut self, lines: &Lines, what: &str) {
         self.invalid_lines += 1;
         if self.invalid_lines <= REPORTED {
@@ -278,7 +277,7 @@ impl Counts {
     }
 }
 
-fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()> {
+fn print(screen: &mut Screen<'_>, counts: &ImportCounts, form: &LineForm) -> io::Result<()> {
     writeln!(screen, "imported {} records", counts.added + counts.replaced)?;
     for (count, what) in [
         (counts.replaced, "of them replaced older ones"),
@@ -292,8 +291,8 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
     let left_out = counts.filters_left_out;
     if left_out > 0 {
         let why = match form {
-            Form::Exim(_) => "exim_dumpdb does not print them",
-            Form::Export { .. } => "they depend on the key of another database",
+            LineForm::Exim(_) => "exim_dumpdb does not print them",
+            LineForm::Export { .. } => "they depend on the key of another database",
         };
         writeln!(
             screen,
@@ -322,7 +321,7 @@ fn print(screen: &mut Screen<'_>, counts: &Counts, form: &Form) -> io::Result<()
     Ok(())
 }
 
-fn log(store: &mut dyn Inspect, name: &str, counts: &Counts) {
+fn log(store: &mut dyn Inspect, name: &str, counts: &ImportCounts) {
     AuditLog::new().add(
         store,
         format_args!(

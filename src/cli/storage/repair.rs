@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::verify::Findings;
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
 use crate::cli::shared::keys;
 use crate::cli::shared::screen::{Screen, complain, note, progress};
@@ -66,9 +66,9 @@ pub(in crate::cli) struct Repair {
     common: Common,
 }
 
-/// What was done, in JSON.
+/// What was wrong, and what became of it.
 #[derive(Default, Serialize)]
-struct Report {
+struct RepairReport {
     dry_run: bool,
     problems: Vec<String>,
     done: Vec<String>,
@@ -169,7 +169,7 @@ impl Repair {
 
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let directory = self.common.directory()?;
-        let mut report = Report { dry_run: self.dry_run, ..Report::default() };
+        let mut report = RepairReport { dry_run: self.dry_run, ..RepairReport::default() };
         match Both::open(&directory) {
             Ok(mut both) => report.problems = Findings::of(&mut both)?.problems,
             // Where a store cannot even be opened, repairing it may help.
@@ -198,7 +198,7 @@ impl Repair {
     }
 
     /// Repairs the stores that exist, and drops what has expired where nothing is wrong any more.
-    fn repair(&self, directory: &Path, report: &mut Report) -> Result<(), Failure> {
+    fn repair(&self, directory: &Path, report: &mut RepairReport) -> Result<(), Failure> {
         let mut traces = open_traces(directory, Access::Write)?;
         let mut rates = match Spool::require(directory) {
             Ok(()) => Some(Spool::open(directory, Options::default())?),
@@ -248,7 +248,7 @@ impl Repair {
     }
 }
 
-fn repair_rates(spool: &mut Spool, report: &mut Report) -> Result<(), Failure> {
+fn repair_rates(spool: &mut Spool, report: &mut RepairReport) -> Result<(), Failure> {
     let bar = progress(256, "shards");
     let repaired = spool.repair(now(), |done| bar.set_position(done as u64));
     bar.finish_and_clear();
@@ -268,7 +268,7 @@ fn repair_rates(spool: &mut Spool, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(screen: &mut Screen<'_>, report: &Report) -> std::io::Result<()> {
+fn print(screen: &mut Screen<'_>, report: &RepairReport) -> std::io::Result<()> {
     for (what, texts) in
         [("found", &report.problems), ("done", &report.done), ("still wrong", &report.left)]
     {

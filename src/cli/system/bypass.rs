@@ -7,12 +7,13 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::bypass::{Bypass, LONGEST};
-use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain};
-use crate::cli::shared::{bypass_state, keys};
+use crate::cli::shared::{bypass_notice, keys};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Options, Spool};
+use crate::standing::bypass_state::sentence;
 use crate::text;
 use crate::text::time::now;
 
@@ -88,7 +89,7 @@ struct BypassJson {
 
 impl BypassCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        bypass_state::announced();
+        bypass_notice::announced();
         let spool = self.common.directory()?;
         require_owner(&spool)?;
         if self.end {
@@ -98,7 +99,7 @@ impl BypassCommand {
         let bypass = Bypass {
             since: now.seconds,
             until: now.seconds.saturating_add(self.long),
-            who: audit_log::who(),
+            who: administrator::who(),
             reason: text::printable(self.reason.as_bytes()),
         };
         bypass.begin(&spool)?;
@@ -110,7 +111,7 @@ impl BypassCommand {
             let (who, reason) = (who.clone(), reason.clone());
             screen.json(&BypassJson { since, until: until_text, who, reason })?;
         } else {
-            writeln!(screen, "{}", bypass_state::sentence(&bypass, now))?;
+            writeln!(screen, "{}", sentence(&bypass, now))?;
         }
         Ok(Outcome::Fine)
     }

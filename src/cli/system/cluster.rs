@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::servers::{self, JsonServer};
+use crate::cli::shared::server_table::{JsonServer, json, print};
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
 use crate::cluster::{
@@ -18,13 +18,12 @@ use crate::cluster::{
     SERVERS_MAX, SOCKET_DEFAULT,
 };
 use crate::redis::is_server_name;
+use crate::serve::agent::USER;
+use crate::serve::servers;
 use crate::spool::open_directory;
 use crate::sys::secure_dir::SecureDir;
 use crate::sys::users;
 use crate::text;
-
-/// The user as which the packaged agent runs.
-pub(in crate::cli) const AGENT_USER: &str = "exirate-agent";
 
 /// Share the limits of this server with other servers
 #[derive(Debug, Args)]
@@ -47,13 +46,13 @@ much is admitted then."
 )]
 pub(in crate::cli) struct ClusterCommand {
     #[command(subcommand)]
-    command: Command,
+    command: ClusterAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ClusterAction {
     Join(Join),
-    Status(Status),
+    Status(ClusterStatus),
     Leave(Leave),
     Forget(Forget),
 }
@@ -61,10 +60,10 @@ enum Command {
 impl ClusterCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Join(join) => join.run(screen),
-            Command::Status(status) => status.run(screen),
-            Command::Leave(leave) => leave.run(screen),
-            Command::Forget(forget) => forget.run(screen),
+            ClusterAction::Join(join) => join.run(screen),
+            ClusterAction::Status(status) => status.run(screen),
+            ClusterAction::Leave(leave) => leave.run(screen),
+            ClusterAction::Forget(forget) => forget.run(screen),
         }
     }
 }
@@ -101,7 +100,7 @@ struct Join {
 
     /// The user as which the agent runs: a process of another user that listens on the
     /// socket is not asked
-    #[arg(long, value_name = "USER", default_value = AGENT_USER)]
+    #[arg(long, value_name = "USER", default_value = USER)]
     agent_user: String,
 
     /// How long a check waits for the agent, in milliseconds
@@ -195,12 +194,12 @@ server) and `policy` (the digest), and if its agent was seen, `seen` and `starte
 1970), `seen_lately`, `release`, `decisions`, `clock_offset` (seconds), `servers` (how many its
 agent is configured for), `secret` (the same for agents that count together) and `name_conflict`;
 `servers_error` says why they are not known.")]
-struct Status {
+struct ClusterStatus {
     #[command(flatten)]
     common: Common,
 }
 
-impl Status {
+impl ClusterStatus {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let spool = self.common.directory()?;
         let (directory, settings) = settings(&spool)?;
@@ -330,7 +329,7 @@ pub(in crate::cli) fn settings(
 
 /// What `exirate cluster status` shows, in JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct ClusterReport<'a> {
     socket: String,
     agent_user: u32,
     servers: u32,
@@ -369,7 +368,7 @@ fn report(
     let ClusterSettings { socket, agent_user, servers, deadline, away, config } = settings;
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     if common.json {
-        screen.json(&Report {
+        screen.json(&ClusterReport {
             socket: socket.display().to_string(),
             agent_user: *agent_user,
             servers: *servers,
@@ -383,7 +382,7 @@ fn report(
             apart_over,
             late: counts.late,
             away_since,
-            servers_seen: seen.as_ref().ok().map(servers::json),
+            servers_seen: seen.as_ref().ok().map(json),
             servers_error: seen.as_ref().err().map(String::as_str),
         })?;
     } else {
@@ -421,7 +420,7 @@ fn report(
         match &seen {
             Ok(seen) => {
                 writeln!(screen)?;
-                servers::print(screen, seen)?;
+                print(screen, seen)?;
             }
             Err(why) => writeln!(screen, "others     are not shown: {why}")?,
         }

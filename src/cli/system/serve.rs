@@ -35,7 +35,7 @@ use crate::toml_file::diagnostic::{Diagnostic, Diagnostics, Severity};
     exirate serve agent --check --config /etc/exirate/exirate.toml
   Run the agent with systemd:
     systemd-sysusers && systemctl enable --now exirate-agent
-  Can the configuration for Postfix and Sendmail be used?
+  Can the configuration for Postfix, Sendmail, or an Exim without the library be used?
     exirate serve mail --check --config /etc/exirate/exirate.toml
 
 The daemon runs in the foreground and logs to standard error. systemd starts each of its units with a
@@ -49,11 +49,11 @@ the part of the agent, docs/serve-mail.md that of the mail front ends, docs/fail
 that of the follower, and docs/desk.md that of the web service and its broker.")]
 pub(in crate::cli) struct Serve {
     #[command(subcommand)]
-    command: Command,
+    command: ServeCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum ServeCommand {
     Agent(Agent),
     Mail(Mail),
     Follow(Follow),
@@ -66,13 +66,13 @@ enum Command {
 impl Serve {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Agent(agent) => agent.run(screen),
-            Command::Mail(mail) => mail.run(screen),
-            Command::Follow(follow) => follow.run(screen),
-            Command::Alerts(alerts) => alerts.run(screen),
-            Command::Web(web) => web.run(screen),
-            Command::Broker(broker) => broker.run(screen),
-            Command::Held(held) => held.run(screen),
+            ServeCommand::Agent(agent) => agent.run(screen),
+            ServeCommand::Mail(mail) => mail.run(screen),
+            ServeCommand::Follow(follow) => follow.run(screen),
+            ServeCommand::Alerts(alerts) => alerts.run(screen),
+            ServeCommand::Web(web) => web.run(screen),
+            ServeCommand::Broker(broker) => broker.run(screen),
+            ServeCommand::Held(held) => held.run(screen),
         }
     }
 }
@@ -146,8 +146,9 @@ configuration again.
 Exit status: 0 it was stopped, or --check found nothing; 1 --check found errors or
 warnings; 2 an error.
 
-Postfix's check_policy_service asks over the socket listen.policy; Postfix and Sendmail use
-listen.milter as a milter, which can also record messages for `exirate trace query`. The
+Postfix's check_policy_service, and an Exim that loads no library, ask over the socket
+listen.policy; Postfix and Sendmail use listen.milter as a milter, which can also record messages
+for `exirate trace query`. The
 policies are those that `exirate policy apply` has put into use. docs/serve-mail.md describes the
 configuration, and what happens when the daemon is away. --check also looks at the user, the
 directory of the database and those of the sockets, and has a note for each unit of the

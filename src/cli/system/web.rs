@@ -54,13 +54,13 @@ Exit status: as the help of each command says.
 A token is all that its holder needs: keep it like a password. The file has only a hash of it.")]
 struct TokenCommand {
     #[command(subcommand)]
-    command: Command,
+    command: WebAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum WebAction {
     Add(Add),
-    List(List),
+    List(TokenList),
     Remove(Remove),
 }
 
@@ -117,7 +117,7 @@ struct Add {
 Exit status: 0 listed; 2 an error.
 
 JSON: an array of objects with `name`, `role`, `since`, `until` (null: forever) and `ended`.")]
-struct List {
+struct TokenList {
     #[command(flatten)]
     file: File,
 }
@@ -155,7 +155,7 @@ struct Made<'a> {
 
 /// A token, in JSON.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct ListedToken<'a> {
     name: &'a str,
     role: &'static str,
     since: String,
@@ -163,9 +163,9 @@ struct Listed<'a> {
     ended: bool,
 }
 
-fn listed(one: &Token, now: i64) -> Listed<'_> {
+fn listed(one: &Token, now: i64) -> ListedToken<'_> {
     let (role, since, until) = (one.role.word(), text::iso_second(one.since), iso_end(one.until));
-    Listed { name: &one.name, role, since, until, ended: one.until <= now }
+    ListedToken { name: &one.name, role, since, until, ended: one.until <= now }
 }
 
 fn iso_end(until: i64) -> Option<String> {
@@ -180,9 +180,9 @@ impl WebCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let Below::Token(token) = &self.command;
         match &token.command {
-            Command::Add(add) => add.run(screen),
-            Command::List(list) => list.run(screen),
-            Command::Remove(remove) => remove.run(screen),
+            WebAction::Add(add) => add.run(screen),
+            WebAction::List(list) => list.run(screen),
+            WebAction::Remove(remove) => remove.run(screen),
         }
     }
 }
@@ -214,7 +214,7 @@ const COLUMNS: [Column; 4] = [
     Column::words("UNTIL"),
 ];
 
-impl List {
+impl TokenList {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let tokens = token::read(&self.file.file).map_err(Failure::new)?;
         let now = now().seconds;

@@ -34,7 +34,7 @@ exim, usual or option).")]
 pub(in crate::cli) struct Where {
     /// Print only this
     #[arg(value_enum, value_name = "WHAT")]
-    what: Option<What>,
+    what: Option<Sought>,
 
     /// Describe this spool directory
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -50,7 +50,7 @@ pub(in crate::cli) struct Where {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum What {
+enum Sought {
     /// The directory of the database
     Database,
     /// The spool directory, which has it
@@ -62,7 +62,7 @@ enum What {
 }
 
 #[derive(Serialize)]
-struct Found {
+struct FoundPlace {
     spool: String,
     database: String,
     exists: bool,
@@ -93,7 +93,7 @@ impl Where {
             Some(place::StatedBy::Usual) => "usual",
             None => "option",
         };
-        let found = Found {
+        let found = FoundPlace {
             spool: spool.display().to_string(),
             database: database.display().to_string(),
             exists,
@@ -101,13 +101,13 @@ impl Where {
             group: users::group_name_of(gid).unwrap_or_else(|| gid.to_string()),
             stated_by,
         };
-        let Found { user, group, .. } = &found;
+        let FoundPlace { user, group, .. } = &found;
         match self.what {
             _ if self.json => screen.json(&found)?,
-            Some(What::Database) => writeln!(screen, "{}", found.database)?,
-            Some(What::Spool) => writeln!(screen, "{}", found.spool)?,
-            Some(What::User) => writeln!(screen, "{user}")?,
-            Some(What::Group) => writeln!(screen, "{group}")?,
+            Some(Sought::Database) => writeln!(screen, "{}", found.database)?,
+            Some(Sought::Spool) => writeln!(screen, "{}", found.spool)?,
+            Some(Sought::User) => writeln!(screen, "{user}")?,
+            Some(Sought::Group) => writeln!(screen, "{group}")?,
             None => {
                 let by = stated.map_or_else(|| "--spool".to_owned(), |by| by.to_string());
                 let shown = printable(found.database.as_bytes());

@@ -13,7 +13,7 @@ use crate::text;
 use crate::trace::{Part, QueryResult, QuerySummary, Settings, TooShort};
 
 /// The result.
-pub(super) struct Reply {
+pub(super) struct QueryReply {
     /// What was searched for.
     pub(super) parts: Vec<Part>,
     /// The share of it that was enough, or 0 if it was chosen for each message.
@@ -60,7 +60,7 @@ struct PartJson<'a> {
     text: Option<&'a str>,
 }
 
-impl Reply {
+impl QueryReply {
     /// Writes it as JSON.
     pub(super) fn json(&self, screen: &mut Screen<'_>) -> Result<(), Failure> {
         screen.json(&self.facts())
@@ -262,6 +262,13 @@ impl Reply {
                 text::counted(self.doubtful, "message was", "messages were")
             ));
         }
+        self.print_needed_length();
+        self.print_unsearched();
+        self.print_partial();
+    }
+
+    /// That a text is too short for the share that is asked for.
+    fn print_needed_length(&self) {
         let is_text = self.parts.iter().all(|part| matches!(part, Part::Text(_)));
         let settings = Some(self.settings).filter(|_| is_text && !self.parts.is_empty());
         let distinctive =
@@ -278,15 +285,12 @@ impl Reply {
                 text::percent(distinctive)
             ));
         }
-        let QuerySummary {
-            unanswered,
-            unreadable,
-            decoded_otherwise,
-            partial,
-            other_key,
-            shortest,
-            ..
-        } = self.summary;
+    }
+
+    /// Which messages were not searched.
+    fn print_unsearched(&self) {
+        let QuerySummary { unanswered, unreadable, decoded_otherwise, other_key, shortest, .. } =
+            self.summary;
         if unreadable > 0 {
             note(format_args!(
                 "{} not searched, because of damage",
@@ -313,12 +317,16 @@ impl Reply {
                 text::counted(other_key, "file of another key was", "files of another key were");
             note(format_args!("{files} not searched"));
         }
+    }
+
+    /// Which messages are not known whole.
+    fn print_partial(&self) {
         let shown = self.found.iter().filter(|answer| answer.envelope.partial).count() as u64;
         if shown > 0 {
             let were = if shown == 1 { "was" } else { "were" };
             note(format_args!("{shown} of these messages {were} not recorded whole"));
         }
-        let others = partial.saturating_sub(shown);
+        let others = self.summary.partial.saturating_sub(shown);
         if others > 0 {
             let most = if self.narrowed { "at most " } else { "" };
             note(format_args!(

@@ -14,7 +14,7 @@ use crate::trace::{FileHash, Fragment, Part};
 
 /// The options for what the message contained.
 #[derive(Debug, Args)]
-struct Options {
+struct ContentOptions {
     /// A text of the message; at * it is split into parts, which a message must all
     /// contain, in any order and place; \* is an asterisk
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -60,7 +60,7 @@ const PASSAGES_FROM: usize = 300;
 
 /// Where an excerpt comes from.
 #[derive(Clone, Debug)]
-enum Source {
+enum ExcerptSource {
     Text(OsString),
     File(PathBuf),
     Attachment(PathBuf),
@@ -71,33 +71,33 @@ enum Source {
 /// The excerpts, in the order of the options.
 #[derive(Debug)]
 pub(super) struct Excerpts {
-    sources: Vec<Source>,
+    sources: Vec<ExcerptSource>,
     charset: Option<String>,
 }
 
 impl Args for Excerpts {
     fn augment_args(command: Command) -> Command {
-        Options::augment_args(command)
+        ContentOptions::augment_args(command)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        Options::augment_args_for_update(command)
+        ContentOptions::augment_args_for_update(command)
     }
 }
 
 impl FromArgMatches for Excerpts {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let options = Options::from_arg_matches(matches)?;
+        let options = ContentOptions::from_arg_matches(matches)?;
         let mut sources = Vec::new();
-        let mut add = |name: &str, these: Vec<Source>| {
+        let mut add = |name: &str, these: Vec<ExcerptSource>| {
             sources.extend(matches.indices_of(name).into_iter().flatten().zip(these));
         };
-        add("text", options.text.into_iter().map(Source::Text).collect());
-        add("file", options.file.into_iter().map(Source::File).collect());
-        add("attachment", options.attachment.into_iter().map(Source::Attachment).collect());
+        add("text", options.text.into_iter().map(ExcerptSource::Text).collect());
+        add("file", options.file.into_iter().map(ExcerptSource::File).collect());
+        add("attachment", options.attachment.into_iter().map(ExcerptSource::Attachment).collect());
         let hashes = options.attachment_sha256.into_iter();
-        add("attachment_sha256", hashes.map(Source::Hash).collect());
-        add("bytes", options.bytes.into_iter().map(Source::Bytes).collect());
+        add("attachment_sha256", hashes.map(ExcerptSource::Hash).collect());
+        add("bytes", options.bytes.into_iter().map(ExcerptSource::Bytes).collect());
         // A scheme may know the order of the parts in the message.
         sources.sort_by_key(|(at, _)| *at);
         let sources = sources.into_iter().map(|(_, source)| source).collect();
@@ -118,8 +118,10 @@ impl Excerpts {
     /// One cannot be read, is not text although it should be, or is empty.
     pub(super) fn parts(&self, graded: bool, passages: Passages) -> Result<Vec<Part>, Failure> {
         let files = self.sources.iter().filter_map(|source| match source {
-            Source::Text(_) | Source::Hash(_) => None,
-            Source::File(path) | Source::Attachment(path) | Source::Bytes(path) => Some(path),
+            ExcerptSource::Text(_) | ExcerptSource::Hash(_) => None,
+            ExcerptSource::File(path)
+            | ExcerptSource::Attachment(path)
+            | ExcerptSource::Bytes(path) => Some(path),
         });
         if files.filter(|path| path.as_os_str() == "-").count() > 1 {
             return Err(Failure::new("- is given twice: standard input can be read only once"));
@@ -127,15 +129,15 @@ impl Excerpts {
         let mut parts = Vec::new();
         for source in &self.sources {
             match source {
-                Source::Text(text) => {
+                ExcerptSource::Text(text) => {
                     let texts = typed(text)?.into_iter();
                     parts.extend(texts.map(|part| in_passages(part, passages == Passages::OfAll)));
                 }
-                Source::File(path) => {
+                ExcerptSource::File(path) => {
                     parts.push(in_passages(self.file(path)?, passages != Passages::None));
                 }
-                Source::Hash(hash) => parts.push(Part::FileHash(*hash)),
-                Source::Attachment(path) => {
+                ExcerptSource::Hash(hash) => parts.push(Part::FileHash(*hash)),
+                ExcerptSource::Attachment(path) => {
                     let bytes = whole(path, "--attachment")?;
                     if graded || bytes.len() > Limits::default().attachments {
                         parts.extend(pieces(&bytes));
@@ -143,7 +145,7 @@ impl Excerpts {
                         parts.push(Part::File(bytes));
                     }
                 }
-                Source::Bytes(path) => parts.push(Part::Bytes(whole(path, "--bytes")?)),
+                ExcerptSource::Bytes(path) => parts.push(Part::Bytes(whole(path, "--bytes")?)),
             }
         }
         Ok(parts)

@@ -50,22 +50,22 @@ but with a text at hand you can find the messages that may have contained it. `e
 `verify`, `repair`, `copy` and `config` are for the trace store as well.")]
 pub(super) struct TraceCommand {
     #[command(subcommand)]
-    command: Command,
+    command: TraceAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum TraceAction {
     Query(query::Query),
-    Record(record::Record),
+    Record(record::TraceRecord),
     Export(export::Export),
 }
 
 impl TraceCommand {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Query(query) => query.run(screen),
-            Command::Record(record) => record.run(screen),
-            Command::Export(export) => export.run(screen),
+            TraceAction::Query(query) => query.run(screen),
+            TraceAction::Record(record) => record.run(screen),
+            TraceAction::Export(export) => export.run(screen),
         }
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::super::{Failure, Outcome};
 use super::answers::{First, Sort};
-use super::conclusion::{self, Reply};
+use super::conclusion::{self, QueryReply};
 use super::envelope::{Format, JSON_HELP};
 use super::excerpt::{self, Excerpts, Passages};
 use super::filters::{Filters, Name};
@@ -250,7 +250,7 @@ impl Query {
                 .filter_map(|(reply, line)| Some((reply.as_ref().ok()?, line)))
         };
         if self.common.json {
-            Reply::json_of_all(&replies, screen)?;
+            QueryReply::json_of_all(&replies, screen)?;
         } else {
             for (reply, line) in answered() {
                 let line = text::printable(line.as_bytes());
@@ -280,7 +280,7 @@ impl Query {
     }
 
     /// Searches for these parts.
-    fn reply(&self, store: &TraceStore, parts: Vec<Part>) -> Result<Reply, Failure> {
+    fn reply(&self, store: &TraceStore, parts: Vec<Part>) -> Result<QueryReply, Failure> {
         let replies = self.replies(store, vec![parts])?;
         replies.into_iter().next().unwrap_or_else(|| Err(Failure::new("nothing to search for")))
     }
@@ -290,7 +290,7 @@ impl Query {
         &self,
         store: &TraceStore,
         questions: Vec<Vec<Part>>,
-    ) -> Result<Vec<Result<Reply, Failure>>, Failure> {
+    ) -> Result<Vec<Result<QueryReply, Failure>>, Failure> {
         let left_out = vec![Cell::new(0); questions.len()];
         let contents = questions.iter().map(|parts| {
             (!parts.is_empty())
@@ -306,7 +306,7 @@ impl Query {
             if !all && self.limit.is_none() && summary.expected.is_some_and(|many| many >= MANY) {
                 found.truncate(SHOWN);
             }
-            Ok(Reply {
+            Ok(QueryReply {
                 alike: None,
                 parts,
                 least: self.least(),
@@ -322,7 +322,7 @@ impl Query {
     }
 
     /// Shows near-identical messages once, if that is wanted.
-    fn group(&self, store: &TraceStore, reply: &mut Reply) -> Result<(), Failure> {
+    fn group(&self, store: &TraceStore, reply: &mut QueryReply) -> Result<(), Failure> {
         if self.group {
             reply.alike = Some(group(store, &mut reply.found)?);
         }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::super::{Failure, Outcome};
 use super::mailbox::MESSAGE_MAX;
-use super::recording::{Counts, Recording, Sources};
+use super::recording::{RecordCounts, RecordSources, Recording};
 use super::scheme::{self, Scheme};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
@@ -58,9 +58,9 @@ still be queried.
 JSON: an object. `recorded` is how many messages were, and `bytes` their size; of `not_recorded`,
 `too_old` are older than trace.keep; `cut` are those of which only the beginning was recorded
 because they are too large, and `nameless` those without an id, a sender and a recipient.")]
-pub(super) struct Record {
+pub(super) struct TraceRecord {
     #[command(flatten)]
-    sources: Sources,
+    sources: RecordSources,
 
     #[command(flatten)]
     scheme: Scheme,
@@ -69,7 +69,7 @@ pub(super) struct Record {
     common: Common,
 }
 
-impl Record {
+impl TraceRecord {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         self.sources.check()?;
         let mut trace = self.open()?;
@@ -130,7 +130,7 @@ impl Record {
     }
 }
 
-fn print(screen: &mut Screen<'_>, counts: &Counts) -> Result<(), Failure> {
+fn print(screen: &mut Screen<'_>, counts: &RecordCounts) -> Result<(), Failure> {
     let messages = text::counted(counts.recorded, "message", "messages");
     writeln!(screen, "recorded {messages}, {}", bytes(counts.bytes))?;
     if counts.cut > 0 {

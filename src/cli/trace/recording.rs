@@ -31,7 +31,7 @@ const BUFFER: usize = 1 << 20;
 
 /// What to record, and its envelope.
 #[derive(Debug, Args)]
-pub(super) struct Sources {
+pub(super) struct RecordSources {
     /// Record the message in each of these files; - is standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -70,7 +70,7 @@ pub(super) struct Sources {
     auth: Option<String>,
 }
 
-impl Sources {
+impl RecordSources {
     /// Replaces what the message says with the options.
     fn override_envelope(&self, envelope: &mut Envelope) {
         let Self { from, to, id, time, client, auth, .. } = self;
@@ -140,9 +140,9 @@ fn bare(address: &str) -> &str {
     address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
 }
 
-/// What was done, in JSON.
+/// How many messages were recorded, and how many bytes.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Counts {
+pub(super) struct RecordCounts {
     pub(super) recorded: u64,
     pub(super) bytes: u64,
     pub(super) not_recorded: u64,
@@ -155,17 +155,17 @@ pub(super) struct Counts {
 
 /// A recording.
 pub(super) struct Recording<'a> {
-    sources: &'a Sources,
+    sources: &'a RecordSources,
     headers: Headers,
     pub(super) trace: TraceStore,
-    pub(super) counts: Counts,
+    pub(super) counts: RecordCounts,
     /// How many messages in a row the store has refused.
     in_a_row: u32,
 }
 
 impl<'a> Recording<'a> {
-    pub(super) fn new(sources: &'a Sources, trace: TraceStore) -> Self {
-        let (headers, counts) = (Headers::new(), Counts::default());
+    pub(super) fn new(sources: &'a RecordSources, trace: TraceStore) -> Self {
+        let (headers, counts) = (Headers::new(), RecordCounts::default());
         Self { sources, headers, trace, counts, in_a_row: 0 }
     }
 

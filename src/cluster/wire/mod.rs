@@ -53,8 +53,8 @@
 //! A later version may append fields to an item: whoever reads it skips those beyond the
 //! ones that it knows, and takes those that are missing as zero. So a library and an agent
 //! of different releases work together. Where that is not sufficient, the version is
-//! raised, and an agent replies [`Status::OtherVersion`]. An agent that does not know an
-//! algorithm replies [`Status::BadRequest`], and the library decides as it does without an agent.
+//! raised, and an agent replies [`ReplyStatus::OtherVersion`]. An agent that does not know an
+//! algorithm replies [`ReplyStatus::BadRequest`], and the library decides as it does without an agent.
 
 mod reply;
 mod request;
@@ -65,7 +65,7 @@ use crate::store::ByteReader;
 use crate::versions::{OtherVersion, Versions};
 
 pub use reply::{
-    DECISION_BYTES, Reply, Status, read_decision, read_reply, write_decisions, write_refusal,
+    DECISION_BYTES, Reply, ReplyStatus, read_decision, read_reply, write_decisions, write_refusal,
 };
 pub use request::{CHECK_BYTES, Request, event_of, read_request, write_request};
 
@@ -84,7 +84,7 @@ const REPLY_MAGIC: [u8; 4] = *b"EXRP";
 
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum WireFault {
     /// It does not begin as a message does: the peer speaks another protocol.
     Magic,
     /// Its size is impossible.
@@ -101,7 +101,7 @@ pub enum Fault {
     OtherEvent,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for WireFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Magic => f.write_str("it is no message of exirate's protocol"),
@@ -117,17 +117,17 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for WireFault {}
 
 /// The size of the whole message that begins with `start`; `None` if more bytes are needed
 /// to know it.
 ///
 /// # Errors
 /// It is no message, or too large.
-pub fn message_bytes(start: &[u8]) -> Result<Option<usize>, Fault> {
+pub fn message_bytes(start: &[u8]) -> Result<Option<usize>, WireFault> {
     let magic = start.get(..4.min(start.len())).unwrap_or_default();
     if !REQUEST_MAGIC.starts_with(magic) && !REPLY_MAGIC.starts_with(magic) {
-        return Err(Fault::Magic);
+        return Err(WireFault::Magic);
     }
     let Some(bytes) = start.get(4..8).and_then(|bytes| bytes.try_into().ok()) else {
         return Ok(None);
@@ -137,7 +137,7 @@ pub fn message_bytes(start: &[u8]) -> Result<Option<usize>, Fault> {
         Ok(size) if (HEADER_BYTES + CRC_BYTES..=MESSAGE_BYTES_MAX).contains(&size) => {
             Ok(Some(size))
         }
-        _ => Err(Fault::Size(bytes)),
+        _ => Err(WireFault::Size(bytes)),
     }
 }
 
@@ -166,21 +166,21 @@ impl Header {
 
     /// Reads the header of a whole message; also returns the size of its items and what
     /// follows up to the checksum.
-    fn read(message: &[u8], magic: [u8; 4]) -> Result<(Self, usize, ByteReader<'_>), Fault> {
-        let size = Fault::Size(u32::try_from(message.len()).unwrap_or(u32::MAX));
+    fn read(message: &[u8], magic: [u8; 4]) -> Result<(Self, usize, ByteReader<'_>), WireFault> {
+        let size = WireFault::Size(u32::try_from(message.len()).unwrap_or(u32::MAX));
         if message_bytes(message)? != Some(message.len()) {
             return Err(size);
         }
         let (covered, crc) = message.split_last_chunk::<CRC_BYTES>().ok_or(size)?;
         let mut reader = ByteReader { rest: covered };
         if reader.array() != Some(magic) {
-            return Err(Fault::Magic);
+            return Err(WireFault::Magic);
         }
         // The version comes first: another one may have another checksum.
         let (_, version) = (reader.u32(), reader.u16().ok_or(size)?);
-        Versions::only(VERSION.into()).known().check(version.into()).map_err(Fault::Version)?;
+        Versions::only(VERSION.into()).known().check(version.into()).map_err(WireFault::Version)?;
         if crc32fast::hash(covered) != u32::from_le_bytes(*crc) {
-            return Err(Fault::Checksum);
+            return Err(WireFault::Checksum);
         }
         let (kind, deadline, event) = (reader.u16(), reader.u32(), reader.array());
         let (count, item_bytes) = (reader.u16(), reader.u16());
@@ -195,11 +195,11 @@ impl Header {
 }
 
 /// Writes the size and the checksum of the message that begins at `start`.
-fn finish(out: &mut Vec<u8>, start: usize) -> Result<(), Fault> {
+fn finish(out: &mut Vec<u8>, start: usize) -> Result<(), WireFault> {
     let bytes = out.len() - start + CRC_BYTES;
     let size = u32::try_from(bytes).unwrap_or(u32::MAX);
     if bytes > MESSAGE_BYTES_MAX {
-        return Err(Fault::Size(size));
+        return Err(WireFault::Size(size));
     }
     if let Some(field) = out.get_mut(start + 4..start + 8) {
         field.copy_from_slice(&size.to_le_bytes());
@@ -215,8 +215,8 @@ fn item<const N: usize>(
     rest: &mut ByteReader<'_>,
     item_bytes: usize,
     field: &'static str,
-) -> Result<[u8; N], Fault> {
-    let bytes = rest.take(item_bytes).ok_or(Fault::Field(field))?;
+) -> Result<[u8; N], WireFault> {
+    let bytes = rest.take(item_bytes).ok_or(WireFault::Field(field))?;
     let known = bytes.get(..bytes.len().min(N)).unwrap_or_default();
     let mut fixed = [0; N];
     if let Some(part) = fixed.get_mut(..known.len()) {

@@ -5,7 +5,7 @@ use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
-use super::{Fault, Header, REPLY_MAGIC, finish, item};
+use super::{Header, REPLY_MAGIC, WireFault, finish, item};
 
 /// The size of a decision.
 pub const DECISION_BYTES: usize = 56;
@@ -28,7 +28,7 @@ mod outcome {
 
 /// The status of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum ReplyStatus {
     /// The checks are decided.
     Decided,
     /// The store cannot be used now.
@@ -45,7 +45,7 @@ pub enum Status {
     KeysAway,
 }
 
-impl Status {
+impl ReplyStatus {
     const ALL: [Self; 7] = [
         Self::Decided,
         Self::Unavailable,
@@ -71,14 +71,18 @@ pub enum Reply<'a> {
     /// One decision for each check.
     Decided(Vec<Decision>),
     /// The checks are not decided: the status, and the reason.
-    Refused(Status, &'a [u8]),
+    Refused(ReplyStatus, &'a [u8]),
 }
 
 /// Appends a reply with these decisions to `out`.
 pub fn write_decisions(out: &mut Vec<u8>, event: u128, decisions: &[Decision]) {
     let decisions = decisions.get(..decisions.len().min(CHECKS_MAX)).unwrap_or_default();
-    let header =
-        Header { kind: Status::Decided.code(), deadline: 0, event, count: decisions.len() as u16 };
+    let header = Header {
+        kind: ReplyStatus::Decided.code(),
+        deadline: 0,
+        event,
+        count: decisions.len() as u16,
+    };
     let start = header.write(out, REPLY_MAGIC, DECISION_BYTES as u16);
     decisions.iter().for_each(|decision| write_decision(out, decision));
     // So many decisions fit into a message.
@@ -87,7 +91,7 @@ pub fn write_decisions(out: &mut Vec<u8>, event: u128, decisions: &[Decision]) {
 
 /// Appends a reply to `out` that nothing is decided, with the reason, which is cut off
 /// after 1,000 bytes.
-pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: Status, reason: &str) {
+pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: ReplyStatus, reason: &str) {
     let reason = reason.as_bytes();
     let reason = reason.get(..reason.len().min(1000)).unwrap_or_default();
     let header = Header { kind: status.code(), deadline: 0, event, count: reason.len() as u16 };
@@ -141,29 +145,29 @@ pub fn read_reply<'a>(
     message: &'a [u8],
     event: u128,
     checks: &[Check<'_>],
-) -> Result<Reply<'a>, Fault> {
+) -> Result<Reply<'a>, WireFault> {
     let (header, item_bytes, mut rest) = Header::read(message, REPLY_MAGIC)?;
     let count = usize::from(header.count);
-    let status = Status::of(header.kind).ok_or(Fault::Kind(header.kind))?;
+    let status = ReplyStatus::of(header.kind).ok_or(WireFault::Kind(header.kind))?;
     // The agent refuses a process before it has read what it asks.
-    let unread = header.event == 0 && status != Status::Decided;
+    let unread = header.event == 0 && status != ReplyStatus::Decided;
     if header.event != event && !unread {
-        return Err(Fault::OtherEvent);
+        return Err(WireFault::OtherEvent);
     }
-    if status != Status::Decided {
+    if status != ReplyStatus::Decided {
         return match rest.take(count) {
             Some(reason) if rest.rest.is_empty() => Ok(Reply::Refused(status, reason)),
-            _ => Err(Fault::Field("count")),
+            _ => Err(WireFault::Field("count")),
         };
     }
     if count != checks.len() {
-        return Err(Fault::Field("count"));
+        return Err(WireFault::Field("count"));
     }
     let read = |check| read_decision(&item(&mut rest, item_bytes, "item_bytes")?, check);
     let decisions = checks.iter().map(read).collect::<Result<_, _>>()?;
     match rest.rest {
         [] => Ok(Reply::Decided(decisions)),
-        _ => Err(Fault::Field("bytes")),
+        _ => Err(WireFault::Field("bytes")),
     }
 }
 
@@ -171,9 +175,12 @@ pub fn read_reply<'a>(
 ///
 /// # Errors
 /// A number is impossible.
-pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<Decision, Fault> {
+pub fn read_decision(
+    bytes: &[u8; DECISION_BYTES],
+    check: &Check<'_>,
+) -> Result<Decision, WireFault> {
     let mut fixed = ByteReader { rest: bytes };
-    let short = Fault::Field("bytes");
+    let short = WireFault::Field("bytes");
     let (flags, crossings) = (fixed.u32().ok_or(short)?, fixed.u32().ok_or(short)?);
     let (rate, count) = (fixed.array(), fixed.array());
     let at = fixed.i64();
@@ -188,11 +195,11 @@ pub fn read_decision(bytes: &[u8; DECISION_BYTES], check: &Check<'_>) -> Result<
     let kept = Average { rate: f64::from_le_bytes(kept_rate), at: Timestamp::from_micros(kept_at) };
     let (rate, count) = (f64::from_le_bytes(rate), f64::from_le_bytes(count));
     if ![rate, count, kept.rate].iter().all(|number| *number >= 0.0) {
-        return Err(Fault::Field("rate"));
+        return Err(WireFault::Field("rate"));
     }
     let (start, period, restarts) = match check.algorithm.window() {
         None => (0, check.algorithm.period(), 0),
-        Some(_) if length == 0 => return Err(Fault::Field("kept_length")),
+        Some(_) if length == 0 => return Err(WireFault::Field("kept_length")),
         Some(window) => {
             let start = i64::from(start);
             let kept = CalendarWindow::lasting(start, length.into());

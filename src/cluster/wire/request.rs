@@ -5,7 +5,7 @@ use crate::rate::CalendarWindow;
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
 
-use super::{Fault, Header, REQUEST_MAGIC, finish, item};
+use super::{Header, REQUEST_MAGIC, WireFault, finish, item};
 
 /// The size of the fixed part of a check.
 pub const CHECK_BYTES: usize = 48;
@@ -49,7 +49,7 @@ pub fn write_request(
     event: u128,
     deadline: u32,
     checks: &[Check<'_>],
-) -> Result<(), Fault> {
+) -> Result<(), WireFault> {
     let start = out.len();
     let written = Header { kind: DECIDE, deadline, event, count: checks.len() as u16 }.write(
         out,
@@ -58,7 +58,7 @@ pub fn write_request(
     );
     let all = match checks.len() {
         0..=CHECKS_MAX => checks.iter().try_for_each(|check| write_check(out, check)),
-        _ => Err(Fault::Field("count")),
+        _ => Err(WireFault::Field("count")),
     };
     let done = all.and_then(|()| finish(out, written));
     if done.is_err() {
@@ -67,23 +67,23 @@ pub fn write_request(
     done
 }
 
-fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
+fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     let Check { key, algorithm, count, event, update, refuses, total, overridden } = *check;
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-    let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| Fault::Field(field));
+    let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| WireFault::Field(field));
     let unique = event.unwrap_or_default();
     let (algorithm, limit, period, start) = match algorithm {
         Algorithm::MovingAverage { limit, period } => (1, limit, period, 0),
         Algorithm::Bucket { burst, rate } => (2, burst, rate, 0),
         Algorithm::Calendar { limit, window } => {
-            let start = u32::try_from(window.start).map_err(|_| Fault::Field("start"))?;
+            let start = u32::try_from(window.start).map_err(|_| WireFault::Field("start"))?;
             (3, limit, window.seconds(), start)
         }
     };
     let kind = match key.kind {
         Kind::Spec => 1,
         Kind::Policy => 2,
-        Kind::Habits => return Err(Fault::Field("record_kind")),
+        Kind::Habits => return Err(WireFault::Field("record_kind")),
     };
     let update = match update {
         Update::Leaky => 1,
@@ -114,28 +114,28 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), Fault> {
 ///
 /// # Errors
 /// It is damaged, or of another version, or has an impossible value.
-pub fn read_request(message: &[u8]) -> Result<Request<'_>, Fault> {
+pub fn read_request(message: &[u8]) -> Result<Request<'_>, WireFault> {
     let (header, item_bytes, mut rest) = Header::read(message, REQUEST_MAGIC)?;
     if header.kind != DECIDE {
-        return Err(Fault::Kind(header.kind));
+        return Err(WireFault::Kind(header.kind));
     }
     if usize::from(header.count) > CHECKS_MAX {
-        return Err(Fault::Field("count"));
+        return Err(WireFault::Field("count"));
     }
     let mut checks = Vec::with_capacity(usize::from(header.count));
     for _ in 0..header.count {
         checks.push(read_check(&mut rest, item_bytes)?);
     }
     if !rest.rest.is_empty() {
-        return Err(Fault::Field("bytes"));
+        return Err(WireFault::Field("bytes"));
     }
     Ok(Request { event: header.event, deadline: header.deadline, checks })
 }
 
-fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<'a>, Fault> {
+fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<'a>, WireFault> {
     let fixed: [u8; CHECK_BYTES] = item(rest, item_bytes, "item_bytes")?;
     let mut fixed = ByteReader { rest: &fixed };
-    let short = Fault::Field("bytes");
+    let short = WireFault::Field("bytes");
     let [kind, algorithm, update, flags] = fixed.array().ok_or(short)?;
     let sizes = [fixed.u16(), fixed.u16(), fixed.u16()].map(|size| size.map(usize::from));
     let [Some(name_bytes), Some(identity_start), Some(unique_bytes)] = sizes else {
@@ -145,21 +145,21 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     fixed.take(2).ok_or(short)?;
     let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
     let (limit, period, count, from) = (number()?, number()?, number()?, number()?);
-    let name = rest.take(name_bytes).ok_or(Fault::Field("name_bytes"))?;
-    let unique = rest.take(unique_bytes).ok_or(Fault::Field("unique_bytes"))?;
+    let name = rest.take(name_bytes).ok_or(WireFault::Field("name_bytes"))?;
+    let unique = rest.take(unique_bytes).ok_or(WireFault::Field("unique_bytes"))?;
     if identity_start > name_bytes {
-        return Err(Fault::Field("identity_start"));
+        return Err(WireFault::Field("identity_start"));
     }
     let kind = match kind {
         1 => Kind::Spec,
         2 => Kind::Policy,
-        _ => return Err(Fault::Field("record_kind")),
+        _ => return Err(WireFault::Field("record_kind")),
     };
     let update = match update {
         1 => Update::Leaky,
         2 => Update::Strict,
         3 => Update::ReadOnly,
-        _ => return Err(Fault::Field("update")),
+        _ => return Err(WireFault::Field("update")),
     };
     // What a Check demands. A comparison with NaN is false.
     let algorithm = match algorithm {
@@ -168,22 +168,22 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         3 if limit >= 0.0 && (1.0..=f64::from(u32::MAX)).contains(&period) => {
             Algorithm::Calendar { limit, window: CalendarWindow::lasting(start, period) }
         }
-        1..=3 if limit >= 0.0 => return Err(Fault::Field("period")),
-        1..=3 => return Err(Fault::Field("limit")),
-        _ => return Err(Fault::Field("algorithm")),
+        1..=3 if limit >= 0.0 => return Err(WireFault::Field("period")),
+        1..=3 => return Err(WireFault::Field("limit")),
+        _ => return Err(WireFault::Field("algorithm")),
     };
     if !(count >= 0.0 && (update != Update::ReadOnly || count == 0.0)) {
-        return Err(Fault::Field("count"));
+        return Err(WireFault::Field("count"));
     }
     let overridden = match flags & (ALLOWED | DENIED) {
         0 => None,
         ALLOWED => Some(Overridden::Allow),
         DENIED if flags & REJECTED != 0 => Some(Overridden::Reject),
         DENIED => Some(Overridden::Deny),
-        _ => return Err(Fault::Field("flags")),
+        _ => return Err(WireFault::Field("flags")),
     };
     let event = match flags & HAS_UNIQUE {
-        0 if unique_bytes > 0 => return Err(Fault::Field("unique_bytes")),
+        0 if unique_bytes > 0 => return Err(WireFault::Field("unique_bytes")),
         0 => None,
         _ => Some(unique),
     };
@@ -191,7 +191,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     let refuses = match flags & OBSERVED {
         0 if from > 0.0 => Some(from),
         0 if from == 0.0 => Some(1.0),
-        0 => return Err(Fault::Field("refuses")),
+        0 => return Err(WireFault::Field("refuses")),
         _ => None,
     };
     let total = flags & TOTAL != 0;

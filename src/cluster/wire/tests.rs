@@ -167,7 +167,7 @@ quickcheck! {
         write_decisions(&mut message, event, &decisions);
         message_bytes(&message) == Ok(Some(message.len()))
             && read_reply(&message, event, &checks) == Ok(Reply::Decided(decisions))
-            && read_reply(&message, event ^ 1, &checks) == Err(Fault::OtherEvent)
+            && read_reply(&message, event ^ 1, &checks) == Err(WireFault::OtherEvent)
     }
 
     fn fields_of_a_later_release_are_skipped(items: Items, event: u128) -> bool {
@@ -266,7 +266,7 @@ fn impossible_values_are_refused_by_name() {
         (40, &nan, "refuses"),
         (40, &minus, "refuses"),
     ] {
-        assert_eq!(at(offset, bytes), Fault::Field(field), "{offset} {bytes:?}");
+        assert_eq!(at(offset, bytes), WireFault::Field(field), "{offset} {bytes:?}");
     }
 }
 
@@ -302,10 +302,10 @@ fn formats_0_1_0() {
     assert_eq!(found, decisions);
     let refusal = kit::formats::kept("agent.refusal", || {
         let mut bytes = Vec::new();
-        write_refusal(&mut bytes, 77, Status::OtherVersion, "why");
+        write_refusal(&mut bytes, 77, ReplyStatus::OtherVersion, "why");
         bytes
     });
-    let refused = Reply::Refused(Status::OtherVersion, b"why");
+    let refused = Reply::Refused(ReplyStatus::OtherVersion, b"why");
     assert_eq!(read_reply(&refusal, 77, &checks), Ok(refused));
 }
 
@@ -320,7 +320,7 @@ fn other_versions_kinds_and_sizes_are_refused() {
     };
     let other = with(8, 2);
     let fault = read_request(&other).unwrap_err();
-    assert!(matches!(fault, Fault::Version(version) if version.is_later()));
+    assert!(matches!(fault, WireFault::Version(version) if version.is_later()));
     assert_eq!(
         fault.to_string(),
         "the message is of format version 2, and this exirate knows no version above 1: restart the \
@@ -331,28 +331,30 @@ fn other_versions_kinds_and_sizes_are_refused() {
             && as_the_next(|| read_request(&message)).is_ok()
     );
     for version in [0, u16::MAX] {
-        assert!(matches!(read_request(&with(8, version)), Err(Fault::Version(_))), "{version}");
+        assert!(matches!(read_request(&with(8, version)), Err(WireFault::Version(_))), "{version}");
     }
     assert_eq!(event_of(&other), 5, "so that the reply can name it");
-    assert_eq!(read_request(&with(10, 9)), Err(Fault::Kind(9)));
-    assert_eq!(read_request(&with(32, 65)), Err(Fault::Field("count")));
-    assert_eq!(read_request(&with(32, 1)), Err(Fault::Field("item_bytes")));
+    assert_eq!(read_request(&with(10, 9)), Err(WireFault::Kind(9)));
+    assert_eq!(read_request(&with(32, 65)), Err(WireFault::Field("count")));
+    assert_eq!(read_request(&with(32, 1)), Err(WireFault::Field("item_bytes")));
     assert_eq!(message_bytes(b""), Ok(None));
     assert_eq!(message_bytes(b"EXR"), Ok(None));
     assert_eq!(message_bytes(b"EXRQ\x28\0\0"), Ok(None));
     assert_eq!(message_bytes(b"EXRQ\x28\0\0\0"), Ok(Some(40)));
-    assert_eq!(message_bytes(b"EXRQ\x27\0\0\0"), Err(Fault::Size(39)));
-    assert_eq!(message_bytes(b"EXRQ\xff\xff\xff\xff"), Err(Fault::Size(u32::MAX)));
-    assert_eq!(message_bytes(b"HELO"), Err(Fault::Magic));
-    assert_eq!(message_bytes(b"E?"), Err(Fault::Magic));
+    assert_eq!(message_bytes(b"EXRQ\x27\0\0\0"), Err(WireFault::Size(39)));
+    assert_eq!(message_bytes(b"EXRQ\xff\xff\xff\xff"), Err(WireFault::Size(u32::MAX)));
+    assert_eq!(message_bytes(b"HELO"), Err(WireFault::Magic));
+    assert_eq!(message_bytes(b"E?"), Err(WireFault::Magic));
 }
 
 #[test]
 fn a_refusal_has_a_reason() {
     let mut message = Vec::new();
-    for (status, reason) in
-        [(Status::Unavailable, "Redis is loading"), (Status::Busy, ""), (Status::NotAllowed, "x")]
-    {
+    for (status, reason) in [
+        (ReplyStatus::Unavailable, "Redis is loading"),
+        (ReplyStatus::Busy, ""),
+        (ReplyStatus::NotAllowed, "x"),
+    ] {
         message.clear();
         write_refusal(&mut message, 7, status, reason);
         let reply = read_reply(&message, 7, &[]).unwrap();
@@ -360,14 +362,14 @@ fn a_refusal_has_a_reason() {
     }
     // One that refuses the process, whatever it asks; a decision is of one request.
     message.clear();
-    write_refusal(&mut message, 0, Status::NotAllowed, "x");
+    write_refusal(&mut message, 0, ReplyStatus::NotAllowed, "x");
     let reply = read_reply(&message, 7, &[]).unwrap();
-    assert_eq!(reply, Reply::Refused(Status::NotAllowed, b"x"));
+    assert_eq!(reply, Reply::Refused(ReplyStatus::NotAllowed, b"x"));
     message.clear();
     write_decisions(&mut message, 0, &[]);
-    assert_eq!(read_reply(&message, 7, &[]), Err(Fault::OtherEvent));
+    assert_eq!(read_reply(&message, 7, &[]), Err(WireFault::OtherEvent));
     message.clear();
-    write_refusal(&mut message, 7, Status::BadRequest, &"long ".repeat(1000));
+    write_refusal(&mut message, 7, ReplyStatus::BadRequest, &"long ".repeat(1000));
     assert!(matches!(read_reply(&message, 7, &[]), Ok(Reply::Refused(_, r)) if r.len() == 1000));
 }
 
@@ -379,8 +381,11 @@ fn what_does_not_fit_is_not_written() {
     let (update, event) = (Update::Leaky, None);
     let check = Check { event, update, ..Check::new(key, algorithm) };
     let mut message = b"kept".to_vec();
-    assert!(matches!(write_request(&mut message, 1, 2, &[check; 20]), Err(Fault::Size(_))));
-    assert!(matches!(write_request(&mut message, 1, 2, &[check; 65]), Err(Fault::Field("count"))));
+    assert!(matches!(write_request(&mut message, 1, 2, &[check; 20]), Err(WireFault::Size(_))));
+    assert!(matches!(
+        write_request(&mut message, 1, 2, &[check; 65]),
+        Err(WireFault::Field("count"))
+    ));
     assert_eq!(message, b"kept");
 }
 

@@ -8,7 +8,7 @@ pub(in crate::exim) type Uschar = c_char;
 /// What a dlfunc returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
-pub(in crate::exim) enum Status {
+pub(in crate::exim) enum DlfuncStatus {
     /// `OK`: the yield is the result.
     Ok = 0,
     /// `DEFER`: a lookup has no answer now, and its message says why.

@@ -1,6 +1,6 @@
 //! The boundary between Exim and our functions: no panic crosses it.
 
-use super::abi::{Status, Uschar};
+use super::abi::{DlfuncStatus, Uschar};
 use super::exports::Host;
 use super::text::{Buffer, panic_text};
 use crate::sys::fork;
@@ -43,7 +43,7 @@ struct Inside<S> {
 }
 
 /// What a function returns to Exim.
-pub(in crate::exim) enum Reply {
+pub(in crate::exim) enum FunctionReply {
     Word(&'static CStr),
     /// The text in the buffer.
     Kept,
@@ -51,7 +51,7 @@ pub(in crate::exim) enum Reply {
     Exims(*const Uschar),
 }
 
-impl From<bool> for Reply {
+impl From<bool> for FunctionReply {
     fn from(yes: bool) -> Self {
         Self::Word(if yes { c"yes" } else { c"no" })
     }
@@ -76,7 +76,7 @@ impl<S: Session> Boundary<S> {
         argc: c_int,
         argv: *const *const Uschar,
         lifted: &'static CStr,
-        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
+        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<FunctionReply, S::Error>,
     ) -> c_int {
         // Only a panic that got past this boundary could poison the lock.
         let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,13 +94,15 @@ impl<S: Session> Boundary<S> {
             let arguments = unsafe { read_arguments(argc, argv, &mut arguments) };
             let session = session.get_or_insert_with(S::begin);
             match function(session, buffer, arguments) {
-                Ok(Reply::Word(word)) => (word.as_ptr(), Status::Ok),
-                Ok(Reply::Kept) => (buffer.pointer(), Status::Ok),
-                Ok(Reply::Exims(text)) => (text, Status::Ok),
+                Ok(FunctionReply::Word(word)) => (word.as_ptr(), DlfuncStatus::Ok),
+                Ok(FunctionReply::Kept) => (buffer.pointer(), DlfuncStatus::Ok),
+                Ok(FunctionReply::Exims(text)) => (text, DlfuncStatus::Ok),
                 Err(error) if session.lifts(&format_args!("a call has failed: {error}")) => {
-                    (lifted.as_ptr(), Status::Ok)
+                    (lifted.as_ptr(), DlfuncStatus::Ok)
                 }
-                Err(error) => (explain(session.host(), buffer, &error.to_string()), Status::Fail),
+                Err(error) => {
+                    (explain(session.host(), buffer, &error.to_string()), DlfuncStatus::Fail)
+                }
             }
         }));
         let (text, status) = result.unwrap_or_else(|panic| {
@@ -115,9 +117,9 @@ impl<S: Session> Boundary<S> {
             let _ = catch_unwind(AssertUnwindSafe(|| session.map(S::abandon)));
             let lifts = || S::begin().lifts(&"a call has met an internal error");
             if catch_unwind(lifts).unwrap_or(false) {
-                return (lifted.as_ptr(), Status::Ok);
+                return (lifted.as_ptr(), DlfuncStatus::Ok);
             }
-            (copied.unwrap_or(buffer.pointer()), Status::Error)
+            (copied.unwrap_or(buffer.pointer()), DlfuncStatus::Error)
         });
         if !yield_.is_null() {
             // SAFETY: Exim passes the place for the text.
@@ -137,12 +139,12 @@ impl<S: Session> Boundary<S> {
         argc: c_int,
         argv: *const *const Uschar,
         name: &str,
-        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<Reply, S::Error>,
+        function: impl FnOnce(&mut S, &mut Buffer, &[&[u8]]) -> Result<FunctionReply, S::Error>,
     ) -> c_int {
         let mut text = std::ptr::null();
         // SAFETY: by this function's contract; the text is written to this frame.
         let status = unsafe { self.call(&raw mut text, argc, argv, c"no", function) };
-        if status != Status::Ok as c_int {
+        if status != DlfuncStatus::Ok as c_int {
             if LOGGED.swap(fork::process(), Ordering::Relaxed) != fork::process() {
                 // SAFETY: `call` returns a NUL-terminated text with each error.
                 let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy();
@@ -154,7 +156,7 @@ impl<S: Session> Boundary<S> {
             // SAFETY: Exim passes the place for the text.
             unsafe { yield_.write(text) };
         }
-        Status::Ok as c_int
+        DlfuncStatus::Ok as c_int
     }
 }
 
@@ -247,7 +249,7 @@ mod tests {
     fn call(
         boundary: &Boundary<Empty>,
         arguments: &[&CStr],
-        function: impl FnOnce(&mut Empty, &mut Buffer, &[&[u8]]) -> Result<Reply, String>,
+        function: impl FnOnce(&mut Empty, &mut Buffer, &[&[u8]]) -> Result<FunctionReply, String>,
     ) -> (c_int, String) {
         let arguments: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         let mut text = std::ptr::null();
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!((status, &*text), (3, "exirate: internal error: by design"));
         let (status, text) = call(&boundary, &[c"a", c"b"], |_, buffer, arguments| {
             buffer.keep(arguments[1]);
-            Ok(Reply::Kept)
+            Ok(FunctionReply::Kept)
         });
         assert_eq!((status, &*text), (0, "b"));
     }

@@ -1,7 +1,7 @@
 //! The headers of the message that Exim is receiving.
 
 use super::abi::{HEADER_OLD, HeaderLine};
-use super::variables::Source;
+use super::variables::VariableSource;
 use std::ptr::NonNull;
 
 /// The most headers that are read.
@@ -12,7 +12,7 @@ pub(in crate::exim) struct Headers(Option<NonNull<*const HeaderLine>>);
 
 impl Headers {
     /// Finds the list in the running program.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         Self(source.symbol(c"header_list"))
     }
 

@@ -2,7 +2,7 @@
 
 use super::abi::{RecipientItem, Uschar};
 use super::exports::Host;
-use super::variables::{Number, Source};
+use super::variables::{Number, VariableSource};
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
@@ -23,7 +23,7 @@ pub(in crate::exim) enum NoRecipients {
 
 impl Recipients {
     /// Finds the list in the running program.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         Self {
             list: source.symbol(c"recipients_list"),
             has_brightmail: source.knows("bmi_deliver"),

@@ -39,7 +39,7 @@ struct TableRange {
 
 /// One entry: the type and the address of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::exim) struct Entry {
+pub(in crate::exim) struct TableEntry {
     /// Exim's number of the type; only good for comparison with another.
     pub(in crate::exim) kind: usize,
     /// The address of the value, in the program's writable memory.
@@ -74,12 +74,12 @@ impl Tables {
     }
 
     /// The expansion variable `name`, if it has room for `size` bytes.
-    pub(in crate::exim) fn variable(&self, name: &[u8], size: usize) -> Option<Entry> {
+    pub(in crate::exim) fn variable(&self, name: &[u8], size: usize) -> Option<TableEntry> {
         self.entry(self.variables.as_ref()?, name, size)
     }
 
     /// The main option `name`, if it has room for `size` bytes.
-    fn option(&self, name: &[u8], size: usize) -> Option<Entry> {
+    fn option(&self, name: &[u8], size: usize) -> Option<TableEntry> {
         self.entry(self.options.as_ref()?, name, size)
     }
 
@@ -98,7 +98,7 @@ impl Tables {
         self.program.lets_write(address, size)
     }
 
-    fn entry(&self, place: &TableRange, name: &[u8], size: usize) -> Option<Entry> {
+    fn entry(&self, place: &TableRange, name: &[u8], size: usize) -> Option<TableEntry> {
         let words = self.program.words(place.segment);
         let found = look_up(words, &place.entries, &|a| self.program.text(a), name)?;
         self.program.lets_write(found.value, size).then_some(found)
@@ -196,9 +196,14 @@ fn holds_acl_options(words: &[usize], run: &Range<usize>, text_at: TextAt) -> bo
         .all(|name| position(words, run, text_at, name).is_some())
 }
 
-fn look_up(words: &[usize], run: &Range<usize>, text_at: TextAt, name: &[u8]) -> Option<Entry> {
+fn look_up(
+    words: &[usize],
+    run: &Range<usize>,
+    text_at: TextAt,
+    name: &[u8],
+) -> Option<TableEntry> {
     let at = position(words, run, text_at, name)?;
-    Some(Entry { kind: *words.get(at + 1)?, value: *words.get(at + 2)? })
+    Some(TableEntry { kind: *words.get(at + 1)?, value: *words.get(at + 2)? })
 }
 
 /// Binary search for the entry `name`.
@@ -257,7 +262,7 @@ mod tests {
                 assert_eq!(found, padding..padding + 8 * ENTRY);
                 assert!(holds_sender_rate(&words, &found, &text_at));
                 let entry = look_up(&words, &found, &text_at, b"smtp_command").unwrap();
-                assert_eq!(entry, Entry { kind: 4, value: 5006 });
+                assert_eq!(entry, TableEntry { kind: 4, value: 5006 });
                 assert_eq!(look_up(&words, &found, &text_at, b"nothing"), None);
             }
         }

@@ -75,7 +75,7 @@ pub(in crate::exim) struct Flag(Option<NonNull<u8>>);
 
 impl Flag {
     /// The exported flag `name`.
-    pub(in crate::exim) fn find(source: &Source<'_>, name: &CStr) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>, name: &CStr) -> Self {
         Self(source.symbol(name))
     }
 
@@ -109,7 +109,7 @@ pub(in crate::exim) struct Variables {
 
 impl Variables {
     /// Finds them in the running program.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         Self {
             domain: source.text(c"deliver_domain", c"$domain"),
             local_part: source.text(c"deliver_localpart", c"$local_part"),
@@ -153,7 +153,7 @@ impl Variables {
 
 /// Finds the addresses of Exim's variables: by symbol in a build that exports them,
 /// else in its tables.
-pub(in crate::exim) struct Source<'a> {
+pub(in crate::exim) struct VariableSource<'a> {
     pub(in crate::exim) host: &'a Host,
     tables: &'a Tables,
     /// This build exports its variables.
@@ -187,7 +187,7 @@ impl Kinds {
     }
 }
 
-impl<'a> Source<'a> {
+impl<'a> VariableSource<'a> {
     pub(in crate::exim) fn new(host: &'a Host, tables: &'a Tables) -> Self {
         let exports = host.variable::<*const Uschar>(c"sender_rate").is_some();
         Self { host, tables, exports, kinds: Kinds::find(host, tables) }

@@ -7,7 +7,7 @@ use crate::event::AclStage;
 use crate::exim::host::bypass::Stop;
 use crate::exim::host::context;
 use crate::exim::host::exports::Host;
-use crate::exim::host::variables::{Source, Variables};
+use crate::exim::host::variables::{VariableSource, Variables};
 use crate::exim::rates::asked::attribute;
 use crate::exim::rates::info::unknown_field;
 use crate::exim::rates::rate_variables::{RateVariables, Setting};
@@ -47,8 +47,9 @@ impl Session {
         *asked = None;
         let evaluator =
             evaluator.get_or_insert_with(|| new_evaluator(host, variables, store.as_ref()));
-        let more =
-            more.get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
+        let more = more.get_or_insert_with(|| {
+            PolicyVariables::find(&VariableSource::new(host, acls.tables()))
+        });
         let facts = PolicyFacts::read(host, variables, more, stage, &attributes);
         let recipients = || {
             let addresses = more.recipients.read(host, &variables.recipients_count);

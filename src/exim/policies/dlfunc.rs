@@ -1,7 +1,7 @@
 //! The entry points for `${dlfunc{…/exirate.so}{policy}{NAME}{ATTRIBUTE}…}`.
 
 use super::call;
-use crate::exim::host::boundary::{Reply, entry_point};
+use crate::exim::host::boundary::{FunctionReply, entry_point};
 use crate::exim::rates::dlfunc::{present, wants_one};
 use crate::exim::rates::session::{CallError, SESSION, Session};
 use crate::policy::word::Verdict;
@@ -26,7 +26,7 @@ entry_point! {
     /// log, once a process, and `policy_info` has it. A wrong ATTRIBUTE fails the
     /// expansion, so that Exim defers the client's command.
     fn policy => SESSION.call(c"accept", |session, _, arguments| {
-        Ok(Reply::Word(word(verdict(session, "policy", arguments)?)))
+        Ok(FunctionReply::Word(word(verdict(session, "policy", arguments)?)))
     })
 }
 

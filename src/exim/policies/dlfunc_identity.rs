@@ -1,6 +1,6 @@
 //! The entry point for `${dlfunc{…/exirate.so}{identity}{FIELD}{TEXT}}`.
 
-use crate::exim::host::boundary::{Reply, entry_point};
+use crate::exim::host::boundary::{FunctionReply, entry_point};
 use crate::exim::host::directory;
 use crate::exim::rates::session::{CallError, SESSION, Session};
 use crate::identity::Field;
@@ -27,7 +27,7 @@ fn wrong_count(given: usize) -> CallError {
 }
 
 impl Session {
-    fn identity(&mut self, field: &[u8], text: &[u8]) -> Result<Reply, CallError> {
+    fn identity(&mut self, field: &[u8], text: &[u8]) -> Result<FunctionReply, CallError> {
         let field = field.trim_ascii();
         let field = Field::of(field).ok_or_else(|| {
             let known: Vec<&str> = Field::ALL.iter().map(|field| field.word()).collect();
@@ -42,9 +42,9 @@ impl Session {
         let folded = self.identities.fold(field, &lossy);
         // Most are folded: Exim copies its own text then, which is followed by a NUL.
         if folded.as_bytes() == text {
-            return Ok(Reply::Exims(text.as_ptr().cast()));
+            return Ok(FunctionReply::Exims(text.as_ptr().cast()));
         }
-        let copy = self.host.tainted_copy(folded.as_bytes()).map(Reply::Exims);
+        let copy = self.host.tainted_copy(folded.as_bytes()).map(FunctionReply::Exims);
         copy.ok_or(CallError::Usage(
             "this program does not export store_get_3, so there is no memory for tainted text"
                 .into(),

@@ -6,7 +6,7 @@ use crate::event::{AclStage, Circumstances, Event, HandedOver, Origin, is_of_dia
 use crate::exim::host::exports::Host;
 use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::Recipients;
-use crate::exim::host::variables::{Number, Source, Text, Variables};
+use crate::exim::host::variables::{Number, Text, VariableSource, Variables};
 use crate::policy::key::address;
 use crate::policy::word::{OnError, Word as _};
 use crate::rate::habits::marks;
@@ -27,7 +27,7 @@ pub(in crate::exim) struct PolicyVariables {
 
 impl PolicyVariables {
     /// Finds them in the running program.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         Self {
             authenticated_id: source.text(c"authenticated_id", c"$authenticated_id"),
             sender_host_authenticated: source

@@ -1,10 +1,10 @@
 //! What `exim -d+acl` shows of a check, in the words of Exim's own condition.
 
 use crate::engine::{Decision, Overridden};
-use crate::spec::{Request, Update};
+use crate::spec::{SpecRequest, Update};
 
 /// The check.
-pub(in crate::exim) fn requested(request: &Request) -> String {
+pub(in crate::exim) fn requested(request: &SpecRequest) -> String {
     let key = String::from_utf8_lossy(&request.key);
     format!("ratelimit condition count={:.0} {:.1}/{key}", request.count, request.limit)
 }
@@ -28,7 +28,7 @@ fn overridden(decision: &Decision) -> Option<&'static str> {
 
 /// How the decision was computed, one line a step.
 pub(in crate::exim) fn computed(
-    request: &Request,
+    request: &SpecRequest,
     decision: &Decision,
 ) -> impl Iterator<Item = String> {
     let details = decision.details;

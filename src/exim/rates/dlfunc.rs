@@ -2,7 +2,7 @@
 
 use super::info;
 use super::session::{CallError, SESSION, Session};
-use crate::exim::host::boundary::{Reply, entry_point};
+use crate::exim::host::boundary::{FunctionReply, entry_point};
 use crate::exim::host::exports::Host;
 use crate::exim::host::text::Buffer;
 use crate::policy::info::Field;
@@ -52,7 +52,11 @@ entry_point! {
 }
 
 /// One check of the arguments `{SPEC}{KEY}{UNIQUE}`.
-fn check(session: &mut Session, _: &mut Buffer, arguments: &[&[u8]]) -> Result<Reply, CallError> {
+fn check(
+    session: &mut Session,
+    _: &mut Buffer,
+    arguments: &[&[u8]],
+) -> Result<FunctionReply, CallError> {
     let (spec, key, unique) = match *arguments {
         [spec] => (spec, None, None),
         [spec, key] => (spec, Some(key), None),
@@ -117,7 +121,7 @@ pub(in crate::exim) fn present(
     host: &Host,
     buffer: &mut Buffer,
     field: &Field<'_>,
-) -> Result<Reply, CallError> {
+) -> Result<FunctionReply, CallError> {
     match *field {
         Field::Made(ref text) => return present(host, buffer, &Field::Unchecked(text.as_bytes())),
         Field::Rate(rate) => buffer.keep_rate(rate),
@@ -126,7 +130,7 @@ pub(in crate::exim) fn present(
         Field::Score(score) => buffer.keep_some(&format!("{score:.3}")),
         Field::Checked(text) if buffer.keep(text) => {}
         Field::Checked(text) | Field::Unchecked(text) => {
-            let copy = host.tainted_copy(text).map(Reply::Exims);
+            let copy = host.tainted_copy(text).map(FunctionReply::Exims);
             return copy.ok_or(CallError::Usage(
                 "this program does not export store_get_3, so there is no \
                  memory for tainted text"
@@ -134,7 +138,7 @@ pub(in crate::exim) fn present(
             ));
         }
     }
-    Ok(Reply::Kept)
+    Ok(FunctionReply::Kept)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The functions of exirate-trace.so, called in exirate.so by mistake: they return
 //! `no` and log, once a process, how to call them.
 
-use crate::exim::host::abi::{Status, Uschar};
+use crate::exim::host::abi::{DlfuncStatus, Uschar};
 use crate::exim::host::boundary::entry_point;
 use crate::exim::host::exports::Host;
 use crate::sys::fork;
@@ -36,7 +36,7 @@ impl Elsewhere {
             // SAFETY: by this function's contract.
             unsafe { yield_.write(c"no".as_ptr()) };
         }
-        Status::Ok as c_int
+        DlfuncStatus::Ok as c_int
     }
 }
 

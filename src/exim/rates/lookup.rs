@@ -7,10 +7,10 @@
 
 use super::session::{CallError, SESSION, Session};
 use crate::exim::host::abi::{
-    LookupInfo, LookupModuleInfo, MAGIC_5, MAGIC_6, MAGIC_NONE, QUERY_STYLE, Status, StringCatn,
-    Uschar,
+    DlfuncStatus, LookupInfo, LookupModuleInfo, MAGIC_5, MAGIC_6, MAGIC_NONE, QUERY_STYLE,
+    StringCatn, Uschar,
 };
-use crate::exim::host::boundary::Reply;
+use crate::exim::host::boundary::FunctionReply;
 use crate::exim::host::exports::{Expand, Host};
 use crate::exim::host::text::Buffer;
 use crate::exim::policies::dlfunc::word;
@@ -116,7 +116,7 @@ unsafe extern "C" fn find(
     cache_seconds: *mut c_uint,
     options: *const Uschar,
 ) -> c_int {
-    let call = Call { query, result, message, cache_seconds, options };
+    let call = LookupCall { query, result, message, cache_seconds, options };
     // SAFETY: Exim passes NUL-terminated strings, or NULL, and the places for the
     // results, or NULL.
     unsafe {
@@ -137,7 +137,10 @@ unsafe extern "C" fn find(
                 // `$value` will point to this text, which must be valid after the next
                 // call: that may come before `$value` is read.
                 Ok(found.then(|| {
-                    session.host.clean_copy(buffer.text()).map_or(Reply::Kept, Reply::Exims)
+                    session
+                        .host
+                        .clean_copy(buffer.text())
+                        .map_or(FunctionReply::Kept, FunctionReply::Exims)
                 }))
             },
         )
@@ -161,20 +164,20 @@ unsafe extern "C" fn find_policy(
     cache_seconds: *mut c_uint,
     options: *const Uschar,
 ) -> c_int {
-    let call = Call { query, result, message, cache_seconds, options };
+    let call = LookupCall { query, result, message, cache_seconds, options };
     // SAFETY: as for `find`.
     unsafe {
         call.answer("policy", "NAME / package=TEXT", Some(c"accept"), |session, _, query| {
             let slash = query.iter().position(|&b| b == b'/');
             let (name, attribute) = query.split_at(slash.unwrap_or(query.len()));
             let attribute = attribute.strip_prefix(b"/");
-            Ok(Some(Reply::Word(word(session.policy(name, attribute.as_slice())?))))
+            Ok(Some(FunctionReply::Word(word(session.policy(name, attribute.as_slice())?))))
         })
     }
 }
 
 /// What Exim passes to the function of a lookup, of which it may leave out each.
-struct Call {
+struct LookupCall {
     query: *const Uschar,
     result: *mut *const Uschar,
     message: *mut *const Uschar,
@@ -182,7 +185,7 @@ struct Call {
     options: *const Uschar,
 }
 
-impl Call {
+impl LookupCall {
     /// Returns to Exim what `work` has found for the query, that it has found nothing, or
     /// why it failed; it is never cached, so that each lookup counts. `usage` is what the
     /// braces of `${lookup NAME {…}}` hold; `lifted` is found where it fails while nothing may
@@ -196,7 +199,7 @@ impl Call {
         name: &str,
         usage: &str,
         lifted: Option<&'static CStr>,
-        work: impl FnOnce(&mut Session, &mut Buffer, &[u8]) -> Result<Option<Reply>, CallError>,
+        work: impl FnOnce(&mut Session, &mut Buffer, &[u8]) -> Result<Option<FunctionReply>, CallError>,
     ) -> c_int {
         let Self { query, result, message, cache_seconds, options } = self;
         let arguments = [query];
@@ -217,13 +220,13 @@ impl Call {
                     let reply =
                         work(session, buffer, queries.first().copied().unwrap_or_default())?;
                     found = reply.is_some();
-                    Ok(reply.unwrap_or(Reply::Kept))
+                    Ok(reply.unwrap_or(FunctionReply::Kept))
                 },
             );
             let (place, code) = match (status, found) {
-                (0, false) => return Status::Fail as c_int,
-                (0, true) => (result, Status::Ok),
-                _ => (message, Status::Defer),
+                (0, false) => return DlfuncStatus::Fail as c_int,
+                (0, true) => (result, DlfuncStatus::Ok),
+                _ => (message, DlfuncStatus::Defer),
             };
             if !place.is_null() {
                 place.write(text);

@@ -7,7 +7,7 @@
 //! is treated so: then everything counts.
 
 use crate::exim::host::abi::Uschar;
-use crate::exim::host::variables::Source;
+use crate::exim::host::variables::VariableSource;
 use std::ffi::CStr;
 use std::ptr::NonNull;
 
@@ -24,7 +24,7 @@ pub(in crate::exim) struct Marks {
 
 impl Marks {
     /// Unset at the end of every run of an ACL (`acl_check`).
-    pub(in crate::exim) fn of_command(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn of_command(source: &VariableSource<'_>) -> Self {
         Self::find(
             source,
             &[
@@ -37,7 +37,7 @@ impl Marks {
 
     /// Unset at the end of every message, and at RSET, EHLO and the like
     /// (`smtp_reset`).
-    pub(in crate::exim) fn of_message(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn of_message(source: &VariableSource<'_>) -> Self {
         Self::find(
             source,
             &[
@@ -53,7 +53,7 @@ impl Marks {
         Self { addresses: Vec::new(), current: 0 }
     }
 
-    fn find(source: &Source<'_>, names: &[(&CStr, &CStr)]) -> Self {
+    fn find(source: &VariableSource<'_>, names: &[(&CStr, &CStr)]) -> Self {
         let find = |(symbol, expansion): &(&CStr, &CStr)| source.pointer(symbol, expansion);
         Self { addresses: names.iter().filter_map(find).collect(), current: 0 }
     }

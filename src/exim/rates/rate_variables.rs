@@ -3,7 +3,7 @@
 use crate::exim::host::abi::Uschar;
 use crate::exim::host::exports::Host;
 use crate::exim::host::text::{Buffer, TaintedBuffer};
-use crate::exim::host::variables::Source;
+use crate::exim::host::variables::VariableSource;
 use std::ptr::NonNull;
 
 /// How to set one of the variables.
@@ -43,7 +43,7 @@ impl Texts {
 impl RateVariables {
     /// Finds the variables and tries them once. If Exim does not see what is set
     /// there, the old values are restored and the variables are never set.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         let (rate, limit, period) = (Buffer::new(), Texts::new(), Texts::new());
         let mut found = Self { addresses: None, rate, limit, period };
         let addresses = (

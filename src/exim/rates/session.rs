@@ -14,14 +14,14 @@ use crate::exim::host::context::{self, Acls, CallFacts};
 use crate::exim::host::directory::{self, NoDirectory};
 use crate::exim::host::exports::Host;
 use crate::exim::host::table::Tables;
-use crate::exim::host::variables::{Source, Text, Variables};
+use crate::exim::host::variables::{Text, VariableSource, Variables};
 use crate::exim::policies::facts::{PolicyVariables, recipient};
 use crate::exim::policies::identities::Identities;
 use crate::exim::policies::state::Policies;
 use crate::policy::check_info::CheckInfo;
 use crate::policy::reply::Fields;
 use crate::rate::Wait;
-use crate::spec::{AclStage, Request, Spec, SpecArguments, SpecCache, SpecError, Variable};
+use crate::spec::{AclStage, Spec, SpecArguments, SpecCache, SpecError, SpecRequest, Variable};
 use crate::spool::Options;
 use crate::store::{EventDetails, Store};
 use crate::sys::{clock, fork};
@@ -111,7 +111,7 @@ impl boundary::Session for Session {
     fn begin() -> Self {
         let host = Host::find();
         let tables = Tables::find();
-        let source = Source::new(&host, &tables);
+        let source = VariableSource::new(&host, &tables);
         let rate_variables = RateVariables::find(&source);
         // If the rate variables were not found correctly, no other one is trusted.
         let right = rate_variables.work();
@@ -215,14 +215,14 @@ impl Session {
             requests.push(self.request(arguments, stage)?);
         }
         self.forget_what_ended(stage);
-        let recall = |request: &Rc<Request>| {
+        let recall = |request: &Rc<SpecRequest>| {
             let before = self.decisions.recall(request.scope, &request.check().key);
             before.map(|before| before.against(request.limit))
         };
         let recalled: Vec<_> = requests.iter().map(recall).collect();
         // A leaky one that was over before in this command, message or connection
         // still prevents the others from counting.
-        let is_leaky = |request: &Request| request.update == Update::Leaky;
+        let is_leaky = |request: &SpecRequest| request.update == Update::Leaky;
         let mut all = requests.iter().zip(&recalled);
         let blocked = all.any(|(r, before)| is_leaky(r) && before.is_some_and(|d| d.over));
         let decided =
@@ -320,7 +320,7 @@ impl Session {
         &mut self,
         arguments: SpecArguments<'_>,
         stage: AclStage,
-    ) -> Result<Rc<Request>, CallError> {
+    ) -> Result<Rc<SpecRequest>, CallError> {
         let parsed = self.specs.parse(arguments);
         if parsed.is_err() {
             self.show_texts(parsed.as_deref());
@@ -338,9 +338,9 @@ impl Session {
     /// decides all of these in one call. Those that `must_look` do not count.
     fn decide_new(
         &mut self,
-        requests: &[Rc<Request>],
+        requests: &[Rc<SpecRequest>],
         recalled: &[Option<Decision>],
-        must_look: impl Fn(&Request) -> bool,
+        must_look: impl Fn(&SpecRequest) -> bool,
     ) -> Result<Vec<Decision>, CallError> {
         let debugs = self.variables.debugs_acls(&self.host);
         let new = requests.iter().zip(recalled).filter(|(_, before)| before.is_none());
@@ -427,7 +427,7 @@ impl Session {
     }
 
     #[cold]
-    fn debug(&self, request: &Request, decision: &Decision, recalled: bool) {
+    fn debug(&self, request: &SpecRequest, decision: &Decision, recalled: bool) {
         if recalled {
             debug::recalled(decision).for_each(|line| self.host.debug(&line));
         } else {
@@ -435,7 +435,7 @@ impl Session {
         }
     }
 
-    fn decide(&mut self, request: &Request) -> Result<Decision, CallError> {
+    fn decide(&mut self, request: &SpecRequest) -> Result<Decision, CallError> {
         self.in_store(|store| store.decide_one(&request.check(), || clock::now().into()))
     }
 
@@ -463,9 +463,9 @@ impl Session {
     fn describe_events(&mut self) {
         let Self { host, variables, acls, policies, store, .. } = self;
         let Some(store) = store else { return };
-        let more = policies
-            .variables
-            .get_or_insert_with(|| PolicyVariables::find(&Source::new(host, acls.tables())));
+        let more = policies.variables.get_or_insert_with(|| {
+            PolicyVariables::find(&VariableSource::new(host, acls.tables()))
+        });
         let read = |text: &Text| text.read(host).map(Cow::into_owned).unwrap_or_default();
         let recipient = recipient(host, variables).unwrap_or_default();
         store.describe(&EventDetails {
@@ -502,7 +502,7 @@ impl Session {
     }
 
     /// Keeps the decision for `ratelimit_info`.
-    fn keep_for_info(&mut self, spec: &Spec<'_>, request: &Request, decision: Decision) {
+    fn keep_for_info(&mut self, spec: &Spec<'_>, request: &SpecRequest, decision: Decision) {
         self.asked = None;
         let latest = self.latest.get_or_insert_with(|| CheckInfo {
             decision,
@@ -547,6 +547,6 @@ fn longest_wait(decisions: &[Decision]) -> Option<usize> {
 
 /// The same check, which counts nothing.
 #[cold]
-fn read_only(request: &Request) -> Rc<Request> {
+fn read_only(request: &SpecRequest) -> Rc<SpecRequest> {
     Rc::new(request.clone().read_only())
 }

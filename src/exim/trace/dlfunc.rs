@@ -8,14 +8,14 @@ use crate::exim::host::bypass::Stop;
 use crate::exim::host::context::{self, Acls};
 use crate::exim::host::exports::Host;
 use crate::exim::host::table::Tables;
-use crate::exim::host::variables::{Source, Variables};
+use crate::exim::host::variables::{VariableSource, Variables};
 
 /// The session, behind the boundary that catches panics.
-static SESSION: Boundary<Session> = Boundary::new();
+static SESSION: Boundary<TraceSession> = Boundary::new();
 
 /// What is kept between calls. Unlike that of exirate.so, it marks none of Exim's
 /// variables: of two libraries that did, neither would find its own marks.
-struct Session {
+struct TraceSession {
     host: Host,
     variables: Variables,
     acls: Acls,
@@ -26,15 +26,15 @@ struct Session {
 // SAFETY: the addresses in it are those of Exim's global variables, which are the
 // same in every thread; Exim, whose only thread calls us, does not touch them
 // during a call.
-unsafe impl Send for Session {}
+unsafe impl Send for TraceSession {}
 
-impl boundary::Session for Session {
+impl boundary::Session for TraceSession {
     type Error = RecordedError;
 
     fn begin() -> Self {
         let host = Host::find();
         let tables = Tables::find();
-        let source = Source::new(&host, &tables);
+        let source = VariableSource::new(&host, &tables);
         let (variables, recorder) = (Variables::find(&source), Recorder::find(&source));
         let stop = Stop::default();
         Self { variables, acls: Acls::new(tables), recorder, stop, host }
@@ -51,7 +51,7 @@ impl boundary::Session for Session {
     fn abandon(self) {}
 }
 
-impl Session {
+impl TraceSession {
     /// Records the message that Exim is receiving; whether it is recorded now.
     fn record(&mut self, arguments: &[&[u8]]) -> bool {
         let (recorder, call) = self.call();

@@ -10,7 +10,7 @@ use crate::exim::host::directory::{self, NoDirectory};
 use crate::exim::host::exports::Host;
 use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::{NoRecipients, Recipients};
-use crate::exim::host::variables::{Flag, Source, Text, Variables};
+use crate::exim::host::variables::{Flag, Text, VariableSource, Variables};
 use crate::spec::AclStage;
 use crate::sys::clock;
 use crate::trace::Envelope;
@@ -83,7 +83,7 @@ pub(in crate::exim) struct Message {
 
 impl Message {
     /// Finds them in the running program.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         Self {
             headers: Headers::find(source),
             recipients: Recipients::find(source),

@@ -10,7 +10,7 @@ use super::wrong_options::WrongOptions;
 use crate::exim::host::directory::{self, NoDirectory};
 use crate::exim::host::exports::Host;
 use crate::exim::host::text::panic_text;
-use crate::exim::host::variables::{Source, Variables};
+use crate::exim::host::variables::{VariableSource, Variables};
 use crate::spec::AclStage;
 use crate::trace::{self, Access, TraceError, TraceStore};
 use std::fmt;
@@ -63,7 +63,7 @@ pub(in crate::exim) struct Recorder {
 
 impl Recorder {
     /// Finds Exim's variables of a message.
-    pub(in crate::exim) fn find(source: &Source<'_>) -> Self {
+    pub(in crate::exim) fn find(source: &VariableSource<'_>) -> Self {
         let message = Message::find(source);
         Self { message, trace: None, recorded: None, logged: None, logged_damage: false }
     }

@@ -4,9 +4,11 @@
 //! From both and what the event counts follows how long ago the remembered rate was
 //! computed, and so all else.
 
-use crate::engine::AlgorithmKind;
+use super::rule;
+use crate::engine::{AlgorithmKind, RecordKey};
+use crate::identity::fold::TOTALS;
 use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, retry_after};
-use crate::spool::{EventWindow, LoggedEvent};
+use crate::spool::{Enforcement, EventWindow, LoggedEvent};
 
 /// More periods than a rate needs to decay to nothing.
 const PERIODS_MAX: f64 = 800.0;
@@ -29,7 +31,11 @@ impl PastWindow {
     /// Each limit of an event.
     #[must_use]
     pub fn all(event: &LoggedEvent) -> Vec<Self> {
-        event.windows.iter().map(|window| Self::of(*window, event.at, event.strict)).collect()
+        // A total counts nothing that is refused; of a crossing that its policy only logs or delays,
+        // the journal does not say so.
+        let is_refused = event.enforcement == Enforcement::Enforced;
+        let is_counted = event.strict && !(is_refused && is_total(&event.record_key()));
+        event.windows.iter().map(|window| Self::of(*window, event.at, is_counted)).collect()
     }
 
     fn of(logged: EventWindow, at: Timestamp, strict: bool) -> Self {
@@ -78,6 +84,13 @@ impl PastWindow {
     }
 }
 
+/// Whether a record is a total.
+fn is_total(record: &RecordKey<'_>) -> bool {
+    let identity = rule::parts(record).map(|[.., identity]| identity);
+    let field = identity.and_then(|identity| identity.split_once(':'));
+    field.is_some_and(|(field, _)| TOTALS.contains(&field))
+}
+
 /// How many periods before the event the remembered rate was computed: the longer, the lower
 /// is the rate with the event.
 fn elapsed(window: &EventWindow, count: f64) -> f64 {
@@ -108,6 +121,7 @@ pub fn longest_wait(windows: &[PastWindow]) -> Option<Wait> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Kind;
     use kit::quickcheck;
     use quickcheck::TestResult;
 
@@ -138,6 +152,22 @@ mod tests {
                 (one, other) => one == other,
             };
             TestResult::from_bool(near && same)
+        }
+    }
+
+    #[test]
+    fn a_domain_and_a_customer_of_a_policy_are_totals() {
+        for (kind, identity, expected) in [
+            (Kind::Policy, "domain:x.example", true),
+            (Kind::Policy, "customer:acme", true),
+            (Kind::Policy, "auth:x@x.example", false),
+            (Kind::Spec, "domain:x.example", false),
+        ] {
+            let name = format!("out/messages/1h/{identity}");
+            let identity_start = name.len() - identity.len();
+            let algorithm = AlgorithmKind::MovingAverage;
+            let record = RecordKey { name: name.as_bytes(), identity_start, kind, algorithm };
+            assert_eq!(is_total(&record), expected, "{kind:?} {identity}");
         }
     }
 

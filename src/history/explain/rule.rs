@@ -20,14 +20,14 @@ pub struct Said<'i> {
     /// What the policy says apart from its tables.
     pub settings: &'i PolicySettings,
     /// The limit; `None` if the policy has no such limit for this identity any more.
-    pub rule: Option<Rule>,
+    pub rule: Option<LimitRule>,
     /// The entry of `exempt` that lifts it, whoever the mail is for.
     pub exempt: Option<Exempt>,
 }
 
 /// A limit of a policy, and where it is from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rule {
+pub struct LimitRule {
     /// The limit; of a bucket, the burst.
     pub limit: f64,
     /// The table that it is from: `user news@example.org`.
@@ -144,7 +144,7 @@ pub fn find<'i>(
             _ => None,
         };
         let table = package.map_or_else(|| limit.rule_text().into(), |one| one.to_string());
-        said.rule = Some(Rule { limit: limit.algorithm.limit(), table });
+        said.rule = Some(LimitRule { limit: limit.algorithm.limit(), table });
     }
     let exempt = policy.exemption(&subject, now)?;
     said.exempt =
@@ -291,7 +291,7 @@ recipients = ["all@list.example"]
             ("out/recipients/1h/", "domain:example.net", "default (total)", 900.0),
             ("out/messages/1/1h/", "auth:x,client:192.0.2.7", "default", 5.0),
         ] {
-            let rule = Rule { limit, table: table.to_owned() };
+            let rule = LimitRule { limit, table: table.to_owned() };
             assert_eq!(found(prefix, identity).unwrap().rule, Some(rule), "{identity}");
         }
         for (prefix, identity) in [

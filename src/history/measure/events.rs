@@ -139,7 +139,7 @@ pub struct Events<'a> {
 struct Collector {
     by: By,
     counted: Vec<CountedEvents>,
-    keys: Keys,
+    keys: KeyTexts,
     counts: Lines,
     hasher: RandomState,
     /// Why no more lines are to be read.
@@ -158,7 +158,7 @@ pub struct CountedEvents {
 
 /// The keys, by their texts.
 #[derive(Default)]
-struct Keys {
+struct KeyTexts {
     numbers: HashMap<String, u32>,
     bytes: usize,
 }
@@ -178,7 +178,7 @@ impl<'a> Events<'a> {
         let found = Collector {
             by,
             counted: counts.iter().map(one).collect(),
-            keys: Keys::default(),
+            keys: KeyTexts::default(),
             counts: Lines::default(),
             hasher: RandomState::new(),
             failure: None,
@@ -283,7 +283,7 @@ impl Collector {
     }
 }
 
-impl Keys {
+impl KeyTexts {
     /// The number of a key.
     fn required(&mut self, key: &str) -> Result<u32, MeasureError> {
         self.number(key)
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn keys_are_bounded() {
-        let mut keys = Keys::default();
+        let mut keys = KeyTexts::default();
         let long = |n: u32| format!("{n:06}{}", "x".repeat(9999));
         assert_eq!((keys.number(&long(1)), keys.number(&long(2))), (Some(0), Some(1)));
         assert_eq!((keys.number(&long(1)), keys.bytes), (Some(0), 2 * KEY_MAX));

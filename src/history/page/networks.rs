@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::who::{Id, Who};
 use super::{Network, NetworksOf};
 use crate::history::explain::crossing::network_of;
-use crate::history::simulate::{Attempt, InLog, Part};
+use crate::history::simulate::{Attempt, AttemptPart, InLog};
 use crate::policy::network::Cidr;
 
 /// So many pairs of an identity and a network are remembered, in 40 MB.
@@ -17,7 +17,7 @@ const EACH_MAX: usize = 6;
 /// Counts the messages of each identity by the networks of their clients.
 pub struct Networks {
     who: Who,
-    pairs: HashMap<(Id, Cidr), Seen>,
+    pairs: HashMap<(Id, Cidr), SeenNetwork>,
     most: usize,
     /// Messages that are in no pair, as there are too many.
     omitted: u64,
@@ -25,7 +25,7 @@ pub struct Networks {
 
 /// The messages of an identity from a network.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenNetwork {
     messages: u32,
     first: i64,
     last: i64,
@@ -42,7 +42,8 @@ impl Networks {
 
     /// Considers an attempt: messages that were received count.
     pub fn add(&mut self, attempt: &Attempt) {
-        let is_message = matches!(attempt.part, Part::Data { .. } | Part::NotSmtp { .. });
+        let is_message =
+            matches!(attempt.part, AttemptPart::Data { .. } | AttemptPart::NotSmtp { .. });
         if !is_message || attempt.in_log != InLog::Accepted {
             return;
         }
@@ -60,7 +61,7 @@ impl Networks {
                 seen.only = seen.only.filter(|only| *only == client);
             }
             None if has_room => {
-                let seen = Seen { messages: 1, first: at, last: at, only: Some(client) };
+                let seen = SeenNetwork { messages: 1, first: at, last: at, only: Some(client) };
                 self.pairs.insert(key, seen);
             }
             None => self.omitted += 1,
@@ -76,7 +77,7 @@ impl Networks {
     pub fn of<'n>(self, wanted: impl Iterator<Item = (usize, &'n str)>) -> Vec<NetworksOf> {
         let numbers: HashMap<Id, usize> =
             wanted.map(|(number, name)| (self.who.named(name), number)).collect();
-        let mut all: HashMap<usize, Vec<(Cidr, Seen)>> = HashMap::new();
+        let mut all: HashMap<usize, Vec<(Cidr, SeenNetwork)>> = HashMap::new();
         for ((id, network), seen) in self.pairs {
             if let Some(number) = numbers.get(&id) {
                 all.entry(*number).or_default().push((network, seen));
@@ -89,7 +90,7 @@ impl Networks {
 }
 
 /// The busiest networks of an identity.
-fn of_one((id, mut networks): (usize, Vec<(Cidr, Seen)>)) -> NetworksOf {
+fn of_one((id, mut networks): (usize, Vec<(Cidr, SeenNetwork)>)) -> NetworksOf {
     networks.sort_unstable_by_key(|(network, seen)| (std::cmp::Reverse(seen.messages), *network));
     let count = networks.len();
     networks.truncate(EACH_MAX);
@@ -134,7 +135,7 @@ mod tests {
                 at: Timestamp { seconds: second, micros: 0 },
                 session: 0,
                 event: Rc::new(event),
-                part: Part::Data { size: None },
+                part: AttemptPart::Data { size: None },
                 in_log,
             });
         }

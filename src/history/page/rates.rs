@@ -29,7 +29,7 @@ pub struct RatesOfLog {
 
 /// What is known of an identity.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct KnownIdentity {
     peak: f64,
     at: i64,
     messages: u64,
@@ -99,7 +99,7 @@ fn first_pass(
     keys: usize,
     period: f64,
 ) -> Result<(), MeasureError> {
-    let mut known = vec![Known::default(); keys];
+    let mut known = vec![KnownIdentity::default(); keys];
     let mut rates = Rates::new(keys, period, None);
     let (mut histogram, mut message) = (Histogram::default(), MessageRate::default());
     let mut span: Option<(i64, i64)> = None;

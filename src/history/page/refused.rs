@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::who::{Id, Who};
 use super::{Named, Policy, RefusingLimit};
 use crate::history::simulate::{
-    Attempt, Decided, Part, Refusals, Settings, SimulateError, Simulation,
+    Attempt, AttemptPart, Decided, Refusals, SimulateError, Simulation, SimulationSettings,
 };
 use crate::policy::image::Image;
 use crate::policy::word::Unit;
@@ -26,16 +26,16 @@ const PAIRS_MAX: usize = 500_000;
 pub struct Evaluation<'i> {
     simulation: Simulation<'i>,
     file: PathBuf,
-    refused: Refused,
+    refused: RefusedSoFar,
 }
 
 /// What was refused so far.
-struct Refused {
+struct RefusedSoFar {
     totals: Refusals,
     who: Who,
     hasher: RandomState,
     /// Single refusals.
-    rows: HashMap<LimitId, Vec<Row>>,
+    rows: HashMap<LimitId, Vec<RefusalRow>>,
     count: usize,
     /// How many attempts of each identity each limit refused. That they were its attempts is
     /// all that counts: a key may be of several identities, folded or masked.
@@ -51,7 +51,7 @@ struct Refused {
 struct LimitId(u64);
 
 /// A single refusal.
-struct Row {
+struct RefusalRow {
     at: i64,
     rate: f64,
     passes: Option<i64>,
@@ -59,7 +59,7 @@ struct Row {
     who: Option<Id>,
 }
 
-impl Refused {
+impl RefusedSoFar {
     fn new(who: Who) -> Self {
         Self {
             totals: Refusals::default(),
@@ -103,10 +103,10 @@ impl Refused {
         let at = decided.attempt.at;
         let passes = reason.decision.retry_after(at).whole_seconds();
         let recipient = match &decided.attempt.part {
-            Part::Rcpt { recipient } => recipient.to_string(),
+            AttemptPart::Rcpt { recipient } => recipient.to_string(),
             _ => String::new(),
         };
-        rows.push(Row {
+        rows.push(RefusalRow {
             at: at.seconds,
             rate: reason.decision.rate,
             passes: passes.map(|seconds| at.seconds.saturating_add_unsigned(seconds)),
@@ -187,8 +187,8 @@ impl<'i> Evaluation<'i> {
     /// # Errors
     /// As [`Simulation::new`].
     pub fn new(image: &'i Image, file: &Path, who: Who) -> Result<Self, SimulateError> {
-        let simulation = Simulation::new(image, "*", Settings::default())?;
-        Ok(Self { simulation, file: file.to_owned(), refused: Refused::new(who) })
+        let simulation = Simulation::new(image, "*", SimulationSettings::default())?;
+        Ok(Self { simulation, file: file.to_owned(), refused: RefusedSoFar::new(who) })
     }
 
     /// Decides an attempt of the log.

@@ -18,14 +18,14 @@ pub struct Attempt {
     /// `part`.
     pub event: Rc<Event<Text>>,
     /// What was attempted.
-    pub part: Part,
+    pub part: AttemptPart,
     /// What came of it on the log's server.
     pub in_log: InLog,
 }
 
 /// What was attempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum AttemptPart {
     /// The client connects.
     Connect,
     /// AUTH.

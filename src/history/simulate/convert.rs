@@ -19,8 +19,8 @@ mod session;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use self::session::{End, Login, Open, Transaction, Visit, close, end_all, not_smtp};
-use super::attempt::{Attempt, InLog, Part};
+use self::session::{Login, Open, Transaction, TransactionEnd, Visit, close, end_all, not_smtp};
+use super::attempt::{Attempt, AttemptPart, InLog};
 use crate::event::{Event, Origin};
 use crate::hash::FastMap;
 use crate::logs::item::{
@@ -65,9 +65,9 @@ pub struct Unshown {
 /// Turns the items of a log into attempts, in the order of the log.
 #[derive(Debug, Default)]
 pub struct Converter {
-    sessions: FastMap<Key, Box<Open>>,
+    sessions: FastMap<SessionBy, Box<Open>>,
     /// Sessions in which something waits, since when, and which wait of all it is.
-    waiting: VecDeque<(Timestamp, u64, Key)>,
+    waiting: VecDeque<(Timestamp, u64, SessionBy)>,
     waits: u64,
     held: usize,
     numbers: u64,
@@ -78,14 +78,14 @@ pub struct Converter {
 
 /// What tells sessions apart.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum SessionBy {
     /// The log does.
     Logged(SessionKey),
     /// The client and its HELO name, where the log has no more.
     Guessed(std::net::IpAddr, Option<Text>),
 }
 
-impl Key {
+impl SessionBy {
     /// Whether the session has ended at `now`, as nothing was logged of it for so long.
     fn is_over(&self, open: &Open, now: Timestamp) -> bool {
         let most = match self {
@@ -108,7 +108,7 @@ impl Converter {
         if let ItemKind::Failed(Undelivered { failure, .. }) = item.what {
             let (at, event) = (item.at, Rc::new(item.submitter()));
             let recipient = event.recipient.clone().unwrap_or_default();
-            let part = Part::Failed { recipient, failure };
+            let part = AttemptPart::Failed { recipient, failure };
             self.numbers += 1;
             let session = self.numbers;
             return visit(&Attempt { at, session, event, part, in_log: InLog::Accepted });
@@ -128,11 +128,11 @@ impl Converter {
             None => self.unshown.without_session += 1,
         }
         let key = match session {
-            Some(session) => Some(Key::Logged(session)),
+            Some(session) => Some(SessionBy::Logged(session)),
             // Connections do not begin one: their lines have no HELO name.
             None if is_event && !is_program => {
                 let client = event.client.address();
-                client.map(|client| Key::Guessed(client, event.helo.clone()))
+                client.map(|client| SessionBy::Guessed(client, event.helo.clone()))
             }
             None => None,
         };
@@ -197,14 +197,14 @@ impl Converter {
     /// The session of an item, which may be a new one.
     fn take(
         &mut self,
-        key: &Key,
+        key: &SessionBy,
         at: Timestamp,
         (event, shown): (&Event<Text>, LoginShown),
         what: &ItemKind,
         visit: &mut Visit<'_>,
     ) -> Box<Open> {
         if let Some(mut open) = self.sessions.remove(key) {
-            let is_guessed = matches!(key, Key::Guessed(..));
+            let is_guessed = matches!(key, SessionBy::Guessed(..));
             let is_other = open.login.is_not_of(event, shown, what, is_guessed);
             let is_over = is_other || key.is_over(&open, at);
             if !is_over && !matches!(what, ItemKind::Connect) {
@@ -239,7 +239,7 @@ impl Converter {
     }
 
     /// Ends the sessions for which `is_over` returns true.
-    fn end_sessions(&mut self, is_over: impl Fn(&Key, &Open) -> bool, visit: &mut Visit<'_>) {
+    fn end_sessions(&mut self, is_over: impl Fn(&SessionBy, &Open) -> bool, visit: &mut Visit<'_>) {
         let old = self.sessions.extract_if(|key, open| is_over(key, open));
         let mut old: Vec<Box<Open>> = old.map(|(_, open)| open).collect();
         old.sort_unstable_by_key(|open| (open.latest, open.number));
@@ -285,14 +285,14 @@ impl Converter {
             ItemKind::Connect => {
                 self.unshown.connections += 1;
                 open.is_smtp = true;
-                open.visit(at, &event, Part::Connect, InLog::Accepted, visit);
+                open.visit(at, &event, AttemptPart::Connect, InLog::Accepted, visit);
             }
             ItemKind::Failed(_) => {}
             ItemKind::Close => end_all(open, visit),
             ItemKind::FailedLogin(login) => {
                 open.not_yet(visit);
                 let in_log = if login.temporary { InLog::Deferred } else { InLog::Rejected };
-                open.visit(at, &event, Part::Auth, in_log, visit);
+                open.visit(at, &event, AttemptPart::Auth, in_log, visit);
             }
             ItemKind::Incomplete { recipients } => {
                 open.is_smtp = true;
@@ -306,7 +306,7 @@ impl Converter {
                 if open.login == Login::Unknown && has_client {
                     open.ended.push(transaction);
                 } else {
-                    open.end(transaction, at, End::Incomplete, visit);
+                    open.end(transaction, at, TransactionEnd::Incomplete, visit);
                 }
             }
             ItemKind::Message(message) => {
@@ -324,7 +324,7 @@ impl Converter {
                 if is_unknown && !transaction.refused.iter().any(is_accepted) {
                     transaction.accepted.push(Text::default());
                 }
-                let end = End::Data { size: message.size, id, in_log: InLog::Accepted };
+                let end = TransactionEnd::Data { size: message.size, id, in_log: InLog::Accepted };
                 open.end(transaction, at, end, visit);
             }
             ItemKind::Refusal(refusal) => {
@@ -351,7 +351,7 @@ impl Converter {
         event.message_id = None;
         if open.is_program && stage == Stage::Data && !open.is_smtp {
             self.unshown.refused_after_data += 1;
-            let part = Part::NotSmtp { recipients: vec![Text::default()], size: None };
+            let part = AttemptPart::NotSmtp { recipients: vec![Text::default()], size: None };
             open.visit(at, &event, part, in_log, visit);
             open.said = event;
             return;
@@ -366,17 +366,17 @@ impl Converter {
             Stage::Connect | Stage::Helo => {
                 end_all(open, visit);
                 if stage == Stage::Connect {
-                    open.visit(at, &event, Part::Connect, in_log, visit);
+                    open.visit(at, &event, AttemptPart::Connect, in_log, visit);
                 }
             }
             Stage::Auth => {
                 open.not_yet(visit);
-                open.visit(at, &event, Part::Auth, in_log, visit);
+                open.visit(at, &event, AttemptPart::Auth, in_log, visit);
             }
             Stage::Mail => {
                 end_all(open, visit);
                 let transaction = Transaction { at, said: event, ..Transaction::default() };
-                open.end(transaction, at, End::Mail { in_log }, visit);
+                open.end(transaction, at, TransactionEnd::Mail { in_log }, visit);
             }
             Stage::Rcpt => {
                 let mut transaction = open.begun(at, event, visit);
@@ -389,7 +389,12 @@ impl Converter {
                 let mut transaction = open.begun(at, event, visit);
                 transaction.without_login += u64::from(is_hidden);
                 transaction.accepted = vec![recipient.unwrap_or_default()];
-                open.end(transaction, at, End::Data { size: None, id: None, in_log }, visit);
+                open.end(
+                    transaction,
+                    at,
+                    TransactionEnd::Data { size: None, id: None, in_log },
+                    visit,
+                );
             }
             Stage::Other => end_all(open, visit),
         }

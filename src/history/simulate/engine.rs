@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::attempt::{Attempt, InLog, Part};
+use super::attempt::{Attempt, AttemptPart, InLog};
 use super::decided::{Decided, RECORDS_MAX, SimulateError, Totals};
 use super::named::NamedAccounts;
 use super::retry::{Added, Retry, Schedule, Waiting};
@@ -28,7 +28,7 @@ const RETRY_SESSION: u64 = u64::MAX;
 
 /// How attempts are decided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct SimulationSettings {
     /// The ACL stages at which policies are evaluated. Without one of these, an attempt at
     /// that stage is not decided.
     pub stages: Vec<AclStage>,
@@ -36,7 +36,7 @@ pub struct Settings {
     pub retry: Schedule,
 }
 
-impl Default for Settings {
+impl Default for SimulationSettings {
     /// As `exim/acl_policy.conf` is included.
     fn default() -> Self {
         let stages = vec![AclStage::Auth, AclStage::Rcpt, AclStage::Data, AclStage::NotSmtp];
@@ -47,10 +47,10 @@ impl Default for Settings {
 /// Decides attempts by the policies of an image, on rates in memory.
 pub struct Simulation<'i> {
     replay: Replay<'i>,
-    settings: Settings,
+    settings: SimulationSettings,
     store: Memory,
     forget_from: usize,
-    sessions: FastMap<u64, Box<Session>>,
+    sessions: FastMap<u64, Box<OpenSession>>,
     waiting: Waiting,
     totals: Totals,
     named: NamedAccounts,
@@ -63,9 +63,9 @@ pub struct Simulation<'i> {
 
 /// A session that is open.
 #[derive(Default)]
-struct Session {
+struct OpenSession {
     policies: PolicySession,
-    message: Message,
+    message: SessionMessage,
     /// The latest AUTH command failed, or has not succeeded yet.
     auth_failed: bool,
     /// When it began: how many sessions had begun.
@@ -74,7 +74,7 @@ struct Session {
 
 /// The message of a session.
 #[derive(Default)]
-struct Message {
+struct SessionMessage {
     number: u64,
     /// Its MAIL command was refused, and so all that follows.
     is_refused: bool,
@@ -96,7 +96,11 @@ impl<'i> Simulation<'i> {
     ///
     /// # Errors
     /// There is no such policy.
-    pub fn new(image: &'i Image, names: &str, settings: Settings) -> Result<Self, SimulateError> {
+    pub fn new(
+        image: &'i Image,
+        names: &str,
+        settings: SimulationSettings,
+    ) -> Result<Self, SimulateError> {
         Ok(Self {
             replay: Replay::new(image, names).map_err(SimulateError::Policy)?,
             settings,
@@ -139,22 +143,22 @@ impl<'i> Simulation<'i> {
         let (first, last) = self.totals.span.unwrap_or((attempt.at, attempt.at));
         let is_back = last.seconds.saturating_sub(attempt.at.seconds) > BACK_SECONDS;
         // The end of a session that is only guessed comes late.
-        self.totals.back += u64::from(is_back && attempt.part != Part::Close);
+        self.totals.back += u64::from(is_back && attempt.part != AttemptPart::Close);
         self.totals.span = Some((first.min(attempt.at), last.max(attempt.at)));
         match attempt.part {
-            Part::Mail | Part::NotSmtp { .. } => self.totals.messages += 1,
-            Part::Auth => self.totals.logins += 1,
-            Part::Rcpt { .. } => self.totals.recipients += 1,
+            AttemptPart::Mail | AttemptPart::NotSmtp { .. } => self.totals.messages += 1,
+            AttemptPart::Auth => self.totals.logins += 1,
+            AttemptPart::Rcpt { .. } => self.totals.recipients += 1,
             _ => {}
         }
-        if let Part::NotSmtp { recipients, .. } = &attempt.part {
+        if let AttemptPart::NotSmtp { recipients, .. } = &attempt.part {
             self.totals.recipients += recipients.len() as u64;
         }
         self.totals.limited += u64::from(attempt.in_log == InLog::Limited);
         let verdict = self.attempt(attempt, visit)?;
         match (verdict, &attempt.part) {
             (Some(verdict), _) => self.totals.verdicts.add(verdict),
-            (None, Part::Incomplete | Part::Failed { .. } | Part::Close) => {}
+            (None, AttemptPart::Incomplete | AttemptPart::Failed { .. } | AttemptPart::Close) => {}
             (None, _) => self.totals.undecided += 1,
         }
         self.forget(attempt.at)
@@ -186,14 +190,15 @@ impl<'i> Simulation<'i> {
     ) -> Result<Option<Verdict>, SimulateError> {
         let mut session = self.take_session(attempt.session);
         let verdict = self.in_session(&mut session, attempt, visit);
-        let is_alone = matches!(attempt.part, Part::NotSmtp { .. } | Part::Failed { .. });
-        if attempt.part != Part::Close && !is_alone {
+        let is_alone =
+            matches!(attempt.part, AttemptPart::NotSmtp { .. } | AttemptPart::Failed { .. });
+        if attempt.part != AttemptPart::Close && !is_alone {
             self.sessions.insert(attempt.session, session);
         }
         verdict
     }
 
-    fn take_session(&mut self, number: u64) -> Box<Session> {
+    fn take_session(&mut self, number: u64) -> Box<OpenSession> {
         if let Some(session) = self.sessions.remove(&number) {
             return session;
         }
@@ -204,18 +209,18 @@ impl<'i> Simulation<'i> {
             self.sessions.retain(|_, open| open.since > half);
         }
         self.began += 1;
-        Box::new(Session { since: self.began, ..Session::default() })
+        Box::new(OpenSession { since: self.began, ..OpenSession::default() })
     }
 
     fn in_session(
         &mut self,
-        session: &mut Session,
+        session: &mut OpenSession,
         attempt: &Attempt,
         visit: &mut impl FnMut(&Decided<'_>),
     ) -> Result<Option<Verdict>, SimulateError> {
         match &attempt.part {
-            Part::Connect => self.evaluate(session, attempt, AclStage::Connect, None, visit),
-            Part::Auth => {
+            AttemptPart::Connect => self.evaluate(session, attempt, AclStage::Connect, None, visit),
+            AttemptPart::Auth => {
                 // Until it has succeeded, it counts as failed.
                 session.auth_failed = true;
                 let verdict = self.evaluate(session, attempt, AclStage::Auth, None, visit)?;
@@ -225,7 +230,7 @@ impl<'i> Simulation<'i> {
                 session.auth_failed = refused || is_wrong;
                 Ok(verdict)
             }
-            Part::Mail => {
+            AttemptPart::Mail => {
                 self.end_message(session, attempt, None);
                 self.begin_message(session);
                 let verdict = self.evaluate(session, attempt, AclStage::Mail, None, visit)?;
@@ -233,8 +238,8 @@ impl<'i> Simulation<'i> {
                     verdict.is_some_and(|verdict| verdict >= Verdict::Defer);
                 Ok(verdict)
             }
-            Part::Rcpt { recipient } => self.rcpt(session, attempt, recipient, visit),
-            Part::Data { size } => {
+            AttemptPart::Rcpt { recipient } => self.rcpt(session, attempt, recipient, visit),
+            AttemptPart::Data { size } => {
                 let verdict = self.data(session, attempt, *size, visit)?;
                 if attempt.in_log != InLog::Accepted {
                     // Nobody received it: its retries are in the log, if there were any.
@@ -243,37 +248,37 @@ impl<'i> Simulation<'i> {
                 self.end_message(session, attempt, *size);
                 Ok(verdict)
             }
-            Part::NotSmtp { recipients, size } => {
+            AttemptPart::NotSmtp { recipients, size } => {
                 self.begin_message(session);
                 session.message.accepted.clone_from(recipients);
                 self.evaluate(session, attempt, AclStage::NotSmtp, *size, visit)
             }
-            Part::Failed { .. } => {
+            AttemptPart::Failed { .. } => {
                 self.evaluate(session, attempt, AclStage::Delivery, None, visit)?;
                 Ok(None)
             }
-            Part::Incomplete => {
+            AttemptPart::Incomplete => {
                 session.message.deferred.clear();
                 session.policies.new_message();
-                session.message = Message::default();
+                session.message = SessionMessage::default();
                 Ok(None)
             }
-            Part::Close => {
+            AttemptPart::Close => {
                 self.end_message(session, attempt, None);
                 self.evaluate(session, attempt, AclStage::Quit, None, visit)
             }
         }
     }
 
-    fn begin_message(&mut self, session: &mut Session) {
+    fn begin_message(&mut self, session: &mut OpenSession) {
         self.messages += 1;
         session.policies.new_message();
-        session.message = Message { number: self.messages, ..Message::default() };
+        session.message = SessionMessage { number: self.messages, ..SessionMessage::default() };
     }
 
     fn rcpt(
         &mut self,
-        session: &mut Session,
+        session: &mut OpenSession,
         attempt: &Attempt,
         recipient: &Text,
         visit: &mut impl FnMut(&Decided<'_>),
@@ -305,7 +310,7 @@ impl<'i> Simulation<'i> {
 
     fn data(
         &mut self,
-        session: &mut Session,
+        session: &mut OpenSession,
         attempt: &Attempt,
         size: Option<u64>,
         visit: &mut impl FnMut(&Decided<'_>),
@@ -329,8 +334,8 @@ impl<'i> Simulation<'i> {
     }
 
     /// The message ends: what was deferred is tried again.
-    fn end_message(&mut self, session: &mut Session, attempt: &Attempt, size: Option<u64>) {
-        let Message { deferred, refused, retry, .. } = std::mem::take(&mut session.message);
+    fn end_message(&mut self, session: &mut OpenSession, attempt: &Attempt, size: Option<u64>) {
+        let SessionMessage { deferred, refused, retry, .. } = std::mem::take(&mut session.message);
         let Some(refused) = refused.filter(|_| !deferred.is_empty()) else { return };
         if self.settings.retry.waits().is_empty() || !attempt.event.is_of_a_server() {
             return;
@@ -362,20 +367,21 @@ impl<'i> Simulation<'i> {
                 part,
                 in_log: InLog::Accepted,
             };
-            let mut session = Session::default();
+            let mut session = OpenSession::default();
             self.begin_message(&mut session);
             (session.message.retry, session.message.refused) = (number, Some(refused));
             let mut rejected = false;
-            for part in [Part::Connect, Part::Mail] {
-                let stage = if part == Part::Connect { AclStage::Connect } else { AclStage::Mail };
+            for part in [AttemptPart::Connect, AttemptPart::Mail] {
+                let stage =
+                    if part == AttemptPart::Connect { AclStage::Connect } else { AclStage::Mail };
                 self.evaluate(&mut session, &attempt(part), stage, None, visit)?;
             }
             for recipient in recipients {
-                let one = attempt(Part::Rcpt { recipient: Rc::clone(&recipient) });
+                let one = attempt(AttemptPart::Rcpt { recipient: Rc::clone(&recipient) });
                 let verdict = self.rcpt(&mut session, &one, &recipient, visit)?;
                 rejected |= verdict == Some(Verdict::Reject);
             }
-            let data = attempt(Part::Data { size });
+            let data = attempt(AttemptPart::Data { size });
             let verdict = self.data(&mut session, &data, size, visit)?;
             rejected |= verdict == Some(Verdict::Reject);
             let message = &session.message;
@@ -395,7 +401,7 @@ impl<'i> Simulation<'i> {
     /// Evaluates the policies at `stage`, if they are; what they make of it.
     fn evaluate(
         &mut self,
-        session: &mut Session,
+        session: &mut OpenSession,
         attempt: &Attempt,
         stage: AclStage,
         size: Option<u64>,
@@ -412,13 +418,13 @@ impl<'i> Simulation<'i> {
             known.map(|to| (&**to).into()).collect()
         };
         let recipient = match &attempt.part {
-            Part::Rcpt { recipient } | Part::Failed { recipient, .. } => {
+            AttemptPart::Rcpt { recipient } | AttemptPart::Failed { recipient, .. } => {
                 Some(&**recipient).filter(|to| !to.is_empty())
             }
             _ => None,
         };
         let is_one_of = match &attempt.part {
-            Part::Failed { failure, .. } => Some(failure.unit()),
+            AttemptPart::Failed { failure, .. } => Some(failure.unit()),
             _ => None,
         };
         let step = Step {

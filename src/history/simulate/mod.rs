@@ -45,10 +45,10 @@ mod retry;
 #[cfg(test)]
 mod tests;
 
-pub use attempt::{Attempt, InLog, Part};
+pub use attempt::{Attempt, AttemptPart, InLog};
 pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
-pub use engine::{Settings, Simulation};
+pub use engine::{Simulation, SimulationSettings};
 pub use named::{NamedAccount, NamedAccounts};
 pub use refusals::{LimitKey, Refusals, Refused};
 pub use retry::{Retries, Schedule};

@@ -3,7 +3,7 @@
 use std::collections::hash_map;
 use std::hash::BuildHasher as _;
 
-use super::attempt::Part;
+use super::attempt::AttemptPart;
 use super::decided::Decided;
 use crate::hash::{FastHash, FastMap};
 use crate::policy::outcome::Reason;
@@ -71,7 +71,7 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Refusals {
     /// By a hash of the limit and the key.
-    all: FastMap<u64, Entry>,
+    all: FastMap<u64, RefusalEntry>,
     hasher: FastHash,
     /// The most entries.
     most: usize,
@@ -82,7 +82,7 @@ pub struct Refusals {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct RefusalEntry {
     refused: Refused,
     /// Since when it is over, and when the next event would pass.
     since: Option<(Timestamp, Timestamp)>,
@@ -125,7 +125,7 @@ impl Refusals {
             return;
         };
         let hash = self.hash(policy, reason.unit, reason.window(), reason.key());
-        let Some(entry) = self.entry(hash, || Entry::of_reason(policy, reason)) else {
+        let Some(entry) = self.entry(hash, || RefusalEntry::of_reason(policy, reason)) else {
             self.omitted += u64::from(decided.retry == 0);
             return;
         };
@@ -137,9 +137,9 @@ impl Refusals {
         let at = decided.attempt.at;
         let one = &mut entry.refused;
         one.events += 1;
-        one.recipients += u64::from(matches!(decided.attempt.part, Part::Rcpt { .. }));
+        one.recipients += u64::from(matches!(decided.attempt.part, AttemptPart::Rcpt { .. }));
         one.rejected += u64::from(outcome.measured == Verdict::Reject);
-        if let Part::NotSmtp { recipients, .. } = &decided.attempt.part {
+        if let AttemptPart::NotSmtp { recipients, .. } = &decided.attempt.part {
             one.recipients += recipients.len() as u64;
         }
         if decided.message != 0 && decided.message != entry.message {
@@ -160,7 +160,7 @@ impl Refusals {
             }
             return;
         }
-        let Some(entry) = self.entry(hash, || Entry::of_window(window)) else { return };
+        let Some(entry) = self.entry(hash, || RefusalEntry::of_window(window)) else { return };
         let passes = match decision.retry_after(decision.at) {
             Wait::Seconds(seconds) => later(decision.at, seconds),
             Wait::Never => decision.at,
@@ -172,7 +172,11 @@ impl Refusals {
     }
 
     /// The entry of a limit and key; `None` if it is new and there are too many.
-    fn entry(&mut self, hash: u64, new: impl FnOnce() -> Entry) -> Option<&mut Entry> {
+    fn entry(
+        &mut self,
+        hash: u64,
+        new: impl FnOnce() -> RefusalEntry,
+    ) -> Option<&mut RefusalEntry> {
         let is_full = self.all.len() >= self.most;
         match self.all.entry(hash) {
             hash_map::Entry::Occupied(known) => Some(known.into_mut()),
@@ -223,7 +227,7 @@ impl Refusals {
     }
 }
 
-impl Entry {
+impl RefusalEntry {
     fn new(of: LimitKey) -> Self {
         let refused = Refused {
             of,

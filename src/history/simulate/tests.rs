@@ -50,7 +50,7 @@ impl Dialogue {
         dialogue
     }
 
-    fn add(&mut self, part: Part, in_log: InLog) -> &mut Self {
+    fn add(&mut self, part: AttemptPart, in_log: InLog) -> &mut Self {
         let event = Rc::new(self.event.clone());
         let (at, session) = (self.now, self.session);
         self.attempts.push(Attempt { at, session, event, part, in_log });
@@ -58,15 +58,15 @@ impl Dialogue {
     }
 
     fn rcpt(&mut self, to: &str, in_log: InLog) -> &mut Self {
-        self.add(Part::Rcpt { recipient: format!("{to}@x.test").into() }, in_log)
+        self.add(AttemptPart::Rcpt { recipient: format!("{to}@x.test").into() }, in_log)
     }
 
     fn message(&mut self, to: &[&str]) -> &mut Self {
-        self.add(Part::Mail, InLog::Accepted);
+        self.add(AttemptPart::Mail, InLog::Accepted);
         for to in to {
             self.rcpt(to, InLog::Accepted);
         }
-        self.add(Part::Data { size: Some(500) }, InLog::Accepted)
+        self.add(AttemptPart::Data { size: Some(500) }, InLog::Accepted)
     }
 }
 
@@ -81,16 +81,16 @@ struct Ran {
     observed: u64,
 }
 
-fn run(image: &Image, settings: Settings, attempts: &[Attempt]) -> Ran {
+fn run(image: &Image, settings: SimulationSettings, attempts: &[Attempt]) -> Ran {
     let mut simulation = Simulation::new(image, "*", settings).unwrap();
     let (mut lines, mut refusals) = (Vec::new(), Refusals::default());
     let mut visit = |decided: &Decided<'_>| {
         refusals.add(decided);
         let part = match decided.attempt.part {
             _ if decided.retry > 0 => "retry",
-            Part::Auth => "auth",
-            Part::Rcpt { .. } => "rcpt",
-            Part::Data { .. } => "data",
+            AttemptPart::Auth => "auth",
+            AttemptPart::Rcpt { .. } => "rcpt",
+            AttemptPart::Data { .. } => "data",
             _ => "other",
         };
         let outcome = &decided.decisions.outcome;
@@ -133,13 +133,13 @@ fn failed_logins_count_with_the_next_command() {
     let image = image(REAL);
     let mut client = Dialogue::of_server(1, at(0));
     for _ in 0..4 {
-        client.add(Part::Auth, InLog::Rejected);
+        client.add(AttemptPart::Auth, InLog::Rejected);
         // A rate just below a whole number, as in any real session.
         client.now.micros += 1000;
     }
-    client.add(Part::Auth, InLog::Limited);
-    client.add(Part::Mail, InLog::Accepted).rcpt("d", InLog::Limited);
-    let ran = run(&image, Settings::default(), &client.attempts);
+    client.add(AttemptPart::Auth, InLog::Limited);
+    client.add(AttemptPart::Mail, InLog::Accepted).rcpt("d", InLog::Limited);
+    let ran = run(&image, SimulationSettings::default(), &client.attempts);
     use Verdict::{Accept, Defer};
     let logins = [(Accept, 0.0), (Accept, 1.0), (Accept, 2.0), (Accept, 3.0), (Defer, 4.0)];
     assert_eq!(verdicts(&ran, "auth"), logins);
@@ -157,14 +157,14 @@ fn failed_logins_count_with_the_next_command() {
 fn recipients_that_the_server_refused_count_with_the_next_one() {
     let image = image(REAL);
     let mut client = Dialogue::of_server(1, at(0));
-    client.add(Part::Mail, InLog::Accepted);
+    client.add(AttemptPart::Mail, InLog::Accepted);
     for to in ["n1", "n2", "n3"] {
         client.rcpt(to, InLog::Rejected);
         client.now.micros += 1000;
     }
-    client.rcpt("c", InLog::Limited).add(Part::Incomplete, InLog::Accepted);
-    client.add(Part::Mail, InLog::Accepted).rcpt("d", InLog::Limited);
-    let ran = run(&image, Settings::default(), &client.attempts);
+    client.rcpt("c", InLog::Limited).add(AttemptPart::Incomplete, InLog::Accepted);
+    client.add(AttemptPart::Mail, InLog::Accepted).rcpt("d", InLog::Limited);
+    let ran = run(&image, SimulationSettings::default(), &client.attempts);
     use Verdict::{Accept, Defer};
     let verdicts: Vec<Verdict> = verdicts(&ran, "rcpt").iter().map(|one| one.0).collect();
     assert_eq!(verdicts, [Accept, Accept, Accept, Defer, Defer]);
@@ -184,7 +184,7 @@ fn who_is_over_is_counted_by_limit_and_key() {
     // Much later, all is forgotten.
     alice.now = at(40_000);
     alice.message(&["a"]);
-    let ran = run(&image, Settings::default(), &alice.attempts);
+    let ran = run(&image, SimulationSettings::default(), &alice.attempts);
     assert_eq!((ran.totals.messages, ran.totals.recipients), (4, 7));
     assert_eq!(ran.refused_events, 2, "{:?}", ran.lines);
     let one = &ran.refused[0];
@@ -215,13 +215,13 @@ fn times_over_the_limit_end_when_an_event_would_pass() {
         let mut client = Dialogue::of_user(session, at(seconds), "x");
         attempts.append(&mut client.message(&["a"]).attempts);
     }
-    let ran = run(&image, Settings::default(), &attempts);
+    let ran = run(&image, SimulationSettings::default(), &attempts);
     let one = &ran.refused[0];
     assert_eq!((one.events, one.crossings), (2, 2));
     // Both times 0.9 is left in the bucket, and 0.5 may be there.
     assert!((one.over - 8.0).abs() < 0.1 && (one.longest - 4.0).abs() < 0.1, "{one:?}");
     // What comes after the end of the log is not known.
-    let ran = run(&image, Settings::default(), &attempts[..attempts.len() - 3]);
+    let ran = run(&image, SimulationSettings::default(), &attempts[..attempts.len() - 3]);
     assert!((ran.refused[0].over - 4.0).abs() < 0.1, "{:?}", ran.refused);
 }
 
@@ -234,8 +234,10 @@ fn servers_try_again_until_they_are_accepted_or_give_up() {
     let mut later = Dialogue::of_user(2, at(90_000), "x");
     later.event.client = Origin::Client([192, 0, 2, 8].into());
     server.attempts.append(&mut later.message(&["e"]).attempts);
-    let schedule =
-        |waits: &[f64]| Settings { retry: Schedule::new(waits.to_vec()), ..Settings::default() };
+    let schedule = |waits: &[f64]| SimulationSettings {
+        retry: Schedule::new(waits.to_vec()),
+        ..SimulationSettings::default()
+    };
     let ran = run(&image(policy), schedule(&[900.0, 1800.0, 7200.0]), &server.attempts);
     let retries = ran.totals.retries;
     // One of two recipients passes after 15 minutes (2·e^(-1/4) + 0.88 = 2.44), the other
@@ -267,12 +269,12 @@ fn what_was_refused_after_data_is_not_tried_again() {
     let mut server = Dialogue::of_server(1, at(0));
     server.message(&["a"]);
     for in_log in [InLog::Limited, InLog::Rejected, InLog::Deferred] {
-        server.add(Part::Mail, InLog::Accepted).rcpt("b", InLog::Accepted);
-        server.add(Part::Data { size: None }, in_log);
+        server.add(AttemptPart::Mail, InLog::Accepted).rcpt("b", InLog::Accepted);
+        server.add(AttemptPart::Data { size: None }, in_log);
     }
     let mut later = Dialogue::of_user(2, at(90_000), "x");
     server.attempts.append(&mut later.message(&["e"]).attempts);
-    let ran = run(&image, Settings::default(), &server.attempts);
+    let ran = run(&image, SimulationSettings::default(), &server.attempts);
     assert_eq!((ran.refused_events, ran.totals.retries), (3, Retries::default()));
 }
 
@@ -283,7 +285,7 @@ fn events_at_the_same_time_count_in_full() {
     let mut alice = Dialogue::of_user(1, at(0), "alice");
     let to: Vec<String> = (0..1002).map(|n| format!("r{n}")).collect();
     alice.message(&to.iter().map(String::as_str).collect::<Vec<_>>());
-    let ran = run(&image, Settings::default(), &alice.attempts);
+    let ran = run(&image, SimulationSettings::default(), &alice.attempts);
     assert_eq!(ran.refused_events, 2, "{:?}", ran.refused);
     assert!((ran.refused[0].highest - 1001.0).abs() < 0.1, "{:?}", ran.refused);
     // A time that goes back is none.
@@ -291,7 +293,7 @@ fn events_at_the_same_time_count_in_full() {
     let attempts = times
         .drain(..)
         .flat_map(|now| Dialogue::of_user(1, now, "alice").message(&["a"]).attempts.clone());
-    let ran = run(&image, Settings::default(), &attempts.collect::<Vec<_>>());
+    let ran = run(&image, SimulationSettings::default(), &attempts.collect::<Vec<_>>());
     assert_eq!(ran.totals.back, 6);
     assert!(ran.lines.iter().all(|line| line.3 <= 3.0), "{:?}", ran.lines);
 }
@@ -301,7 +303,7 @@ fn a_policy_that_observes_refuses_nothing() {
     let image = image("[policy.p]\naction = \"observe\"\ndefault.messages = \"1.5/1h\"\n");
     let mut alice = Dialogue::of_user(1, at(0), "alice");
     alice.message(&["a"]).message(&["a"]);
-    let ran = run(&image, Settings::default(), &alice.attempts);
+    let ran = run(&image, SimulationSettings::default(), &alice.attempts);
     // At RCPT and, from memory, at DATA.
     assert_eq!((ran.refused_events, ran.observed), (0, 2));
     assert!(ran.refused[0].observed);
@@ -315,13 +317,14 @@ fn only_the_stages_of_the_acls_are_decided() {
     let attempts: Vec<Attempt> = (0..4)
         .flat_map(|session| {
             let mut client = Dialogue::of_server(session, at(0));
-            client.add(Part::Connect, InLog::Accepted);
-            client.add(Part::Close, InLog::Accepted).attempts.clone()
+            client.add(AttemptPart::Connect, InLog::Accepted);
+            client.add(AttemptPart::Close, InLog::Accepted).attempts.clone()
         })
         .collect();
-    let ran = run(&image, Settings::default(), &attempts);
+    let ran = run(&image, SimulationSettings::default(), &attempts);
     assert_eq!((ran.totals.verdicts.all(), ran.totals.undecided), (0, 4));
-    let settings = Settings { stages: vec![AclStage::Connect], ..Settings::default() };
+    let settings =
+        SimulationSettings { stages: vec![AclStage::Connect], ..SimulationSettings::default() };
     let ran = run(&image, settings, &attempts);
     assert_eq!(ran.totals.verdicts.of(Verdict::Defer), 2);
 }
@@ -329,17 +332,18 @@ fn only_the_stages_of_the_acls_are_decided() {
 #[test]
 fn an_unknown_policy_is_named() {
     let image = image(REAL);
-    let error = Simulation::new(&image, "b", Settings::default()).err().unwrap().to_string();
+    let error =
+        Simulation::new(&image, "b", SimulationSettings::default()).err().unwrap().to_string();
     assert!(error.contains("there is no policy \"b\""), "{error}");
 }
 
 #[test]
 fn sessions_that_are_never_closed_are_forgotten() {
     let image = image(REAL);
-    let mut simulation = Simulation::new(&image, "*", Settings::default()).unwrap();
+    let mut simulation = Simulation::new(&image, "*", SimulationSettings::default()).unwrap();
     for session in 0..(engine::SESSIONS_MAX as u64 + 10) {
         let mut client = Dialogue::of_server(session, at(0));
-        client.add(Part::Mail, InLog::Accepted);
+        client.add(AttemptPart::Mail, InLog::Accepted);
         simulation.decide(&client.attempts[0], &mut |_| {}).unwrap();
     }
     assert!(simulation.open_sessions() <= engine::SESSIONS_MAX);
@@ -349,7 +353,7 @@ fn sessions_that_are_never_closed_are_forgotten() {
 #[test]
 fn refusals_of_too_many_keys_are_only_counted() {
     let image = image(REAL);
-    let mut simulation = Simulation::new(&image, "*", Settings::default()).unwrap();
+    let mut simulation = Simulation::new(&image, "*", SimulationSettings::default()).unwrap();
     let mut refusals = Refusals::of_at_most(2);
     for (session, login) in (0..).zip(["alice", "bob", "carol"]) {
         let mut client = Dialogue::of_user(session, at(60 * session as i64), login);
@@ -373,7 +377,7 @@ quickcheck! {
              [policy.b]\nupdate = \"strict\"\nkey = [\"client\"]\n\
              default.recipients = \"9.5/1h\"\nverdicts = { \"100%\" = \"reject\" }\n",
         );
-        let settings = Settings { retry: Schedule::new(Vec::new()), ..Settings::default() };
+        let settings = SimulationSettings { retry: Schedule::new(Vec::new()), ..SimulationSettings::default() };
         let mut simulation = Simulation::new(&image, "*", settings).unwrap();
         let mut replay = Replay::new(&image, "*").unwrap();
         let mut store = Memory::new();

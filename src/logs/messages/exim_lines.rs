@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    FailedLogin, Item, ItemKind, Joiner, LoginShown, Message, Reason, Refusal, Server, SessionKey,
-    Source, Stage, Text, Visit, Waiting, add,
+    FailedLogin, Item, ItemKind, Joiner, LogWriter, LoginShown, Message, Reason, Refusal, Server,
+    SessionKey, Stage, Text, Visit, Waiting, add,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::{self, Arrival, Delivery, Host, What};
@@ -14,7 +14,7 @@ use crate::rate::Timestamp;
 impl Joiner {
     pub(super) fn exim(
         &mut self,
-        source: Source,
+        source: LogWriter,
         syslog_pid: Option<u32>,
         line: &Stamped<'_>,
         visit: Visit<'_>,
@@ -102,7 +102,7 @@ impl Joiner {
     /// The session of a client: by its port, else by the process.
     fn exim_session(
         &mut self,
-        source: Source,
+        source: LogWriter,
         host: Host<'_>,
         pid: Option<u32>,
         at: Timestamp,

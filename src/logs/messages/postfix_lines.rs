@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 use super::exim_lines::by;
 use super::{
-    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Refusal, Server, SessionKey,
-    Source, Stage, Text, Visit, Waiting, add,
+    Item, ItemKind, Joiner, LogWriter, LoginShown, Message, OriginShown, Reason, Refusal, Server,
+    SessionKey, Stage, Text, Visit, Waiting, add,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
@@ -26,7 +26,7 @@ impl Joiner {
     /// Considers a line of this daemon of Postfix.
     pub(super) fn postfix(
         &mut self,
-        source: Source,
+        source: LogWriter,
         daemon: &str,
         pid: Option<u32>,
         line: &Stamped<'_>,
@@ -52,7 +52,7 @@ impl Joiner {
 
     fn postfix_line(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         what: What<'_>,
         line: &Stamped<'_>,
@@ -140,7 +140,7 @@ impl Joiner {
     /// The session of a client in a process; of postscreen's by its port.
     fn session(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         client: Client<'_>,
         line: &Stamped<'_>,
@@ -163,7 +163,7 @@ impl Joiner {
     /// known of it.
     fn refused(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         found: &postfix::Refusal<'_>,
         line: &Stamped<'_>,
@@ -218,7 +218,7 @@ impl Joiner {
 
     fn begin(
         &mut self,
-        source: Source,
+        source: LogWriter,
         begin: &Begin<'_>,
         session: Option<SessionKey>,
     ) -> Result<(), Reason> {
@@ -329,7 +329,7 @@ impl Joiner {
 
     fn delivered(
         &mut self,
-        source: Source,
+        source: LogWriter,
         recipient: &Recipient<'_>,
         at: crate::rate::Timestamp,
         visit: Visit<'_>,

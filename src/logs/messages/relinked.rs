@@ -12,8 +12,8 @@ use std::net::IpAddr;
 
 use super::postfix_lines::is_of_this_machine;
 use super::{
-    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, SETTLED_AFTER, Server, Source, Text,
-    Visit,
+    Item, ItemKind, Joiner, LogWriter, LoginShown, Message, OriginShown, SETTLED_AFTER, Server,
+    Text, Visit,
 };
 use crate::event::{Event, Origin};
 use crate::logs::files::Stamped;
@@ -24,7 +24,7 @@ use crate::rate::Timestamp;
 
 impl Joiner {
     /// The queues of a host, its own first.
-    pub(super) fn queues_of(&self, source: Source) -> Vec<u32> {
+    pub(super) fn queues_of(&self, source: LogWriter) -> Vec<u32> {
         let of_host = |number: &u32| {
             self.queues.get(*number as usize).is_some_and(|queue| queue.host == source.host)
         };
@@ -34,7 +34,7 @@ impl Joiner {
 
     /// Whether a message of this id is known, of this client: on the same host, or on another
     /// that has it from this client.
-    pub(super) fn is_known(&mut self, source: Source, id: &str, client: Option<&str>) -> bool {
+    pub(super) fn is_known(&mut self, source: LogWriter, id: &str, client: Option<&str>) -> bool {
         let client: Option<IpAddr> = client.and_then(|client| client.parse().ok());
         self.queues.iter().any(|queue| {
             let known = queue.active(id).map(|known| known.client);
@@ -49,7 +49,7 @@ impl Joiner {
     /// `smtpd` hands a message to a filter before the queue.
     pub(super) fn proxied(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         begin: &Begin<'_>,
         line: &Stamped<'_>,
@@ -86,7 +86,7 @@ impl Joiner {
     }
 
     /// The session of a process ends.
-    pub(super) fn left(&mut self, source: Source, process: Option<(u32, u32)>) {
+    pub(super) fn left(&mut self, source: LogWriter, process: Option<(u32, u32)>) {
         let now = process.and_then(|process| self.processes.now(process));
         if now.is_some_and(|(_, now)| now.proxied.take().is_some()) {
             self.filtered(source.host);
@@ -96,7 +96,7 @@ impl Joiner {
     /// The filter before the queue has accepted a message of this process.
     pub(super) fn proxy_accepted(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         queued_as: Option<&str>,
         [sender, recipient]: [Option<&str>; 2],
@@ -133,7 +133,7 @@ impl Joiner {
     }
 
     /// The queue of a message of this id on the host that has not been handed over.
-    fn of_filter(&self, source: Source, id: &str) -> Option<(u32, String)> {
+    fn of_filter(&self, source: LogWriter, id: &str) -> Option<(u32, String)> {
         let has = |number: &u32| {
             let queue = self.queues.get(*number as usize);
             queue.is_some_and(|queue| queue.begun(id).is_some() || queue.open.contains_key(id))
@@ -143,7 +143,7 @@ impl Joiner {
     }
 
     /// The only message of this sender on the host which waits for who sent it.
-    fn only_one_of(&self, source: Source, sender: Option<&str>) -> Option<(u32, String)> {
+    fn only_one_of(&self, source: LogWriter, sender: Option<&str>) -> Option<(u32, String)> {
         let mut found = None;
         for one in &self.waiting {
             let is_of = one.origin == OriginShown::Perhaps
@@ -193,7 +193,7 @@ impl Joiner {
     }
 
     /// The delivery of a message names another: it is the same one.
-    pub(super) fn relinked(&mut self, source: Source, of: &Recipient<'_>) {
+    pub(super) fn relinked(&mut self, source: LogWriter, of: &Recipient<'_>) {
         if let Some(id) = of.forwarded_as {
             return self.is_again(source.queue, id);
         }

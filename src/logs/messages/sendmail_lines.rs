@@ -6,8 +6,8 @@
 use super::exim_lines::by;
 use super::postfix_lines::is_of_this_machine;
 use super::{
-    Item, ItemKind, Joiner, LoginShown, Message, OriginShown, Reason, Server, Source, Text, Visit,
-    Waiting,
+    Item, ItemKind, Joiner, LogWriter, LoginShown, Message, OriginShown, Reason, Server, Text,
+    Visit, Waiting,
 };
 use crate::event::{Event, Origin};
 use crate::logs::exim::Host;
@@ -23,7 +23,7 @@ impl Joiner {
     /// Considers a line of Sendmail.
     pub(super) fn sendmail(
         &mut self,
-        source: Source,
+        source: LogWriter,
         pid: Option<u32>,
         line: &Stamped<'_>,
         visit: Visit<'_>,
@@ -59,7 +59,7 @@ impl Joiner {
 
     fn received(
         &mut self,
-        source: Source,
+        source: LogWriter,
         process: Option<(u32, u32)>,
         arrival: &Arrival<'_>,
         line: &Stamped<'_>,
@@ -115,7 +115,7 @@ impl Joiner {
 
     fn tried(
         &mut self,
-        source: Source,
+        source: LogWriter,
         delivery: &Delivery<'_>,
         line: &Stamped<'_>,
         visit: Visit<'_>,

@@ -128,7 +128,7 @@ impl Dry {
 }
 
 /// A client.
-struct Client {
+struct DryClient {
     address: IpAddr,
     login: bool,
 }
@@ -155,7 +155,7 @@ impl Exim {
         let mut dry = Dry::default();
         for address in &samples.clients {
             for login in [true, false] {
-                let client = Client { address: *address, login };
+                let client = DryClient { address: *address, login };
                 let replies = exim.session(&client, &samples.dialogue(), &mut dry)?;
                 if let Some(accepted) = samples.accepted(&replies).filter(|_| with_data) {
                     exim.session(&client, &accepted, &mut dry)?;
@@ -168,7 +168,7 @@ impl Exim {
     }
 
     /// The replies to a dialogue.
-    fn session(&self, client: &Client, dialogue: &str, dry: &mut Dry) -> Option<Vec<String>> {
+    fn session(&self, client: &DryClient, dialogue: &str, dry: &mut Dry) -> Option<Vec<String>> {
         let address = client.address.to_string();
         let mut arguments = vec!["-bh", &address];
         // Mail of users comes by the port for it.

@@ -36,7 +36,7 @@ pub(crate) struct Expansion(Vec<Node>);
 
 /// What a text may become.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct Expansions {
     /// With [`UNKNOWN`] for what only Exim knows.
     pub(crate) text: String,
     /// The line of a lookup file that a part of it is from, as `FILE:LINE`.
@@ -127,7 +127,7 @@ impl Expansion {
     }
 
     /// All texts that it may become.
-    pub(crate) fn outcomes(&self) -> Vec<Outcome> {
+    pub(crate) fn outcomes(&self) -> Vec<Expansions> {
         outcomes(&self.0, None)
     }
 
@@ -147,7 +147,7 @@ impl Expansion {
 }
 
 fn lookup_file(kind: &str, file: &[Node]) -> Option<LookupFile> {
-    let [Outcome { text, row: None }] = &outcomes(file, None)[..] else { return None };
+    let [Expansions { text, row: None }] = &outcomes(file, None)[..] else { return None };
     (!text.contains(UNKNOWN)).then(|| LookupFile::new(kind, text.trim()))
 }
 
@@ -202,8 +202,8 @@ fn variables(nodes: &[Node], folded: bool, harmless: bool, found: &mut Vec<Varia
 }
 
 /// What `nodes` may become, where `$value` is `value`.
-fn outcomes(nodes: &[Node], value: Option<&str>) -> Vec<Outcome> {
-    let mut all = vec![Outcome::default()];
+fn outcomes(nodes: &[Node], value: Option<&str>) -> Vec<Expansions> {
+    let mut all = vec![Expansions::default()];
     for node in nodes {
         let parts = outcomes_of(node, value);
         if let [part] = &parts[..] {
@@ -216,7 +216,7 @@ fn outcomes(nodes: &[Node], value: Option<&str>) -> Vec<Outcome> {
         let mut longer = Vec::new();
         for outcome in &all {
             for part in &parts {
-                longer.push(Outcome {
+                longer.push(Expansions {
                     text: format!("{}{}", outcome.text, part.text),
                     row: outcome.row.clone().or_else(|| part.row.clone()),
                 });
@@ -230,8 +230,8 @@ fn outcomes(nodes: &[Node], value: Option<&str>) -> Vec<Outcome> {
     all
 }
 
-fn outcomes_of(node: &Node, value: Option<&str>) -> Vec<Outcome> {
-    let known = |text: &str| vec![Outcome { text: text.to_owned(), row: None }];
+fn outcomes_of(node: &Node, value: Option<&str>) -> Vec<Expansions> {
+    let known = |text: &str| vec![Expansions { text: text.to_owned(), row: None }];
     let unknown = || known(&UNKNOWN.to_string());
     match node {
         Node::Text(text) => known(text),
@@ -241,19 +241,18 @@ fn outcomes_of(node: &Node, value: Option<&str>) -> Vec<Outcome> {
         Node::Lookup { kind, file, yes, no, .. } => {
             let value_itself = [Node::Variable("value".to_owned())];
             let found = yes.as_deref().unwrap_or(&value_itself);
-            let mut all =
-                match lookup_file(kind, file).and_then(|file| file.rows().ok()) {
-                    None => outcomes(found, None),
-                    Some(rows) => {
-                        let mut all = Vec::new();
-                        for row in rows {
-                            all.extend(outcomes(found, Some(&row.value)).into_iter().map(
-                                |outcome| Outcome { row: Some(row.position.clone()), ..outcome },
-                            ));
-                        }
-                        all
+            let mut all = match lookup_file(kind, file).and_then(|file| file.rows().ok()) {
+                None => outcomes(found, None),
+                Some(rows) => {
+                    let mut all = Vec::new();
+                    for row in rows {
+                        all.extend(outcomes(found, Some(&row.value)).into_iter().map(|outcome| {
+                            Expansions { row: Some(row.position.clone()), ..outcome }
+                        }));
                     }
-                };
+                    all
+                }
+            };
             // `fail` and nothing written leave a text that is no spec by itself.
             all.extend(no.iter().flat_map(|no| outcomes(no, value)));
             all

@@ -10,14 +10,14 @@ const DEPTH_MAX: usize = 16;
 
 /// Which named lists a condition may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ListKind {
     Hosts,
     Domains,
     LocalParts,
     Addresses,
 }
 
-impl Kind {
+impl ListKind {
     /// Of the condition `name`.
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
@@ -54,7 +54,7 @@ pub(super) struct Covered {
 }
 
 /// What `list` covers.
-pub(super) fn covered(source: &Source, kind: Kind, list: &str) -> Covered {
+pub(super) fn covered(source: &Source, kind: ListKind, list: &str) -> Covered {
     let mut found = Items::default();
     found.add(source, kind, list, 0);
     let of = |width: u32, nets: &[(u128, u32)]| found.star || is_full(nets, 0, 0, width);
@@ -62,8 +62,8 @@ pub(super) fn covered(source: &Source, kind: Kind, list: &str) -> Covered {
     let named = found.star || v4 && v6;
     // A pattern of an address list needs an address, one of other lists does not.
     let all = match kind {
-        Kind::Addresses => named && found.empty,
-        Kind::Hosts | Kind::Domains | Kind::LocalParts => found.star,
+        ListKind::Addresses => named && found.empty,
+        ListKind::Hosts | ListKind::Domains | ListKind::LocalParts => found.star,
     };
     Covered { all, named, v4, v6 }
 }
@@ -79,7 +79,7 @@ struct Items {
 
 impl Items {
     /// Whether the next items count as well.
-    fn add(&mut self, source: &Source, kind: Kind, list: &str, depth: usize) -> bool {
+    fn add(&mut self, source: &Source, kind: ListKind, list: &str, depth: usize) -> bool {
         if list.contains('$') || depth > DEPTH_MAX {
             return false;
         }
@@ -97,9 +97,9 @@ impl Items {
                 _ => match item.strip_prefix('+') {
                     Some(name) => named(source, kind, name)
                         .is_some_and(|list| self.add(source, kind, list, depth + 1)),
-                    None if kind == Kind::Hosts => self.host(&item),
+                    None if kind == ListKind::Hosts => self.host(&item),
                     // It may be a lookup, which may fail.
-                    None => !item.contains([';', '$', '@']) || kind == Kind::Addresses,
+                    None => !item.contains([';', '$', '@']) || kind == ListKind::Addresses,
                 },
             };
             if !goes_on {
@@ -144,7 +144,7 @@ fn is_full(nets: &[(u128, u32)], base: u128, bits: u32, width: u32) -> bool {
 }
 
 /// The value of a named list.
-fn named<'a>(source: &'a Source, kind: Kind, wanted: &str) -> Option<&'a str> {
+fn named<'a>(source: &'a Source, kind: ListKind, wanted: &str) -> Option<&'a str> {
     source.lines.iter().filter(|line| line.section.is_empty()).find_map(|line| {
         let rest = line.text.strip_prefix("hide").map_or(&*line.text, str::trim_start);
         let rest = rest.strip_prefix(kind.definition())?;

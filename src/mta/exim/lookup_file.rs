@@ -13,7 +13,7 @@ pub(crate) struct LookupFile {
 
 /// A line of such a file, with those that continue it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct LookupRow {
     pub(crate) key: String,
     pub(crate) value: String,
     /// `FILE:LINE`.
@@ -33,12 +33,12 @@ impl LookupFile {
     ///
     /// # Errors
     /// It cannot be read, or is no file of lines.
-    pub(crate) fn rows(&self) -> io::Result<Vec<Row>> {
+    pub(crate) fn rows(&self) -> io::Result<Vec<LookupRow>> {
         if !self.by_lines {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let text = String::from_utf8_lossy(&std::fs::read(&self.path)?).into_owned();
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<LookupRow> = Vec::new();
         for (n, line) in text.lines().enumerate() {
             if line.starts_with('#') || line.trim().is_empty() {
                 continue;
@@ -51,7 +51,7 @@ impl LookupFile {
             }
             let (key, value) = split(line);
             let position = format!("{}:{}", self.path.display(), n + 1);
-            rows.push(Row { key, value, position });
+            rows.push(LookupRow { key, value, position });
         }
         Ok(rows)
     }
@@ -105,7 +105,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let found = LookupFile::new("lsearch", file.path().to_str().unwrap()).rows().unwrap();
-        let line = |row: &Row| row.position.rsplit(':').next().unwrap().parse().unwrap();
+        let line = |row: &LookupRow| row.position.rsplit(':').next().unwrap().parse().unwrap();
         found.iter().map(|row| (row.key.clone(), row.value.clone(), line(row))).collect()
     }
 

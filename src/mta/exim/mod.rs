@@ -31,7 +31,7 @@ pub(crate) use dry::Dry;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
 pub(crate) use program::{
-    Exim, RulesError, Settings, Version, find, installed, usual_configuration,
+    Exim, EximSettings, RulesError, Version, find, installed, usual_configuration,
 };
 pub(crate) use source::{Absent, Position, ReadError, Refused, Source};
 pub(crate) use spec::{Limit, SpecReport};

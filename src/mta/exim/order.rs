@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::acls::Acls;
 use super::calls::verb;
-use super::list::{Kind, covered};
+use super::list::{ListKind, covered};
 use super::source::{Line, Position, Source};
 
 /// Conditions of ACLs whose value stays the same from one statement to the next, if it has
@@ -73,7 +73,7 @@ pub(crate) struct Ending {
 }
 
 /// A condition or modifier.
-enum Part {
+enum AclPart {
     Always,
     /// For all mail but that of these.
     Except(&'static str),
@@ -101,13 +101,13 @@ impl Statement<'_> {
                 break;
             }
             let says_why = match part(source, text, facts) {
-                Part::Always => Kind::of(name(text).1).is_some() && value(text) != "*",
-                Part::Except(whom) => {
+                AclPart::Always => ListKind::of(name(text).1).is_some() && value(text) != "*",
+                AclPart::Except(whom) => {
                     except = Some(whom);
                     true
                 }
-                Part::Sometimes(Some(fact)) if facts.contains(&fact) => true,
-                Part::Sometimes(_) | Part::Never => return None,
+                AclPart::Sometimes(Some(fact)) if facts.contains(&fact) => true,
+                AclPart::Sometimes(_) | AclPart::Never => return None,
             };
             if says_why {
                 written.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -146,7 +146,7 @@ fn before(
     let here = statements.iter().position(|one| one.parts.iter().any(is_here))?;
     let upto = statements.get(here)?.parts.iter().take_while(|part| !is_here(part));
     for (_, text) in upto {
-        if let Part::Sometimes(Some(fact)) = part(source, text, &facts) {
+        if let AclPart::Sometimes(Some(fact)) = part(source, text, &facts) {
             facts.insert(fact);
         }
     }
@@ -210,13 +210,13 @@ pub(super) fn truth(value: &str) -> Option<bool> {
 }
 
 /// What a condition comes to, as far as it can be known.
-fn part(source: &Source, text: &str, facts: &BTreeSet<Fact>) -> Part {
+fn part(source: &Source, text: &str, facts: &BTreeSet<Fact>) -> AclPart {
     let (negated, name, _) = name(text);
     if name.is_empty() || MODIFIERS.contains(&name) {
-        return Part::Always;
+        return AclPart::Always;
     }
     let value = value(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    let covered = Kind::of(name).map(|kind| covered(source, kind, &value)).unwrap_or_default();
+    let covered = ListKind::of(name).map(|kind| covered(source, kind, &value)).unwrap_or_default();
     let all = match (name, &*value) {
         ("condition", value) => truth(value),
         ("recipients", _) if covered.named => Some(true),
@@ -225,21 +225,21 @@ fn part(source: &Source, text: &str, facts: &BTreeSet<Fact>) -> Part {
         _ => None,
     };
     match all {
-        Some(all) if all != negated => return Part::Always,
-        Some(_) => return Part::Never,
+        Some(all) if all != negated => return AclPart::Always,
+        Some(_) => return AclPart::Never,
         None => {}
     }
     if name == "hosts" && !negated && covered.v4 && facts.contains(BY_SMTP) {
-        return Part::Except(if covered.v6 { LOCAL_CALLERS } else { IPV6_CLIENTS });
+        return AclPart::Except(if covered.v6 { LOCAL_CALLERS } else { IPV6_CLIENTS });
     }
     if !STEADY.contains(&name) || CHANGING.iter().any(|word| value.contains(word)) {
-        return Part::Sometimes(None);
+        return AclPart::Sometimes(None);
     }
     let fact = match (name, says_authenticated(&value)) {
         ("condition", Some(yes)) if yes != negated => AUTHENTICATED.to_owned(),
         _ => format!("{}{name} = {value}", if negated { "!" } else { "" }),
     };
-    Part::Sometimes(Some(fact))
+    AclPart::Sometimes(Some(fact))
 }
 
 /// Whether a condition only asks for a login: whether it holds with one.

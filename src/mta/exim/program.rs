@@ -99,7 +99,7 @@ impl Exim {
     }
 
     /// What its configuration sets.
-    pub(crate) fn settings(&self) -> Result<Settings, String> {
+    pub(crate) fn settings(&self) -> Result<EximSettings, String> {
         let variables = ["$config_file", "$spool_directory", "$exim_uid", "$exim_gid"];
         let said = self.expand(&variables)?;
         let [config, spool, uid, gid] = &said[..] else {
@@ -107,7 +107,7 @@ impl Exim {
         };
         let id = |text: &str| text.parse::<u32>().map_err(|_| format!("Exim has no user {text:?}"));
         let who = Account::of(id(uid)?, id(gid)?);
-        Ok(Settings { config: config.into(), spool: spool.into(), who })
+        Ok(EximSettings { config: config.into(), spool: spool.into(), who })
     }
 
     /// What the configuration in `file`, which is the one that it reads, limits.
@@ -181,7 +181,7 @@ pub(crate) struct Version {
 
 /// What Exim's configuration sets.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct EximSettings {
     pub(crate) config: PathBuf,
     pub(crate) spool: PathBuf,
     /// The user that Exim becomes.

@@ -66,6 +66,20 @@ impl EximQueue {
         Ok(all)
     }
 
+    /// What `made_of` makes of the spool file of a message.
+    fn of_file<T>(&self, id: &str, made_of: impl FnOnce(&SpoolFile<'_>) -> T) -> Result<T, String> {
+        let name = CString::new(format!("{id}-H")).map_err(|error| error.to_string())?;
+        for directory in self.directories()? {
+            let bytes = match read(&directory, &name) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                read => read.map_err(|error| error.to_string())?,
+            };
+            let file = SpoolFile::parse(&bytes, MARK).ok_or("its spool file is not Exim's")?;
+            return Ok(made_of(&file));
+        }
+        Err("it is gone".to_owned())
+    }
+
     /// Calls Exim with this option for all of these messages. `done` is what it says of one with
     /// which that was done.
     fn all(&self, option: &str, ids: &[&str], done: &str) -> Vec<Result<(), String>> {
@@ -123,20 +137,13 @@ impl HoldQueue for EximQueue {
     }
 
     fn details(&self, id: &str) -> Result<Details, String> {
-        let name = CString::new(format!("{id}-H")).map_err(|error| error.to_string())?;
-        for directory in self.directories()? {
-            let bytes = match read(&directory, &name) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                read => read.map_err(|error| error.to_string())?,
-            };
-            let file = SpoolFile::parse(&bytes, MARK).ok_or("its spool file is not Exim's")?;
+        self.of_file(id, |file| {
             let headers = file.headers().flat_map(|header| header.split(|&byte| byte == b'\n'));
-            return Ok(Details {
+            Details {
                 recipients: file.waiting().map(text).collect(),
                 headers: headers.filter(|line| !line.is_empty()).map(text).collect(),
-            });
-        }
-        Err("it is gone".to_owned())
+            }
+        })
     }
 
     fn release(&self, ids: &[&str]) -> Vec<Result<(), String>> {
@@ -154,6 +161,18 @@ impl HoldQueue for EximQueue {
 
     fn delete(&self, ids: &[&str]) -> Vec<Result<(), String>> {
         self.all("-Mrm", ids, "has been removed")
+    }
+
+    /// Exim delivers what is frozen and has no sender after `ignore_bounce_errors_after`.
+    fn name_sender(&self, id: &str) -> Result<(), String> {
+        let account = self.of_file(id, |file| text(file.account))?;
+        let domain = self.exim.expand(&["$qualify_domain"])?.concat();
+        let sender = format!("{account}@{domain}");
+        let output = self.exim.run(&["-Mes", id, &sender])?;
+        match output.stdout.contains("has been modified") {
+            true => Ok(()),
+            false => Err(output.complaint()),
+        }
     }
 }
 

@@ -3,6 +3,14 @@
 //!
 //! Each mail server is a [`HoldQueue`]. What somebody else holds is none of these messages: each
 //! of them has a mark that only exirate's own lines set.
+//!
+//! | | it is | the mark | who sets it |
+//! |---|---|---|---|
+//! | Exim | frozen | `$acl_m_exirate_held`, set just before that | `exim/acl*.conf` |
+//! | Postfix | in the queue `hold` | a [`HeldNote`] of its queue id | `serve/mail`: both ways |
+//! | Sendmail | a file `hfID` | a reason with `HELD_BY`, and a [`HeldNote`] | `serve/mail/milter` |
+//!
+//! Notes are written by `serve/mail/worker.rs` before the mail server is told.
 
 mod exim;
 mod postfix;
@@ -15,7 +23,7 @@ use exim::EximQueue;
 use postfix::PostfixQueue;
 use sendmail::SendmailQueue;
 
-use super::Kind;
+use super::ServerKind;
 use super::exim::find;
 use crate::spool::HeldNote;
 use crate::standing::held::HoldQueue;
@@ -27,7 +35,7 @@ use crate::standing::held::HoldQueue;
 /// # Errors
 /// There is none, or it cannot be asked.
 pub(crate) fn queue(
-    server: Option<Kind>,
+    server: Option<ServerKind>,
     exim: Option<&Path>,
     config: Option<&Path>,
     notes: impl FnOnce() -> Result<Vec<HeldNote>, String>,
@@ -38,9 +46,9 @@ pub(crate) fn queue(
     if exim.is_some() || config.is_some() {
         return of_exim(exim);
     }
-    Ok(match Kind::of_this_machine(server)? {
-        (Kind::Exim, program) => of_exim(Some(&program))?,
-        (Kind::Postfix, _) => Box::new(PostfixQueue::new(notes()?)),
-        (Kind::Sendmail, program) => Box::new(SendmailQueue::new(program, notes()?)?),
+    Ok(match ServerKind::of_this_machine(server)? {
+        (ServerKind::Exim, program) => of_exim(Some(&program))?,
+        (ServerKind::Postfix, _) => Box::new(PostfixQueue::new(notes()?)),
+        (ServerKind::Sendmail, program) => Box::new(SendmailQueue::new(program, notes()?)?),
     })
 }

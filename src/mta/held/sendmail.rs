@@ -12,7 +12,7 @@ use crate::mta::command;
 use crate::mta::sendmail::Sendmail;
 use crate::spool::{HELD_BY, HeldNote};
 use crate::standing::held::{Details, Held, HeldMessage, HoldQueue};
-use crate::sys::lock::{self, Kind};
+use crate::sys::lock::{self, LockKind};
 
 /// The longest file that is read.
 const FILE_MAX: u64 = 64 << 20;
@@ -103,7 +103,7 @@ impl SendmailQueue {
         let failed = |error: io::Error| error.to_string();
         // As Sendmail locks it while it works on a message.
         let file = open(&path).map_err(failed)?;
-        let _guard = lock::try_lock(&file, Kind::Exclusive)
+        let _guard = lock::try_lock(&file, LockKind::Exclusive)
             .map_err(failed)?
             .ok_or("Sendmail works on it now")?;
         std::fs::remove_file(&path).map_err(failed)?;

@@ -26,6 +26,8 @@ pub(super) const REQUEST: &str = "exirate_request";
 /// What is used of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct SpoolFile<'a> {
+    /// The name of the account that has handed it over, or Exim's.
+    pub(super) account: &'a [u8],
     pub(super) sender: &'a [u8],
     /// When it was frozen, if it is, in seconds since 1970.
     pub(super) frozen: Option<i64>,
@@ -43,12 +45,12 @@ pub(super) struct SpoolFile<'a> {
 impl<'a> SpoolFile<'a> {
     /// Reads a file; `mark` is the name of the variable. `None` if it is not as Exim writes it.
     pub(super) fn parse(bytes: &'a [u8], mark: &str) -> Option<Self> {
-        let mut lines = Lines(bytes);
+        let mut lines = FileLines(bytes);
         lines.next()?.strip_suffix(b"-H")?;
-        lines.next()?;
+        let account = lines.next()?.split(|&byte| byte == b' ').next()?;
         let sender = lines.next()?.strip_prefix(b"<")?.strip_suffix(b">")?;
         lines.next()?;
-        let mut file = Self { sender, ..Self::default() };
+        let mut file = Self { account, sender, ..Self::default() };
         let mut line = lines.next()?;
         while let Some(option) = line.strip_prefix(b"-") {
             file.option(option, &mut lines, mark)?;
@@ -65,7 +67,7 @@ impl<'a> SpoolFile<'a> {
     }
 
     /// `aclm _exirate_held 31` and such; with another `-` it is tainted.
-    fn option(&mut self, option: &[u8], lines: &mut Lines<'a>, mark: &str) -> Option<()> {
+    fn option(&mut self, option: &[u8], lines: &mut FileLines<'a>, mark: &str) -> Option<()> {
         let mut words = option.strip_prefix(b"-").unwrap_or(option).split(|&byte| byte == b' ');
         // Exim may say how a tainted value is quoted.
         let name = words.next()?.rsplit(|&byte| byte == b')').next()?;
@@ -113,9 +115,9 @@ impl<'a> SpoolFile<'a> {
 }
 
 /// The rest of a file.
-struct Lines<'a>(&'a [u8]);
+struct FileLines<'a>(&'a [u8]);
 
-impl<'a> Lines<'a> {
+impl<'a> FileLines<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|&byte| byte == b'\n')?;
         self.take(end)
@@ -135,7 +137,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// The recipients that are done with, from their tree: of each node, whether a left and a right
 /// one follow, `YN bob@example.net`. `XX` is an empty tree.
-fn tree<'a>(first: &'a [u8], lines: &mut Lines<'a>) -> Option<Vec<&'a [u8]>> {
+fn tree<'a>(first: &'a [u8], lines: &mut FileLines<'a>) -> Option<Vec<&'a [u8]>> {
     let (mut nodes, mut due) = (Vec::new(), 1_u64);
     let mut line = first;
     if line == b"XX" {

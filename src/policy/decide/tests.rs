@@ -81,7 +81,7 @@ impl<'p> Session<'p> {
         self.counted.entry(name).or_default().occurrences(stage, &facts, &mut occurrences);
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
-        let counts = if self.looks { Counts::Nothing } else { Counts::All };
+        let counts = if self.looks { CountedChecks::Nothing } else { CountedChecks::All };
         decide(&rules, event, &occurrences, false, counts, cache, store, || now, |_| {}).unwrap()
     }
 }
@@ -698,7 +698,7 @@ fn what_an_override_denies_uses_up_no_total() {
                     &event,
                     &once,
                     false,
-                    Counts::All,
+                    CountedChecks::All,
                     cache,
                     &mut store,
                     || START,

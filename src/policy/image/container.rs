@@ -17,12 +17,12 @@ use crate::sys::mapping::Mapping;
 
 /// Where the bytes are.
 #[derive(Debug)]
-enum Source {
+enum ImageBytes {
     Mapped(Mapping),
     Owned(Vec<u8>),
 }
 
-impl Source {
+impl ImageBytes {
     #[inline]
     fn bytes(&self, offset: usize, length: usize) -> Option<&[u8]> {
         match self {
@@ -42,7 +42,7 @@ impl Source {
 /// The bytes of an image, whose header is sound.
 #[derive(Debug)]
 pub(super) struct Container {
-    source: Source,
+    source: ImageBytes,
     hasher: SipHasher13,
     seed: u32,
     /// The position of the directory.
@@ -69,7 +69,7 @@ impl Container {
     /// Maps a file; `None` if it cannot be mapped.
     pub(super) fn map(file: &File, size: u64) -> std::io::Result<Result<Self, Fault>> {
         match Mapping::of_size(file, size, false) {
-            Ok(mapping) => Ok(Self::new(Source::Mapped(mapping))),
+            Ok(mapping) => Ok(Self::new(ImageBytes::Mapped(mapping))),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Ok(Err(Fault::Damaged(0, "it is empty")))
             }
@@ -79,11 +79,11 @@ impl Container {
 
     /// Takes these bytes.
     pub(super) fn of(bytes: Vec<u8>) -> Result<Self, Fault> {
-        Self::new(Source::Owned(bytes))
+        Self::new(ImageBytes::Owned(bytes))
     }
 
     /// Checks the header.
-    fn new(source: Source) -> Result<Self, Fault> {
+    fn new(source: ImageBytes) -> Result<Self, Fault> {
         let damaged = |offset: usize, what| Fault::Damaged(offset as u64, what);
         let header = source.bytes(0, HEADER_CRC + 4).ok_or(damaged(0, "the header is cut off"))?;
         let at = |offset: usize| Fields(header.get(offset..).unwrap_or_default());
@@ -124,8 +124,8 @@ impl Container {
     #[inline]
     pub(super) fn is_superseded(&self) -> bool {
         match &self.source {
-            Source::Mapped(map) => map.u64(HEADER_SUPERSEDED) != Some(0),
-            Source::Owned(_) => false,
+            ImageBytes::Mapped(map) => map.u64(HEADER_SUPERSEDED) != Some(0),
+            ImageBytes::Owned(_) => false,
         }
     }
 
@@ -133,8 +133,8 @@ impl Container {
     #[cfg(feature = "cli")]
     pub(super) fn written(&self) -> Option<&[u8]> {
         match &self.source {
-            Source::Mapped(_) => None,
-            Source::Owned(bytes) => Some(bytes),
+            ImageBytes::Mapped(_) => None,
+            ImageBytes::Owned(bytes) => Some(bytes),
         }
     }
 

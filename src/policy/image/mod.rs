@@ -50,12 +50,12 @@ pub struct Image {
     path: PathBuf,
     identity: OnceLock<Identity>,
     zone: OnceLock<Zone>,
-    policies: Vec<Entry>,
+    policies: Vec<PolicyEntry>,
 }
 
 /// A policy in the directory.
 #[derive(Debug)]
-struct Entry {
+struct PolicyEntry {
     name: Arc<str>,
     /// The position of its row.
     at: u32,
@@ -115,7 +115,7 @@ impl Image {
         Ok(Self::new(container, policies, path.to_path_buf()))
     }
 
-    fn new(container: Container, policies: Vec<Entry>, path: PathBuf) -> Self {
+    fn new(container: Container, policies: Vec<PolicyEntry>, path: PathBuf) -> Self {
         let (identity, zone) = (OnceLock::new(), OnceLock::new());
         Self { container, path, identity, zone, policies }
     }
@@ -182,20 +182,20 @@ impl Image {
         self.policies.iter().map(|entry| (&*entry.name, self.read(entry)))
     }
 
-    fn read<'a>(&'a self, entry: &'a Entry) -> Result<PolicyImage<'a>, ImageError> {
+    fn read<'a>(&'a self, entry: &'a PolicyEntry) -> Result<PolicyImage<'a>, ImageError> {
         let read = || self.container.read(entry.at, |row| decoded(row, entry.at));
         let decoded = once(&entry.decoded, read).map_err(|fault| fault.of(&self.path))?;
         Ok(PolicyImage { image: self, name: &entry.name, decoded })
     }
 }
 
-fn directory(container: &Container) -> Result<Vec<Entry>, Fault> {
+fn directory(container: &Container) -> Result<Vec<PolicyEntry>, Fault> {
     container.read(container.directory, |row| row.list(directory_entry))
 }
 
-fn directory_entry(row: &mut Fields<'_>) -> Result<Entry, What> {
+fn directory_entry(row: &mut Fields<'_>) -> Result<PolicyEntry, What> {
     let name = row.text()?.into();
-    Ok(Entry { name, at: row.u32()?, decoded: OnceLock::new() })
+    Ok(PolicyEntry { name, at: row.u32()?, decoded: OnceLock::new() })
 }
 
 fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
@@ -259,7 +259,7 @@ struct Named<'a> {
 
 /// Who a subject is in the tables.
 #[derive(Clone, Copy, Debug)]
-struct Known<'a> {
+struct KnownSubject<'a> {
     user: Option<Member<'a>>,
     domain_name: Option<&'a str>,
     domain: Option<Member<'a>>,
@@ -367,7 +367,7 @@ impl<'i> PolicyImage<'i> {
     /// The tables that apply to `subject`: their limits, and the positions of their rows.
     fn tables<'a>(
         &'a self,
-        known: &Known<'a>,
+        known: &KnownSubject<'a>,
         subject: &Subject<'a>,
     ) -> Tables<'a, (&'a [u8], u32)> {
         let named = |one: Named<'a>| (one.name, (one.limits, one.row));
@@ -485,7 +485,7 @@ impl<'i> PolicyImage<'i> {
     }
 
     /// Finds a subject in the tables.
-    fn known<'a>(&'a self, subject: &Subject<'a>) -> Result<Known<'a>, Fault> {
+    fn known<'a>(&'a self, subject: &Subject<'a>) -> Result<KnownSubject<'a>, Fault> {
         let user = self.member(self.decoded.users, subject.identity)?;
         let domain_name = domain(subject.identity);
         let domain = match domain_name {
@@ -529,7 +529,7 @@ impl<'i> PolicyImage<'i> {
         };
         let package = package.map(|(from, at)| Ok((from, read(at)?))).transpose()?;
         let unknown = handed_over.filter(|_| found.is_none());
-        Ok(Known { user, domain_name, domain, customer, domain_package, package, unknown })
+        Ok(KnownSubject { user, domain_name, domain, customer, domain_package, package, unknown })
     }
 
     fn member(&self, table: Table, name: &str) -> Result<Option<Member<'i>>, Fault> {

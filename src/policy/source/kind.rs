@@ -348,9 +348,9 @@ impl Kind<Vec<Template>> for Program {
 }
 
 /// The reply to a client.
-pub(in crate::policy) struct Reply;
+pub(in crate::policy) struct ReplyText;
 
-impl Kind<Template> for Reply {
+impl Kind<Template> for ReplyText {
     #[cfg(test)]
     fn takes(&self) -> String {
         "a text such as `\"Over {limit} {unit} in {period}\"`".to_owned()
@@ -389,7 +389,7 @@ impl Kind<Vec<UnitText>> for Replies {
         for (key, value) in table {
             match Unit::of(key.get_ref()) {
                 Some(unit) => {
-                    let text = Reply.parse(reader, value, context);
+                    let text = ReplyText.parse(reader, value, context);
                     texts.extend(text.map(|text| UnitText { unit, text }));
                 }
                 None => reader.unknown_key(key, "in texts", &Unit::words()),

@@ -7,7 +7,7 @@ use super::super::model::{HabitsSettings, Identity, MemberKind, Policy, PolicySe
 use super::super::settings::Group as _;
 use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
-use super::tables::{self, Named};
+use super::tables::{self, NamedTables};
 use super::{exempt, settings, users};
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::text::Load;
@@ -50,7 +50,7 @@ pub(super) fn read(
     let (mut packages, mut customers) = (Names::default(), Names::default());
     let (mut domains, mut users) = (Listed::default(), Listed::default());
     let naming = Naming::of(identity, &policy.settings);
-    let mut named = Named {
+    let mut named = NamedTables {
         naming,
         policy: name.get_ref(),
         packages: &mut packages,

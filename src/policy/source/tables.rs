@@ -198,7 +198,7 @@ pub(super) fn packages(
 }
 
 /// What is read of the tables of customers, domains and users beside them.
-pub(super) struct Named<'a> {
+pub(super) struct NamedTables<'a> {
     pub(super) naming: Naming<'a>,
     /// The name of the policy.
     pub(super) policy: &'a str,
@@ -208,7 +208,7 @@ pub(super) struct Named<'a> {
     pub(super) users: &'a mut Listed,
 }
 
-impl Named<'_> {
+impl NamedTables<'_> {
     /// The users, or else the domains.
     fn listed(&mut self, kind: MemberKind) -> &mut Listed {
         match kind {
@@ -234,7 +234,7 @@ fn member(
     value: Value<'_>,
     place: &str,
     kind: MemberKind,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) -> Member {
     let mut member = Member::default();
     member.limits.at = reader.at(name);
@@ -274,7 +274,7 @@ pub(super) fn members(
     kind: MemberKind,
     key: &Key<'_>,
     value: Value<'_>,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) {
     let example = match kind {
         MemberKind::User => "[policy.outbound.user.\"news@example.org\"]",
@@ -289,7 +289,7 @@ fn some_members(
     reader: &mut Reader<'_>,
     kind: MemberKind,
     table: &DeTable<'_>,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) {
     for (key, value) in as_written(table) {
         let text = key.get_ref();
@@ -310,7 +310,7 @@ fn assign(
     kind: MemberKind,
     customer: &str,
     value: Value<'_>,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) {
     let example = match kind {
         MemberKind::User => "\"news@example.org\"",
@@ -332,7 +332,7 @@ fn assign(
 pub(super) fn customers(
     reader: &mut Reader<'_>,
     value: Value<'_>,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) -> Members {
     let Some(table) = reader.table(value, "[policy.outbound.customer.acme]") else {
         return Members::default();

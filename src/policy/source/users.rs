@@ -6,10 +6,10 @@
 use super::super::model::{Amount, Location, Member};
 use super::super::word::{Unit, Word};
 use super::amount::{self, UNLIMITED};
-use super::tables::Named;
+use super::tables::NamedTables;
 use crate::csv::{Cell, row};
 use crate::toml_file::diagnostic::allowed_instead;
-use crate::toml_file::reader::{Lines, Reader, Value};
+use crate::toml_file::reader::{LineStarts, Reader, Value};
 use crate::toml_file::text::{Load, beside};
 
 /// What a column says.
@@ -44,7 +44,7 @@ pub(super) fn read(
     reader: &mut Reader<'_>,
     value: Value<'_>,
     load: Load<'_>,
-    named: &mut Named<'_>,
+    named: &mut NamedTables<'_>,
 ) {
     for (name, at) in reader.strings(value, "\"users.csv\"").unwrap_or_default() {
         let path = beside(reader.diagnostics.files.first(), name);
@@ -61,19 +61,19 @@ pub(super) fn read(
             return;
         };
         files.push(path);
-        Table { reader, lines: Lines::of(&text), file, named }.read(&text);
+        UsersFile { reader, lines: LineStarts::of(&text), file, named }.read(&text);
     }
 }
 
 /// A file of users that is being read.
-struct Table<'t, 'r, 'n> {
+struct UsersFile<'t, 'r, 'n> {
     reader: &'t mut Reader<'r>,
-    lines: Lines<'t>,
+    lines: LineStarts<'t>,
     file: u16,
-    named: &'t mut Named<'n>,
+    named: &'t mut NamedTables<'n>,
 }
 
-impl Table<'_, '_, '_> {
+impl UsersFile<'_, '_, '_> {
     fn at(&self, offset: usize) -> Location {
         self.lines.locate(self.file, offset)
     }

@@ -1,8 +1,8 @@
 //! What an account is shown as, and what becomes of an alarm that somebody answers.
 
 use super::{
-    Added, DAY, Habits, SUSPECTED_FOR, SUSPECTED_MOST, Sensitivity, VOLUME_MIN, VOLUME_RECORDS,
-    left_of, network_of, place_of, second,
+    Added, DAY, Habits, REMEMBERED, SUSPECTED_FOR, SUSPECTED_MOST, Sensitivity, VOLUME_MIN,
+    VOLUME_RECORDS, left_of, network_of, place_of, second,
 };
 
 /// What somebody who knows says of an alarm.
@@ -48,7 +48,36 @@ impl Answers {
     }
 }
 
+/// How long the recipients are remembered that have led to an alarm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecipientsKept {
+    /// So many were strangers.
+    pub new: u32,
+    /// Until the account has written to so many other strangers; 0 if there are too many of them.
+    pub others: u32,
+    /// That is so many days, at the usual pace of the account.
+    pub days: f64,
+}
+
+impl RecipientsKept {
+    /// Whether the same mailing raises an alarm again before long.
+    #[must_use]
+    pub fn is_too_many(self) -> bool {
+        self.others < self.new
+    }
+}
+
 impl Habits {
+    /// How long the recipients are remembered of the messages that led to the last alarm, and of those
+    /// since.
+    #[must_use]
+    pub fn remembered(&self) -> RecipientsKept {
+        let alarm = self.evidence(self.at());
+        let others = REMEMBERED.saturating_sub(alarm.strangers);
+        let days = f64::from(others) / alarm.usual;
+        RecipientsKept { new: alarm.strangers, others, days }
+    }
+
     /// Whether the account is suspected at `now`: nobody has answered the last alarm, and it, or a
     /// message that was held or deferred since, is less than a day ago.
     #[must_use]

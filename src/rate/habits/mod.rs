@@ -22,7 +22,7 @@ mod marked;
 mod tests;
 mod update;
 
-pub use answers::{Answer, Answers};
+pub use answers::{Answer, Answers, RecipientsKept};
 pub use layout::Habits;
 pub use marked::marks;
 pub use update::{Added, Alarm, Rule, Sensitivity, Update};
@@ -31,11 +31,12 @@ pub use update::{Added, Alarm, Rule, Sensitivity, Update};
 const BUCKETS: usize = 32;
 /// Fingerprints in a bucket.
 const WAYS: usize = 8;
-/// So many recipients of an account are known at most.
-pub const RECIPIENTS_KNOWN: usize = BUCKETS * WAYS;
 /// So many places of a row are for those met again; strangers enter behind them, so that a flood
 /// of strangers evicts strangers.
 const PROTECTED: usize = 3;
+/// So many strangers, one after another, are remembered well enough that a mailing to them raises no
+/// alarm when it comes again: somewhat fewer than there are places for, as buckets fill unevenly.
+const REMEMBERED: u32 = 130;
 /// Known networks of clients: so many fingerprints of 16 bits.
 const NETWORKS: usize = 8;
 /// The score is forgotten with this time constant, in seconds.

@@ -2,6 +2,7 @@ use super::*;
 use kit::habits::{ACCOUNTS, mix, stream};
 use kit::innocents::INNOCENTS;
 use kit::quickcheck;
+use kit::random::Random;
 use quickcheck::TestResult;
 
 /// The score after each message of [`kit::habits::streams`], and `!` where there was an alarm,
@@ -453,4 +454,45 @@ fn an_alarm_that_an_override_allows_is_the_owners_and_told_to_nobody() {
     // The next one is told.
     let next = (60..200).find_map(|n| send(&mut habits, at + n, 1, &[5000 + n as u64]).alarm);
     assert!(next.is_some_and(|alarm| alarm.is_told && alarm.untold == 0));
+}
+
+/// How many of 20 accounts a mailing raises an alarm for again, when each has written to as many others
+/// since it was accepted as were said to be possible.
+fn named_again(count: u64) -> usize {
+    let is_named = |account: &u64| {
+        let mut random = Random::new(account * 1000 + count);
+        let (mut habits, mut at) = (Habits::default(), 1_800_000_000);
+        let mut mail = |habits: &mut Habits, to: u64| {
+            at += random.within(3600, 25_000) as i64;
+            send(habits, at, 1, &[to]).alarm.is_some().then(|| habits.accept());
+            at
+        };
+        let people = account * 100_000;
+        let mailing = |habits: &mut Habits, at: i64| {
+            let mut send =
+                |n| send(habits, at + 5 * n as i64, 1, &[people + 1000 + n]).alarm.is_some();
+            (0..count).filter(|&n| send(n)).count() > 0
+        };
+        for n in 0..300 {
+            mail(&mut habits, people + n % 20);
+        }
+        let now = mail(&mut habits, people);
+        assert!(mailing(&mut habits, now), "{account}");
+        let RecipientsKept { new, others, .. } = habits.remembered();
+        assert!(u64::from(new).abs_diff(count) < 12 && habits.accept(), "{account}: {new}");
+        // Some three months of other mail.
+        let is_new = |n| n * u64::from(others) / 600 != (n + 1) * u64::from(others) / 600;
+        for n in 0..600 {
+            mail(&mut habits, people + if is_new(n) { 5000 + n } else { n % 20 });
+        }
+        let now = mail(&mut habits, people);
+        mailing(&mut habits, now)
+    };
+    (0..20).filter(is_named).count()
+}
+
+#[test]
+fn what_was_accepted_is_remembered_for_as_long_as_is_said() {
+    let named = [20, 50, 65, 100, 129, 200].map(named_again);
+    assert!(named[..5] == [0; 5] && named[5] > 10, "{named:?}");
 }

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::connection;
 use super::decide::Agent;
 use super::link::Backend;
-use crate::cluster::wire::{Status, write_refusal};
+use crate::cluster::wire::{ReplyStatus, write_refusal};
 use crate::serve::log::Level;
 
 /// After a failure to accept a connection, such as for want of file descriptors.
@@ -68,7 +68,7 @@ impl<B: Backend> Agent<B> {
             let most = limits.agent.max_connections;
             let text = format_args!("{most} processes are connected, and no more may");
             self.log.write_seldom("connections refused", Level::Warning, text);
-            refuse(&stream, Status::Busy, "too many processes are connected");
+            refuse(&stream, ReplyStatus::Busy, "too many processes are connected");
             return;
         }
         let peer = match stream.peer_cred() {
@@ -89,7 +89,7 @@ impl<B: Backend> Agent<B> {
             );
             let text = format_args!("{why} (process {process})");
             self.log.write_seldom("users refused", Level::Warning, text);
-            refuse(&stream, Status::NotAllowed, &why);
+            refuse(&stream, ReplyStatus::NotAllowed, &why);
             return;
         }
         let of_process = self.processes.borrow().get(&process).copied().unwrap_or(0);
@@ -97,7 +97,7 @@ impl<B: Backend> Agent<B> {
             let text =
                 format_args!("process {process} has {of_process} connections, and no more may");
             self.log.write_seldom("connections of processes refused", Level::Warning, text);
-            refuse(&stream, Status::Busy, "the process has too many connections");
+            refuse(&stream, ReplyStatus::Busy, "the process has too many connections");
             return;
         }
         *self.processes.borrow_mut().entry(process).or_default() += 1;
@@ -129,7 +129,7 @@ fn rest(listener: &std::os::unix::net::UnixListener) -> io::Result<UnixStream> {
 }
 
 /// Tells a process that it is not served. Its request need not be read for that.
-fn refuse(stream: &UnixStream, status: Status, why: &str) {
+fn refuse(stream: &UnixStream, status: ReplyStatus, why: &str) {
     let mut reply = Vec::new();
     write_refusal(&mut reply, 0, status, why);
     // A new connection has room for it.

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::decide::{Agent, Timeouts};
 use super::link::Backend;
-use crate::cluster::wire::{Status, event_of, message_bytes, write_refusal};
+use crate::cluster::wire::{ReplyStatus, event_of, message_bytes, write_refusal};
 use crate::serve::count::CountGuard;
 use crate::serve::log::Level;
 
@@ -41,7 +41,7 @@ struct Ready {
 const NO_ROOM: &str = "too many large requests";
 
 /// Why reading ends.
-enum End {
+enum ReadEnd {
     /// The peer has closed the connection, or the daemon stops.
     Closed,
     /// A request has begun and does not end.
@@ -50,7 +50,7 @@ enum End {
     NoRoom,
 }
 
-impl From<io::Error> for End {
+impl From<io::Error> for ReadEnd {
     fn from(_: io::Error) -> Self {
         // The peer was killed.
         Self::Closed
@@ -87,12 +87,12 @@ pub(super) async fn serve<B: Backend>(
         log.write_seldom(subject, Level::Warning, text);
     };
     match end {
-        Some(End::Slow) => {
+        Some(ReadEnd::Slow) => {
             let seconds = timeouts.message.as_secs_f64();
             closed("slow requests", &format!("a request was not complete after {seconds}s"));
         }
-        Some(End::NoRoom) => closed("large requests refused", NO_ROOM),
-        Some(End::Closed) | None => {}
+        Some(ReadEnd::NoRoom) => closed("large requests refused", NO_ROOM),
+        Some(ReadEnd::Closed) | None => {}
     }
     // What is still being decided is replied to.
     if !writing.is_finished() {
@@ -114,13 +114,13 @@ struct Input<B: Backend> {
 
 impl<B: Backend> Input<B> {
     /// Reads requests until the connection ends.
-    async fn read(mut self, mut stop: watch::Receiver<bool>) -> End {
+    async fn read(mut self, mut stop: watch::Receiver<bool>) -> ReadEnd {
         let timeouts = self.agent.timeouts;
         loop {
             let more = tokio::select! {
                 more = self.more(timeouts) => more,
                 _ = stop.wait_for(|&stop| stop) => {
-                    return self.rest().await.err().unwrap_or(End::Closed);
+                    return self.rest().await.err().unwrap_or(ReadEnd::Closed);
                 }
             };
             if let Err(end) = more {
@@ -133,18 +133,18 @@ impl<B: Backend> Input<B> {
     }
 
     /// Waits for more bytes.
-    async fn more(&mut self, timeouts: Timeouts) -> Result<(), End> {
+    async fn more(&mut self, timeouts: Timeouts) -> Result<(), ReadEnd> {
         if self.buffer.is_empty() {
             // Nothing is allocated for a connection that is silent.
             self.buffer = Vec::new();
             self.room = None;
             match timeout(timeouts.idle, self.reader.readable()).await {
                 Ok(ready) => ready?,
-                Err(_) => return Err(End::Closed),
+                Err(_) => return Err(ReadEnd::Closed),
             }
             self.buffer.reserve(CHUNK);
             return match self.reader.try_read_buf(&mut self.buffer) {
-                Ok(0) => Err(End::Closed),
+                Ok(0) => Err(ReadEnd::Closed),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error.into()),
                 Ok(_) | Err(_) => Ok(()),
             };
@@ -155,7 +155,7 @@ impl<B: Backend> Input<B> {
                 let size = message_bytes(&self.buffer).ok().flatten().unwrap_or(CHUNK);
                 self.buffer.reserve(size.saturating_sub(self.buffer.len()).max(1));
                 if self.reader.read_buf(&mut self.buffer).await? == 0 {
-                    return Err(End::Closed);
+                    return Err(ReadEnd::Closed);
                 }
                 match message_bytes(&self.buffer) {
                     Ok(Some(size)) if self.buffer.len() < size => {}
@@ -164,11 +164,11 @@ impl<B: Backend> Input<B> {
                 }
             }
         };
-        timeout(timeouts.message, whole).await.unwrap_or(Err(End::Slow))
+        timeout(timeouts.message, whole).await.unwrap_or(Err(ReadEnd::Slow))
     }
 
     /// The daemon stops: takes the requests that have arrived.
-    async fn rest(&mut self) -> Result<(), End> {
+    async fn rest(&mut self) -> Result<(), ReadEnd> {
         // Of a connection that is new, it is not yet known whether there is anything.
         let end = Instant::now() + LAST_LOOK;
         while let Ok(Ok(())) = timeout_at(end, self.reader.readable()).await {
@@ -183,7 +183,7 @@ impl<B: Backend> Input<B> {
     }
 
     /// Begins to decide each whole message in the buffer.
-    async fn take(&mut self) -> Result<(), End> {
+    async fn take(&mut self) -> Result<(), ReadEnd> {
         loop {
             let size = match message_bytes(&self.buffer) {
                 Ok(Some(size)) => size,
@@ -193,16 +193,16 @@ impl<B: Backend> Input<B> {
                     let mut bytes = Vec::new();
                     self.agent.refuse_bad(&message, fault, &mut bytes);
                     self.reply(bytes, true).await;
-                    return Err(End::Closed);
+                    return Err(ReadEnd::Closed);
                 }
             };
             if size > LARGE && self.room.is_none() {
                 self.room = self.agent.room(size);
                 if self.room.is_none() {
                     let mut bytes = Vec::new();
-                    write_refusal(&mut bytes, event_of(&self.buffer), Status::Busy, NO_ROOM);
+                    write_refusal(&mut bytes, event_of(&self.buffer), ReplyStatus::Busy, NO_ROOM);
                     self.reply(bytes, true).await;
-                    return Err(End::NoRoom);
+                    return Err(ReadEnd::NoRoom);
                 }
             }
             if self.buffer.len() < size {
@@ -219,7 +219,7 @@ impl<B: Backend> Input<B> {
         let Some(in_flight) = self.agent.place() else {
             let mut bytes = Vec::new();
             let why = "too many requests at the same time";
-            write_refusal(&mut bytes, event_of(&message), Status::Busy, why);
+            write_refusal(&mut bytes, event_of(&message), ReplyStatus::Busy, why);
             return self.reply(bytes, false).await;
         };
         let Ok(place) = Arc::clone(&self.places).acquire_owned().await else { return };

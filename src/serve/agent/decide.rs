@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::announce::{Announcer, Now};
 use super::link::{Backend, Link};
-use crate::cluster::wire::{Fault, Status, event_of, read_request, write_decisions, write_refusal};
+use crate::cluster::wire::{
+    ReplyStatus, WireFault, event_of, read_request, write_decisions, write_refusal,
+};
 use crate::serve::config;
 use crate::serve::count::{Count, CountGuard};
 use crate::serve::log::{Level, Log};
@@ -34,7 +36,7 @@ impl Default for Timeouts {
 
 /// What the configuration sets and a reload changes.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct AgentLimits {
     pub(super) agent: config::Agent,
     /// The longest that a request may take.
     deadline: Duration,
@@ -42,7 +44,7 @@ pub(super) struct Limits {
 
 /// The agent.
 pub struct Agent<B: Backend> {
-    pub(super) limits: RefCell<Rc<Limits>>,
+    pub(super) limits: RefCell<Rc<AgentLimits>>,
     link: Link<B>,
     pub(super) announcer: Announcer,
     pub(super) log: Rc<Log>,
@@ -60,7 +62,7 @@ impl<B: Backend> Agent<B> {
     #[must_use]
     pub fn new(agent: config::Agent, deadline: Duration, store: B::Settings, log: Rc<Log>) -> Self {
         Self {
-            limits: RefCell::new(Rc::new(Limits { agent, deadline })),
+            limits: RefCell::new(Rc::new(AgentLimits { agent, deadline })),
             link: Link::new(store, Rc::clone(&log)),
             announcer: Announcer::default(),
             log,
@@ -75,7 +77,7 @@ impl<B: Backend> Agent<B> {
 
     /// Uses another configuration from now on. Connections stay.
     pub fn set(&self, agent: config::Agent, deadline: Duration, store: B::Settings) {
-        *self.limits.borrow_mut() = Rc::new(Limits { agent, deadline });
+        *self.limits.borrow_mut() = Rc::new(AgentLimits { agent, deadline });
         self.link.set(store);
         self.announcer.read_soon();
         self.link.announce_soon();
@@ -134,14 +136,14 @@ impl<B: Backend> Agent<B> {
 
     /// Replies to a message that is no request. Whether its size can be relied on, so that
     /// what follows can be read.
-    pub(super) fn refuse_bad(&self, message: &[u8], fault: Fault, reply: &mut Vec<u8>) -> bool {
+    pub(super) fn refuse_bad(&self, message: &[u8], fault: WireFault, reply: &mut Vec<u8>) -> bool {
         self.log.write_seldom("bad requests", Level::Warning, format_args!("bad request: {fault}"));
         let status = match fault {
-            Fault::Version(_) => Status::OtherVersion,
-            _ => Status::BadRequest,
+            WireFault::Version(_) => ReplyStatus::OtherVersion,
+            _ => ReplyStatus::BadRequest,
         };
         write_refusal(reply, event_of(message), status, &fault.to_string());
-        !matches!(fault, Fault::Magic | Fault::Size(_) | Fault::Checksum)
+        !matches!(fault, WireFault::Magic | WireFault::Size(_) | WireFault::Checksum)
     }
 
     /// Room for a message of this size, if it is not too much with all others.

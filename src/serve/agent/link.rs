@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::cluster::wire::Status;
+use crate::cluster::wire::ReplyStatus;
 use crate::engine::{Check, Decision};
 use crate::redis::{Announcement, KnownServers};
 use crate::serve::log::{Level, Log};
@@ -93,7 +93,7 @@ pub enum Failed {
 }
 
 /// Whether the store can be used.
-enum State<B> {
+enum LinkState<B> {
     Connected(Rc<B>),
     Away {
         why: Rc<str>,
@@ -105,7 +105,7 @@ enum State<B> {
 
 /// The connection.
 pub(super) struct Link<B: Backend> {
-    state: RefCell<State<B>>,
+    state: RefCell<LinkState<B>>,
     settings: RefCell<Rc<B::Settings>>,
     /// The parts that are away: since when, and how many requests were not decided before.
     parts: RefCell<BTreeMap<String, (Instant, u64)>>,
@@ -125,7 +125,7 @@ impl<B: Backend> Link<B> {
     pub(super) fn new(settings: B::Settings, log: Rc<Log>) -> Self {
         let why = Rc::from("not yet connected");
         Self {
-            state: RefCell::new(State::Away { why, since: Instant::now(), missed: 0 }),
+            state: RefCell::new(LinkState::Away { why, since: Instant::now(), missed: 0 }),
             settings: RefCell::new(Rc::new(settings)),
             parts: RefCell::default(),
             missed_by_parts: Cell::new(0),
@@ -153,7 +153,7 @@ impl<B: Backend> Link<B> {
     pub(super) fn status(&self) -> String {
         let settings = self.settings.borrow();
         match &*self.state.borrow() {
-            State::Connected(store) => {
+            LinkState::Connected(store) => {
                 let away =
                     store.parts_away().into_iter().map(|(part, why)| format!("{part}: {why}"));
                 let away: Vec<String> = away.collect();
@@ -162,7 +162,7 @@ impl<B: Backend> Link<B> {
                     some => format!("connected to {settings}, parts away: {}", some.join(", ")),
                 }
             }
-            State::Away { why, .. } => format!("{settings} is away: {why}"),
+            LinkState::Away { why, .. } => format!("{settings} is away: {why}"),
         }
     }
 
@@ -176,11 +176,11 @@ impl<B: Backend> Link<B> {
         checks: &[Check<'_>],
         decisions: &mut Vec<Decision>,
         limit: Duration,
-    ) -> Result<(), (Status, Rc<str>)> {
-        let away = |why| Err((Status::Unavailable, why));
+    ) -> Result<(), (ReplyStatus, Rc<str>)> {
+        let away = |why| Err((ReplyStatus::Unavailable, why));
         let store = match &mut *self.state.borrow_mut() {
-            State::Connected(store) => Rc::clone(store),
-            State::Away { why, missed, .. } => {
+            LinkState::Connected(store) => Rc::clone(store),
+            LinkState::Away { why, missed, .. } => {
                 *missed += 1;
                 return away(Rc::clone(why));
             }
@@ -199,7 +199,7 @@ impl<B: Backend> Link<B> {
             Ok(Err(Failed::Keys(why))) => {
                 self.silent.set(None);
                 self.log.write_seldom("records of a later version", Level::Warning, &why);
-                Err((Status::KeysAway, why.into()))
+                Err((ReplyStatus::KeysAway, why.into()))
             }
             Ok(Err(Failed::Part(why))) => Err(self.without_part(why.into())),
             Ok(Err(Failed::Lost(why))) => {
@@ -226,9 +226,9 @@ impl<B: Backend> Link<B> {
         }
     }
 
-    fn without_part(&self, why: Rc<str>) -> (Status, Rc<str>) {
+    fn without_part(&self, why: Rc<str>) -> (ReplyStatus, Rc<str>) {
         self.missed_by_parts.set(self.missed_by_parts.get() + 1);
-        (Status::KeysAway, why)
+        (ReplyStatus::KeysAway, why)
     }
 
     /// Logs what becomes of the parts of the store, and what else the administrator should
@@ -237,8 +237,8 @@ impl<B: Backend> Link<B> {
         loop {
             sleep(WATCHED_EVERY).await;
             let store = match &*self.state.borrow() {
-                State::Connected(store) => Rc::clone(store),
-                State::Away { .. } => continue,
+                LinkState::Connected(store) => Rc::clone(store),
+                LinkState::Away { .. } => continue,
             };
             for incident in store.take_incidents() {
                 self.log.write(Level::Warning, incident);
@@ -288,8 +288,8 @@ impl<B: Backend> Link<B> {
         limit: Duration,
     ) -> Option<Result<(bool, Option<KnownServers>), String>> {
         let store = match &*self.state.borrow() {
-            State::Connected(store) => Rc::clone(store),
-            State::Away { .. } => return None,
+            LinkState::Connected(store) => Rc::clone(store),
+            LinkState::Away { .. } => return None,
         };
         let both = async {
             let conflict = match store.announce(announcement).await {
@@ -321,7 +321,7 @@ impl<B: Backend> Link<B> {
         if self.leave(store, why) {
             self.changed.notify_one();
         }
-        if let State::Away { missed, .. } = &mut *self.state.borrow_mut() {
+        if let LinkState::Away { missed, .. } = &mut *self.state.borrow_mut() {
             *missed += 1;
         }
     }
@@ -331,11 +331,11 @@ impl<B: Backend> Link<B> {
     fn leave(&self, store: &Rc<B>, why: &Rc<str>) -> bool {
         let mut state = self.state.borrow_mut();
         match &*state {
-            State::Connected(current) if Rc::ptr_eq(current, store) => {
+            LinkState::Connected(current) if Rc::ptr_eq(current, store) => {
                 let settings = self.settings.borrow();
                 let text = format_args!("{settings} is away: {why}");
                 self.log.write_change(CHANGES, Level::Error, text);
-                *state = State::Away { why: Rc::clone(why), since: Instant::now(), missed: 0 };
+                *state = LinkState::Away { why: Rc::clone(why), since: Instant::now(), missed: 0 };
                 true
             }
             _ => false,
@@ -379,10 +379,10 @@ impl<B: Backend> Link<B> {
 
     fn connected(&self, store: Rc<B>, settings: &B::Settings) {
         self.silent.set(None);
-        let old = self.state.replace(State::Connected(store));
+        let old = self.state.replace(LinkState::Connected(store));
         self.connected.notify_one();
         match old {
-            State::Away { since, missed, .. } if missed > 0 => {
+            LinkState::Away { since, missed, .. } if missed > 0 => {
                 let seconds = since.elapsed().as_secs_f64();
                 let line = format!(
                     "connected to {settings} after {seconds:.1}s; requests not decided \
@@ -401,7 +401,7 @@ impl<B: Backend> Link<B> {
     fn not_connected(&self, settings: &B::Settings, why: String, first: bool) {
         let mut state = self.state.borrow_mut();
         match &mut *state {
-            State::Away { why: known, .. } => {
+            LinkState::Away { why: known, .. } => {
                 if first || **known != *why {
                     let text = format_args!("{settings} is away: {why}");
                     self.log.write_change(CHANGES, Level::Error, text);
@@ -409,11 +409,11 @@ impl<B: Backend> Link<B> {
                 *known = why.into();
             }
             // Only the settings have changed.
-            State::Connected(_) => {
+            LinkState::Connected(_) => {
                 let text = format_args!("{settings} is away: {why}");
                 self.log.write_change(CHANGES, Level::Error, text);
                 let since = Instant::now();
-                *state = State::Away { why: why.into(), since, missed: 0 };
+                *state = LinkState::Away { why: why.into(), since, missed: 0 };
             }
         }
     }

@@ -17,3 +17,6 @@ mod tests;
 
 pub use decide::Agent;
 pub use link::{Backend, Failed};
+
+/// The user as which the packaged agent runs.
+pub(crate) const USER: &str = "exirate-agent";

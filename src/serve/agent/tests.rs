@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::decide::{LARGE_BYTES_MAX, Timeouts};
 use super::{Agent, Backend, Failed};
 use crate::cluster::wire::{
-    MESSAGE_BYTES_MAX, Reply, Status, message_bytes, read_reply, write_request,
+    MESSAGE_BYTES_MAX, Reply, ReplyStatus, message_bytes, read_reply, write_request,
 };
 use crate::engine::{Algorithm, Check, Decision, RecordKey, Update};
 use crate::rate::Timestamp;
@@ -217,7 +217,7 @@ struct Client {
 #[derive(Debug, PartialEq)]
 enum Answer {
     Rate(f64),
-    Refused(Status, String),
+    Refused(ReplyStatus, String),
     /// The connection has ended.
     Closed,
 }
@@ -331,12 +331,12 @@ fn it_starts_before_its_store_and_says_once_why_nothing_is_decided() {
     run(async {
         let running = Running::start(options(), None);
         let mut client = running.client().await;
-        let not_yet = Answer::Refused(Status::Unavailable, "not yet connected".to_owned());
+        let not_yet = Answer::Refused(ReplyStatus::Unavailable, "not yet connected".to_owned());
         assert_eq!(client.ask(1, b"alice").await, not_yet);
         *running.world.refuses.borrow_mut() = Some("connection refused".to_owned());
         running.connect_store();
         running.until("several attempts", |r| r.world.connections.get() >= 4).await;
-        let away = Answer::Refused(Status::Unavailable, "connection refused".to_owned());
+        let away = Answer::Refused(ReplyStatus::Unavailable, "connection refused".to_owned());
         assert_eq!(client.ask(2, b"alice").await, away);
         assert_eq!(running.log.lines(), ["memory is away: connection refused"]);
         *running.world.refuses.borrow_mut() = Some("wrong password".to_owned());
@@ -358,7 +358,7 @@ fn a_store_that_fails_is_connected_to_again() {
         let mut client = running.client().await;
         *running.world.fails.borrow_mut() = Some(Failed::Lost("read-only".to_owned()));
         *running.world.refuses.borrow_mut() = Some("refused".to_owned());
-        let answer = |why: &str| Answer::Refused(Status::Unavailable, why.to_owned());
+        let answer = |why: &str| Answer::Refused(ReplyStatus::Unavailable, why.to_owned());
         assert_eq!(client.ask(1, b"alice").await, answer("read-only"));
         running.until("it is away", |r| r.logged("memory is away: refused")).await;
         assert_eq!(client.ask(2, b"alice").await, answer("refused"));
@@ -382,7 +382,7 @@ fn a_part_that_is_away_is_no_reason_to_connect_again() {
         let running = Running::connected(options()).await;
         running.world.has_parts.set(true);
         let mut client = running.client().await;
-        let answer = |why: &str| Answer::Refused(Status::KeysAway, why.to_owned());
+        let answer = |why: &str| Answer::Refused(ReplyStatus::KeysAway, why.to_owned());
         *running.world.fails.borrow_mut() = Some(Failed::Part("one is away: refused".to_owned()));
         for n in 1..=5 {
             assert_eq!(client.ask(n, b"alice").await, answer("one is away: refused"));
@@ -411,7 +411,10 @@ fn records_of_a_later_version_concern_nobody_else() {
         let mut client = running.client().await;
         let why = "a record is of format version 2".to_owned();
         *running.world.fails.borrow_mut() = Some(Failed::Keys(why.clone()));
-        assert_eq!(client.ask(1, b"alice").await, Answer::Refused(Status::KeysAway, why.clone()));
+        assert_eq!(
+            client.ask(1, b"alice").await,
+            Answer::Refused(ReplyStatus::KeysAway, why.clone())
+        );
         assert!(running.logged(&why));
         *running.world.fails.borrow_mut() = None;
         assert_eq!(client.ask(2, b"alice").await, Answer::Rate(1.0));
@@ -443,7 +446,7 @@ fn a_silent_store_costs_each_request_its_deadline_and_then_nothing() {
         let mut last = String::new();
         for n in 1..=200 {
             client.send(&request(n, deadline, b"alice")).await;
-            let Answer::Refused(Status::Unavailable, why) = client.answer(n).await else {
+            let Answer::Refused(ReplyStatus::Unavailable, why) = client.answer(n).await else {
                 panic!("decided");
             };
             last = why;
@@ -465,7 +468,7 @@ fn other_users_are_refused() {
         others.peers.users = BTreeSet::from([4_000_000_000]);
         let running = Running::connected(others).await;
         let mut client = running.client().await;
-        let Answer::Refused(Status::NotAllowed, why) = client.answer(0).await else {
+        let Answer::Refused(ReplyStatus::NotAllowed, why) = client.answer(0).await else {
             panic!("allowed");
         };
         let own = rustix::process::geteuid().as_raw();
@@ -492,7 +495,7 @@ fn too_many_requests_and_connections_are_replied_to_as_busy() {
         let (mut one, mut two) = (running.client().await, running.client().await);
         let all: Vec<u8> = (1..=5).flat_map(|n| request(n, DEADLINE, b"alice")).collect();
         one.send(&all).await;
-        let busy = |why: &str| Answer::Refused(Status::Busy, why.to_owned());
+        let busy = |why: &str| Answer::Refused(ReplyStatus::Busy, why.to_owned());
         for n in 3..=5 {
             assert_eq!(one.answer(n).await, busy("too many requests at the same time"));
         }
@@ -557,8 +560,10 @@ fn bytes_that_are_no_request_are_refused() {
             if !reply.is_empty() {
                 let event = crate::cluster::wire::event_of(&reply);
                 let reply = read_reply(&reply, event, &[check(b"x")]).unwrap();
-                let refused =
-                    matches!(reply, Reply::Refused(Status::BadRequest | Status::OtherVersion, _));
+                let refused = matches!(
+                    reply,
+                    Reply::Refused(ReplyStatus::BadRequest | ReplyStatus::OtherVersion, _)
+                );
                 assert!(refused, "byte {at}: {reply:?}");
                 assert!(client.reply().await.is_empty());
             }
@@ -575,8 +580,8 @@ fn bytes_that_are_no_request_are_refused() {
         let later = "the message is of format version 2, and this exirate knows no version above 1: \
                      restart the agent, and what asks it";
         for (offset, byte, status, why) in [
-            (8, 2, Status::OtherVersion, later),
-            (10, 99, Status::BadRequest, "unknown kind of request 99"),
+            (8, 2, ReplyStatus::OtherVersion, later),
+            (10, 99, ReplyStatus::BadRequest, "unknown kind of request 99"),
         ] {
             let mut other = request(8, DEADLINE, b"alice");
             other[offset] = byte;
@@ -617,7 +622,7 @@ fn memory_for_large_requests_is_bounded() {
         running.until("they fill it", |r| r.agent.large_bytes.get() == LARGE_BYTES_MAX).await;
         let mut one_more = running.client().await;
         one_more.send(&start).await;
-        let busy = Answer::Refused(Status::Busy, "too many large requests".to_owned());
+        let busy = Answer::Refused(ReplyStatus::Busy, "too many large requests".to_owned());
         assert_eq!(one_more.answer(1).await, busy);
         assert_eq!(one_more.answer(1).await, Answer::Closed);
         assert_eq!(running.client().await.ask(2, b"alice").await, Answer::Rate(1.0));

@@ -21,7 +21,7 @@ pub(super) struct Counter {
 
 /// What is seen of an evaluation.
 #[derive(Default)]
-struct Seen {
+struct SeenEvaluation {
     failure: Option<String>,
     /// Whether any policy has decided.
     has_decided: bool,
@@ -29,7 +29,7 @@ struct Seen {
     latest: Option<Timestamp>,
 }
 
-impl Observer for Seen {
+impl Observer for SeenEvaluation {
     fn decided(&mut self, decided: &Decided<'_>) {
         self.has_decided = true;
         self.latest = self.latest.max(decided.decision.kept.map(|kept| kept.at));
@@ -80,7 +80,7 @@ impl Counter {
         unit: Unit,
         at: Timestamp,
         only_looks: bool,
-    ) -> Result<Seen, String> {
+    ) -> Result<SeenEvaluation, String> {
         let Self { spool, store, evaluator, bypass } = self;
         if store.is_none() {
             let opened = ClusterStore::open(spool, Options::default());
@@ -100,12 +100,12 @@ impl Counter {
         };
         let store = store.as_mut().ok_or("");
         let evaluator = evaluator.get_or_insert_with(|| Evaluator::open(spool));
-        let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+        let (session, mut seen) = (&mut PolicySession::default(), SeenEvaluation::default());
         evaluator.evaluate(session, "*", &step, store, || at, &mut seen);
         match seen.failure {
             // What some policies have counted is not tried again: they would count it twice.
             Some(failure) if !seen.has_decided => Err(failure),
-            failure => Ok(Seen { failure, ..seen }),
+            failure => Ok(SeenEvaluation { failure, ..seen }),
         }
     }
 }

@@ -30,7 +30,7 @@ pub fn run_follow(path: &Path) -> Result<(), String> {
     let shared = Arc::new(Shared::default());
     let reader = Reader::open(config.clone(), Arc::clone(&shared))?;
     let mut daemon =
-        Daemon { path: path.to_owned(), shared: Arc::clone(&shared), log: Rc::clone(&log) };
+        FollowDaemon { path: path.to_owned(), shared: Arc::clone(&shared), log: Rc::clone(&log) };
     runtime.block_on(async {
         let reading = Arc::clone(&shared);
         let mut serving = spawn_blocking(move || follow(config, reader, &reading));
@@ -69,13 +69,13 @@ fn follow(mut config: config::Follow, mut reader: Reader, shared: &Arc<Shared>) 
 }
 
 /// The running follower.
-struct Daemon {
+struct FollowDaemon {
     path: PathBuf,
     shared: Arc<Shared>,
     log: Rc<Log>,
 }
 
-impl Unit for Daemon {
+impl Unit for FollowDaemon {
     fn status(&self) -> String {
         self.shared.status()
     }

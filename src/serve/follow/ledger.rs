@@ -58,7 +58,7 @@ impl Ledger {
     pub(super) fn open(directory: &Path, now: Timestamp) -> io::Result<Self> {
         let folder = Folder::open(directory)?;
         let lock = folder.file(c"lock")?;
-        match lock::try_lock(&lock, lock::Kind::Exclusive)? {
+        match lock::try_lock(&lock, lock::LockKind::Exclusive)? {
             Some(guard) => guard.keep(),
             None => return Err(io::Error::other("another follower uses it")),
         }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::counter::Counter;
 use super::ledger::Ledger;
 use super::shared::Shared;
-use super::state::{Position, State};
+use super::state::{FollowerState, Position};
 use crate::event::{Event, Unit};
 use crate::logs::files::Stamped;
 use crate::logs::follow::{Follow, Followed};
@@ -35,7 +35,7 @@ pub(super) struct Reader {
     ledger: Ledger,
     counter: Counter,
     position: Position,
-    state: State,
+    state: FollowerState,
     written: Instant,
     /// The last failure that was entered before this process began, if it may not have been
     /// counted.
@@ -55,8 +55,8 @@ impl Reader {
         let position = known.unwrap_or(Position { began: begins, from: begins });
         // It is remembered from the start: what fails from now on is counted.
         position.write(&config.state).map_err(failed)?;
-        let before = State::read(&config.state).map_err(failed)?.unwrap_or_default();
-        let state = State { log: config.log.to_string(), error: None, ..before };
+        let before = FollowerState::read(&config.state).map_err(failed)?.unwrap_or_default();
+        let state = FollowerState { log: config.log.to_string(), error: None, ..before };
         let in_doubt = ledger.last();
         let counter = Counter::new(&config.spool);
         let (log, zone) = (Log::stderr(), zone());

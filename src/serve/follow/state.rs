@@ -41,7 +41,7 @@ const SILENT: i64 = 60;
 
 /// What others see of the follower. Times are seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct State {
+pub struct FollowerState {
     /// When it wrote this.
     pub alive: i64,
     /// Until when the log has been read.
@@ -64,7 +64,7 @@ pub struct State {
     pub error: Option<String>,
 }
 
-impl State {
+impl FollowerState {
     /// Whether a follower that wrote its state at `alive` runs.
     #[must_use]
     pub fn runs(alive: i64, now: i64) -> bool {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 
-use super::state::State;
+use super::state::FollowerState;
 use crate::logs::follow;
 use crate::serve::config::{Follow, FollowedLog, STATE};
 use crate::serve::mail::surroundings::directory_at;
@@ -48,7 +48,7 @@ fn state(directory: &Path) -> Result<(), String> {
         return Ok(());
     }
     writable(directory)?;
-    let read = State::read(directory);
+    let read = FollowerState::read(directory);
     read.map(drop).map_err(|error| format!("cannot use {}: {error}", directory.display()))
 }
 

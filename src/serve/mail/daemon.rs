@@ -82,12 +82,12 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
-    let daemon = Daemon { configured, mail, decider, peers, service, filter, log };
+    let daemon = MailDaemon { configured, mail, decider, peers, service, filter, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, policy, milter))
 }
 
 /// The running front ends.
-struct Daemon {
+struct MailDaemon {
     configured: Configured,
     mail: Mail,
     decider: Rc<Decider>,
@@ -97,7 +97,7 @@ struct Daemon {
     log: Rc<Log>,
 }
 
-impl Daemon {
+impl MailDaemon {
     async fn run(
         mut self,
         mut signals: Signals,
@@ -142,7 +142,7 @@ impl Daemon {
     }
 }
 
-impl Unit for Daemon {
+impl Unit for MailDaemon {
     fn status(&self) -> String {
         format!("{} mail servers connected, {}", self.peers.connected(), self.decider.status())
     }

@@ -42,14 +42,14 @@ const STOP_LOOK: Duration = Duration::from_millis(5);
 
 /// What the configuration sets and a reload changes.
 #[derive(Debug)]
-struct Settings {
+struct DeciderSettings {
     /// The policies, as they are evaluated.
     names: String,
     on_error: OnError,
     max_in_flight: usize,
 }
 
-impl Settings {
+impl DeciderSettings {
     fn of(mail: &Mail) -> Arc<Self> {
         let Mail { policies, on_error, max_in_flight, .. } = mail;
         let names = policies.as_ref().map_or_else(|| "*".to_owned(), |names| names.join(","));
@@ -75,7 +75,7 @@ struct Job {
     event: Arc<MailEvent>,
     /// The spec to be checked, instead of policies.
     check: Option<EximCheck>,
-    settings: Arc<Settings>,
+    settings: Arc<DeciderSettings>,
     reply: oneshot::Sender<Done>,
 }
 
@@ -95,7 +95,7 @@ enum Decided {
 }
 
 /// A message to be recorded.
-struct Message {
+struct RecordedMessage {
     envelope: Envelope,
     message: Vec<u8>,
     reply: oneshot::Sender<Vec<String>>,
@@ -103,9 +103,9 @@ struct Message {
 
 /// The pool.
 pub struct Decider {
-    settings: RefCell<Arc<Settings>>,
+    settings: RefCell<Arc<DeciderSettings>>,
     jobs: Arc<Queue<Job>>,
-    messages: Arc<Queue<Message>>,
+    messages: Arc<Queue<RecordedMessage>>,
     threads: RefCell<Vec<JoinHandle<()>>>,
     log: Rc<Log>,
     bypass: RefCell<Watch>,
@@ -122,7 +122,7 @@ impl Decider {
     /// A thread cannot be started.
     pub fn new(mail: &Mail, log: Rc<Log>) -> io::Result<Self> {
         let decider = Self {
-            settings: RefCell::new(Settings::of(mail)),
+            settings: RefCell::new(DeciderSettings::of(mail)),
             jobs: Arc::new(Queue::new()),
             messages: Arc::new(Queue::new()),
             threads: RefCell::default(),
@@ -149,7 +149,7 @@ impl Decider {
     /// Uses another configuration from now on. The directory of the database and the
     /// number of threads stay.
     pub fn set(&self, mail: &Mail) {
-        *self.settings.borrow_mut() = Settings::of(mail);
+        *self.settings.borrow_mut() = DeciderSettings::of(mail);
     }
 
     /// Decides a step. The session moves to a thread and back; without a decision it may be
@@ -200,7 +200,7 @@ impl Decider {
         session: PolicySession,
         event: &Arc<MailEvent>,
         check: Option<EximCheck>,
-        settings: &Arc<Settings>,
+        settings: &Arc<DeciderSettings>,
     ) -> (PolicySession, Result<Decided, String>) {
         let most = settings.max_in_flight;
         if self.in_flight.get() >= most {
@@ -227,7 +227,7 @@ impl Decider {
     /// and no mail waits for it. It never fails for the caller: errors are logged.
     pub async fn record(&self, envelope: Envelope, message: Vec<u8>) {
         let (reply, done) = oneshot::channel();
-        let pushed = self.messages.push(Message { envelope, message, reply }, RECORD_MAX);
+        let pushed = self.messages.push(RecordedMessage { envelope, message, reply }, RECORD_MAX);
         let lines = match pushed {
             Err(_) => vec![not_recorded(&format_args!("{RECORD_MAX} others wait for it"))],
             Ok(()) => done.await.unwrap_or_default(),
@@ -315,7 +315,7 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
         if reply.is_closed() {
             continue;
         }
-        let Settings { names, on_error, .. } = &*settings;
+        let DeciderSettings { names, on_error, .. } = &*settings;
         let decide = || match &check {
             None => Decided::Verdict(worker.decide(&mut session, &event, names, *on_error)),
             Some(check) => Decided::Check(Box::new(worker.check(&mut session, &event, check))),
@@ -345,9 +345,9 @@ fn work(jobs: &Queue<Job>, spool: &Path) {
 }
 
 /// What the thread does that records.
-fn record(messages: &Queue<Message>, spool: PathBuf) {
+fn record(messages: &Queue<RecordedMessage>, spool: PathBuf) {
     let mut recorder = Recorder::new(&spool);
-    while let Some(Message { envelope, message, reply }) = messages.pop() {
+    while let Some(RecordedMessage { envelope, message, reply }) = messages.pop() {
         let record = || recorder.record(&envelope, &message);
         let lines = catch_unwind(AssertUnwindSafe(record)).unwrap_or_else(|panic| {
             recorder = Recorder::new(&spool);

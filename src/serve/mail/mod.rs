@@ -2,8 +2,9 @@
 //! and in the database that Exim's processes would use.
 //!
 //! - [`event`]: what a mail server says of a step, and the verdict on it
-//! - [`decider`]: a pool of threads that decide, each with an open store
-//! - [`listen`]: the sockets
+//! - [`decider`]: a pool of threads that decide, each a `worker` with an open store, which also
+//!   notes what is held; `queue` has the jobs that wait; `recorder` records messages
+//! - `recent`: the sessions that are remembered by a name; the sockets are in `serve::listen`
 //! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
 //! - [`postfix`]: Postfix's policy delegation, on a socket that Exim's ACLs use too
 //! - [`exim`]: what Exim's ACLs send

@@ -11,7 +11,7 @@ pub(super) const BYTES_MAX: usize = 128 << 20;
 /// For how long one is remembered after the last request.
 const AGE_MAX: Duration = Duration::from_hours(1);
 
-struct Entry<V> {
+struct RecentEntry<V> {
     value: V,
     used: u64,
     at: Instant,
@@ -20,7 +20,7 @@ struct Entry<V> {
 
 /// Values by name.
 pub(super) struct Recent<V> {
-    entries: RefCell<HashMap<String, Entry<V>>>,
+    entries: RefCell<HashMap<String, RecentEntry<V>>>,
     /// By the time of their last request.
     order: RefCell<BTreeMap<u64, String>>,
     next: Cell<u64>,
@@ -61,7 +61,7 @@ impl<V: Clone> Recent<V> {
     /// Adds a value, where there is none of this name.
     pub(super) fn insert(&self, name: &str, value: V) {
         let used = self.ticket();
-        let entry = Entry { value, used, at: Instant::now(), bytes: 0 };
+        let entry = RecentEntry { value, used, at: Instant::now(), bytes: 0 };
         self.order.borrow_mut().insert(used, name.to_owned());
         self.entries.borrow_mut().insert(name.to_owned(), entry);
     }

@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 use super::broker::wire::Who;
 use super::http::connection::Call;
-use super::http::problem::{Kind, Problem};
+use super::http::problem::{Problem, ProblemKind};
 use super::role::{Role, is_name};
-use super::token::{Refusal, TokenFile};
+use super::token::{TokenFile, TokenRefusal};
 use crate::serve::config::Web;
 use crate::serve::log::{Level, Log};
 use crate::sys::users;
@@ -106,13 +106,13 @@ impl Askers {
 
     async fn slowed(&self, found: Result<Asker, Problem>) -> Result<Asker, Problem> {
         match found {
-            Err(problem) if problem.kind == Kind::Unknown => {
+            Err(problem) if problem.kind == ProblemKind::Unknown => {
                 self.failures.set(self.failures.get() + 1);
                 let text = format_args!("somebody unknown has asked: {}", problem.detail);
                 self.log.write_seldom("requests of somebody unknown", Level::Notice, text);
                 if self.penalties.get() >= PENALTIES_MAX {
                     let detail = "too many requests without a token: try again in a second";
-                    return Err(Problem::new(Kind::Busy, detail));
+                    return Err(Problem::new(ProblemKind::Busy, detail));
                 }
                 self.penalties.set(self.penalties.get() + 1);
                 let _guard = Penalty(&self.penalties);
@@ -128,13 +128,13 @@ impl Askers {
         if let Some(value) = headers.get(header::AUTHORIZATION) {
             let bearer = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
             let detail = "expected Authorization: Bearer TOKEN";
-            let secret = bearer.ok_or_else(|| Problem::new(Kind::Unknown, detail))?;
+            let secret = bearer.ok_or_else(|| Problem::new(ProblemKind::Unknown, detail))?;
             return self.of_token(secret, false);
         }
         if let Some(secret) = cookie(headers, cookie_name(is_local)) {
             return self.of_token(&secret, true);
         }
-        let unknown = |detail: &str| Problem::new(Kind::Unknown, detail);
+        let unknown = |detail: &str| Problem::new(ProblemKind::Unknown, detail);
         let (name, is_user) = match call.peer {
             None => return Err(unknown("expected a token")),
             Some((uid, _)) if Some(uid) == web.proxy => {
@@ -164,7 +164,7 @@ impl Askers {
     /// Who has a token.
     fn of_token(&self, secret: &str, is_automatic: bool) -> Result<Asker, Problem> {
         let mut file = self.tokens.borrow_mut();
-        let tokens = file.current().map_err(|why| Problem::new(Kind::Unavailable, why))?;
+        let tokens = file.current().map_err(|why| Problem::new(ProblemKind::Unavailable, why))?;
         match tokens.find(secret, now().seconds) {
             Ok(token) => Ok(Asker {
                 name: format!("token:{}", token.name),
@@ -173,8 +173,12 @@ impl Askers {
                 who: Who::Token(secret.to_owned()),
                 is_automatic,
             }),
-            Err(Refusal::Unknown) => Err(Problem::new(Kind::Unknown, "there is no such token")),
-            Err(Refusal::Ended) => Err(Problem::new(Kind::Unknown, "the token has ended")),
+            Err(TokenRefusal::Unknown) => {
+                Err(Problem::new(ProblemKind::Unknown, "there is no such token"))
+            }
+            Err(TokenRefusal::Ended) => {
+                Err(Problem::new(ProblemKind::Unknown, "the token has ended"))
+            }
         }
     }
 
@@ -199,7 +203,7 @@ impl Askers {
             return Ok(());
         }
         let detail = "expected X-CSRF-Token with what /api/v1/me has in csrf";
-        Err(Problem::new(Kind::Forged, detail))
+        Err(Problem::new(ProblemKind::Forged, detail))
     }
 }
 
@@ -247,7 +251,7 @@ pub(super) fn check_host(web: &Web, head: &Parts) -> Result<bool, Problem> {
     let known = is_local(&host) || web.hosts.contains(&host);
     if !known || more.is_some() {
         let detail = "expected a Host header with localhost, or a name of hosts in [web]";
-        return Err(Problem::new(Kind::Host, detail));
+        return Err(Problem::new(ProblemKind::Host, detail));
     }
     Ok(is_local(&host))
 }
@@ -255,7 +259,8 @@ pub(super) fn check_host(web: &Web, head: &Parts) -> Result<bool, Problem> {
 /// Makes sure that it is not a page of another site that asks.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name| headers.get(name).and_then(|value: &header::HeaderValue| value.to_str().ok());
-    let forged = || Problem::new(Kind::Forged, "the request comes from a page of another site");
+    let forged =
+        || Problem::new(ProblemKind::Forged, "the request comes from a page of another site");
     if text(SITE).is_some_and(|site| !["same-origin", "none"].contains(&site)) {
         return Err(forged());
     }

@@ -39,18 +39,18 @@ pub fn run_web(path: &Path) -> Result<(), String> {
     let bound = Bound::bind(&web.listen, Access { mode: 0o660, group: web.group })?;
     let peers = Peers::new(web.max_connections, Rc::clone(&log));
     let api = Rc::new(Api::new(web, Rc::clone(&log))?);
-    let daemon = Daemon { path: path.to_owned(), api, peers, log };
+    let daemon = WebDaemon { path: path.to_owned(), api, peers, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, bound))
 }
 
-struct Daemon {
+struct WebDaemon {
     path: PathBuf,
     api: Rc<Api>,
     peers: Rc<Peers>,
     log: Rc<Log>,
 }
 
-impl Daemon {
+impl WebDaemon {
     async fn run(mut self, mut signals: Signals, mut bound: Bound) -> Result<(), String> {
         let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
@@ -79,7 +79,7 @@ impl Daemon {
     }
 }
 
-impl Unit for Daemon {
+impl Unit for WebDaemon {
     fn status(&self) -> String {
         format!(
             "{} connected, {} streams, {} requests, {} of somebody unknown",

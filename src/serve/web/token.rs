@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::role::{Role, is_name};
 use crate::store::FOREVER;
-use crate::sys::lock::{Kind, lock};
+use crate::sys::lock::{LockKind, lock};
 use crate::sys::small_file;
 use crate::text;
 use crate::toml_file::Word as _;
@@ -58,7 +58,7 @@ pub struct Token {
 
 /// Why a token is of no use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum TokenRefusal {
     /// There is none with this secret.
     Unknown,
     /// It has ended.
@@ -117,10 +117,10 @@ impl Tokens {
     ///
     /// # Errors
     /// There is none, or it has ended.
-    pub fn find(&self, secret: &str, now: i64) -> Result<&Token, Refusal> {
+    pub fn find(&self, secret: &str, now: i64) -> Result<&Token, TokenRefusal> {
         let hash: [u8; 32] = Sha256::digest(secret).into();
-        let found = self.0.iter().find(|one| one.hash == hash).ok_or(Refusal::Unknown)?;
-        if found.until <= now { Err(Refusal::Ended) } else { Ok(found) }
+        let found = self.0.iter().find(|one| one.hash == hash).ok_or(TokenRefusal::Unknown)?;
+        if found.until <= now { Err(TokenRefusal::Ended) } else { Ok(found) }
     }
 
     /// Reads the text of a file.
@@ -271,7 +271,7 @@ pub fn change<T>(
     let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
     let lock_path = small_file::with_suffix(path, ".lock");
     let lock_file = small_file::open_lock(&lock_path).map_err(|error| failed(&lock_path, error))?;
-    let guard = lock(&lock_file, Kind::Exclusive, LOCK_TIMEOUT);
+    let guard = lock(&lock_file, LockKind::Exclusive, LOCK_TIMEOUT);
     let _guard = guard
         .map_err(|error| failed(&lock_path, error))?
         .ok_or_else(|| format!("{}: locked by another process", lock_path.display()))?;
@@ -294,7 +294,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("web.tokens");
         let mut file = TokenFile::new(&path);
-        assert_eq!(file.current().unwrap().find("x", 0), Err(Refusal::Unknown));
+        assert_eq!(file.current().unwrap().find("x", 0), Err(TokenRefusal::Unknown));
         let secret = change(&path, |all| all.add("desk", Role::Help, 100, 200)).unwrap();
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
         let text = std::fs::read_to_string(&path).unwrap();
@@ -303,12 +303,12 @@ mod tests {
         let tokens = file.current().unwrap();
         let found = tokens.find(&secret, 199).unwrap();
         assert_eq!((found.name.as_str(), found.role), ("desk", Role::Help));
-        assert_eq!(tokens.find(&secret, 200), Err(Refusal::Ended));
-        assert_eq!(tokens.find(&secret[..secret.len() - 1], 199), Err(Refusal::Unknown));
+        assert_eq!(tokens.find(&secret, 200), Err(TokenRefusal::Ended));
+        assert_eq!(tokens.find(&secret[..secret.len() - 1], 199), Err(TokenRefusal::Unknown));
         let again = change(&path, |all| all.add("desk", Role::View, 1, 2)).unwrap_err();
         assert!(again.contains("there is a token desk"), "{again}");
         assert_eq!(change(&path, |all| Ok(all.remove("desk"))), Ok(true));
-        assert_eq!(file.current().unwrap().find(&secret, 199), Err(Refusal::Unknown));
+        assert_eq!(file.current().unwrap().find(&secret, 199), Err(TokenRefusal::Unknown));
         assert_eq!(change(&path, |all| Ok(all.remove("desk"))), Ok(false));
     }
 

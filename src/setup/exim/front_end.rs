@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::mta::exim::debian::{LIBRARY_FILES, SOCKET_FILES};
 use crate::serve::config::Address;
-use crate::setup::daemon::Daemon;
+use crate::setup::daemon::DaemonNeeds;
 
 /// The library, and the file that names it.
 const LIBRARIES: [&str; 2] = ["exirate.so", "exirate-libraries.conf"];
@@ -56,7 +56,7 @@ impl FrontEnd {
 
     /// Whether the daemon's configuration names the socket of Exim's lines.
     fn is_asked_by_socket() -> bool {
-        let mail = Daemon::configured().ok().flatten();
+        let mail = DaemonNeeds::configured().ok().flatten();
         mail.is_some_and(|mail| mail.policy == Some(Address::Unix(SOCKET.into())))
     }
 
@@ -99,9 +99,9 @@ impl FrontEnd {
     }
 
     /// The daemon that is asked, if one is; `group` is Exim's.
-    pub(super) fn daemon(&self, group: String) -> Option<Daemon> {
+    pub(super) fn daemon(&self, group: String) -> Option<DaemonNeeds> {
         let (asker, key, socket) = ("Exim", "policy", PathBuf::from(SOCKET));
-        self.socket.then_some(Daemon { asker, key, socket, group: Some(group) })
+        self.socket.then_some(DaemonNeeds { asker, key, socket, group: Some(group) })
     }
 }
 

@@ -11,7 +11,7 @@ mod stages;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::daemon::Daemon;
+use super::daemon::DaemonNeeds;
 use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
@@ -42,7 +42,7 @@ struct Exim {
     fault: Option<String>,
     front_end: FrontEnd,
     /// That it asks, if it loads no library.
-    daemon: Option<Daemon>,
+    daemon: Option<DaemonNeeds>,
     /// The user that it becomes.
     user: String,
     /// `None` where the configuration is the administrator's own.
@@ -72,7 +72,7 @@ pub(super) fn find(program: &Path, socket: bool) -> Result<Box<dyn MailServer>, 
     let front_end = FrontEnd::choose(version.dlfunc, socket, &config);
     let version = version.name.split_whitespace().nth(2).unwrap_or_default().to_owned();
     let daemon = front_end.daemon(group);
-    let spool = daemon.as_ref().map_or(spool, Daemon::spool);
+    let spool = daemon.as_ref().map_or(spool, DaemonNeeds::spool);
     Ok(Box::new(Exim { program, version, config, spool, fault, front_end, daemon, user, debian }))
 }
 

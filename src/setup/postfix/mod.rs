@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::daemon::Daemon;
+use super::daemon::DaemonNeeds;
 use super::files::Temporary;
 use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
@@ -38,7 +38,7 @@ struct Postfix {
     directory: PathBuf,
     /// `/var/spool/postfix`
     queue: PathBuf,
-    daemon: Daemon,
+    daemon: DaemonNeeds,
     spool: PathBuf,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn find() -> Result<Box<dyn MailServer>, SetupError> {
     };
     let socket = queue.join("exirate/policy");
     let group = Some(GROUP.to_owned());
-    let daemon = Daemon { asker: "Postfix", key: "policy", socket, group };
+    let daemon = DaemonNeeds { asker: "Postfix", key: "policy", socket, group };
     let spool = daemon.spool();
     Ok(Box::new(Postfix { settings, directory, queue, daemon, spool }))
 }

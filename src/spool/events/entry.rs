@@ -42,7 +42,7 @@ const _: () = assert!(ENTRY_BYTES_MAX <= u16::MAX as usize);
 
 /// What an entry says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::spool) enum What {
+pub(in crate::spool) enum EntryKind {
     /// A record has crossed its limit.
     Crossing,
     /// The details of a crossing that was written before.
@@ -55,7 +55,7 @@ pub(in crate::spool) enum What {
     Blank,
 }
 
-impl What {
+impl EntryKind {
     const ALL: [(Self, u8); 5] = [
         (Self::Crossing, 1),
         (Self::Details, 2),
@@ -110,7 +110,7 @@ pub struct EventWindow {
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::spool) struct Entry {
-    pub(in crate::spool) what: What,
+    pub(in crate::spool) what: EntryKind,
     pub(in crate::spool) record: RecordId,
     /// The number of the crossing.
     pub(in crate::spool) number: u32,
@@ -195,25 +195,25 @@ impl Entry {
     }
 
     /// The entry at the start of `bytes`, and its size.
-    pub(in crate::spool) fn decode(bytes: &[u8], seed: u32) -> Result<(Self, usize), Fault> {
+    pub(in crate::spool) fn decode(bytes: &[u8], seed: u32) -> Result<(Self, usize), EntryFault> {
         let head = bytes.get(..MAGIC.len().min(bytes.len())).unwrap_or_default();
         if !MAGIC.starts_with(head) {
-            return Err(Fault::Damaged);
+            return Err(EntryFault::Damaged);
         }
         if bytes.len() < HEAD_BYTES {
-            return Err(Fault::Cut);
+            return Err(EntryFault::Cut);
         }
         let mut reader = reader_at(bytes, BYTES);
-        let size = usize::from(reader.u16().ok_or(Fault::Damaged)?);
+        let size = usize::from(reader.u16().ok_or(EntryFault::Damaged)?);
         if !(HEAD_BYTES..=ENTRY_BYTES_MAX).contains(&size) {
-            return Err(Fault::Damaged);
+            return Err(EntryFault::Damaged);
         }
-        let all = bytes.get(..size).ok_or(Fault::Cut)?;
-        let stored = reader_at(all, CRC).u32().ok_or(Fault::Damaged)?;
+        let all = bytes.get(..size).ok_or(EntryFault::Cut)?;
+        let stored = reader_at(all, CRC).u32().ok_or(EntryFault::Damaged)?;
         if checksum(all, seed) != stored {
-            return Err(Fault::Damaged);
+            return Err(EntryFault::Damaged);
         }
-        let entry = Self::read(all).ok_or(Fault::Unknown(size))?;
+        let entry = Self::read(all).ok_or(EntryFault::Unknown(size))?;
         Ok((entry, size))
     }
 
@@ -222,7 +222,7 @@ impl Entry {
     fn read(all: &[u8]) -> Option<Self> {
         let mut reader = reader_at(all, BYTES + 2);
         let [version, what] = reader.array()?;
-        let what = What::of(what).filter(|_| version == VERSION)?;
+        let what = EntryKind::of(what).filter(|_| version == VERSION)?;
         let _crc = reader.u32()?;
         let number = reader.u32()?;
         let micros = reader.i64()?;
@@ -277,7 +277,7 @@ impl Entry {
 
 /// Why there is no entry at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::spool) enum Fault {
+pub(in crate::spool) enum EntryFault {
     /// The bytes are no entry.
     Damaged,
     /// They may be the beginning of one, and end too early.

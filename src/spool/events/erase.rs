@@ -9,7 +9,7 @@ use crate::sys::files::{self, Access};
 
 use super::super::database::Database;
 use super::super::{Spool, SpoolError};
-use super::entry::{Entry, MAGIC, RecordId, What, next_magic};
+use super::entry::{Entry, EntryKind, MAGIC, RecordId, next_magic};
 use super::expire::{Extent, Part, blank, expire, part};
 use super::limits::EventKind;
 use super::log::EventLog;
@@ -185,7 +185,7 @@ struct Place {
 }
 
 /// Bytes to be written at a place.
-pub(super) struct Change {
+pub(super) struct BytesToWrite {
     place: Place,
     bytes: Vec<u8>,
 }
@@ -210,7 +210,7 @@ pub(super) struct Search<'a> {
     latest: HashMap<RecordId, (LoggedEvent, usize)>,
     /// The places of all crossings in `events`, by what their details repeat.
     crossings: HashMap<(RecordId, u32, i64, u32), usize>,
-    changes: Vec<Change>,
+    changes: Vec<BytesToWrite>,
     erased: ErasedEvents,
 }
 
@@ -261,7 +261,7 @@ impl<'a> Search<'a> {
         let (offset, size) = (range.start as u64, range.len());
         if bytes.get(range).is_some_and(|bytes| self.is_named_in(bytes)) {
             let place = Place { file, offset, size };
-            self.changes.push(Change { place, bytes: vec![0; size] });
+            self.changes.push(BytesToWrite { place, bytes: vec![0; size] });
             self.erased.damaged += 1;
         }
     }
@@ -302,7 +302,7 @@ impl<'a> Search<'a> {
         let (record, number, at) = (entry.record, entry.number, entry.at);
         let written = (record, number, at.seconds, at.micros);
         let event = match entry.what {
-            What::Crossing => {
+            EntryKind::Crossing => {
                 entry.texts = Default::default();
                 let event = LoggedEvent::of(entry, EventKind::Crossings);
                 let latest = self.latest.get(&record);
@@ -314,14 +314,14 @@ impl<'a> Search<'a> {
                 self.crossings.insert(written, again.unwrap_or(self.events.len()));
                 again
             }
-            What::Details => self.crossings.get(&written).copied(),
-            What::Refusal if !is_theirs && !is_named => return,
-            What::Refusal => None,
-            What::Reset => {
+            EntryKind::Details => self.crossings.get(&written).copied(),
+            EntryKind::Refusal if !is_theirs && !is_named => return,
+            EntryKind::Refusal => None,
+            EntryKind::Reset => {
                 self.latest.remove(&record);
                 return;
             }
-            What::Blank => return,
+            EntryKind::Blank => return,
         };
         match event.and_then(|event| self.events.get_mut(event)) {
             Some(entries) => entries.push(found),
@@ -332,7 +332,7 @@ impl<'a> Search<'a> {
     /// The changes, in an order in which a killed process leaves nothing that a second
     /// call does not find: the entries that name the person come last of each event; and
     /// of those that repeat a crossing the first comes last, as readers return that one.
-    pub(super) fn finish(mut self) -> (ErasedEvents, Vec<Change>) {
+    pub(super) fn finish(mut self) -> (ErasedEvents, Vec<BytesToWrite>) {
         for mut entries in self.events {
             if entries.iter().any(|found| found.is_theirs) {
                 *match self.kind {
@@ -345,13 +345,15 @@ impl<'a> Search<'a> {
                     let bytes = blank(place.size, self.seed, 0);
                     // One of a later version may have no room for a blank entry.
                     let fits = bytes.len() == place.size;
-                    Change { place, bytes: if fits { bytes } else { vec![0; place.size] } }
+                    BytesToWrite { place, bytes: if fits { bytes } else { vec![0; place.size] } }
                 }));
                 continue;
             }
             let before = self.changes.len();
             self.changes.extend(entries.into_iter().filter_map(
-                |TheirEntry { place, without, .. }| without.map(|bytes| Change { place, bytes }),
+                |TheirEntry { place, without, .. }| {
+                    without.map(|bytes| BytesToWrite { place, bytes })
+                },
             ));
             self.erased.recipients += u64::from(self.changes.len() > before);
         }

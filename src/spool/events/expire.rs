@@ -8,7 +8,9 @@ use crate::rate::Timestamp;
 use crate::store::{Enforcement, EventDetails};
 use crate::sys::files;
 
-use super::entry::{ENTRY_BYTES_MAX, Entry, Fault, RecordId, What, has_another, next_magic, texts};
+use super::entry::{
+    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, RecordId, has_another, next_magic, texts,
+};
 
 /// How many bytes are read to remove some entries.
 const SOME_BYTES: usize = 8 * ENTRY_BYTES_MAX;
@@ -33,7 +35,7 @@ pub(super) struct Expired {
 /// start of the file on are blank.
 pub(super) fn blank(size: usize, seed: u32, skip: u64) -> Vec<u8> {
     let entry = Entry {
-        what: What::Blank,
+        what: EntryKind::Blank,
         record: RecordId { hash: skip, kind: 0, algorithm: 0 },
         number: 0,
         at: Timestamp { seconds: 0, micros: 0 },
@@ -65,9 +67,9 @@ pub(super) fn part(bytes: &[u8], seed: u32) -> Option<(Part, usize)> {
     }
     match Entry::decode(bytes, seed) {
         Ok((entry, size)) => Some((Part::Entry(Box::new(entry)), size)),
-        Err(Fault::Unknown(size)) => Some((Part::Unknown, size)),
-        Err(Fault::Cut) if bytes.len() < ENTRY_BYTES_MAX && !has_another(bytes) => None,
-        Err(Fault::Cut | Fault::Damaged) => Some((Part::Damaged, next_magic(bytes))),
+        Err(EntryFault::Unknown(size)) => Some((Part::Unknown, size)),
+        Err(EntryFault::Cut) if bytes.len() < ENTRY_BYTES_MAX && !has_another(bytes) => None,
+        Err(EntryFault::Cut | EntryFault::Damaged) => Some((Part::Damaged, next_magic(bytes))),
     }
 }
 
@@ -79,10 +81,10 @@ pub(super) fn is_due(file: &File, seed: u32, oldest: i64) -> bool {
         Entry::decode(bytes.get(..read)?, seed).ok().map(|(entry, _)| entry)
     };
     let entry = match first(0) {
-        Some(entry) if entry.what == What::Blank => first(entry.record.hash),
+        Some(entry) if entry.what == EntryKind::Blank => first(entry.record.hash),
         entry => entry,
     };
-    entry.is_some_and(|entry| entry.what != What::Blank && entry.at.seconds < oldest)
+    entry.is_some_and(|entry| entry.what != EntryKind::Blank && entry.at.seconds < oldest)
 }
 
 /// Replaces the entries that are older than `oldest` by blank ones, and bytes before them
@@ -99,7 +101,7 @@ pub(super) fn expire(
     let first = Entry::decode(head.get(..read).unwrap_or(&[]), seed).ok();
     // Blank entries at the start of the file.
     let skip = match (&first, extent) {
-        (Some((entry, _)), Extent::Some) if entry.what == What::Blank => {
+        (Some((entry, _)), Extent::Some) if entry.what == EntryKind::Blank => {
             entry.record.hash.min(size)
         }
         _ => 0,
@@ -114,7 +116,7 @@ pub(super) fn expire(
         let place = skip + at as u64;
         at += length;
         match part {
-            Part::Entry(entry) if entry.what == What::Blank => damaged = 0,
+            Part::Entry(entry) if entry.what == EntryKind::Blank => damaged = 0,
             Part::Entry(entry) if entry.at.seconds < oldest => {
                 if damaged > 0 {
                     files::write_at(file, place - damaged, &vec![0; damaged as usize])?;

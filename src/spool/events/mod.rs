@@ -33,7 +33,7 @@ use crate::sys::lock;
 
 pub use crate::store::{Enforcement, EventDetails};
 pub use entry::{EVENT_WINDOWS_MAX, EventWindow};
-use entry::{EVIDENCE, Entry, PendingEvent, RecordId, What, texts};
+use entry::{EVIDENCE, Entry, EntryKind, PendingEvent, RecordId, texts};
 pub use erase::ErasedEvents;
 pub use limits::{
     EVENT_BYTES_MAX, EVENT_BYTES_MIN, EVENT_KEEP_MIN, EventKind, EventLimits, LogLimits,
@@ -49,14 +49,14 @@ const PENDING_MAX: usize = 16;
 
 /// One check of an event, and what was decided.
 #[derive(Clone, Copy)]
-pub(super) struct Decided<'a> {
+pub(super) struct DecidedCheck<'a> {
     pub(super) check: &'a Check<'a>,
     pub(super) slot: KeySlot,
     pub(super) lookup: &'a Lookup,
     pub(super) pending: &'a Pending,
 }
 
-impl Decided<'_> {
+impl DecidedCheck<'_> {
     /// Whether there is something to write.
     #[inline]
     pub(super) fn is_event(&self) -> bool {
@@ -86,7 +86,7 @@ impl Decided<'_> {
         }
     }
 
-    fn entry(&self, what: What, windows: Vec<EventWindow>) -> Entry {
+    fn entry(&self, what: EntryKind, windows: Vec<EventWindow>) -> Entry {
         let decision = self.pending.decision();
         let key = self.check.record_key();
         let current = self.lookup.record.and_then(|record| record.current);
@@ -128,7 +128,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
 #[cold]
 pub(super) fn journal<'a>(
     database: &Database,
-    decided: impl Iterator<Item = Decided<'a>> + Clone,
+    decided: impl Iterator<Item = DecidedCheck<'a>> + Clone,
     events: &mut Vec<PendingEvent>,
     mut lost: impl FnMut(u8),
 ) {
@@ -141,18 +141,18 @@ pub(super) fn journal<'a>(
             continue;
         }
         crossed.push(record);
-        let entry = one.entry(What::Crossing, vec![one.window()]);
+        let entry = one.entry(EntryKind::Crossing, vec![one.window()]);
         match database.append_event(CROSSINGS, &entry.encode(database.hashing.seed)) {
             Ok(()) => {
                 let windows = Vec::new();
-                keep(Entry { what: What::Details, windows, ..entry }, one.slot.shard);
+                keep(Entry { what: EntryKind::Details, windows, ..entry }, one.slot.shard);
             }
             Err(_) => lost(one.slot.shard),
         }
     }
-    if let Some(refusal) = decided.clone().find(Decided::is_refusal) {
+    if let Some(refusal) = decided.clone().find(DecidedCheck::is_refusal) {
         let windows = decided.map(|one| one.window()).take(EVENT_WINDOWS_MAX).collect();
-        keep(refusal.entry(What::Refusal, windows), refusal.slot.shard);
+        keep(refusal.entry(EntryKind::Refusal, windows), refusal.slot.shard);
     }
 }
 
@@ -179,7 +179,7 @@ pub(super) fn journal_alarm(
     let evidence = alarm.to_string();
     let details = EventDetails { evidence: evidence.as_bytes(), ..EventDetails::default() };
     let entry = Entry {
-        what: What::Crossing,
+        what: EntryKind::Crossing,
         record: record_id(key, slot),
         number,
         at,
@@ -192,7 +192,7 @@ pub(super) fn journal_alarm(
     };
     let written = database.append_event(CROSSINGS, &entry.encode(database.hashing.seed)).is_ok();
     if written {
-        let entry = Entry { what: What::Details, windows: Vec::new(), ..entry };
+        let entry = Entry { what: EntryKind::Details, windows: Vec::new(), ..entry };
         events.push(PendingEvent { entry, shard: slot.shard });
     }
     written
@@ -231,9 +231,9 @@ impl Spool {
         let seed = self.database.hashing.seed;
         for PendingEvent { mut entry, shard } in std::mem::take(&mut self.events) {
             let name = std::mem::take(&mut entry.texts[0]);
-            let log = if entry.what == What::Refusal { REFUSALS } else { CROSSINGS };
+            let log = if entry.what == EntryKind::Refusal { REFUSALS } else { CROSSINGS };
             // Of a crossing, the name is known.
-            let name = if entry.what == What::Refusal { &name[..] } else { b"" };
+            let name = if entry.what == EntryKind::Refusal { &name[..] } else { b"" };
             let evidence = std::mem::take(&mut entry.texts[EVIDENCE]);
             let evidence = if evidence.is_empty() { details.evidence } else { &evidence };
             entry.texts = texts(name, &EventDetails { evidence, ..*details });
@@ -250,7 +250,7 @@ impl Spool {
     /// cannot be locked at once, it is not counted.
     fn count_lost_in(&mut self, shard: u8) {
         let Ok(Some(mut shard)) = self.take_shard(shard) else { return };
-        if let Ok(Some(_guard)) = lock::try_lock(&shard.file, lock::Kind::Exclusive)
+        if let Ok(Some(_guard)) = lock::try_lock(&shard.file, lock::LockKind::Exclusive)
             && shard.body.still_named(&self.database).unwrap_or(false)
         {
             count_lost(&mut shard.body);
@@ -267,7 +267,7 @@ impl Spool {
     ) -> Result<(), SpoolError> {
         let (seconds, micros) = crate::sys::clock::now();
         let entry = Entry {
-            what: What::Reset,
+            what: EntryKind::Reset,
             record: record_id(key, slot),
             number: 0,
             at: crate::rate::Timestamp { seconds, micros },

@@ -12,7 +12,8 @@ use crate::sys::files::{self, Access, FileInfo};
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EventWindow, Fault, RecordId, TEXTS, What, has_another, next_magic,
+    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, EventWindow, RecordId, TEXTS, has_another,
+    next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;
@@ -86,7 +87,7 @@ impl LoggedEvent {
             *first = stored.to_vec();
         }
         let entry = Entry {
-            what: What::Crossing,
+            what: EntryKind::Crossing,
             record: RecordId { hash: 0, kind: 1, algorithm: 1 },
             number: 1,
             at,
@@ -107,8 +108,8 @@ impl LoggedEvent {
         let all = [&self.stored].into_iter().chain(self.texts.values().map(|(_, text)| text));
         texts.iter_mut().zip(all).for_each(|(text, whole)| text.clone_from(whole));
         let what = match self.kind {
-            EventKind::Crossings => What::Crossing,
-            EventKind::Refusals => What::Refusal,
+            EventKind::Crossings => EntryKind::Crossing,
+            EventKind::Refusals => EntryKind::Refusal,
         };
         let entry = Entry {
             what,
@@ -130,8 +131,8 @@ impl LoggedEvent {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (entry, size) = Entry::decode(bytes, 0).ok()?;
         let kind = match entry.what {
-            What::Crossing => EventKind::Crossings,
-            What::Refusal => EventKind::Refusals,
+            EntryKind::Crossing => EventKind::Crossings,
+            EntryKind::Refusal => EventKind::Refusals,
             _ => return None,
         };
         let event = Self { has_details: true, ..Self::of(entry, kind) };
@@ -233,9 +234,9 @@ impl EventReader {
                     self.add(entry);
                     at += size;
                 }
-                Err(Fault::Unknown(size)) => at += size,
-                Err(Fault::Cut) if rest.len() < ENTRY_BYTES_MAX && !has_another(rest) => break,
-                Err(Fault::Cut | Fault::Damaged) => {
+                Err(EntryFault::Unknown(size)) => at += size,
+                Err(EntryFault::Cut) if rest.len() < ENTRY_BYTES_MAX && !has_another(rest) => break,
+                Err(EntryFault::Cut | EntryFault::Damaged) => {
                     let next = next_magic(rest);
                     self.damaged += next as u64;
                     at += next;
@@ -247,10 +248,10 @@ impl EventReader {
 
     fn add(&mut self, entry: Entry) {
         match (self.kind, entry.what) {
-            (EventKind::Refusals, What::Refusal) => {
+            (EventKind::Refusals, EntryKind::Refusal) => {
                 self.waiting.push(LoggedEvent::of(entry, self.kind));
             }
-            (EventKind::Crossings, What::Crossing) => {
+            (EventKind::Crossings, EntryKind::Crossing) => {
                 let event = LoggedEvent::of(entry, self.kind);
                 let known = self.latest.get(&event.record);
                 if known.is_some_and(|known| known.event.is_again(&event)) {
@@ -260,7 +261,7 @@ impl EventReader {
                 self.latest.insert(event.record, latest);
                 self.waiting.push(event);
             }
-            (EventKind::Crossings, What::Details) => {
+            (EventKind::Crossings, EntryKind::Details) => {
                 let known = self.latest.get(&entry.record);
                 let known = known.filter(|known| known.event.number == entry.number);
                 let event = known.and_then(|known| self.waiting.get_mut(known.at?));
@@ -270,7 +271,7 @@ impl EventReader {
                     event.enforcement = entry.enforcement;
                 }
             }
-            (EventKind::Crossings, What::Reset) => {
+            (EventKind::Crossings, EntryKind::Reset) => {
                 self.latest.remove(&entry.record);
             }
             _ => {}

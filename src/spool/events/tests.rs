@@ -10,7 +10,7 @@ use crate::sys::files::Access;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::super::tests::open;
-use super::entry::{BYTES, CRC, ENTRY_BYTES_MAX, Fault, MAGIC, TEXTS_MAX, checksum};
+use super::entry::{BYTES, CRC, ENTRY_BYTES_MAX, EntryFault, MAGIC, TEXTS_MAX, checksum};
 use super::*;
 
 fn at(seconds: i64) -> Timestamp {
@@ -45,7 +45,7 @@ fn crossings(spool: &mut Spool) -> Vec<(String, u32, i64)> {
 fn entry() -> Entry {
     let details = EventDetails { login: b"alice", client: b"192.0.2.7", ..Default::default() };
     Entry {
-        what: What::Refusal,
+        what: EntryKind::Refusal,
         record: RecordId { hash: 7, kind: 1, algorithm: 2 },
         number: 3,
         at: Timestamp { seconds: 1_795_171_837, micros: 999_999 },
@@ -105,10 +105,10 @@ fn an_entry_without_the_last_texts_is_read() {
 #[test]
 fn no_changed_byte_goes_unnoticed() {
     let bytes = entry().encode(9);
-    assert_eq!(Entry::decode(&bytes, 8), Err(Fault::Damaged), "another database's");
+    assert_eq!(Entry::decode(&bytes, 8), Err(EntryFault::Damaged), "another database's");
     for cut in 0..bytes.len() {
         let fault = Entry::decode(&bytes[..cut], 9).unwrap_err();
-        assert_eq!(fault, Fault::Cut, "{cut}");
+        assert_eq!(fault, EntryFault::Cut, "{cut}");
     }
     for place in 0..bytes.len() {
         for bit in 0..8 {
@@ -296,7 +296,7 @@ fn bytes_that_are_no_entry_hide_no_later_entry() {
     let mut endless = sound.clone();
     endless[BYTES_AT] = 0xff;
     // An entry that a client sends as its sender, and that was cut by a full disk.
-    let forged = Entry { what: What::Crossing, ..entry() }.encode(seed ^ 1);
+    let forged = Entry { what: EntryKind::Crossing, ..entry() }.encode(seed ^ 1);
     let details = EventDetails { sender: &forged, ..Default::default() };
     let carrier = Entry { texts: texts(b"carrier", &details), ..entry() }.encode(seed);
     let carrier = &carrier[..carrier.len() - 3];
@@ -401,7 +401,7 @@ fn the_files_are_bounded_and_the_latest_entries_stay() {
     for n in 0..20_000 {
         let texts = texts(&name(n), &EventDetails::default());
         let record = RecordId { hash: n.into(), kind: 1, algorithm: 1 };
-        let one = Entry { what: What::Crossing, record, texts, ..entry() };
+        let one = Entry { what: EntryKind::Crossing, record, texts, ..entry() };
         spool.database.append_event(CROSSINGS, &one.encode(spool.database.hashing.seed)).unwrap();
         if n % 1000 == 999 {
             let new = spool.read_events(&mut follower, at(0), false).unwrap();
@@ -441,7 +441,7 @@ fn a_file_with_the_inode_of_one_before_is_read_from_its_start() {
         for number in 1..=file {
             let record = RecordId { hash: u64::from(number), kind: 1, algorithm: 1 };
             let number = file * 10 + number;
-            let one = Entry { what: What::Crossing, record, number, ..entry() };
+            let one = Entry { what: EntryKind::Crossing, record, number, ..entry() };
             let bytes = one.encode(spool.database.hashing.seed);
             spool.database.append_event(CROSSINGS, &bytes).unwrap();
         }

@@ -12,7 +12,7 @@ use crate::spool::slots::SLOT_BYTES;
 use crate::spool::{EventKind, EventReader, LoggedEvent};
 use crate::store::{Learn, SendingStage, Store as _};
 use crate::sys::failpoint;
-use crate::sys::lock::{Kind, try_lock};
+use crate::sys::lock::{LockKind, try_lock};
 use crate::sys::simulated_disk::memory_folder;
 
 const IDENTITY: &[u8] = b"auth:alice@example.org";
@@ -326,7 +326,7 @@ fn a_lock_that_is_kept_is_released_before_another_is_taken_and_at_the_end() {
     let is_free = |spool: &Spool, identity: &[u8]| {
         let path = spool.database.path_of(&shard_name(shard(spool, identity)));
         let file = std::fs::File::open(path).unwrap();
-        try_lock(&file, Kind::Exclusive).unwrap().is_some()
+        try_lock(&file, LockKind::Exclusive).unwrap().is_some()
     };
     let mail = stream(0);
     for identity in [IDENTITY, &bob] {

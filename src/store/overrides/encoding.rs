@@ -53,13 +53,13 @@ impl fmt::Display for ListFault {
 
 /// What matching needs of an entry; the texts are ranges of the encoded list.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct EncodedEntry {
     pub(super) overridden: Overridden,
     pub(super) until: i64,
     pub(super) patterns: Range<usize>,
 }
 
-impl Entry {
+impl EncodedEntry {
     /// The alternatives of a glob, or the name and what follows.
     pub(super) fn patterns<'a>(&self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         let mut reader = ByteReader { rest: bytes.get(self.patterns.clone()).unwrap_or_default() };

@@ -4,7 +4,7 @@ use crate::engine::{Overridden, RecordKey};
 use crate::identity::fold::Folding;
 use crate::store::byte_reader::ByteReader;
 
-use super::encoding::{self, Entry, ListFault};
+use super::encoding::{self, EncodedEntry, ListFault};
 use super::target::{Override, Sort, each_name, matches};
 
 /// The overrides of a store, ready for matching.
@@ -13,17 +13,17 @@ pub struct Overrides {
     /// The encoded list; the entries point into it.
     bytes: Vec<u8>,
     /// One group, unless some were set byte for byte.
-    groups: Vec<Group>,
+    groups: Vec<NameGroup>,
 }
 
 /// Those that compare names alike.
 #[derive(Debug)]
-struct Group {
+struct NameGroup {
     /// How keys of specs are folded; `None` if they are not.
     folding: Option<Folding>,
     /// Those of one identity, in the order of their names.
-    exact: Vec<Entry>,
-    globs: Vec<Entry>,
+    exact: Vec<EncodedEntry>,
+    globs: Vec<EncodedEntry>,
 }
 
 /// The overrides that apply to one identity, of which time decides.
@@ -101,7 +101,7 @@ impl Overrides {
     }
 }
 
-impl Group {
+impl NameGroup {
     /// Adds those that are, or match, `name`.
     fn add(&self, bytes: &[u8], name: &[u8], sort: Sort, found: &mut Candidates) {
         let first = self.exact.partition_point(|entry| entry.key(bytes) < name);
@@ -123,12 +123,12 @@ impl Overrides {
     /// # Errors
     /// See [`ListFault`].
     pub fn decode(bytes: Vec<u8>) -> Result<Self, ListFault> {
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<NameGroup> = Vec::new();
         encoding::read(&bytes, |entry| {
             let folding = entry.folding();
             let at =
                 groups.iter().position(|group| group.folding == folding).unwrap_or_else(|| {
-                    groups.push(Group { folding, exact: Vec::new(), globs: Vec::new() });
+                    groups.push(NameGroup { folding, exact: Vec::new(), globs: Vec::new() });
                     groups.len() - 1
                 });
             let Some(group) = groups.get_mut(at) else { return };
@@ -136,7 +136,7 @@ impl Overrides {
             let kept = |patterns: &[u8], skipped: usize| {
                 let from = from + skipped;
                 let patterns = from..from + patterns.len();
-                Entry { overridden: entry.overridden, until: entry.until, patterns }
+                EncodedEntry { overridden: entry.overridden, until: entry.until, patterns }
             };
             if entry.is_glob() {
                 group.globs.push(kept(entry.patterns, 0));

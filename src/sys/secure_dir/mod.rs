@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::files::{self, Access, FileInfo};
-use super::lock::{self, Guard, Kind};
+use super::lock::{self, Guard, LockKind};
 use super::lock_holder::lock_holder;
 
 pub use error::DirError;
@@ -290,7 +290,7 @@ impl SecureDir {
     /// # Errors
     /// [`DirError::Busy`], or its file system cannot lock.
     pub fn lock_directory(&self, timeout: Duration) -> Result<Guard<'_>, DirError> {
-        self.lock(&self.directory, Kind::Exclusive, timeout, || self.path.clone())
+        self.lock(&self.directory, LockKind::Exclusive, timeout, || self.path.clone())
     }
 
     /// Locks a file; an error if another process holds the lock for too long.
@@ -300,7 +300,7 @@ impl SecureDir {
     pub fn lock<'a>(
         &self,
         file: &'a File,
-        kind: Kind,
+        kind: LockKind,
         timeout: Duration,
         path: impl Fn() -> PathBuf,
     ) -> Result<Guard<'a>, DirError> {

@@ -25,7 +25,7 @@ pub(super) fn prepare(value: &[u8]) -> String {
     while let Some(at) = rest.find("=?") {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let Some(mut word) = Word::read(rest) else {
+        let Some(mut word) = EncodedWord::read(rest) else {
             out.push('=');
             out.push(APART);
             rest = &rest[1..];
@@ -37,7 +37,7 @@ pub(super) fn prepare(value: &[u8]) -> String {
             out.push_str(word.data);
             rest = &rest[word.length..];
             let gap = rest.len() - rest.trim_start_matches(BLANK).len();
-            match Word::read(&rest[gap..]) {
+            match EncodedWord::read(&rest[gap..]) {
                 Some(next)
                     if next.charset.eq_ignore_ascii_case(charset)
                         && next.encoding.eq_ignore_ascii_case(encoding) =>
@@ -77,7 +77,7 @@ fn end_of_chunk(value: &str, size: usize) -> (usize, bool) {
     while at < value.len() {
         let text = value[at..].trim_start_matches(BLANK);
         let start = value.len() - text.len();
-        let word = Word::read(text);
+        let word = EncodedWord::read(text);
         if at >= size && start > at {
             return (at, is_after_word && word.is_some());
         }
@@ -97,7 +97,7 @@ fn plain(text: &str) -> usize {
 
 /// `=?charset?encoding?data?=`
 #[derive(Clone, Copy)]
-struct Word<'a> {
+struct EncodedWord<'a> {
     charset: &'a str,
     encoding: &'a str,
     data: &'a str,
@@ -107,7 +107,7 @@ struct Word<'a> {
     length: usize,
 }
 
-impl<'a> Word<'a> {
+impl<'a> EncodedWord<'a> {
     /// The word at the start of `text`, if there is one.
     fn read(text: &'a str) -> Option<Self> {
         let (charset, rest) = text.strip_prefix("=?")?.split_once('?')?;

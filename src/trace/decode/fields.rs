@@ -10,6 +10,20 @@ use super::transfer::Encoding;
 /// body, only this many are read.
 const CHUNK: usize = 8192;
 
+/// Types of messages, and of what is about a message, of which readers see what is decoded here. Some
+/// programs open any other of `message/` as a message, or join it to one, as `message/partial`.
+const MESSAGES: [&str; 9] = [
+    "message/rfc822",
+    "message/global",
+    "message/global-headers",
+    "message/delivery-status",
+    "message/global-delivery-status",
+    "message/disposition-notification",
+    "message/global-disposition-notification",
+    "message/feedback-report",
+    "message/external-body",
+];
+
 /// The fields that describe the body.
 #[derive(Default)]
 pub(super) struct BodyFields<'a> {
@@ -55,6 +69,11 @@ impl<'a> BodyFields<'a> {
         }
     }
 
+    /// Whether the body has an encoding: what comes before it would be decoded with it.
+    pub(super) fn is_encoded(&self) -> bool {
+        self.encoding.is_some_and(|value| Encoding::named(value) != Encoding::None)
+    }
+
     /// The type and encoding of the body.
     pub(super) fn media(&self) -> Media {
         let mut media = Media {
@@ -65,7 +84,7 @@ impl<'a> BodyFields<'a> {
         };
         media.is_doubtful |= media.encoding == Encoding::Unknown;
         if let Some(value) = self.content_type {
-            parameters(value, |kind, content| {
+            parameters(value, "text/plain", |kind, content| {
                 media.kind = String::from(kind);
                 for (to, name) in [
                     (&mut media.charset, "charset"),
@@ -87,13 +106,15 @@ impl<'a> BodyFields<'a> {
             media.is_doubtful |= match kind.starts_with("multipart/") {
                 true => !has_boundary,
                 false => {
-                    let is_message = kind.starts_with("message/") || kind == "text/rfc822-headers";
-                    says("multipart") || says("boundary") || says("rfc822") && !is_message
+                    let is_message = MESSAGES.contains(&kind) || kind == "text/rfc822-headers";
+                    says("multipart")
+                        || says("boundary")
+                        || (says("rfc822") || kind.starts_with("message/")) && !is_message
                 }
             };
         }
         if let Some(value) = self.disposition {
-            parameters(value, |kind, content| {
+            parameters(value, "inline", |kind, content| {
                 media.is_attached = kind == "attachment";
                 media.filename = content.attribute("filename").map(String::from);
             });
@@ -127,9 +148,17 @@ pub(super) struct Media {
     pub(super) is_doubtful: bool,
 }
 
-/// Parses a field like `Content-Type`.
-fn parameters(value: &[u8], mut found: impl FnMut(&str, &ContentType<'_>)) {
-    let value = unfold(&encoded_words::prepare(value));
+/// Parses a field like `Content-Type`, in which a type is taken for `absent` if there are parameters
+/// alone.
+fn parameters(value: &[u8], absent: &str, mut found: impl FnMut(&str, &ContentType<'_>)) {
+    let unfolded = unfold(&encoded_words::prepare(value));
+    let value = unfolded.trim_start_matches([';', ' ', '\t']);
+    let first = value.split(';').next().and_then(|first| first.split_once('='));
+    let has_type = first.is_none_or(|(name, _)| name.trim().contains([' ', '\t', '/', '(']));
+    let value = match has_type {
+        true => value.to_owned(),
+        false => format!("{absent}; {value}"),
+    };
     if let HeaderValue::ContentType(content) =
         MessageStream::new(value.as_bytes()).parse_content_type()
     {
@@ -370,9 +399,14 @@ mod tests {
             let found = media(&format!("text/plain; charset={fold}koi8-r"), "inline");
             assert_eq!(found.charset.as_deref(), Some("koi8-r"));
         }
-        for doubtful in
-            ["multipart/mixed", "multipart; boundary=a", "text/plain; boundary=a", "x rfc822"]
-        {
+        for doubtful in [
+            "multipart/mixed",
+            "multipart; boundary=a",
+            "text/plain; boundary=a",
+            "x rfc822",
+            "message/rcf822",
+            "message/partial; number=1",
+        ] {
             assert!(media(doubtful, "inline").is_doubtful, "{doubtful}");
         }
         for sure in ["text/plain", "message/rfc822", "text/rfc822-headers", "text", ""] {
@@ -398,6 +432,16 @@ mod tests {
         ] {
             let media = media("application/x", &format!("attachment; {parameter}"));
             assert_eq!(media.filename.as_deref(), Some(name), "{parameter}");
+        }
+        for field in [
+            "; name=a.txt; filename=a.txt",
+            "name=a.txt; filename=a.txt",
+            ";; x/y; name=a.txt; filename=a.txt",
+        ] {
+            let media = media(field, field);
+            let names = [media.named.as_deref(), media.filename.as_deref()];
+            assert_eq!(names, [Some("a.txt"); 2], "{field}");
+            assert_eq!(media.kind, if field.starts_with(";;") { "x/y" } else { "text/plain" });
         }
     }
 }

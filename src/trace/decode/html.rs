@@ -31,7 +31,7 @@ pub(super) struct Page {
 impl Page {
     /// Parses `html`.
     pub(super) fn read(html: &str) -> Self {
-        let mut reader = Reader::new(html);
+        let mut reader = HtmlReader::new(html);
         while reader.at < html.len() {
             reader.text();
         }
@@ -46,7 +46,7 @@ impl Page {
 }
 
 /// The state of the parser.
-struct Reader<'a> {
+struct HtmlReader<'a> {
     html: &'a str,
     at: usize,
     page: Page,
@@ -64,11 +64,11 @@ struct Styled<'a> {
     display: Display,
 }
 
-/// How many of [`Reader::styled`] an end tag may close, as the end tags of
+/// How many of [`HtmlReader::styled`] an end tag may close, as the end tags of
 /// inner elements may be missing.
 const CLOSED: usize = 8;
 
-impl<'a> Reader<'a> {
+impl<'a> HtmlReader<'a> {
     fn new(html: &'a str) -> Self {
         // On most pages, about a third is text.
         let page = Page { text: String::with_capacity(html.len() / 2), ..Page::default() };

@@ -1,7 +1,8 @@
 //! Decoding: from the bytes of a message to the text that a reader sees.
 //!
 //! Recorded messages and query texts are decoded in exactly the same way;
-//! [`VERSION`] is incremented with every change of the output.
+//! [`VERSION`] is incremented with a change of the output of usual messages; what changes that of
+//! odd headers alone is not worth losing the search of all that was recorded before.
 //!
 //! The parts of a message are found line by line in one pass ([`walk`]), with a
 //! stack of open parts and no recursion. Fields ([`fields`]) and charsets are

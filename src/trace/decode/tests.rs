@@ -417,6 +417,11 @@ fn what_is_in_doubt_is_not_whole() {
             assert!(!is_whole, "{message}");
         }
     }
+    // What is decoded may begin later.
+    for line in [": none\nContent-Disposition: inline", ": non", "a b: c"] {
+        let message = format!("Content-Transfer-Encoding: base64\n{line}\n\n{base64}\n");
+        assert!(!decoded(message.as_bytes(), &Limits::default()).1, "{line}");
+    }
     // A line that ends with a CR alone.
     let message = format!("Subject: x\rContent-Transfer-Encoding: base64\n\n{base64}\n");
     assert!(!decoded(message.as_bytes(), &Limits::default()).1);

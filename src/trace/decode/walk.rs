@@ -155,7 +155,7 @@ impl<'a> Walk<'a> {
                     _ => {
                         // For some programs, the header goes on.
                         let most = self.bytes.len().min(start + HEADER_SEARCHED);
-                        if says_how_to_decode(&self.bytes[start..most]) {
+                        if head.is_encoded() || says_how_to_decode(&self.bytes[start..most]) {
                             pieces.doubt();
                         }
                         return head;
@@ -274,7 +274,7 @@ fn says_how_to_decode(bytes: &[u8]) -> bool {
     };
     let lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
     let mut header = lines.take_while(|line| !line.is_empty());
-    header.any(|line| starts(line, b"content-t"))
+    header.any(|line| starts(line, b"content-"))
 }
 
 /// Whether a text before the first part is what programs write there for readers

@@ -7,9 +7,9 @@ use crate::versions::{OtherVersion, Versions};
 use super::super::decode;
 use super::super::{Envelope, Settings};
 use super::cipher::{NONCE_BYTES, Nonce, random};
-use super::key::{self, Key};
-use super::log::{Fault, Log, Status};
-use super::names::{self, Kind, Numbered, OPEN, OPEN_NEW};
+use super::key::{self, DerivedKeys};
+use super::log::{Log, LogExtent, LogFault};
+use super::names::{self, FileKind, Numbered, OPEN, OPEN_NEW};
 use super::options::Options;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, record, wire};
 
@@ -37,7 +37,7 @@ enum Appended {
 enum Stale {
     Settings(Options),
     /// A new key, and the file that contains it.
-    Key(Key, Option<(u64, u64)>),
+    Key(DerivedKeys, Option<(u64, u64)>),
 }
 
 /// Checks that there is enough memory to decode a message of so many bytes:
@@ -152,7 +152,7 @@ impl TraceStore {
                     return Ok((Appended::Stale(Stale::Settings(options)), None));
                 }
                 let log = self.begin_log(options.settings)?;
-                let status = log.status.unwrap_or(Status { end: log.size, messages: 0 });
+                let status = log.status.unwrap_or(LogExtent { end: log.size, messages: 0 });
                 (log, status, rotated)
             }
         };
@@ -166,7 +166,7 @@ impl TraceStore {
     fn usable_log(&self, before: Option<Log>) -> Result<Usable, TraceError> {
         // If the key was destroyed, nothing more may be recorded with it.
         if self.key_file != key::identity(&self.dir) {
-            let key = Key::open_locked(&self.dir)?;
+            let key = DerivedKeys::open_locked(&self.dir)?;
             return Ok(Usable::Stale(Stale::Key(key, key::identity(&self.dir))));
         }
         let found = match before.map(|log| log.refresh(&self.dir, &self.key, OPEN)) {
@@ -175,7 +175,7 @@ impl TraceStore {
         };
         match found {
             None => return Ok(Usable::None { rotated: false }),
-            Some(Err(Fault::Version(version))) => {
+            Some(Err(LogFault::Version(version))) => {
                 return Err(TraceError::Version { path: self.dir.path_of(OPEN), version });
             }
             Some(Ok(log)) if log.head.decode > decode::VERSION => {
@@ -196,14 +196,14 @@ impl TraceStore {
                 }
                 _ => {}
             },
-            Some(Err(Fault::Damaged | Fault::OtherKey)) => {}
+            Some(Err(LogFault::Damaged | LogFault::OtherKey)) => {}
         }
         self.rotate()?;
         Ok(Usable::None { rotated: true })
     }
 
     /// Whether another record can be appended to a log at the time `now`.
-    pub(super) fn has_room(&self, log: &Log, status: Status, now: i64) -> bool {
+    pub(super) fn has_room(&self, log: &Log, status: LogExtent, now: i64) -> bool {
         let span = self.options.keep.map_or(AGE_MAX, |keep| AGE_MAX.min(keep / KEEP_PARTS));
         let age = now.saturating_sub(log.head.created);
         log.is_sound()
@@ -215,7 +215,7 @@ impl TraceStore {
     /// Renames the open log to its number, after which nothing is appended to
     /// it. The directory is locked.
     pub(super) fn rotate(&self) -> Result<(), TraceError> {
-        let full = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
+        let full = Numbered { number: names::next(&self.dir)?, kind: FileKind::Log }.name();
         let renamed = files::rename_at(self.dir.directory(), OPEN, &full);
         Ok(renamed.map_err(self.dir.failed("rename", OPEN))?)
     }
@@ -239,7 +239,7 @@ fn two_nonces() -> Result<[Nonce; 2], TraceError> {
 /// Whether there is a log to append to.
 enum Usable {
     /// This log, with this status.
-    Log(Log, Status),
+    Log(Log, LogExtent),
     /// No; whether there was one before.
     None { rotated: bool },
     /// Unknown: the settings or the key have changed.

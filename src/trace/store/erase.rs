@@ -7,7 +7,7 @@
 use crate::trace::Envelope;
 
 use super::error::Problem;
-use super::names::{self, Kind, Numbered};
+use super::names::{self, FileKind, Numbered};
 use super::segment::Segment;
 use super::sources::Source;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore, wire};
@@ -63,7 +63,7 @@ impl TraceStore {
             trace.remove_replaced(usize::MAX)?;
             let mut messages = 0;
             for numbered in names::list(&trace.dir)? {
-                if numbered.kind == Kind::Segment {
+                if numbered.kind == FileKind::Segment {
                     messages += trace.erase_in(numbered, is_theirs)?;
                 }
             }

@@ -45,7 +45,7 @@ impl Mirrored for KeyFile {
 
 /// The keys derived from it.
 #[derive(Clone)]
-pub(super) struct Key {
+pub(super) struct DerivedKeys {
     /// The key for digests.
     pub(super) digest: DigestKey,
     /// The key that encrypts files.
@@ -63,13 +63,13 @@ pub(super) fn identity(dir: &SecureDir) -> Option<(u64, u64)> {
     files::info_at(dir.directory(), KEY).ok().map(|info| info.identity)
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for DerivedKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key {{ number: {:016x}, .. }}", self.number)
     }
 }
 
-impl Key {
+impl DerivedKeys {
     fn of(key: &[u8; 32], version: u32) -> Self {
         let derive = |nonce| {
             let mut bytes = [0; 32];

@@ -11,7 +11,7 @@ use super::codec::{checksum_fits, decode};
 use super::error::Problem;
 use super::key::KEY;
 use super::log::Start;
-use super::names::{self, Kind, Numbered, OPEN};
+use super::names::{self, FileKind, Numbered, OPEN};
 use super::segment::SEGMENT_MAGIC;
 use super::verify::Verified;
 use super::{TraceError, TraceStore, VERSIONS};
@@ -29,7 +29,7 @@ impl TraceStore {
         let dir = Self::open_directory(directory, false)?;
         let listed = names::list(&dir)?;
         let (segments, logs): (Vec<Numbered>, Vec<Numbered>) =
-            listed.into_iter().partition(|one| one.kind == Kind::Segment);
+            listed.into_iter().partition(|one| one.kind == FileKind::Segment);
         let open = dir.open_file(Access::Read, OPEN)?;
         let logs = logs.len() + usize::from(open.is_some());
         let mut problems = vec![Problem {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use crate::sys::failpoint::{self, Failure};
+use crate::sys::failpoint::{self, FailpointAction};
 use crate::sys::fork::tests::{Child, in_child};
 use crate::sys::simulated_disk::memory_folder;
 
@@ -153,7 +153,7 @@ pub(super) fn check_after(operation: Operation, folder: &Path, what: &str) {
 fn stopped_after(steps: u32, operation: Operation, folder: &Path) -> Child {
     in_child(|| {
         let mut trace = open(folder);
-        failpoint::allow_steps_until(Some(steps), Failure::Stops);
+        failpoint::allow_steps_until(Some(steps), FailpointAction::Stops);
         operation.run(&mut trace);
         true
     })

@@ -18,7 +18,7 @@ use crate::versions::OtherVersion;
 use super::cipher::{NONCE_BYTES, Nonce, TAG_BYTES, Tagger, random};
 use super::codec::{decode, encode};
 use super::error::Problem;
-use super::key::Key;
+use super::key::DerivedKeys;
 use super::mirrored::SECOND;
 use super::record::{PAYLOAD_BYTES_MAX, Records};
 use super::{TraceError, VERSIONS};
@@ -53,7 +53,7 @@ const READ_CHUNK: usize = 256 << 10;
 
 /// When a log is full, and how large segments become.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct LogLimits {
     /// A log with so many messages is full.
     pub(super) messages: u32,
     /// A log of so many bytes is full.
@@ -64,16 +64,16 @@ pub(super) struct Limits {
     pub(super) together: u32,
 }
 
-impl Default for Limits {
+impl Default for LogLimits {
     fn default() -> Self {
         Self { messages: 256, bytes: 512 << 10, merged: MERGED_MAX, together: 8 }
     }
 }
 
-impl Limits {
+impl LogLimits {
     /// Whether a log is full. One whose segments cannot be merged becomes larger.
-    pub(super) fn reached(&self, status: Status, settings: &Settings) -> bool {
-        let Status { end, messages } = status;
+    pub(super) fn reached(&self, status: LogExtent, settings: &Settings) -> bool {
+        let LogExtent { end, messages } = status;
         match settings.keeps_messages_apart() {
             true => messages >= self.messages || end >= self.bytes,
             false => messages >= self.merged.min(MESSAGES_MAX) || end >= LOG_BYTES_MAX,
@@ -108,7 +108,7 @@ pub(super) struct LogHead {
 
 /// The extent of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
-pub(super) struct Status {
+pub(super) struct LogExtent {
     /// The end of the last record.
     pub(super) end: u64,
     /// The number of records.
@@ -117,7 +117,7 @@ pub(super) struct Status {
 
 /// Why a file cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum LogFault {
     /// A required part is damaged.
     Damaged,
     /// It was written with another key.
@@ -137,7 +137,7 @@ pub(super) struct Log {
     /// Of its head's nonce.
     pub(super) tagger: Tagger,
     /// `None` if it is damaged.
-    pub(super) status: Option<Status>,
+    pub(super) status: Option<LogExtent>,
     /// The size of the file.
     pub(super) size: u64,
     /// Device and inode.
@@ -153,12 +153,12 @@ struct Beginning {
     head: LogHead,
     settings: Settings,
     tagger: Tagger,
-    status: Option<Status>,
+    status: Option<LogExtent>,
     whole: bool,
 }
 
 impl Beginning {
-    fn read(bytes: &[u8; RECORDS], key: &Key) -> Result<Self, Fault> {
+    fn read(bytes: &[u8; RECORDS], key: &DerivedKeys) -> Result<Self, LogFault> {
         let copies = [0, SECOND].map(|at| read_head(bytes.get(at..).unwrap_or(&[]), key, at));
         let zeros = |range| bytes.get::<std::ops::Range<_>>(range).is_some_and(is_zero);
         let whole = copies.iter().all(Result::is_ok)
@@ -166,7 +166,7 @@ impl Beginning {
             && zeros(SECOND + HEAD_BYTES..STATUS)
             && zeros(STATUS + STATUS_BYTES..RECORDS);
         let (head, nonce) = either(copies)?;
-        let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
+        let settings = Settings::decode(&head.settings).ok_or(LogFault::Damaged)?;
         let tagger = key.tagger(&nonce);
         let status = read_status(bytes.get(STATUS..).unwrap_or(&[]), key, &tagger);
         Ok(Self { head, settings, tagger, status, whole })
@@ -177,10 +177,10 @@ impl Log {
     /// Opens the log `name`; `None` if it does not exist.
     pub(super) fn open(
         dir: &SecureDir,
-        key: &Key,
+        key: &DerivedKeys,
         name: &CStr,
         access: Access,
-    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+    ) -> Result<Option<Result<Self, LogFault>>, DirError> {
         let Some((file, _)) = dir.open_file(access, name)? else { return Ok(None) };
         let read = || {
             let mut bytes = [0; RECORDS];
@@ -205,7 +205,7 @@ impl Log {
     ///
     /// If the file ends where the last record of this process does, nothing was appended since
     /// then: a record is written before the status.
-    pub(super) fn refresh(self, dir: &SecureDir, key: &Key, name: &CStr) -> Option<Self> {
+    pub(super) fn refresh(self, dir: &SecureDir, key: &DerivedKeys, name: &CStr) -> Option<Self> {
         let info = files::info_at(dir.directory(), name).ok()?;
         let end = self.status.filter(|_| self.is_own_status).map(|status| status.end);
         if end == Some(info.size) && info.identity == self.identity {
@@ -239,13 +239,13 @@ impl Log {
     /// nonce must not be used for anything else.
     pub(super) fn append(
         &mut self,
-        before: Status,
+        before: LogExtent,
         mut record: Vec<u8>,
-        key: &Key,
+        key: &DerivedKeys,
         nonce: Nonce,
     ) -> std::io::Result<()> {
         let end = before.end.saturating_add(record.len() as u64);
-        let status = Status { end, messages: before.messages.saturating_add(1) };
+        let status = LogExtent { end, messages: before.messages.saturating_add(1) };
         self.tagger.set(before.end, &mut record);
         self.is_own_status = false;
         files::write_at(&self.file, before.end, &record)?;
@@ -258,7 +258,7 @@ impl Log {
     /// Creates an empty log with the name `new`.
     pub(super) fn create(
         dir: &SecureDir,
-        key: &Key,
+        key: &DerivedKeys,
         new: &CStr,
         settings: Settings,
         created: i64,
@@ -272,7 +272,7 @@ impl Log {
             decode: crate::trace::decode::VERSION,
             reserved: 0,
         };
-        let status = Status { end: RECORDS as u64, messages: 0 };
+        let status = LogExtent { end: RECORDS as u64, messages: 0 };
         let mut bytes = [0; RECORDS];
         for at in [0, SECOND] {
             put(&mut bytes, at, &write_head(&head, key, nonce, at));
@@ -317,7 +317,7 @@ impl Log {
     }
 
     /// The records in what was read.
-    pub(super) fn records(&self, bytes: Vec<u8>, key: &Key) -> Records {
+    pub(super) fn records(&self, bytes: Vec<u8>, key: &DerivedKeys) -> Records {
         Records::of(bytes, RECORDS as u64, key, &self.tagger)
     }
 
@@ -353,31 +353,35 @@ fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// What two copies say. In one of them, a damaged byte may look like another key or version. If
 /// both are sound and differ, one is that of another file.
-pub(super) fn either<T: PartialEq>(copies: [Result<T, Fault>; 2]) -> Result<T, Fault> {
+pub(super) fn either<T: PartialEq>(copies: [Result<T, LogFault>; 2]) -> Result<T, LogFault> {
     match copies {
-        [Ok(one), Ok(other)] => (one == other).then_some(one).ok_or(Fault::Damaged),
+        [Ok(one), Ok(other)] => (one == other).then_some(one).ok_or(LogFault::Damaged),
         [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
-        [Err(one), Err(other)] => Err(if one == other { one } else { Fault::Damaged }),
+        [Err(one), Err(other)] => Err(if one == other { one } else { LogFault::Damaged }),
     }
 }
 
 /// Reads the start of a log or segment.
-pub(super) fn read_start(bytes: &[u8], magic: [u8; 8], key: &Key) -> Result<Start, Fault> {
-    let start: Start = decode(bytes).ok_or(Fault::Damaged)?;
+pub(super) fn read_start(
+    bytes: &[u8],
+    magic: [u8; 8],
+    key: &DerivedKeys,
+) -> Result<Start, LogFault> {
+    let start: Start = decode(bytes).ok_or(LogFault::Damaged)?;
     match start.version {
-        _ if start.magic != magic => Err(Fault::Damaged),
+        _ if start.magic != magic => Err(LogFault::Damaged),
         version => match VERSIONS.known().check(version) {
             Ok(()) if start.key == key.number => Ok(start),
-            Ok(()) => Err(Fault::OtherKey),
-            Err(other) if other.is_later() => Err(Fault::Version(other)),
+            Ok(()) => Err(LogFault::OtherKey),
+            Err(other) if other.is_later() => Err(LogFault::Version(other)),
             // No release has written this.
-            Err(_) => Err(Fault::Damaged),
+            Err(_) => Err(LogFault::Damaged),
         },
     }
 }
 
 /// Encodes the copy of a head at `offset`.
-fn write_head(head: &LogHead, key: &Key, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
+fn write_head(head: &LogHead, key: &DerivedKeys, nonce: Nonce, offset: usize) -> [u8; HEAD_BYTES] {
     let start =
         Start { magic: LOG_MAGIC, version: key.version, reserved: 0, key: key.number, nonce };
     let mut bytes: [u8; HEAD_BYTES] = encode(&(start, *head));
@@ -388,19 +392,19 @@ fn write_head(head: &LogHead, key: &Key, nonce: Nonce, offset: usize) -> [u8; HE
 }
 
 /// Decodes the copy of a head at `offset`.
-fn read_head(bytes: &[u8], key: &Key, offset: usize) -> Result<(LogHead, Nonce), Fault> {
+fn read_head(bytes: &[u8], key: &DerivedKeys, offset: usize) -> Result<(LogHead, Nonce), LogFault> {
     let start = read_start(bytes, LOG_MAGIC, key)?;
-    let bytes = bytes.get(..HEAD_BYTES).ok_or(Fault::Damaged)?;
-    let head = key.tagger(&start.nonce).check(offset as u64, bytes).ok_or(Fault::Damaged)?;
+    let bytes = bytes.get(..HEAD_BYTES).ok_or(LogFault::Damaged)?;
+    let head = key.tagger(&start.nonce).check(offset as u64, bytes).ok_or(LogFault::Damaged)?;
     let mut encrypted = head.get(START_BYTES..).unwrap_or(&[]).to_vec();
     key.stream(&start.nonce).apply(START_BYTES as u64, &mut encrypted);
-    Ok((decode(&encrypted).ok_or(Fault::Damaged)?, start.nonce))
+    Ok((decode(&encrypted).ok_or(LogFault::Damaged)?, start.nonce))
 }
 
 /// Encodes a status. The nonce must not be used for anything else.
 pub(super) fn write_status(
-    status: &Status,
-    key: &Key,
+    status: &LogExtent,
+    key: &DerivedKeys,
     tagger: &Tagger,
     nonce: Nonce,
 ) -> [u8; STATUS_BYTES] {
@@ -412,7 +416,7 @@ pub(super) fn write_status(
 }
 
 /// Decodes a status; `None` if it is damaged.
-fn read_status(bytes: &[u8], key: &Key, tagger: &Tagger) -> Option<Status> {
+fn read_status(bytes: &[u8], key: &DerivedKeys, tagger: &Tagger) -> Option<LogExtent> {
     let bytes = tagger.check(STATUS as u64, bytes.get(..STATUS_BYTES)?)?;
     let (nonce, encrypted) = bytes.split_first_chunk::<NONCE_BYTES>()?;
     let mut plain = *encrypted.first_chunk::<{ STATUS_BYTES - NONCE_BYTES - TAG_BYTES }>()?;

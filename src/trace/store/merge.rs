@@ -2,13 +2,13 @@
 //!
 //! A log is sealed while it is small, so that most messages are in segments at any moment. So
 //! that queries open few files, segments of about the same size are merged: each message is
-//! written again once for each power of [`Limits::together`]. The result has the name of its newest
+//! written again once for each power of [`LogLimits::together`]. The result has the name of its newest
 //! source and replaces all of them: its head says from which number on.
 
 use std::ops::Range;
 
-use super::log::Limits;
-use super::names::{self, Kind, Numbered};
+use super::log::LogLimits;
+use super::names::{self, FileKind, Numbered};
 use super::segment::{Origin, Segment, build};
 use super::{TraceError, TraceStore};
 
@@ -21,7 +21,7 @@ pub(super) const NEWEST: usize = 64;
 /// How much is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Merging {
-    /// As many as [`Limits::together`] segments of about the same size.
+    /// As many as [`LogLimits::together`] segments of about the same size.
     Some,
     /// All that fit into one.
     All,
@@ -127,7 +127,7 @@ impl TraceStore {
     pub(super) fn merge(&mut self, merging: Merging) -> Result<bool, TraceError> {
         let mut segments = self.mergeable(merging)?;
         let span = self.options.keep.map_or(u64::MAX, |keep| keep / super::append::KEEP_PARTS);
-        let Limits { merged: messages, together, .. } = self.limits;
+        let LogLimits { merged: messages, together, .. } = self.limits;
         let bytes = MERGED_BYTES_MAX.min(self.options.max_bytes / super::append::KEEP_PARTS);
         let most = Most { messages, bytes, span, together };
         loop {
@@ -146,7 +146,7 @@ impl TraceStore {
     fn mergeable(&self, merging: Merging) -> Result<Vec<(Numbered, Segment)>, TraceError> {
         let mut found: Vec<(Numbered, Segment)> = Vec::new();
         for numbered in names::list_all(&self.dir)?.into_iter().rev().take(NEWEST) {
-            if numbered.kind != Kind::Segment {
+            if numbered.kind != FileKind::Segment {
                 break;
             }
             let opened = Segment::open(&self.dir, &self.key, &numbered.name());
@@ -210,7 +210,7 @@ impl TraceStore {
         while let Some(numbered) = files.next() {
             if before.as_ref().is_some_and(|range: &Range<u64>| range.contains(&numbered.number)) {
                 self.remove(&numbered.name())?;
-            } else if numbered.kind == Kind::Segment
+            } else if numbered.kind == FileKind::Segment
                 && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &numbered.name())
                 && let Some(range) = segment.replaces(numbered)
                 // To check that all of it is sound takes much longer than to open it.

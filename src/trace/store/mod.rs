@@ -75,9 +75,9 @@ pub use stats::TraceStats;
 pub use verify::Verified;
 
 use super::{DigestKey, Scheme, Settings, decode};
-use key::Key;
+use key::DerivedKeys;
 use layout::{FILE_MODE, LOCK_TIMEOUT, VERSIONS};
-use log::Limits;
+use log::LogLimits;
 
 /// How many incidents are kept for [`TraceStore::take_incidents`].
 const INCIDENTS_MAX: usize = 100;
@@ -98,13 +98,13 @@ pub enum Access {
 #[derive(Debug)]
 pub struct TraceStore {
     dir: SecureDir,
-    key: Key,
+    key: DerivedKeys,
     /// Identifies the key file.
     key_file: Option<(u64, u64)>,
     options: Options,
     writable: bool,
     process: u32,
-    limits: Limits,
+    limits: LogLimits,
     /// The log of the last record, which usually takes the next one too.
     open_log: Option<log::Log>,
     /// What digested the last message.
@@ -129,10 +129,11 @@ impl TraceStore {
     pub fn open(directory: &Path, access: Access) -> Result<Self, TraceError> {
         let writable = access == Access::Write;
         let dir = Self::open_directory(directory, writable)?;
-        let key = Key::open(&dir, writable)?;
+        let key = DerivedKeys::open(&dir, writable)?;
         let key_file = key::identity(&dir);
         let options = Options::read(&dir)?;
-        let (limits, open_log, digesting, incidents) = (Limits::default(), None, None, Vec::new());
+        let (limits, open_log, digesting, incidents) =
+            (LogLimits::default(), None, None, Vec::new());
         Ok(Self {
             dir,
             key,

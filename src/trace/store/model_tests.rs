@@ -8,7 +8,7 @@ use crate::sys::simulated_disk::memory_folder;
 use crate::trace::{GramOrder, HbfSettings, Settings, WinnowSettings};
 use kit::Random;
 
-use super::log::Limits;
+use super::log::LogLimits;
 use super::sample_envelopes::Site;
 use super::sources::Source;
 use super::tests::{ask, assert_sound, for_ever};
@@ -16,7 +16,7 @@ use super::*;
 use crate::trace::{ContentQuery, Envelope, Part};
 
 /// Small logs and segments.
-const LIMITS: Limits = Limits { messages: 9, bytes: u64::MAX, merged: 40, together: 4 };
+const LIMITS: LogLimits = LogLimits { messages: 9, bytes: u64::MAX, merged: 40, together: 4 };
 /// Operations in each run.
 const OPERATIONS: u32 = 60;
 const RUNS: u64 = 2;

@@ -16,12 +16,12 @@ const NAMES_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Numbered {
     pub(super) number: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
 }
 
 /// The kind of a numbered file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// A sealed segment; sorted before a log of the same number.
     Segment,
     /// A full log.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
     QuarantinedLog,
 }
 
-impl Kind {
+impl FileKind {
     /// The file name extension.
     fn suffix(self) -> &'static str {
         match self {
@@ -50,7 +50,8 @@ impl Kind {
 }
 
 /// All kinds.
-const KINDS: [Kind; 4] = [Kind::Segment, Kind::Log, Kind::QuarantinedSegment, Kind::QuarantinedLog];
+const KINDS: [FileKind; 4] =
+    [FileKind::Segment, FileKind::Log, FileKind::QuarantinedSegment, FileKind::QuarantinedLog];
 
 impl Numbered {
     /// Its name: `00000012.log`.
@@ -99,7 +100,7 @@ pub(super) fn next(dir: &SecureDir) -> Result<u64, DirError> {
     };
     while taken(number) {
         number = number.checked_add(1).ok_or_else(|| DirError::Unsafe {
-            path: dir.path_of(&Numbered { number, kind: Kind::Log }.name()),
+            path: dir.path_of(&Numbered { number, kind: FileKind::Log }.name()),
             fault: "it has the highest possible number, and the next log needs a higher one: \
                     rename it to a lower number, or remove it"
                 .to_owned(),
@@ -115,11 +116,11 @@ mod tests {
     #[test]
     fn names_are_parsed_and_others_refused() {
         for (number, kind) in [
-            (0, Kind::Log),
-            (12, Kind::Segment),
-            (123_456_789, Kind::Log),
-            (3, Kind::QuarantinedLog),
-            (4, Kind::QuarantinedSegment),
+            (0, FileKind::Log),
+            (12, FileKind::Segment),
+            (123_456_789, FileKind::Log),
+            (3, FileKind::QuarantinedLog),
+            (4, FileKind::QuarantinedSegment),
         ] {
             let numbered = Numbered { number, kind };
             assert_eq!(Numbered::of(&numbered.name()), Some(numbered));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::TraceError;
 use super::cipher::{NONCE_BYTES, Nonce, TAG_BYTES, Tagger};
 use super::codec::{CRC_BYTES, checksum, decode, encode};
-use super::key::Key;
+use super::key::DerivedKeys;
 
 /// The maximum size of the envelope and digest of a message.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 64 << 20;
@@ -26,7 +26,7 @@ const fn whole(payload: usize) -> usize {
 /// # Errors
 /// It would be too large.
 pub(super) fn make(
-    key: &Key,
+    key: &DerivedKeys,
     nonce: Nonce,
     envelope: &[u8],
     digest: &[u8],
@@ -75,7 +75,7 @@ impl Records {
     /// Decrypts the bytes of a log from the first record on, which is at `first`. After a damaged record, the
     /// next one is searched for; the time is at most quadratic in the number of
     /// 8-byte steps.
-    pub(super) fn of(mut bytes: Vec<u8>, first: u64, key: &Key, tagger: &Tagger) -> Self {
+    pub(super) fn of(mut bytes: Vec<u8>, first: u64, key: &DerivedKeys, tagger: &Tagger) -> Self {
         let (mut sound, mut damaged, mut torn) = (Vec::new(), 0, false);
         let mut at = 0;
         while at < bytes.len() {
@@ -111,7 +111,7 @@ fn decrypt(
     bytes: &mut [u8],
     at: usize,
     first: u64,
-    key: &Key,
+    key: &DerivedKeys,
     tagger: &Tagger,
 ) -> Option<(Record, usize)> {
     let rest = bytes.get_mut(at..)?;

@@ -8,9 +8,9 @@ use crate::sys::secure_dir::DirError;
 use super::access::{FILES_NEW, files_of};
 use super::error::Problem;
 use super::key::{KEY, KEY_MODE, KEY_NEW, KeyFile};
-use super::log::{Fault, Log};
+use super::log::{Log, LogFault};
 use super::mirrored::{self, MirroredCopy};
-use super::names::{self, Kind, Numbered, OPEN};
+use super::names::{self, FileKind, Numbered, OPEN};
 use super::options::{Options, OptionsFile, SETTINGS, SETTINGS_NEW};
 use super::segment::Segment;
 use super::{FILE_MODE, LOCK_TIMEOUT, TraceError, TraceStore, decode};
@@ -124,8 +124,8 @@ impl TraceStore {
     /// directory is locked.
     fn rotate_damaged(&self, done: &mut Vec<Problem>) -> Result<(), TraceError> {
         let damaged = match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
-            None | Some(Err(Fault::Version(_) | Fault::OtherKey)) => false,
-            Some(Err(Fault::Damaged)) => true,
+            None | Some(Err(LogFault::Version(_) | LogFault::OtherKey)) => false,
+            Some(Err(LogFault::Damaged)) => true,
             Some(Ok(log)) if log.head.decode > decode::VERSION => false,
             Some(Ok(log)) => {
                 let bytes = log.read().map_err(self.dir.failed("read", OPEN))?;
@@ -161,7 +161,7 @@ impl TraceStore {
     ) -> Result<(), TraceError> {
         let name = numbered.name();
         let (damaged, kind) = match numbered.kind {
-            Kind::Segment => match Segment::open(&self.dir, &self.key, &name) {
+            FileKind::Segment => match Segment::open(&self.dir, &self.key, &name) {
                 Ok(Some(Ok(segment))) => {
                     if !segment.is_sound()
                         && let Some(bytes) = segment.restored(&self.key)
@@ -172,11 +172,11 @@ impl TraceStore {
                     }
                     return Ok(());
                 }
-                opened => (is_damaged(opened), Kind::QuarantinedSegment),
+                opened => (is_damaged(opened), FileKind::QuarantinedSegment),
             },
             _ => {
                 let opened = Log::open(&self.dir, &self.key, &name, Access::Read);
-                (is_damaged(opened), Kind::QuarantinedLog)
+                (is_damaged(opened), FileKind::QuarantinedLog)
             }
         };
         if damaged {
@@ -196,6 +196,6 @@ impl TraceStore {
 }
 
 /// Whether a file could be opened but not read.
-fn is_damaged<T>(opened: Result<Option<Result<T, Fault>>, DirError>) -> bool {
-    matches!(opened, Ok(Some(Err(Fault::Damaged))))
+fn is_damaged<T>(opened: Result<Option<Result<T, LogFault>>, DirError>) -> bool {
+    matches!(opened, Ok(Some(Err(LogFault::Damaged))))
 }

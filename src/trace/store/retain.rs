@@ -3,9 +3,9 @@
 use crate::sys::files::{self, Access};
 
 use super::super::decode;
-use super::log::{Fault, Log};
+use super::log::{Log, LogFault};
 use super::merge::Merging;
-use super::names::{self, Kind, Numbered, OPEN};
+use super::names::{self, FileKind, Numbered, OPEN};
 use super::options::Options;
 use super::segment::Segment;
 use super::{LOCK_TIMEOUT, TraceError, TraceStore};
@@ -71,9 +71,9 @@ impl TraceStore {
     fn rotate_own(&self) -> Result<(), TraceError> {
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
         match Log::open(&self.dir, &self.key, OPEN, Access::Read)? {
-            None | Some(Err(Fault::Version(_))) => Ok(()),
+            None | Some(Err(LogFault::Version(_))) => Ok(()),
             Some(Ok(log)) if log.head.decode > decode::VERSION => Ok(()),
-            Some(Ok(_) | Err(Fault::Damaged | Fault::OtherKey)) => self.rotate(),
+            Some(Ok(_) | Err(LogFault::Damaged | LogFault::OtherKey)) => self.rotate(),
         }
     }
 
@@ -129,7 +129,7 @@ impl TraceStore {
         // For unreadable files, the time of the last write is used.
         let newest = info.modified;
         let mut kept = Kept { numbered, bytes: info.size, newest, messages: 0 };
-        if numbered.kind == Kind::Segment
+        if numbered.kind == FileKind::Segment
             && let Ok(Some(Ok(segment))) = Segment::open(&self.dir, &self.key, &name)
         {
             let head = &segment.head;

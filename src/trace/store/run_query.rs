@@ -73,7 +73,7 @@ impl TraceStore {
             }
         }
         let mut runs: Vec<_> =
-            queries.iter().map(|query| Run::new(query, &schemes, &sources)).collect();
+            queries.iter().map(|query| QueryRun::new(query, &schemes, &sources)).collect();
         let of = sources.list.iter().map(|(_, source)| source.messages()).sum();
         for (number, (name, source)) in sources.list.iter().enumerate() {
             let mut going = Vec::new();
@@ -116,7 +116,7 @@ enum File<'s> {
 }
 
 /// A query with its results so far.
-struct Run<'a, 'q> {
+struct QueryRun<'a, 'q> {
     running: RunningQuery<'a, 'q>,
     /// The best results, if only these are wanted.
     best: Option<Best>,
@@ -128,7 +128,7 @@ struct Run<'a, 'q> {
     is_done: bool,
 }
 
-impl<'a, 'q> Run<'a, 'q> {
+impl<'a, 'q> QueryRun<'a, 'q> {
     /// Prepares it; an error if the content is too short for all messages.
     fn new(
         query: &'a Query<'q>,

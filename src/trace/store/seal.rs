@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crate::sys::clock;
 use crate::sys::files::{self, Access};
-use crate::sys::lock::Kind as LockKind;
+use crate::sys::lock::LockKind;
 use crate::sys::secure_dir::DirError;
 use crate::text::counted;
 
-use super::log::{Fault, Log, MESSAGES_MAX};
+use super::log::{Log, LogFault, MESSAGES_MAX};
 use super::merge::{Merging, NEWEST};
-use super::names::{self, Kind, Numbered, OPEN};
+use super::names::{self, FileKind, Numbered, OPEN};
 use super::options::Options;
 use super::segment::{Origin, Segment, build};
 use super::{FILE_MODE, LOCK_TIMEOUT, Tidied, TraceError, TraceStore, wire};
@@ -95,7 +95,7 @@ impl TraceStore {
     /// lock on `sealing` is held.
     pub(super) fn seal_full(&mut self, limit: usize) -> Result<u64, TraceError> {
         let mut sealed = 0;
-        let logs = names::list(&self.dir)?.into_iter().filter(|one| one.kind == Kind::Log);
+        let logs = names::list(&self.dir)?.into_iter().filter(|one| one.kind == FileKind::Log);
         for numbered in logs {
             match self.seal_one(numbered) {
                 Ok(Sealed::Yes) => sealed += 1,
@@ -119,7 +119,7 @@ impl TraceStore {
         let Some(Ok(log)) = Log::open(&self.dir, &self.key, &name, Access::Read)? else {
             return Ok(Sealed::No);
         };
-        let segment = Numbered { kind: Kind::Segment, ..numbered }.name();
+        let segment = Numbered { kind: FileKind::Segment, ..numbered }.name();
         match Segment::open(&self.dir, &self.key, &segment)? {
             None => {}
             Some(Ok(segment)) if segment.head.log == log.head.id && segment.is_sound() => {
@@ -128,7 +128,7 @@ impl TraceStore {
             }
             // The segment of the same log is damaged: it is written again.
             Some(Ok(segment)) if segment.head.log == log.head.id => {}
-            Some(Err(Fault::Damaged)) => {}
+            Some(Err(LogFault::Damaged)) => {}
             Some(_) => {
                 self.renumber(&name)?;
                 return Ok(Sealed::No);
@@ -192,7 +192,7 @@ impl TraceStore {
     /// Renames a log to another number: its own belongs to another segment.
     fn renumber(&self, name: &CStr) -> Result<(), TraceError> {
         let _guard = self.dir.lock_directory(LOCK_TIMEOUT)?;
-        let other = Numbered { number: names::next(&self.dir)?, kind: Kind::Log }.name();
+        let other = Numbered { number: names::next(&self.dir)?, kind: FileKind::Log }.name();
         let renamed = files::rename_at(self.dir.directory(), name, &other);
         Ok(renamed.map_err(self.dir.failed("rename", name))?)
     }

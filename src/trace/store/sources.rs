@@ -11,8 +11,8 @@ use crate::trace::{Settings, decode, is_past};
 use crate::versions::USE_THE_LATER;
 
 use super::error::Problem;
-use super::log::{Fault, Log};
-use super::names::{self, Kind, Numbered, OPEN};
+use super::log::{Log, LogFault};
+use super::names::{self, FileKind, Numbered, OPEN};
 use super::segment::Segment;
 use super::{TraceError, TraceStore};
 
@@ -165,10 +165,10 @@ impl TraceStore {
     fn open_source(&self, numbered: Numbered, stays_open: bool) -> Opened<Source> {
         let name = numbered.name();
         match numbered.kind {
-            Kind::Log | Kind::QuarantinedLog => {
+            FileKind::Log | FileKind::QuarantinedLog => {
                 log(Log::open(&self.dir, &self.key, &name, Access::Read))
             }
-            Kind::Segment | Kind::QuarantinedSegment => {
+            FileKind::Segment | FileKind::QuarantinedSegment => {
                 let open = if stays_open { Segment::open_to_search } else { Segment::open };
                 open(&self.dir, &self.key, &name)
                     .map(|found| found.map(|found| found.map(|s| Source::Segment(Box::new(s)))))
@@ -210,7 +210,7 @@ impl TraceStore {
                 }
                 self.with_head_of(&known.clone())
             }
-            Ok(Some(Err(Fault::OtherKey))) => {
+            Ok(Some(Err(LogFault::OtherKey))) => {
                 sources.other_key += 1;
                 return;
             }
@@ -222,7 +222,7 @@ impl TraceStore {
 }
 
 /// The result of opening a file.
-type Opened<T> = Result<Option<Result<T, Fault>>, DirError>;
+type Opened<T> = Result<Option<Result<T, LogFault>>, DirError>;
 
 /// Closes the file of a segment that stayed open to be searched faster.
 fn close(opened: &mut Opened<Source>) {
@@ -236,10 +236,10 @@ fn log(opened: Opened<Log>) -> Opened<Source> {
 }
 
 /// A message about a file that cannot be used.
-pub(super) fn describe(fault: Fault) -> String {
+pub(super) fn describe(fault: LogFault) -> String {
     match fault {
-        Fault::Damaged => "both copies of its head are damaged".to_owned(),
-        Fault::OtherKey => "it was written with another key, and cannot be queried".to_owned(),
-        Fault::Version(version) => format!("it {version}: {USE_THE_LATER}"),
+        LogFault::Damaged => "both copies of its head are damaged".to_owned(),
+        LogFault::OtherKey => "it was written with another key, and cannot be queried".to_owned(),
+        LogFault::Version(version) => format!("it {version}: {USE_THE_LATER}"),
     }
 }

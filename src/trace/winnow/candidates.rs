@@ -2,7 +2,7 @@
 
 use std::ops::Range as Span;
 
-use super::matrix::Counts;
+use super::matrix::ColumnCounts;
 use super::octave::Group;
 
 /// After how many elements it is checked whether any message can still be a
@@ -17,7 +17,7 @@ pub(super) struct Candidates<'t> {
     /// Those of its words that have any.
     words: Span<usize>,
     /// How many elements are present, if not all must be.
-    pub(super) counts: Counts,
+    pub(super) counts: ColumnCounts,
     /// The number of distinct bits of the elements, and how many of them must
     /// be set.
     of: u32,
@@ -30,7 +30,7 @@ pub(super) struct Candidates<'t> {
 impl<'t> Candidates<'t> {
     pub(super) fn new(group: &'t Group, of: u32, min: u32) -> Self {
         let words = group.words();
-        let (all, counts) = (vec![u64::MAX; words], Counts::new(words));
+        let (all, counts) = (vec![u64::MAX; words], ColumnCounts::new(words));
         Self { group, all, words: 0..words, counts, of, min, looked_up: 0, last: None }
     }
 

@@ -171,13 +171,13 @@ pub(super) fn clear(words: &mut [u64], bit: usize) {
 
 /// A counter for each column, to which rows of bits are added. The counters are
 /// stored as bit planes: the lowest bits of all counters, then the next ones.
-pub(super) struct Counts {
+pub(super) struct ColumnCounts {
     planes: Vec<Vec<u64>>,
     /// The next plane, if one is needed.
     next: Vec<u64>,
 }
 
-impl Counts {
+impl ColumnCounts {
     /// Zeros, for so many words of columns.
     pub(super) fn new(words: usize) -> Self {
         Self { planes: Vec::new(), next: vec![0; words] }
@@ -343,7 +343,7 @@ mod tests {
         }
 
         fn counters_count(rows: Vec<(u64, u64)>, min: u8) -> bool {
-            let mut counts = Counts::new(2);
+            let mut counts = ColumnCounts::new(2);
             let rows: Vec<[u64; 2]> = rows.iter().cycle().take(rows.len() * 4).map(|row| [row.0 | row.1 >> 3, row.1]).collect();
             rows.iter().for_each(|row| counts.add(*row));
             let plain = |column: usize| rows.iter().filter(|row| row[column / 64] >> (column % 64) & 1 == 1).count() as u32;

@@ -3,7 +3,7 @@
 use crate::trace::Hit;
 
 use super::chance;
-use super::matrix::{self, Counts};
+use super::matrix::{self, ColumnCounts};
 use super::octave::Group;
 
 /// Which messages are sampled: one of so many words of 64 messages each, whatever their group.
@@ -31,9 +31,9 @@ pub(super) struct Sampled<'g> {
     /// Those that are not hits.
     others: Vec<u64>,
     /// How many elements are present.
-    elements: Counts,
+    elements: ColumnCounts,
     /// How many distinct bits of them are set, of how many, and the last one.
-    bits: Counts,
+    bits: ColumnCounts,
     pub(super) of: u32,
     last: Option<u32>,
 }
@@ -57,7 +57,7 @@ impl<'g> Sampled<'g> {
                 matrix::clear(&mut others, word / every * 64 + column % 64);
             }
         }
-        let [elements, bits] = [Counts::new(sampled), Counts::new(sampled)];
+        let [elements, bits] = [ColumnCounts::new(sampled), ColumnCounts::new(sampled)];
         Some(Self { group, first, every, others, elements, bits, of: 0, last: None })
     }
 

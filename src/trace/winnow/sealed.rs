@@ -27,7 +27,7 @@ use crate::trace::{Body, Damage, Sealed, filter};
 use super::class::Class;
 use super::digest::{self, Parsed};
 use super::marks::Composition;
-use super::matrix::{self, Counts};
+use super::matrix::{self, ColumnCounts};
 use super::octave::{Group, Octave, Range};
 
 /// How often a body can be folded: all filters have at least two to this power
@@ -291,7 +291,7 @@ pub(super) fn fold(body: &[u8]) -> Option<Vec<u8>> {
         bits.resize(half.bytes() as usize, 0);
         for group in &half.groups {
             let rows = half.rows(group);
-            let mut counts = Counts::new(group.words());
+            let mut counts = ColumnCounts::new(group.words());
             let mut joined = vec![0; group.words()];
             for row in 0..rows {
                 joined.fill(0);

@@ -429,7 +429,18 @@ fn what_exim_does_with_held_messages_is_named() {
             "warning",
             "auto_thaw = 2h",
         ),
-        ("auto_thaw = 1h", "[policy.p]\nhabits = \"observe\"\n", "", "auto_thaw"),
+        (
+            "auto_thaw = 1h",
+            "[policy.p]\nhabits = \"observe\"\n",
+            "warning",
+            "auto_thaw = 1h: it delivers what is held undecided",
+        ),
+        (
+            "auto_thaw = 1h\nRATELIMIT_UNDECIDED = defer",
+            "[policy.p]\nhabits = \"observe\"\n",
+            "",
+            "auto_thaw",
+        ),
         ("", hold, "", "auto_thaw"),
     ] {
         let exim = with_macros(lines, LIMIT);

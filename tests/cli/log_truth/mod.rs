@@ -6,7 +6,7 @@ mod generator;
 
 use std::collections::HashMap;
 
-use exirate::history::simulate::{Attempt, Converter, InLog, Part};
+use exirate::history::simulate::{Attempt, AttemptPart, Converter, InLog};
 use exirate::logs::files::LogFiles;
 use exirate::logs::messages::{JoinSettings, Joiner};
 use kit::Random;
@@ -63,11 +63,11 @@ fn compare(made: &Made, number: usize) -> (usize, usize) {
         let client = attempt.event.client.address().map(|client| client.to_string());
         let auth = attempt.event.auth.as_deref().map(str::to_owned);
         let to = match &attempt.part {
-            Part::Rcpt { recipient } => vec![recipient.to_string()],
-            Part::NotSmtp { recipients, .. } => {
+            AttemptPart::Rcpt { recipient } => vec![recipient.to_string()],
+            AttemptPart::NotSmtp { recipients, .. } => {
                 recipients.iter().map(ToString::to_string).collect()
             }
-            Part::Auth if attempt.in_log == InLog::Rejected => {
+            AttemptPart::Auth if attempt.in_log == InLog::Rejected => {
                 *failed.entry(client.clone().unwrap_or_default()).or_default() += 1;
                 return;
             }

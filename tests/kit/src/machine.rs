@@ -36,6 +36,10 @@ case "$*" in
     setsid setpriv --reuid="$user" --regid="$user" --init-groups --no-new-privs \
       -- $(value ExecStart) >>/var/log/exirate.log 2>&1 </dev/null &
     echo $! >/run/exirate-mail.pid ;;
+  "enable --now exirate-alerts")
+    unit=/usr/lib/systemd/system/exirate-alerts.service
+    umask "$(value UMask)"
+    setsid $(value ExecStart) >>/var/log/exirate-alerts.log 2>&1 </dev/null & ;;
   "reload exirate-mail") kill -HUP "$(cat /run/exirate-mail.pid)" ;;
   "stop exirate-mail") kill "$(cat /run/exirate-mail.pid)" ;;
   "kill --signal=KILL exirate-mail") kill -KILL "$(cat /run/exirate-mail.pid)" ;;
@@ -89,8 +93,10 @@ impl Machine {
 
     fn install(&self) {
         let maintenance = repository().join("scripts/maintenance");
-        let unit = fs::read_to_string(maintenance.join("exirate-mail.service")).unwrap();
-        self.write("/usr/lib/systemd/system/exirate-mail.service", &unit);
+        for unit in ["exirate-mail.service", "exirate-alerts.service"] {
+            let text = fs::read_to_string(maintenance.join(unit)).unwrap();
+            self.write(&format!("/usr/lib/systemd/system/{unit}"), &text);
+        }
         let users = fs::read_to_string(maintenance.join("exirate.sysusers.conf")).unwrap();
         self.write("/usr/lib/sysusers.d/exirate.conf", &users);
         self.write("/usr/local/sbin/systemctl", SYSTEMCTL);

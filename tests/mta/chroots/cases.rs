@@ -5,9 +5,11 @@ use serde_json::Value;
 
 use super::addresses;
 use super::server::{FrontEnd, Server};
+use crate::document;
 use kit::machine::{INSIDE, OUTSIDE};
 use kit::until;
 
+const ALERTS: &str = include_str!("../../../docs/alerts.md");
 /// The text of the refusals that the document's policies make.
 const OVER: &str = "Over the limit of 5 recipients in 1h; try again in ";
 /// That of a client from outside.
@@ -35,6 +37,7 @@ pub(super) fn all(server: &Server) {
     if server.front_end == FrontEnd::Policy {
         postfix_takes_the_fixes(server);
     }
+    an_alert_is_mailed(server);
     the_doctor_sees_it(server);
 }
 
@@ -385,6 +388,24 @@ fn messages_are_found_in_the_trace_store(server: &Server) {
     let output = server.exirate(&format!("trace query --json --text '{text}'"));
     let found = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && found.contains("carol@mail.test"), "{output:?}");
+}
+
+/// By the mail server itself, from the daemon as the document starts it.
+fn an_alert_is_mailed(server: &Server) {
+    let machine = &server.machine;
+    let policy = machine.read("/etc/exirate/policy.toml");
+    machine.write(
+        "/etc/exirate/policy.toml",
+        &format!("{policy}\n[on.crossing]\nmail = \"bob@mail.test\"\n"),
+    );
+    machine.run(&format!("set -e\n{}", document::commands(ALERTS, "systemctl enable")));
+    // One message for all that were late.
+    let alert = "alice@mail.test is over the limit of 5 recipients in 1h of the policy outbound";
+    until("the alert arrives", || machine.read("/var/mail/bob").contains(alert));
+    until("the doctor knows it", || {
+        let output = server.exirate("doctor");
+        String::from_utf8_lossy(&output.stdout).contains("alerts: mail got all")
+    });
 }
 
 fn the_doctor_sees_it(server: &Server) {

@@ -1,6 +1,6 @@
 //! What an account of this machine can do to the Exim that it starts itself: it chooses the
-//! descriptors that it inherits and its limits, stops it and kills it at any step, slows it down,
-//! and gives it a connection of a network namespace of its own. Its mail is limited, held or
+//! descriptors that it inherits, its limits, its signals and its standard input, stops it and kills
+//! it at any step, slows it down, and gives it a connection of a network namespace of its own. Its mail is limited, held or
 //! deferred, or Exim itself fails; it is never accepted uncounted, and nobody else waits for it.
 
 mod bed;
@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -40,17 +41,42 @@ enum Way {
     Test,
 }
 
+/// What standard input is, where that is no connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Input {
+    #[default]
+    File,
+    Pipe,
+    /// A socket that is none of a network.
+    Socket,
+    Directory,
+    Null,
+    Closed,
+}
+
+impl Input {
+    /// Whether what it should read is there.
+    fn has_text(self) -> bool {
+        matches!(self, Self::File | Self::Pipe | Self::Socket)
+    }
+}
+
 /// What it does to the process.
 #[derive(Clone, Debug, Default)]
 struct Attack {
+    input: Input,
     /// Descriptors that it inherits.
     descriptors: usize,
     /// Limits of `prlimit`.
     limits: String,
     /// The limit of a file's size ends within a line of the log.
     cuts_log: bool,
-    /// A scheduling class.
-    schedule: &'static [&'static str],
+    /// A scheduling class, or what it does with signals.
+    inherited: &'static [&'static str],
+    /// The permissions of new files.
+    umask: Option<&'static str>,
+    /// An alarm that it has set, in microseconds.
+    alarm: Option<usize>,
     /// A signal at so many system calls.
     signal: Option<(&'static str, usize)>,
     /// How long it is stopped.
@@ -73,7 +99,7 @@ impl Attack {
         let mut attack = Self { keeps_resource: random.chance(20), ..Self::default() };
         let kinds = 1 + usize::from(random.chance(25));
         for _ in 0..kinds {
-            match random.below(14) {
+            match random.below(19) {
                 0 | 1 => {
                     attack.descriptors = random.within(1, 60);
                     let most = 3 + attack.descriptors + random.below(8);
@@ -86,7 +112,13 @@ impl Attack {
                     let _ = write!(attack.limits, " --as={}", random.within(4 << 20, 48 << 20));
                 }
                 5 => {
-                    let _ = write!(attack.limits, " --data={}", random.within(1 << 18, 8 << 20));
+                    let (name, from, to) = random.pick(&[
+                        ("data", 1 << 18, 8 << 20),
+                        ("stack", 1 << 14, 1 << 18),
+                        ("nproc", 0, 3),
+                        ("memlock", 0, 1 << 12),
+                    ]);
+                    let _ = write!(attack.limits, " --{name}={}", random.within(from, to));
                 }
                 6 => {
                     let _ = write!(attack.limits, " --fsize={}", random.below(2000));
@@ -101,16 +133,39 @@ impl Attack {
                         &["chrt", "--batch", "0"],
                         &["chrt", "--idle", "0"],
                     ];
-                    attack.schedule = random.pick(&classes);
+                    attack.inherited = random.pick(&classes);
                 }
-                10 => attack.signal = Some(("SIGKILL", random.within(1, 900))),
+                10 => {
+                    let signals = ["KILL", "TERM", "INT", "HUP", "ALRM", "PIPE", "XCPU", "XFSZ"];
+                    let signal = if random.chance(50) { "KILL" } else { random.pick(&signals) };
+                    attack.signal = Some((signal, random.within(1, 900)));
+                }
                 11 => {
-                    attack.signal = Some(("SIGSTOP", random.within(100, 900)));
+                    attack.signal = Some(("STOP", random.within(100, 900)));
                     // A few are stopped for longer than Exim waits for the daemon.
                     let most = if random.chance(if long { 10 } else { 25 }) { 1300 } else { 60 };
                     attack.stopped = Duration::from_millis(most);
                 }
-                12 => attack.group = Some(random.pick(&[Group::Slow, Group::Frozen])),
+                12 => {
+                    let signals: [&'static [&'static str]; 3] = [
+                        &["env", "--ignore-signal=CHLD", "--ignore-signal=PIPE"],
+                        &["env", "--ignore-signal=ALRM", "--ignore-signal=TERM"],
+                        &["env", "--block-signal"],
+                    ];
+                    attack.inherited = random.pick(&signals);
+                }
+                13 => attack.umask = Some(random.pick(&["777", "277", "000"])),
+                14 => attack.alarm = Some(random.within(20_000, 150_000)),
+                15 | 16 => {
+                    attack.input = random.pick(&[
+                        Input::Pipe,
+                        Input::Socket,
+                        Input::Directory,
+                        Input::Null,
+                        Input::Closed,
+                    ]);
+                }
+                17 => attack.group = Some(random.pick(&[Group::Slow, Group::Frozen])),
                 _ => attack.no_daemon = true,
             }
         }
@@ -275,17 +330,21 @@ impl Run<'_> {
 
     /// Starts Exim as the account does, and waits for its end.
     fn start(&self) -> Ran {
-        let Attack { descriptors, limits, cuts_log, schedule, signal, .. } = &self.attack;
+        let Attack { descriptors, limits, cuts_log, inherited, signal, .. } = &self.attack;
         let mut line: Vec<String> = Vec::new();
         let mut add = |words: &[&str]| line.extend(words.iter().map(|word| (*word).to_owned()));
         if let Some((name, count)) = signal {
             add(&["strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=all", "-e"]);
-            add(&[&format!("inject=all:signal={name}:when={count}")]);
+            add(&[&format!("inject=all:signal=SIG{name}:when={count}")]);
         }
         if !self.attack.keeps_resource {
             add(&["setpriv", "--bounding-set=-sys_resource"]);
         }
-        add(schedule);
+        add(inherited);
+        if let Some(micros) = self.attack.alarm {
+            let script = "ualarm shift; exec @ARGV";
+            add(&["perl", "-MTime::HiRes=ualarm", "-e", script, &micros.to_string()]);
+        }
         let log = std::fs::metadata(self.bed.path("log/mainlog")).map_or(0, |file| file.len());
         let within = log + self.number * 37 % 130;
         let limits = match cuts_log {
@@ -298,6 +357,12 @@ impl Run<'_> {
         }
         if let Some(group) = self.attack.group.and_then(|group| self.groups.path(group)) {
             let _ = writeln!(script, "echo $$ >{}/cgroup.procs", group.display());
+        }
+        if let Some(mask) = self.attack.umask {
+            let _ = writeln!(script, "umask {mask}");
+        }
+        if self.way != Way::Connection && self.attack.input == Input::Closed {
+            script.push_str("exec <&-\n");
         }
         let (uid, gid) = user(ACCOUNT);
         let _ = write!(
@@ -319,11 +384,7 @@ impl Run<'_> {
         }
         let mut command = Command::new(&line[0]);
         command.args(&line[1..]).env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin");
-        command.current_dir("/").process_group(0).stderr(if std::env::var_os("DBGX").is_some() {
-            Stdio::inherit()
-        } else {
-            Stdio::null()
-        });
+        command.current_dir("/").process_group(0).stderr(Stdio::null());
         let output = self.bed.path("output");
         let to_output = || Stdio::from(File::create(&output).unwrap());
         if self.way == Way::Connection {
@@ -347,8 +408,27 @@ impl Run<'_> {
             writer.join().unwrap();
             return Ran { code: status.code(), signal: status.signal(), output: replies };
         }
-        command.stdin(self.bed.input(&self.input())).stdout(to_output());
-        let status = self.attend(command.spawn().unwrap());
+        let text = self.input();
+        let (input, writes): (Stdio, Option<OwnedFd>) = match self.attack.input {
+            Input::File => (self.bed.input(&text).into(), None),
+            Input::Pipe => {
+                let (reads, writes) = std::io::pipe().unwrap();
+                (reads.into(), Some(writes.into()))
+            }
+            Input::Socket => {
+                let (one, other) = UnixStream::pair().unwrap();
+                (OwnedFd::from(one).into(), Some(other.into()))
+            }
+            Input::Directory => (File::open(self.bed.path("home")).unwrap().into(), None),
+            Input::Null | Input::Closed => (Stdio::null(), None),
+        };
+        let child = command.stdin(input).stdout(to_output()).spawn().unwrap();
+        drop(command);
+        // There is room for all of it, whether it is read or not.
+        if let Some(writes) = writes {
+            let _ = File::from(writes).write_all(text.as_bytes());
+        }
+        let status = self.attend(child);
         let output = std::fs::read(&output).unwrap();
         let output = String::from_utf8_lossy(&output).into_owned();
         Ran { code: status.code(), signal: status.signal(), output }
@@ -360,7 +440,7 @@ impl Run<'_> {
         let group = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
         let begun = Instant::now();
         let is_frozen = self.attack.group == Some(Group::Frozen);
-        let stops = matches!(self.attack.signal, Some(("SIGSTOP", _)));
+        let stops = matches!(self.attack.signal, Some(("STOP", _)));
         let mut has_frozen = false;
         loop {
             if let Some(status) = child.try_wait().unwrap() {
@@ -420,10 +500,13 @@ impl Run<'_> {
         // What is undecided is neither returned nor lost. (In a line of one's own, Exim returns
         // a message if it cannot load the library.)
         let is_own = matches!(self.asks, Asks::OwnPolicy | Asks::OwnSpec);
-        if !self.is_over && !is_own {
+        // What Exim cannot read, it returns.
+        let has_text = self.way == Way::Connection || self.attack.input.has_text();
+        if !self.is_over && !is_own && has_text {
             assert_eq!(bounces, 0, "returned: {}", what());
             let has_ended = ran.code == Some(0) && ran.signal.is_none();
-            let is_stdin = matches!(self.way, Way::Message | Way::Batch);
+            let is_stdin =
+                matches!(self.way, Way::Message | Way::Batch) && self.attack.input.has_text();
             assert!(
                 !(has_ended && is_stdin && accepted.is_empty() && held.is_empty()),
                 "lost: {}",

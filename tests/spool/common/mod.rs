@@ -8,7 +8,7 @@ use std::path::Path;
 
 use exirate::rate::Timestamp;
 use exirate::rate::bloom::Event;
-use exirate::spec::{Mode, Request, Scope, Update};
+use exirate::spec::{Mode, Scope, SpecRequest, Update};
 use exirate::spool::{Options, Spool};
 use exirate::sys::clock;
 
@@ -32,9 +32,9 @@ pub(crate) fn now() -> Timestamp {
 
 /// A strict check of `key` with a period of a week. With a unique event, `key`
 /// begins with `unique/`, as in a stored key.
-pub(crate) fn request(key: &str, unique: Option<String>) -> Request {
+pub(crate) fn request(key: &str, unique: Option<String>) -> SpecRequest {
     let prefix = if unique.is_some() { "1w/per_rcpt/unique/" } else { "1w/per_rcpt/" };
-    Request {
+    SpecRequest {
         key: format!("1w/per_rcpt/{key}").into_bytes(),
         key_start: prefix.len(),
         limit: 100_000.0,

@@ -14,7 +14,7 @@ use crate::cli::shared::{range, spool_dir};
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Decision, Overridden};
 use crate::mta::exim::SpecReport;
-use crate::spec::{Context, Request, Spec, Update};
+use crate::spec::{Context, Spec, SpecRequest, Update};
 use crate::spool::{EventDetails, Options, Spool, SpoolError};
 use crate::store::{Memory, Store as _};
 use crate::text;
@@ -38,7 +38,7 @@ pub(super) struct SpecOptions {
 
 /// The decision, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct DecisionJson<'a> {
     over: bool,
     rate: f64,
     limit: f64,
@@ -89,7 +89,7 @@ impl SpecOptions {
     }
 
     /// The check of SPEC, with what the options replace.
-    fn request(&self, text: &OsStr, recipient: &[u8]) -> Result<Request, Failure> {
+    fn request(&self, text: &OsStr, recipient: &[u8]) -> Result<SpecRequest, Failure> {
         let spec = Spec::parse(text.as_bytes()).map_err(|error| Failure::new(error.to_string()))?;
         for lint in spec.lints() {
             note(lint);
@@ -114,9 +114,9 @@ impl SpecOptions {
         Ok(request)
     }
 
-    fn as_json<'a>(&self, request: &'a Request, decision: &Decision) -> Json<'a> {
+    fn as_json<'a>(&self, request: &'a SpecRequest, decision: &Decision) -> DecisionJson<'a> {
         let key = request.written_key();
-        Json {
+        DecisionJson {
             over: decision.over,
             rate: decision.rate,
             limit: decision.limit,
@@ -136,7 +136,7 @@ impl SpecOptions {
     fn print(
         &self,
         screen: &mut Screen<'_>,
-        request: &Request,
+        request: &SpecRequest,
         decision: &Decision,
     ) -> Result<(), Failure> {
         let verdict = match decision.overridden {
@@ -182,7 +182,7 @@ fn free_at(decision: &Decision) -> String {
 }
 
 /// Decides as Exim does, and remembers it.
-fn decide(dir: &Path, request: &Request, recipient: &[u8]) -> Result<Decision, Failure> {
+fn decide(dir: &Path, request: &SpecRequest, recipient: &[u8]) -> Result<Decision, Failure> {
     let mut spool = Spool::open(dir, Options::default())?;
     let decision = spool.decide_one(&request.check(), now);
     if spool.has_events() {
@@ -195,7 +195,7 @@ fn decide(dir: &Path, request: &Request, recipient: &[u8]) -> Result<Decision, F
 }
 
 /// Decides as Exim would, and remembers nothing.
-fn look(dir: &Path, request: &Request) -> Result<Decision, Failure> {
+fn look(dir: &Path, request: &SpecRequest) -> Result<Decision, Failure> {
     match Spool::open_existing(dir, Options::default()) {
         Ok(mut spool) => Ok(spool.preview(&request.check(), now)?),
         // Where nothing is remembered, an empty store decides the same.

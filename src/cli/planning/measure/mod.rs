@@ -52,7 +52,7 @@ PEAK is the highest rate of a key, WHEN the time it was reached, OVER how many o
 have been at or over --limit. A good limit is a little above the highest rate of an honest user;
 --suggest looks for one. Logs of Exim, Postfix and Sendmail are read, also compressed.
 
-Exit status: 0 measured; 1 no line could be used; 2 an error.
+Exit status: 0 measured; 1 there is nothing to count; 2 an error.
 
 Files may be compressed by gzip, xz, bzip2 or zstd. A directory stands for the files in it
 with `main` in their name, and a pattern such as 'mainlog*' for those that match. They are
@@ -164,7 +164,7 @@ struct Peak<'a> {
 
 /// What is known of a key so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct KeyRates {
     peak: f64,
     /// When it peaked, in microseconds since 1970.
     at: i64,
@@ -193,7 +193,7 @@ fn suspected() -> BTreeSet<String> {
 
 /// All rates, as JSON.
 #[derive(Serialize)]
-struct Report<'a> {
+struct RatesReport<'a> {
     lines: &'a Lines,
     rates: &'a [Peak<'a>],
 }
@@ -242,10 +242,13 @@ impl Measure {
         let periods = self.periods.in_zone(&zone).0;
         let found = !keys.is_empty();
         if !found && !self.json {
-            note(
-                "no line could be used: expected the main log of Exim, or the log of Postfix or \
-                 Sendmail",
-            );
+            note(match lines.used {
+                0 => {
+                    "no line could be used: expected the main log of Exim, or the log of Postfix or \
+                     Sendmail"
+                }
+                _ => "nothing to count in these lines; --unused shows how they were taken",
+            });
         } else if self.suggest {
             self.suggest(screen, &mut counted, &keys, &periods, &lines)?;
         } else {
@@ -371,7 +374,7 @@ impl Measure {
             rows.extend(self.peaks_of(runs, keys, periods, count)?);
         }
         match self.json {
-            true => screen.json(&Report { lines, rates: &rows }),
+            true => screen.json(&RatesReport { lines, rates: &rows }),
             false => Ok(Self::print(screen, &rows)?),
         }
     }
@@ -384,7 +387,7 @@ impl Measure {
         periods: &'a [Period],
         count: Option<Count>,
     ) -> Result<Vec<Peak<'a>>, Failure> {
-        let mut known = vec![vec![Known::default(); keys.len()]; periods.len()];
+        let mut known = vec![vec![KeyRates::default(); keys.len()]; periods.len()];
         let is_approximate = replay(events, keys.len(), periods, |number, event, rate| {
             let of = known.get_mut(number).and_then(|keys| keys.get_mut(event.key as usize));
             if let Some((known, period)) = of.zip(periods.get(number)) {
@@ -444,7 +447,7 @@ impl Measure {
     }
 }
 
-impl Known {
+impl KeyRates {
     fn add(&mut self, event: &Event, rate: f64, is_over: bool) {
         self.events += 1;
         if self.events == 1 || rate > self.peak {

@@ -14,10 +14,9 @@ use serde::Serialize;
 use super::file::sound;
 use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::servers;
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Outcome};
 use crate::identity::fold::Folding;
@@ -28,6 +27,7 @@ use crate::policy::limit::Per;
 use crate::policy::lint::lint;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
+use crate::serve::servers;
 use crate::spool::{Options, Spool};
 use crate::text::bytes;
 use crate::text::counted_or_no;
@@ -112,7 +112,7 @@ struct JsonChange<'a> {
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct AppliedJson<'a> {
     image: String,
     applied: bool,
     bytes: usize,
@@ -143,6 +143,7 @@ impl Apply {
         })
     }
 
+    /// Applies the file, with `users` in place of those that it names; or says what would change.
     fn apply(
         &self,
         spool: &Path,
@@ -173,22 +174,7 @@ impl Apply {
             given.map_or(Ok(()), |given| given.keep(|| Ok(())))?;
             return Ok(Outcome::Fine);
         }
-        // Before anything is changed: what cannot be moved would begin at zero, and a denial would
-        // end.
-        let folding = &policies.identity.folding;
-        let is_renamed = folds_otherwise(spool, folding);
-        let opened = Stores::open(spool, is_renamed);
-        let planned = opened.and_then(|mut stores| Ok((stores.moves(folding)?, stores)));
-        let planned = planned.or_else(|failure| match is_renamed {
-            true => Err(failure),
-            false => Ok(Default::default()),
-        });
-        let (moves, mut stores): (Moves, Stores) = planned.map_err(|failure| {
-            Failure::new(format!(
-                "nothing has changed, as the rates of logins could not be moved to their new names: \
-                 {failure}"
-            ))
-        })?;
+        let (moves, mut stores) = planned_moves(spool, &policies.identity.folding)?;
         let warnings = warn(&policies);
         let image = image.written().unwrap_or_default();
         let path = if self.dry_run {
@@ -210,18 +196,19 @@ impl Apply {
             publish(spool, &policies);
             path
         };
-        let users = policies.policies.values().map(|policy| policy.users.len()).sum();
+        let (rates, habits) = moves.counts();
+        let applied = AppliedJson {
+            image: path.display().to_string(),
+            applied: !self.dry_run,
+            bytes: image.len(),
+            policies: policies.policies.len(),
+            users: policies.policies.values().map(|policy| policy.users.len()).sum(),
+            warnings,
+            changes: changed.iter().map(json).collect(),
+            moved: rates + habits,
+        };
         if self.common.json {
-            screen.json(&Json {
-                image: path.display().to_string(),
-                applied: !self.dry_run,
-                bytes: image.len(),
-                policies: policies.policies.len(),
-                users,
-                warnings,
-                changes: changed.iter().map(json).collect(),
-                moved: moves.counts().0 + moves.counts().1,
-            })?;
+            screen.json(&applied)?;
             return Ok(Outcome::Fine);
         }
         for (part, change) in &changed {
@@ -230,21 +217,35 @@ impl Apply {
         if changed.is_empty() {
             writeln!(screen, "nothing changes")?;
         }
-        if let (rates, habits) = moves.counts()
-            && rates + habits > 0
-        {
+        if applied.moved > 0 {
             let would = if self.dry_run { "would get" } else { "have" };
             let rates = counted_or_no(rates, "rate", "rates");
             let habits = counted_or_no(habits, "account's habits", "accounts' habits");
             writeln!(screen, "{rates} and {habits} {would} the new names of their logins")?;
         }
-        let (count, users) = (policies.policies.len(), counted_or_no(users, "user", "users"));
-        let policies = counted_or_no(count, "policy", "policies");
+        let policies = counted_or_no(applied.policies, "policy", "policies");
+        let users = counted_or_no(applied.users, "user", "users");
         let state = if self.dry_run { "would be in use" } else { "in use" };
         let (path, size) =
             (printable(path.as_os_str().as_encoded_bytes()), bytes(image.len() as u64));
         writeln!(screen, "{path}: {policies}, {users}, {size}: {state}")?;
         Ok(Outcome::Fine)
+    }
+}
+
+/// What gets another name by `folding`, before anything is changed: what cannot be moved would begin
+/// at zero, and a denial would end.
+fn planned_moves(spool: &Path, folding: &Folding) -> Result<(Moves, Stores), Failure> {
+    let is_renamed = folds_otherwise(spool, folding);
+    let opened = Stores::open(spool, is_renamed);
+    let planned = opened.and_then(|mut stores| Ok((stores.moves(folding)?, stores)));
+    match planned {
+        Err(_) if !is_renamed => Ok(Default::default()),
+        Err(failure) => Err(Failure::new(format!(
+            "nothing has changed, as the rates of logins could not be moved to their new names: \
+             {failure}"
+        ))),
+        planned => planned,
     }
 }
 

@@ -63,7 +63,7 @@ struct JsonDiagnostic<'a> {
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct LintJson<'a> {
     files: Vec<String>,
     policies: Option<usize>,
     users: Option<usize>,
@@ -85,7 +85,7 @@ impl Lint {
         let policies = compiled.policies.as_ref();
         let users = policies.map(|all| all.policies.values().map(|one| one.users.len()).sum());
         if self.json {
-            screen.json(&Json {
+            screen.json(&LintJson {
                 files: files.iter().map(|file| file.display().to_string()).collect(),
                 policies: policies.map(|all| all.policies.len()),
                 users,

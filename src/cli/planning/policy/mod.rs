@@ -41,11 +41,11 @@ A policy file has limits as tables: by default, for packages, domains and users.
 docs/policy.md describes it.")]
 pub(in crate::cli) struct PolicyCommand {
     #[command(subcommand)]
-    command: Command,
+    command: PolicyAction,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum PolicyAction {
     Apply(apply::Apply),
     Run(run::Run),
     Lint(lint::Lint),
@@ -60,12 +60,12 @@ enum Command {
 impl PolicyCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Command::Apply(apply) => apply.run(screen),
-            Command::Run(run) => run.run(screen),
-            Command::Lint(lint) => lint.run(screen),
-            Command::Show(show) => show.run(screen),
-            Command::Diff(diff) => diff.run(screen),
-            Command::Check(check) => {
+            PolicyAction::Apply(apply) => apply.run(screen),
+            PolicyAction::Run(run) => run.run(screen),
+            PolicyAction::Lint(lint) => lint.run(screen),
+            PolicyAction::Show(show) => show.run(screen),
+            PolicyAction::Diff(diff) => diff.run(screen),
+            PolicyAction::Check(check) => {
                 note_older_word("policy check", "check");
                 check.run(screen)
             }

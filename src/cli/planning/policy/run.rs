@@ -69,7 +69,7 @@ pub(super) struct Run {
 
 /// A decision, as JSON has it.
 #[derive(Serialize)]
-struct Line<'a> {
+struct DecidedLine<'a> {
     line: u64,
     time: String,
     #[serde(flatten)]
@@ -100,7 +100,7 @@ impl Run {
             let decisions = decided.map_err(|error| Failure::new(error.to_string()))?;
             let (line, time) = (lines.number, iso_exact(event.time));
             let decisions = DecisionsJson::of(&decisions);
-            let json = serde_json::to_string(&Line { line, time, decisions });
+            let json = serde_json::to_string(&DecidedLine { line, time, decisions });
             writeln!(screen, "{}", json.map_err(std::io::Error::from)?)?;
             tally.add();
             if store.len() >= forget_from {

@@ -105,7 +105,7 @@ pub(super) struct Show {
 
 /// One limit.
 #[derive(Clone, Serialize)]
-struct Line {
+struct LimitLine {
     unit: &'static str,
     per: String,
     kind: &'static str,
@@ -148,11 +148,11 @@ struct JsonPolicy<'a> {
     customer: Option<&'a str>,
     habits: Option<JsonHabits>,
     exempt: Option<JsonExempt<'a>>,
-    limits: Vec<Line>,
+    limits: Vec<LimitLine>,
 }
 
 #[derive(Serialize)]
-struct Json<'a> {
+struct PoliciesJson<'a> {
     file: String,
     policies: Vec<JsonPolicy<'a>>,
 }
@@ -168,14 +168,14 @@ struct Searched {
 }
 
 /// The policies that are shown.
-enum Source {
+enum PolicySource {
     /// Those in use.
     InUse(PolicyFile),
     /// Those of a policy file, compiled, and where they are written.
     File(Box<Image>, Policies),
 }
 
-impl Source {
+impl PolicySource {
     fn file(path: &Path) -> Result<Self, Failure> {
         let policies = sound(path)?;
         Ok(Self::File(Box::new(Image::from_bytes(build(&policies))?), policies))
@@ -217,7 +217,7 @@ struct Shown<'p> {
     customer: Option<&'p str>,
     habits: Option<AppliedHabits<'p>>,
     exempt: Option<(Exemption<'p>, Location)>,
-    lines: Vec<Line>,
+    lines: Vec<LimitLine>,
 }
 
 const COLUMNS: [Column; 7] = [
@@ -259,7 +259,7 @@ impl Show {
         if self.json {
             let file = place(&files, Location::default());
             let policies = shown.iter().map(|one| json(&files, one)).collect();
-            screen.json(&Json { file, policies })?;
+            screen.json(&PoliciesJson { file, policies })?;
         } else {
             print(screen, &files, &shown)?;
         }
@@ -278,9 +278,9 @@ impl Show {
     }
 
     /// The policies that are shown.
-    fn source(&self) -> Result<Source, Failure> {
+    fn source(&self) -> Result<PolicySource, Failure> {
         if let Some(file) = &self.file {
-            return Source::file(file);
+            return PolicySource::file(file);
         }
         let in_use = match spool_dir::find(self.spool.as_deref()) {
             Ok(spool) => Some(PolicyFile::open(&spool)),
@@ -292,14 +292,14 @@ impl Show {
             match in_use.image() {
                 Ok(image) => {
                     self.note(format_args!("the policies in use, {}", image.path().display()));
-                    return Ok(Source::InUse(in_use));
+                    return Ok(PolicySource::InUse(in_use));
                 }
                 Err(ImageError::Absent { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         self.note(format_args!("no policies are in use; those of {FILE}"));
-        Source::file(Path::new(FILE))
+        PolicySource::file(Path::new(FILE))
     }
 
     /// Says what is shown; JSON has it in `file`.
@@ -427,14 +427,14 @@ fn domain_of(address: Option<&str>) -> Option<String> {
 
 /// Adds a line for each of these limits.
 fn add_lines(
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<LimitLine>,
     files: &[PathBuf],
     applied: &Applied<'_>,
     at: Location,
     searched: &Searched,
 ) {
     let file = files.get(usize::from(at.file)).map(|file| file.display().to_string());
-    let line = Line {
+    let line = LimitLine {
         unit: applied.unit.map_or("", |unit| unit.word()),
         per: match applied.per {
             Per::Key => searched.per.clone(),
@@ -457,7 +457,7 @@ fn add_lines(
         let (most, period) = (limit.algorithm.limit(), limit.algorithm.period());
         let (unit, text) = (limit.unit.word(), limit.to_string());
         let period = Some(period).filter(|period| period.is_finite());
-        Line { unit, limit: Some(most), period, text, ..line.clone() }
+        LimitLine { unit, limit: Some(most), period, text, ..line.clone() }
     });
     lines.extend(limited);
     if applied.limits.is_empty() {

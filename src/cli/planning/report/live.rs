@@ -3,9 +3,8 @@
 use crate::cli::Failure;
 use crate::cli::senders::events::{decisive, in_period, key};
 use crate::cli::shared::database::open_traces;
-use crate::cli::shared::in_force;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{complain, note};
+use crate::cli::shared::screen::{complain, note, noted};
 use crate::history::explain::crossing::{Crossing, Sender};
 use crate::history::page::{Live, LiveCrossing, LiveKey, LiveRefusal, LiveTrace};
 use crate::rate::Timestamp;
@@ -28,7 +27,7 @@ const DAYS: i64 = 30 * 86_400;
 /// The state of the database, which must exist.
 pub(super) fn read(rates: &Rates) -> Result<Live, Failure> {
     let mut store = rates.open()?;
-    let in_force = in_force::or_note(&mut *store, &rates.directory()?);
+    let in_force = noted(InForce::of(&mut *store, &rates.directory()?));
     let now = in_force.now;
     let mut live = Live { at: text::local(now), ..Live::default() };
     let (mut over, mut close) = (Vec::new(), Vec::new());

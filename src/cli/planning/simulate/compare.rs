@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 500_000;
 
 /// How many attempts each of the two files refuses, as they are written in tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
+struct RefusalCounts {
     attempts: u64,
     only_policy: u64,
     only_against: u64,
@@ -28,9 +28,9 @@ struct Counts {
 
 /// A key, and what the two files make of its attempts.
 #[derive(Debug)]
-struct Row {
+struct KeyComparison {
     key: String,
-    counts: Counts,
+    counts: RefusalCounts,
     /// When only one of them refused first.
     first: Option<Timestamp>,
     /// The limits by which each refused first.
@@ -40,9 +40,9 @@ struct Row {
 /// Compares what two policy files refuse.
 pub(super) struct Comparison<'a> {
     names: [&'a Path; 2],
-    counts: Counts,
+    counts: RefusalCounts,
     /// Keys of which only one file refuses an attempt.
-    rows: HashMap<String, Row>,
+    rows: HashMap<String, KeyComparison>,
     /// Attempts that no row is of.
     omitted: u64,
 }
@@ -57,7 +57,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn new(policy: &'a Path, against: &'a Path) -> Self {
         Self {
             names: [policy, against],
-            counts: Counts::default(),
+            counts: RefusalCounts::default(),
             rows: HashMap::new(),
             omitted: 0,
         }
@@ -87,9 +87,9 @@ impl<'a> Comparison<'a> {
             self.omitted += 1;
             return Ok(());
         }
-        let row = self.rows.entry(key).or_insert_with_key(|key| Row {
+        let row = self.rows.entry(key).or_insert_with_key(|key| KeyComparison {
             key: key.clone(),
-            counts: Counts::default(),
+            counts: RefusalCounts::default(),
             first: None,
             limits: [None, None],
         });
@@ -113,15 +113,16 @@ impl<'a> Comparison<'a> {
     ) -> Result<Outcome, Failure> {
         let outcome = Outcome::found_if(self.counts.differ() > 0);
         let rows = self.rows.into_values().filter(|row| row.counts.differ() > 0);
-        let mut rows: Vec<Row> = rows.collect();
-        let by = |row: &Row| std::cmp::Reverse(row.counts.differ());
+        let mut rows: Vec<KeyComparison> = rows.collect();
+        let by = |row: &KeyComparison| std::cmp::Reverse(row.counts.differ());
         rows.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.key.cmp(&b.key)));
         let keys = rows.len();
-        let hit = |of: fn(&Counts) -> u64| rows.iter().filter(|row| of(&row.counts) > 0).count();
+        let hit =
+            |of: fn(&RefusalCounts) -> u64| rows.iter().filter(|row| of(&row.counts) > 0).count();
         let keys_of = [hit(|counts| counts.only_policy), hit(|counts| counts.only_against)];
         rows.truncate(top.unwrap_or(usize::MAX));
         if json {
-            screen.json(&Json::of(&self.names, &self.counts, keys_of, &rows, &notes))?;
+            screen.json(&ComparisonJson::of(&self.names, &self.counts, keys_of, &rows, &notes))?;
             return Ok(outcome);
         }
         if !rows.is_empty() {
@@ -133,7 +134,7 @@ impl<'a> Comparison<'a> {
         }
         let [policy, against] =
             self.names.map(|name| printable(name.as_os_str().as_encoded_bytes()));
-        let Counts { attempts, only_policy, only_against, both } = self.counts;
+        let RefusalCounts { attempts, only_policy, only_against, both } = self.counts;
         let refuses = |attempts: u64, keys: usize| match attempts {
             0 => "nothing".to_owned(),
             _ => format!(
@@ -161,7 +162,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-impl Counts {
+impl RefusalCounts {
     /// Adds an attempt that at least one of the files refuses.
     fn add(&mut self, policy: bool, against: bool) {
         match (policy, against) {
@@ -212,7 +213,7 @@ fn refused(
     Ok((by, is_decided))
 }
 
-fn table(screen: &mut Screen<'_>, rows: &[Row]) -> Result<(), Failure> {
+fn table(screen: &mut Screen<'_>, rows: &[KeyComparison]) -> Result<(), Failure> {
     let columns = [
         Column::numbers("ONLY POLICY"),
         Column::numbers("ONLY OTHER"),
@@ -246,7 +247,7 @@ fn table(screen: &mut Screen<'_>, rows: &[Row]) -> Result<(), Failure> {
 
 /// The comparison, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ComparisonJson<'a> {
     policy: String,
     against: String,
     decided: u64,
@@ -271,16 +272,16 @@ struct JsonKey<'a> {
     limit_against: Option<&'a str>,
 }
 
-impl<'a> Json<'a> {
+impl<'a> ComparisonJson<'a> {
     fn of(
         names: &[&Path; 2],
-        counts: &Counts,
+        counts: &RefusalCounts,
         keys: [usize; 2],
-        rows: &'a [Row],
+        rows: &'a [KeyComparison],
         notes: &'a [String],
     ) -> Self {
         let [policy, against] = names.map(|name| name.display().to_string());
-        let key = |row: &'a Row| JsonKey {
+        let key = |row: &'a KeyComparison| JsonKey {
             key: &row.key,
             only_policy: row.counts.only_policy,
             only_against: row.counts.only_against,

@@ -8,7 +8,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::event::Event;
 use crate::event::fields::{EventField, FieldValue};
-use crate::history::simulate::{Decided, Part};
+use crate::history::simulate::{AttemptPart, Decided};
 use crate::logs::item::Text;
 use crate::policy::outcome::Reason;
 use crate::policy::word::Word as _;
@@ -16,7 +16,7 @@ use crate::text::utc;
 use crate::text::{iso_exact, printable};
 
 /// Prints refused attempts as they come.
-pub(super) struct Events {
+pub(super) struct RefusedEvents {
     json: bool,
     any: bool,
     /// The first error of the output.
@@ -25,7 +25,7 @@ pub(super) struct Events {
 
 /// An attempt, as JSON has it.
 #[derive(serde::Serialize)]
-struct Line<'a> {
+struct AttemptLine<'a> {
     time: String,
     stage: &'static str,
     verdict: &'static str,
@@ -74,7 +74,7 @@ fn is_logged(field: &EventField) -> bool {
     !["script", "package", "recipient"].contains(&field.name)
 }
 
-impl Events {
+impl RefusedEvents {
     pub(super) fn new(json: bool) -> Self {
         Self { json, any: false, failed: None }
     }
@@ -86,7 +86,7 @@ impl Events {
         }
         self.any |= is_refused;
         let printed = match self.json {
-            true => serde_json::to_string(&Line::of(decided))
+            true => serde_json::to_string(&AttemptLine::of(decided))
                 .map_err(io::Error::from)
                 .and_then(|line| writeln!(screen, "{line}")),
             false => writeln!(screen, "{}", line(decided)),
@@ -102,16 +102,16 @@ impl Events {
     }
 }
 
-fn stage(part: &Part) -> &'static str {
+fn stage(part: &AttemptPart) -> &'static str {
     match part {
-        Part::Connect => "connect",
-        Part::Auth => "auth",
-        Part::Mail => "mail",
-        Part::Rcpt { .. } => "rcpt",
-        Part::Data { .. } => "data",
-        Part::NotSmtp { .. } => "not-smtp",
-        Part::Failed { .. } => "delivery",
-        Part::Incomplete | Part::Close => "end",
+        AttemptPart::Connect => "connect",
+        AttemptPart::Auth => "auth",
+        AttemptPart::Mail => "mail",
+        AttemptPart::Rcpt { .. } => "rcpt",
+        AttemptPart::Data { .. } => "data",
+        AttemptPart::NotSmtp { .. } => "not-smtp",
+        AttemptPart::Failed { .. } => "delivery",
+        AttemptPart::Incomplete | AttemptPart::Close => "end",
     }
 }
 
@@ -140,8 +140,10 @@ fn line(decided: &Decided<'_>) -> String {
     add("account", event.local_account.as_deref());
     add("from", event.sender.as_deref());
     match &attempt.part {
-        Part::Rcpt { recipient } => add("for", Some(recipient)),
-        Part::NotSmtp { recipients, .. } => recipients.iter().for_each(|to| add("for", Some(to))),
+        AttemptPart::Rcpt { recipient } => add("for", Some(recipient)),
+        AttemptPart::NotSmtp { recipients, .. } => {
+            recipients.iter().for_each(|to| add("for", Some(to)))
+        }
         _ => {}
     }
     if decided.retry > 0 {
@@ -162,14 +164,14 @@ fn line(decided: &Decided<'_>) -> String {
     text
 }
 
-impl<'a> Line<'a> {
+impl<'a> AttemptLine<'a> {
     fn of(decided: &'a Decided<'_>) -> Self {
         let (attempt, outcome) = (decided.attempt, &decided.decisions.outcome);
         let reason = outcome.reason.as_deref();
         let (recipients, size) = match &attempt.part {
-            Part::Rcpt { recipient } => (vec![&**recipient], None),
-            Part::Data { size } => (Vec::new(), *size),
-            Part::NotSmtp { recipients, size } => {
+            AttemptPart::Rcpt { recipient } => (vec![&**recipient], None),
+            AttemptPart::Data { size } => (Vec::new(), *size),
+            AttemptPart::NotSmtp { recipients, size } => {
                 (recipients.iter().map(|to| &**to).collect(), *size)
             }
             _ => (Vec::new(), None),

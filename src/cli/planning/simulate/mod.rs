@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use self::compare::Comparison;
-use self::events::Events;
+use self::events::RefusedEvents;
 pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
@@ -20,7 +20,7 @@ use super::logs::{Logs, print_unused};
 use super::policy::sound;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
-use crate::history::simulate::{Decided, Refusals, Settings, Simulation};
+use crate::history::simulate::{Decided, Refusals, Simulation, SimulationSettings};
 use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
@@ -146,7 +146,7 @@ impl Simulate {
             return Ok(outcome);
         }
         if self.events {
-            let mut events = Events::new(self.json);
+            let mut events = RefusedEvents::new(self.json);
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
             input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
             simulation.finish(decide)?;
@@ -178,8 +178,10 @@ impl Simulate {
     }
 
     fn simulation<'i>(&self, path: &Path, image: &'i Image) -> Result<Simulation<'i>, Failure> {
-        let settings =
-            Settings { stages: self.stages.0.clone(), retry: self.retry.schedule.clone() };
+        let settings = SimulationSettings {
+            stages: self.stages.0.clone(),
+            retry: self.retry.schedule.clone(),
+        };
         Simulation::new(image, &self.only, settings)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     }

@@ -3,7 +3,7 @@
 use super::super::logs;
 use super::input::Input;
 use crate::event::AclStage;
-use crate::history::simulate::Totals;
+use crate::history::simulate::{Totals, Unshown};
 use crate::policy::model::{Identity, Limits, Policies, Policy};
 use crate::policy::word::{Field, Unit};
 use crate::text::counted_or_no;
@@ -33,9 +33,16 @@ pub(super) fn of(
             .filter(|(name, _)| is_selected(name))
             .collect(),
     };
-    let unshown = &input.unshown;
-    let mut notes = Vec::new();
+    let mut notes = of_log(input, totals);
+    notes.extend(used.of_log(&input.unshown, stages));
+    notes.extend(used.of_keys());
+    notes
+}
+
+/// What any policy should know of the log.
+fn of_log(input: &Input, totals: &Totals) -> Vec<String> {
     let lines = &input.counts;
+    let mut notes = Vec::new();
     notes.extend(logs::notes(&input.read, &lines.unused));
     notes.extend(logs::notes_of_origin(lines.without_origin, lines.ambiguous, lines.before));
     if lines.given_up > 0 {
@@ -50,76 +57,6 @@ pub(super) fn of(
             "the log is not in the order of time: {} more than 10 minutes earlier than what comes \
              before, counted as if no time had passed",
             counted_or_no(totals.back, "attempt is", "attempts are")
-        ));
-    }
-    let in_sessions =
-        used.units(|unit| unit == Unit::Connections || unit.is_outcome() && !unit.is_of_delivery());
-    if unshown.without_session > 0 && !in_sessions.is_empty() {
-        notes.push(format!(
-            "{} of {} events are not assigned to a session by the log; sessions are guessed from \
-             clients and logins, so {} may differ; log_selector = +incoming_port +smtp_connection \
-             shows sessions",
-            unshown.without_session,
-            unshown.without_session + unshown.with_session,
-            in_sessions.join(", ")
-        ));
-    }
-    if unshown.without_login > 0 {
-        notes.push(format!(
-            "for {}, the log does not show whether the client had logged in, or which login it \
-             used: they count for no login",
-            counted_or_no(unshown.without_login, "refused command", "refused commands")
-        ));
-    }
-    let of_recipients = used.units(Unit::is_of_recipients);
-    if unshown.without_recipients > 0 && !of_recipients.is_empty() {
-        notes.push(format!(
-            "for {}, the log does not show the recipients: each counts as one; log_selector = \
-             +received_recipients shows them",
-            counted_or_no(unshown.without_recipients, "message", "messages")
-        ));
-    }
-    let of_either = used.units(|unit| unit.is_of_bytes() || unit.is_of_recipients());
-    if unshown.refused_after_data > 0 && !of_either.is_empty() {
-        notes.push(format!(
-            "for {} refused after DATA, no log shows recipients and size: each counts as one \
-             recipient and no bytes",
-            counted_or_no(unshown.refused_after_data, "message", "messages")
-        ));
-    }
-    if unshown.without_size > 0 && !used.units(Unit::is_of_bytes).is_empty() {
-        notes.push(format!(
-            "for {}, the log does not show the size: they count no bytes",
-            counted_or_no(unshown.without_size, "message", "messages")
-        ));
-    }
-    if !used.units(Unit::is_of_bytes).is_empty() {
-        notes.push(
-            "bytes are those of S=, about 200 more a message than Exim knows at DATA".to_owned(),
-        );
-    }
-    if stages.contains(&AclStage::Connect) && unshown.connections == 0 {
-        notes.push(
-            "the log does not show connections, so nothing is decided when a client connects; \
-             log_selector = +smtp_connection shows them"
-                .to_owned(),
-        );
-    }
-    let by_script = used.with(|policy, chain| {
-        let key = if policy.settings.key.is_empty() { chain } else { &policy.settings.key };
-        key.contains(&Field::Script)
-    });
-    if !by_script.is_empty() {
-        notes.push(format!(
-            "no log shows the script of a web host, by which {by_script} counts: it is not known \
-             here"
-        ));
-    }
-    let by_package = used.with(|policy, _| !policy.packages.is_empty());
-    if !by_package.is_empty() {
-        notes.push(format!(
-            "packages that the ACL hands over ({{package=NAME}}) are not in a log: {by_package} has \
-             those of the file only"
         ));
     }
     notes
@@ -137,6 +74,89 @@ pub(super) fn omitted(attempts: u64) -> Option<String> {
 }
 
 impl Used<'_> {
+    /// What the log does not show, of what the policies use at `stages`.
+    fn of_log(&self, unshown: &Unshown, stages: &[AclStage]) -> Vec<String> {
+        let mut notes = Vec::new();
+        let in_sessions = self
+            .units(|unit| unit == Unit::Connections || unit.is_outcome() && !unit.is_of_delivery());
+        if unshown.without_session > 0 && !in_sessions.is_empty() {
+            notes.push(format!(
+                "{} of {} events are not assigned to a session by the log; sessions are guessed from \
+                 clients and logins, so {} may differ; log_selector = +incoming_port +smtp_connection \
+                 shows sessions",
+                unshown.without_session,
+                unshown.without_session + unshown.with_session,
+                in_sessions.join(", ")
+            ));
+        }
+        if unshown.without_login > 0 {
+            notes.push(format!(
+                "for {}, the log does not show whether the client had logged in, or which login it \
+                 used: they count for no login",
+                counted_or_no(unshown.without_login, "refused command", "refused commands")
+            ));
+        }
+        let of_recipients = self.units(Unit::is_of_recipients);
+        if unshown.without_recipients > 0 && !of_recipients.is_empty() {
+            notes.push(format!(
+                "for {}, the log does not show the recipients: each counts as one; log_selector = \
+                 +received_recipients shows them",
+                counted_or_no(unshown.without_recipients, "message", "messages")
+            ));
+        }
+        let of_either = self.units(|unit| unit.is_of_bytes() || unit.is_of_recipients());
+        if unshown.refused_after_data > 0 && !of_either.is_empty() {
+            notes.push(format!(
+                "for {} refused after DATA, no log shows recipients and size: each counts as one \
+                 recipient and no bytes",
+                counted_or_no(unshown.refused_after_data, "message", "messages")
+            ));
+        }
+        if unshown.without_size > 0 && !self.units(Unit::is_of_bytes).is_empty() {
+            notes.push(format!(
+                "for {}, the log does not show the size: they count no bytes",
+                counted_or_no(unshown.without_size, "message", "messages")
+            ));
+        }
+        if !self.units(Unit::is_of_bytes).is_empty() {
+            notes.push(
+                "bytes are those of S=, about 200 more a message than Exim knows at DATA"
+                    .to_owned(),
+            );
+        }
+        if stages.contains(&AclStage::Connect) && unshown.connections == 0 {
+            notes.push(
+                "the log does not show connections, so nothing is decided when a client connects; \
+                 log_selector = +smtp_connection shows them"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// What no log shows, of what the policies count by.
+    fn of_keys(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let by_script = self.with(|policy, chain| {
+            let key = if policy.settings.key.is_empty() { chain } else { &policy.settings.key };
+            key.contains(&Field::Script)
+        });
+        if !by_script.is_empty() {
+            notes.push(format!(
+                "no log shows the script of a web host, by which {by_script} counts: it is not known \
+                 here"
+            ));
+        }
+        let by_package = self.with(|policy, _| !policy.packages.is_empty());
+        if !by_package.is_empty() {
+            notes.push(format!(
+                "packages that the ACL hands over ({{package=NAME}}) are not in a log: {by_package} has \
+                 those of the file only"
+            ));
+        }
+        notes
+    }
+
     /// Those of these units that a policy counts.
     fn units(&self, is: impl Fn(Unit) -> bool) -> Vec<&'static str> {
         let is_used = |unit: &&Unit| {

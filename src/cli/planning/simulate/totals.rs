@@ -179,7 +179,7 @@ impl<'a> Summary<'a> {
     pub(super) fn json(&self, screen: &mut Screen<'_>, top: Option<usize>) -> Result<(), Failure> {
         let totals = self.totals;
         let retries = &totals.retries;
-        screen.json(&Json {
+        screen.json(&TotalsJson {
             policy: self.policy.display().to_string(),
             first: totals.span.map(|(first, _)| iso_exact(first)),
             last: totals.span.map(|(_, last)| iso_exact(last)),
@@ -230,7 +230,7 @@ fn period(totals: &Totals) -> String {
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct TotalsJson<'a> {
     policy: String,
     first: Option<String>,
     last: Option<String>,

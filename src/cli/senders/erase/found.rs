@@ -7,7 +7,7 @@ use crate::store::{Override, Target};
 use crate::text::counted_or_no;
 
 /// What names the person.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct TracesOfPerson {
     pub(super) rates: u64,
     pub(super) crossings: u64,

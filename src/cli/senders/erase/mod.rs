@@ -11,8 +11,8 @@ use clap::Args;
 
 use self::found::{TracesOfPerson, concerns};
 use self::person::Person;
-use self::shared::Shared;
-use crate::cli::shared::audit_log::AuditLog;
+use self::shared::SharedStores;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
 use crate::cli::shared::screen::{Screen, note, progress};
@@ -91,11 +91,11 @@ impl Erase {
             false => Both::open_to_change(&directory)?,
         };
         let mut unsearched = Vec::new();
-        let mut shared = Shared::open(&directory, &mut unsearched);
-        let mut found = look(&person, &mut both)?;
-        if let Some(shared) = &mut shared {
-            shared.search(&person, false, &mut found)?;
-        }
+        let mut shared = SharedStores::open(&directory, &mut unsearched);
+        let mut in_shared = TracesOfPerson::default();
+        let search = |shared: &mut SharedStores| shared.search(&person, &mut in_shared);
+        let named = shared.as_mut().map(search).transpose()?;
+        let mut found = look(&person, &mut both, in_shared.clone())?;
         if !self.dry_run {
             let parts = found.parts().join(", ");
             let question = format!("this removes {}: {parts}", printable(self.person.as_bytes()));
@@ -103,11 +103,10 @@ impl Erase {
                 note("nothing was removed");
                 return Ok(Outcome::Found);
             }
-            let mut removed = TracesOfPerson::default();
-            if let Some(shared) = &mut shared {
-                shared.search(&person, true, &mut removed)?;
+            if let Some((shared, named)) = shared.as_mut().zip(named) {
+                shared.erase(&person, &named)?;
             }
-            found = TracesOfPerson { erased: true, ..erase(&person, &mut both, removed)? };
+            found = TracesOfPerson { erased: true, ..erase(&person, &mut both, in_shared)? };
         }
         found.left.extend(unsearched);
         found.left.extend(left(&person, &directory, &both)?);
@@ -134,16 +133,20 @@ impl Erase {
     }
 }
 
-/// Counts what names the person.
-fn look(person: &Person, both: &mut Both) -> Result<TracesOfPerson, Failure> {
-    let mut found = TracesOfPerson::default();
+/// Counts what names the person. `found` is what is shared with other servers.
+fn look(
+    person: &Person,
+    both: &mut Both,
+    mut found: TracesOfPerson,
+) -> Result<TracesOfPerson, Failure> {
     if let Some(spool) = &mut both.rates {
-        found.rates = records(person, spool, &mut found.left)?.len() as u64;
+        found.rates += records(person, spool, &mut found.left)?.len() as u64;
         let events = spool.count_events_of(&|text| person.is_in(text))?;
-        (found.crossings, found.refusals) = (events.crossings, events.refusals);
+        found.crossings += events.crossings;
+        found.refusals = events.refusals;
         found.mentions = events.recipients + events.damaged;
         let overrides = spool.overrides()?;
-        found.overrides = overrides.iter().filter(|one| concerns(person, one)).count() as u64;
+        found.overrides += overrides.iter().filter(|one| concerns(person, one)).count() as u64;
         found.audit_lines = spool.find_in_audit_log(&|line| person.places(line), false)?;
         found.held_notes = spool.find_in_held_notes(&|line| person.places(line), false)?;
     }

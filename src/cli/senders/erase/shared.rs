@@ -4,20 +4,20 @@ use std::path::Path;
 
 use super::found::{TracesOfPerson, concerns};
 use super::person::Person;
-use crate::cli::shared::servers;
 use crate::cluster::ClusterSettings;
 use crate::redis::{SharedEvent, SharedEvents, SharedRates};
+use crate::serve::servers;
 use crate::spool::{LoggedEvent, open_directory};
 use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
 use crate::text::counted_or_no;
 
 /// What several servers share.
-pub(super) struct Shared {
+pub(super) struct SharedStores {
     rates: SharedRates,
     events: SharedEvents,
 }
 
-impl Shared {
+impl SharedStores {
     /// Connects, if this server shares its limits. What cannot be searched is added to `left`.
     pub(super) fn open(spool: &Path, left: &mut Vec<String>) -> Option<Self> {
         let directory = open_directory(spool, false).ok()?;
@@ -39,22 +39,13 @@ impl Shared {
         connect().map_err(|why: String| left.push(why)).ok()
     }
 
-    /// Counts what names the person, and removes it if `erase`.
+    /// Counts what names the person; returns it for [`Shared::erase`].
     pub(super) fn search(
         &mut self,
         person: &Person,
-        erase: bool,
         found: &mut TracesOfPerson,
-    ) -> Result<(), InspectError> {
-        let is_concerned = self.rates.overrides()?.iter().any(|one| concerns(person, one));
-        if is_concerned {
-            let mut count = 0;
-            self.rates.change_overrides(&mut |list| {
-                count = list.iter().filter(|one| concerns(person, one)).count();
-                list.retain(|one| !(erase && concerns(person, one)));
-            })?;
-            found.overrides += count as u64;
-        }
+    ) -> Result<NamedPerson, InspectError> {
+        let overrides = self.rates.overrides()?.iter().filter(|one| concerns(person, one)).count();
         let mut keys: Vec<OwnedKey> = Vec::new();
         // All are read: one that is damaged may be the person's.
         let unread = self.rates.for_each(&mut |entry| {
@@ -62,7 +53,6 @@ impl Shared {
                 keys.push(entry.record_key().into());
             }
         })?;
-        found.rates += keys.len() as u64;
         found.left.extend(unread.parts.iter().map(ToString::to_string));
         let name = self.rates.location();
         if unread.damaged > 0 {
@@ -81,15 +71,35 @@ impl Shared {
             let crossings = counted_or_no(unknown, "crossing", "crossings");
             found.left.push(format!("{crossings} in {name} that this exirate cannot read"));
         }
+        found.overrides += overrides as u64;
+        found.rates += keys.len() as u64;
         found.crossings += events.len() as u64;
-        if erase {
-            for key in keys {
-                self.rates.remove(key.key())?;
-            }
-            self.events.remove(&events)?;
+        Ok(NamedPerson { overrides, keys, events })
+    }
+
+    /// Removes what [`SharedStores::search`] has found.
+    pub(super) fn erase(
+        &mut self,
+        person: &Person,
+        named: &NamedPerson,
+    ) -> Result<(), InspectError> {
+        // First, so that no check sets a record again as an override says.
+        if named.overrides > 0 {
+            self.rates.change_overrides(&mut |list| list.retain(|one| !concerns(person, one)))?;
         }
+        for key in &named.keys {
+            self.rates.remove(key.key())?;
+        }
+        self.events.remove(&named.events)?;
         Ok(())
     }
+}
+
+/// What names the person.
+pub(super) struct NamedPerson {
+    overrides: usize,
+    keys: Vec<OwnedKey>,
+    events: Vec<SharedEvent>,
 }
 
 /// Whether an event names the person; `None` if it cannot be read: it may be one of a later

@@ -9,9 +9,9 @@ use clap::Args;
 use crate::alerts::{SENDMAIL, Sender, Sent, Tested, Voice};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::servers;
 use crate::cli::{Failure, Outcome};
 use crate::redis::SharedEvents;
+use crate::serve::servers;
 
 /// Send new crossings to the receivers in [on.crossing] of the policies
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use anstyle::Style;
 use clap::{Args, Subcommand};
 
 pub(in crate::cli) use self::deliver::Terminal;
-pub(in crate::cli) use self::source::{Event, Source};
+pub(in crate::cli) use self::source::{Event, EventSource};
 pub(in crate::cli) use crate::alerts::{EventJson, mark};
 use crate::cli::shared::complete;
 use crate::cli::shared::keys::{self, Narrow, Selection};
@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_millis(300);
 #[command(after_help = help(), args_conflicts_with_subcommands = true)]
 pub(in crate::cli) struct Events {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<EventsCommand>,
 
     /// List the events of these keys or globs; the default is all keys
     #[arg(value_name = "KEY", add = complete::keys())]
@@ -64,7 +64,7 @@ pub(in crate::cli) struct Events {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum EventsCommand {
     Deliver(deliver::Deliver),
 }
 
@@ -124,12 +124,12 @@ infinite is null. `server` is there for the crossings of all servers.",
 
 impl Events {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        if let Some(Command::Deliver(deliver)) = &self.command {
+        if let Some(EventsCommand::Deliver(deliver)) = &self.command {
             return deliver.run(screen);
         }
         let mut selection = Selection::new(&self.keys, &self.narrow, &self.common.folding()?)?;
         let kind = if self.refusals { EventKind::Refusals } else { EventKind::Crossings };
-        let mut source = Source::open(&self.common, kind)?;
+        let mut source = EventSource::open(&self.common, kind)?;
         let mut events = source.next(!self.follow)?;
         events.retain(|(event, _)| self.is_wanted(event, &mut selection));
         let most = self.limit.unwrap_or(usize::MAX);
@@ -157,7 +157,7 @@ impl Events {
     fn follow(
         &self,
         screen: &mut Screen<'_>,
-        source: &mut Source,
+        source: &mut EventSource,
         selection: &mut Selection,
         mut layout: Option<Layout<{ COLUMNS.len() }>>,
     ) -> Result<(), Failure> {

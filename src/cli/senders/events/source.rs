@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use crate::cli::Failure;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::note;
-use crate::cli::shared::servers;
 use crate::redis::SharedEvents;
+use crate::serve::servers;
 use crate::spool::{EventKind, EventReader, LoggedEvent, Spool};
 use crate::text::counted;
 use crate::text::time::now;
@@ -15,7 +15,7 @@ use crate::text::time::now;
 pub(in crate::cli) type Event = (LoggedEvent, String);
 
 /// Where events are read from.
-pub(in crate::cli) enum Source {
+pub(in crate::cli) enum EventSource {
     /// The log of this server.
     Own(Box<Spool>, EventReader),
     /// The crossings of all servers.
@@ -32,7 +32,7 @@ pub(in crate::cli) enum Source {
     },
 }
 
-impl Source {
+impl EventSource {
     /// Opens the log of these events; that of crossings is the stream, where this server shares
     /// its limits.
     pub(in crate::cli) fn open(rates: &Rates, kind: EventKind) -> Result<Self, Failure> {

@@ -20,7 +20,7 @@ use crate::trace::Access;
 
 /// What drove a sender over, as JSON has it.
 #[derive(Serialize)]
-struct Json {
+struct CrossingJson {
     event: EventJson,
     sender: Option<String>,
     judgement: Option<String>,
@@ -47,7 +47,7 @@ pub(super) fn explain(
     let words = sender.as_ref().map(Sender::words);
     if json {
         let event = EventJson::on(server, event);
-        screen.json(&Json { event, sender: words, judgement, crossing })?;
+        screen.json(&CrossingJson { event, sender: words, judgement, crossing })?;
         return Ok(known);
     }
     let verdict = match (&judgement, &sender) {

@@ -14,7 +14,7 @@ use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, LoggedEvent};
 use crate::standing::key_state::later;
 use crate::standing::key_text;
-use crate::standing::logged::{Limits, by};
+use crate::standing::logged::{LoggedLimits, by};
 use crate::text;
 use crate::text::time::now;
 
@@ -54,7 +54,7 @@ pub(super) enum WasRefused {
 
 impl EventExplanation {
     pub(super) fn of(event: &LoggedEvent) -> Self {
-        let limits = Limits::of(event);
+        let limits = LoggedLimits::of(event);
         let (measured, waits): (Vec<Measured<'_>>, Vec<Option<Wait>>) = limits.measured().unzip();
         let wait = limits.wait().and_then(Wait::whole_seconds);
         let at = Timestamp { micros: 0, ..event.at };

@@ -67,7 +67,8 @@ impl HabitsExplanation {
         let sensitivity = said.as_ref().map(|said| said.sensitivity).unwrap_or_default();
         let threshold = habits.threshold(now, sensitivity);
         let next = habits.messages_to_alarm(now, sensitivity, MESSAGES_MAX);
-        let text = Lines { account, threshold, next, said: said.as_ref(), common, now }.text();
+        let text =
+            AccountLines { account, threshold, next, said: said.as_ref(), common, now }.text();
         Self {
             account: AccountJson::of(account, threshold, now),
             added: AddedJson::of(habits.added_since()),
@@ -93,7 +94,7 @@ impl HabitsExplanation {
 }
 
 /// What is written of an account.
-struct Lines<'a> {
+struct AccountLines<'a> {
     account: &'a Account,
     threshold: f64,
     next: Option<u32>,
@@ -102,7 +103,7 @@ struct Lines<'a> {
     now: i64,
 }
 
-impl Lines<'_> {
+impl AccountLines<'_> {
     fn text(&self) -> String {
         let Self { account, threshold, next, said, now, .. } = *self;
         let habits = &account.habits;

@@ -18,14 +18,13 @@ use serde::Serialize;
 use self::event::{EventExplanation, WasRefused};
 use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
-use super::events::{self, Event, Source, key};
-use super::habits::account::{Found, find, suspected};
+use super::events::{self, Event, EventSource, key};
+use super::habits::account::{FoundAccounts, find, suspected};
 use crate::cli::shared::hold_queue::{self, HeldMail};
-use crate::cli::shared::in_force;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, complain, note};
+use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
 use crate::cli::{Failure, Outcome};
@@ -174,7 +173,7 @@ off or exempt) and `text`.",
 
 /// An explanation, as JSON has it.
 #[derive(Serialize)]
-struct Json<'a> {
+struct ExplanationJson<'a> {
     event: Option<events::EventJson>,
     #[serde(flatten)]
     explained: Option<&'a EventExplanation>,
@@ -195,7 +194,7 @@ impl Explain {
 
     /// What the habits of accounts say.
     fn explain_habits(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let Found { mut accounts, missing, .. } =
+        let FoundAccounts { mut accounts, missing, .. } =
             find(&mut self.common.spool()?, &self.keys, &self.common.folding()?)?;
         accounts.sort_by_key(Account::shown);
         let (in_use, now) = (InUse::of(&self.common.directory()?), now().seconds);
@@ -357,7 +356,7 @@ impl Explain {
             return Ok(Outcome::found_if(!known));
         }
         let mut store = self.common.open()?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let mut said = self.say_who_can(screen, &mut *store, &in_force)?;
         let wanted: HashSet<Vec<u8>> = found.iter().map(|(event, _)| key(event).to_vec()).collect();
         let mut records = Vec::new();
@@ -373,7 +372,7 @@ impl Explain {
             let now = NowExplanation::of(&mut *store, &own, &self.common, &in_force)?;
             if self.common.json {
                 let event = Some(events::EventJson::on(server, event));
-                screen.json(&Json { event, explained: Some(&explained), now: &now })?;
+                screen.json(&ExplanationJson { event, explained: Some(&explained), now: &now })?;
                 continue;
             }
             if n > 0 {
@@ -389,7 +388,7 @@ impl Explain {
 
     /// The events that match, in order, and what the logs say of others.
     fn events(&self, selection: &mut Selection) -> Result<(Vec<Event>, Logs), Failure> {
-        let mut crossings = Source::open(&self.common, EventKind::Crossings)?;
+        let mut crossings = EventSource::open(&self.common, EventKind::Crossings)?;
         let own = crossings.own_server().map(str::to_owned);
         let mut found = crossings.next(true)?;
         // A server that shares its limits may have no database of its own yet.
@@ -404,7 +403,7 @@ impl Explain {
             let is_own = |server: &String| Some(server) == own.as_ref();
             let sent: HashSet<String> =
                 found.iter().filter(|one| is_own(&one.1)).map(|one| one.0.id()).collect();
-            let mut all = Source::own(spool, EventKind::Crossings).next(true)?;
+            let mut all = EventSource::own(spool, EventKind::Crossings).next(true)?;
             all.retain(|(event, _)| !sent.contains(&event.id()));
             found.extend(all);
         }
@@ -412,7 +411,7 @@ impl Explain {
         if !self.crossing
             && let Some(spool) = spool()?
         {
-            let refusals = Source::own(spool, EventKind::Refusals).next(true)?;
+            let refusals = EventSource::own(spool, EventKind::Refusals).next(true)?;
             refused.extend(refusals.iter().map(|(event, _)| event.at.as_micros()));
             found.extend(refusals);
         }
@@ -488,7 +487,7 @@ impl Explain {
     fn search(&self, selection: &mut Selection) -> Result<Searched, Failure> {
         let mut store = self.common.open()?;
         let (mut keys, unread) = selection.keys(&mut *store)?;
-        let in_force = in_force::or_note(&mut *store, &self.common.directory()?);
+        let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let folding = self.common.folding()?;
         let arguments = (&*self.keys, &self.narrow);
         let of =
@@ -582,7 +581,7 @@ impl Explain {
         let Searched { mut store, keys, unread, in_force } = searched;
         let found = NowExplanation::of(&mut *store, &keys, &self.common, &in_force)?;
         if self.common.json {
-            screen.json(&Json { event: None, explained: None, now: &found })?;
+            screen.json(&ExplanationJson { event: None, explained: None, now: &found })?;
         } else {
             let mut said = HashSet::new();
             // Nothing is said of a name that is a slip.

@@ -12,7 +12,7 @@ use crate::standing::accounts::{Account, InUse};
 use crate::store::OwnedKey;
 
 /// The accounts that arguments mean, and whether one means none: why has been printed.
-pub(in crate::cli::senders) struct Found {
+pub(in crate::cli::senders) struct FoundAccounts {
     pub(in crate::cli::senders) accounts: Vec<Account>,
     pub(in crate::cli::senders) missing: bool,
     /// Whether an argument may mean several.
@@ -24,7 +24,7 @@ pub(in crate::cli::senders) fn find(
     spool: &mut Spool,
     keys: &[OsString],
     folding: &Folding,
-) -> Result<Found, Failure> {
+) -> Result<FoundAccounts, Failure> {
     let mut selection = Selection::new(keys, &Narrow::unselective(false), folding)?;
     let (mut accounts, mut others) = (Vec::new(), Vec::new());
     let left_out = spool.for_each_habits(|key, habits| {
@@ -36,7 +36,7 @@ pub(in crate::cli::senders) fn find(
     left_out.shards.iter().for_each(complain);
     let others = others.iter().map(OwnedKey::key);
     let missing = selection.report_missing_among(others, "`exirate habits` shows all accounts");
-    Ok(Found { accounts, missing, is_loose: selection.is_loose() })
+    Ok(FoundAccounts { accounts, missing, is_loose: selection.is_loose() })
 }
 
 /// The accounts that `keys` mean and that are suspected at `now`, where a policy in use has habits on.

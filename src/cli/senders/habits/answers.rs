@@ -6,8 +6,8 @@ use std::io::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Found, find};
-use crate::cli::shared::audit_log::AuditLog;
+use super::account::{FoundAccounts, find};
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Common, print_incidents, require_owner};
@@ -15,7 +15,7 @@ use crate::cli::shared::hold_queue::{self, HeldMail, QueueOptions};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Outcome};
 use crate::spool::Spool;
-use crate::standing::accounts::Account;
+use crate::standing::accounts::{Account, InUse};
 use crate::standing::alarm;
 use crate::standing::held::{Deed, of_account};
 use crate::text;
@@ -29,9 +29,9 @@ use crate::text;
 The account is no longer suspected, and its score is 0. The messages that were held for the alarm
 are released: the mail server delivers them. What led to the alarm is usual from now on: the most
 new recipients that it may have in a day without an alarm are at least those of this time, and the
-recipients are known. Of an account, 256 recipients are remembered, first those that it writes to
-again and again. So of a mailing to 100 people or more that is repeated after months, most are
-strangers again; the answer says so, and what to do.
+recipients are known. Of an account, some 130 recipients that it has written to once are remembered,
+the last ones. The answer says until when those of this time are, and what to do before a mailing to
+more than half as many is repeated.
 
 Exit status: 0 accepted; 1 a KEY matches no account, its account has no unanswered alarm, or not
 confirmed; 2 an error, or a message that was held for the alarm was not released.
@@ -47,7 +47,8 @@ KEY is a login such as alice@example.org, local_account:NAME for a local account
 '*@example.org'.
 
 JSON: an array of objects with `key`, `alarm_at` (seconds since 1970; null: it never had an alarm)
-`accepted` (false: it has no unanswered alarm), `released` (how many messages) and `held` (how many
+`accepted` (false: it has no unanswered alarm), `said` (what became of the alarm, and how long that
+holds; null: not accepted), `released` (how many messages) and `held` (how many
 of its messages stay held; null: not known).")]
 pub(super) struct Accept {
     /// Accept what these accounts have sent
@@ -71,6 +72,7 @@ struct Accepted {
     key: String,
     alarm_at: Option<i64>,
     accepted: bool,
+    said: Option<String>,
     released: usize,
     held: Option<usize>,
 }
@@ -81,7 +83,7 @@ impl Accept {
         let directory = self.common.directory()?;
         require_owner(&directory)?;
         let mut spool = self.common.spool_to_change()?;
-        let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
+        let FoundAccounts { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
         if is_loose && !accounts.is_empty() {
             let names: Vec<String> = accounts.iter().map(Account::shown).collect();
             if !confirm::ask("accept the alarms of", &names, self.yes)? {
@@ -90,14 +92,15 @@ impl Accept {
             }
         }
         let held = self.queue.held(&directory);
+        let in_use = InUse::of(&directory);
         let (mut log, mut done, mut failed) = (AuditLog::new(), Vec::new(), Vec::new());
         for account in &accounts {
-            let said = log.with(|by| alarm::accept(&mut spool, account, by))?;
+            let said = log.with(|by| alarm::accept(&mut spool, account, &in_use, by))?;
             let (key, alarm_at) = (account.shown(), account.habits.alarm_at());
-            let mut one = Accepted { key, alarm_at, accepted: false, released: 0, held: None };
-            match said {
+            let accepted = said.is_some();
+            let mut one = Accepted { key, alarm_at, accepted, said, released: 0, held: None };
+            match &one.said {
                 Some(said) => {
-                    one.accepted = true;
                     if !self.common.json {
                         writeln!(screen, "{said}")?;
                     }

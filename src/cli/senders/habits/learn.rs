@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::{Failure, Outcome};
@@ -142,7 +142,7 @@ struct Met {
 
 /// An alarm, in JSON.
 #[derive(Serialize)]
-struct Named {
+struct NamedAlarm {
     key: String,
     at: i64,
     evidence: String,
@@ -158,7 +158,7 @@ struct Learned {
     ahead: u64,
     without_recipients: u64,
     waiting: u64,
-    alarms: Vec<Named>,
+    alarms: Vec<NamedAlarm>,
 }
 
 /// Learns messages.
@@ -207,7 +207,7 @@ impl Learner {
             None => {
                 met.alarm = Some(alarms.len());
                 let (key, evidence) = (key_text::key(sent.account.as_bytes()), alarm.to_string());
-                alarms.push(Named { key, at: sent.at, evidence, more: 0 });
+                alarms.push(NamedAlarm { key, at: sent.at, evidence, more: 0 });
             }
         }
         Ok(())
@@ -279,7 +279,7 @@ impl Learn {
     }
 
     fn print(&self, screen: &mut Screen<'_>, learned: &Learned) -> Result<(), Failure> {
-        for Named { key, at, evidence, more } in &learned.alarms {
+        for NamedAlarm { key, at, evidence, more } in &learned.alarms {
             let at = text::time::local_second(*at);
             let more = match more {
                 0 => String::new(),

@@ -7,7 +7,7 @@ use anstyle::Style;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Found, find};
+use super::account::{FoundAccounts, find};
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::complete;
 use crate::cli::shared::database::Common;
@@ -98,7 +98,7 @@ const COLUMNS: [Column; 11] = [
 
 /// Which accounts are listed.
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct HabitsList {
     /// Show these accounts or globs; the default is all
     #[arg(value_name = "KEY", add = complete::keys())]
     keys: Vec<OsString>,
@@ -111,11 +111,11 @@ pub(super) struct List {
     common: Common,
 }
 
-impl List {
+impl HabitsList {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now().seconds;
         let mut spool = self.common.spool()?;
-        let Found { accounts: all, missing, .. } =
+        let FoundAccounts { accounts: all, missing, .. } =
             find(&mut spool, &self.keys, &self.common.folding()?)?;
         let answers = all.iter().map(|one| one.habits.answers());
         let answers = answers.fold(Answers::default(), Answers::plus);

@@ -61,14 +61,14 @@ many of each), `usual` and `evidence`."
 )]
 pub(in crate::cli) struct HabitsCommand {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<HabitsAction>,
 
     #[command(flatten)]
-    list: list::List,
+    list: list::HabitsList,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum HabitsAction {
     Accept(answers::Accept),
     Stolen(stolen::Stolen),
     Learn(learn::Learn),
@@ -77,9 +77,9 @@ enum Command {
 impl HabitsCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         match &self.command {
-            Some(Command::Accept(accept)) => accept.run(screen),
-            Some(Command::Stolen(stolen)) => stolen.run(screen),
-            Some(Command::Learn(learn)) => learn.run(screen),
+            Some(HabitsAction::Accept(accept)) => accept.run(screen),
+            Some(HabitsAction::Stolen(stolen)) => stolen.run(screen),
+            Some(HabitsAction::Learn(learn)) => learn.run(screen),
             None => self.list.run(screen),
         }
     }

@@ -8,10 +8,10 @@ use std::path::Path;
 use clap::Args;
 use serde::Serialize;
 
-use super::account::{Found, find};
+use super::account::{FoundAccounts, find};
 use super::sent::Lookup;
 use crate::cli::senders::allow::{note_stronger, put};
-use crate::cli::shared::audit_log::{self, AuditLog};
+use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{print_incidents, require_owner};
@@ -127,9 +127,9 @@ enum WithHeld {
     Keep,
 }
 
-/// What was done, in JSON.
+/// What became of an account that was stolen.
 #[derive(Serialize)]
-struct Report {
+struct StolenReport {
     key: String,
     answered: bool,
     denied_until: Option<i64>,
@@ -146,7 +146,7 @@ impl Stolen {
         let directory = self.common.directory()?;
         require_owner(&directory)?;
         let mut spool = self.common.spool_to_change()?;
-        let Found { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
+        let FoundAccounts { accounts, missing, is_loose } = find(&mut spool, &self.keys, &folding)?;
         let (stolen, others): (Vec<Account>, Vec<Account>) =
             accounts.into_iter().partition(alarm::may_be_thief);
         if is_loose && !stolen.is_empty() {
@@ -176,7 +176,7 @@ impl Stolen {
         for (one, (deleted, held)) in stolen.iter().zip(held) {
             let mail = counted.is_ok().then(|| sent.of(&one.identity()));
             let report = self.answer(&mut spool, one, mail)?;
-            reports.push(Report { deleted, held, ..report });
+            reports.push(StolenReport { deleted, held, ..report });
         }
         print_incidents(&mut spool);
         if self.common.json {
@@ -211,7 +211,7 @@ impl Stolen {
         screen: &mut Screen<'_>,
     ) -> Result<(), Failure> {
         let times = (now().seconds, self.until);
-        let set = alarm::denial(account, folding, times, &self.reason, &audit_log::who());
+        let set = alarm::denial(account, folding, times, &self.reason, &administrator::who());
         let set = set.map_err(Failure::new)?;
         let changed = put(store, &set)?;
         print_incidents(store);
@@ -228,13 +228,13 @@ impl Stolen {
         spool: &mut Spool,
         account: &Account,
         sent: Option<SentMail>,
-    ) -> Result<Report, Failure> {
+    ) -> Result<StolenReport, Failure> {
         let answer = |by: &mut _| alarm::stolen(spool, account, sent.as_ref(), by);
         let answered = AuditLog::new().with(answer)?;
         let key = account.shown();
         let denied_until = Some(self.until).filter(|&until| answered && until != FOREVER);
         let since = account.habits.since();
-        Ok(Report { key, answered, denied_until, since, deleted: 0, held: None, sent })
+        Ok(StolenReport { key, answered, denied_until, since, deleted: 0, held: None, sent })
     }
 
     /// Deletes what was held for the alarms, if that is wanted; of each account, how many messages
@@ -299,10 +299,10 @@ impl Stolen {
     fn print(
         &self,
         screen: &mut Screen<'_>,
-        report: &Report,
+        report: &StolenReport,
         account: &Account,
     ) -> Result<(), Failure> {
-        let Report { since, sent, answered, .. } = report;
+        let StolenReport { since, sent, answered, .. } = report;
         if !answered {
             writeln!(screen, "{}", alarm::was_answered(account))?;
         }

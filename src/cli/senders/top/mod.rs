@@ -11,7 +11,6 @@ use anstyle::Style;
 use clap::Args;
 
 use super::list::{COLUMNS, OVER, Sort, cells};
-use crate::cli::shared::bypass_state;
 use crate::cli::shared::complete;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
@@ -19,6 +18,7 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::Layout;
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
+use crate::standing::bypass_state;
 use crate::standing::key_state;
 use crate::text;
 use snapshot::{Snapshot, View};
@@ -167,7 +167,7 @@ impl Top {
             let started = Instant::now();
             let (width, height) = terminal.size()?;
             let bypass = match bypass_state::state(&spool) {
-                Some(bypass_state::State::Active(what)) => Some(what),
+                Some(bypass_state::BypassState::Active(what)) => Some(what),
                 _ => None,
             };
             let others = OTHER_LINES + usize::from(bypass.is_some());

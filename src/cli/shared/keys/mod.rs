@@ -290,6 +290,20 @@ impl Selection {
         Ok(Some(shown.into()))
     }
 
+    /// That the only argument has matched nothing, in words for a key that need not be there.
+    ///
+    /// # Errors
+    /// As of [`Selection::report_missing`].
+    pub(in crate::cli) fn unseen(
+        &self,
+        store: &mut dyn Inspect,
+    ) -> Result<Option<String>, Failure> {
+        Ok(self.search(store)?.first().map(|search| {
+            let similar = search.similar().map_or_else(String::new, |list| format!(" ({list})"));
+            format!("{} has not been seen yet{similar}", search.shown())
+        }))
+    }
+
     /// A sentence for each argument that has matched nothing, with what resembles it.
     ///
     /// # Errors
@@ -369,22 +383,28 @@ impl Search<'_> {
         }
     }
 
-    /// `listed` says which command shows all keys.
-    fn sentence(&self, listed: &str) -> String {
-        let shown = match &*self.pattern.argument {
+    /// The argument, as it is shown.
+    fn shown(&self) -> String {
+        match &*self.pattern.argument {
             b"" => "(the empty key)".to_owned(),
             argument => text::printable(argument),
-        };
+        }
+    }
+
+    /// `similar: alice, alice@example.org`, if anything is.
+    fn similar(&self) -> Option<String> {
+        let similar: Vec<String> =
+            self.similar.keys().iter().map(|key| key_text::key(key)).collect();
+        (!similar.is_empty()).then(|| format!("similar: {}", similar.join(", ")))
+    }
+
+    /// `listed` says which command shows all keys.
+    fn sentence(&self, listed: &str) -> String {
+        let shown = self.shown();
         if self.elsewhere {
             return format!("{shown} has no record with this --mode or --period");
         }
-        let similar: Vec<String> =
-            self.similar.keys().iter().map(|key| key_text::key(key)).collect();
-        let advice = if similar.is_empty() {
-            listed.to_owned()
-        } else {
-            format!("similar: {}", similar.join(", "))
-        };
+        let advice = self.similar().unwrap_or_else(|| listed.to_owned());
         format!("no key matches {shown}; {advice}")
     }
 }

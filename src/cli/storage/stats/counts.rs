@@ -9,15 +9,16 @@ use serde::Serialize;
 use crate::bypass::Bypass;
 use crate::cli::Failure;
 use crate::cli::shared::database::{self, Both, bar};
-use crate::cli::shared::in_force;
 use crate::cli::shared::rates;
-use crate::cli::shared::screen::note;
-use crate::cli::shared::servers::{self, JsonServer};
+use crate::cli::shared::screen::{note, noted};
+use crate::cli::shared::server_table::{JsonServer, json};
 use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
+use crate::serve::servers;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
+use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
@@ -30,12 +31,12 @@ const KINDS_MAX: usize = 100;
 
 /// Everything that is counted.
 #[derive(Debug, Serialize)]
-pub(super) struct Counts {
+pub(super) struct AllCounts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
     /// Until the bypass ends; 0 without one.
     pub(super) bypass_seconds: u64,
-    pub(super) policies: Option<Policies>,
+    pub(super) policies: Option<PolicyCounts>,
     pub(super) cluster: Option<Cluster>,
     #[serde(rename = "trace")]
     pub(super) traces: Option<Traces>,
@@ -64,12 +65,12 @@ pub(super) struct Rates {
     pub(super) dropped: u64,
     pub(super) lock_waits: u64,
     pub(super) events_lost: u64,
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<ModeCounts>,
 }
 
 /// The keys of one mode and period.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Kind {
+pub(super) struct ModeCounts {
     pub(super) period: String,
     pub(super) mode: String,
     pub(super) keys: u64,
@@ -79,15 +80,15 @@ pub(super) struct Kind {
 
 /// What policies have decided.
 #[derive(Debug, Serialize)]
-pub(super) struct Policies {
-    pub(super) rules: Vec<Rule>,
+pub(super) struct PolicyCounts {
+    pub(super) rules: Vec<RuleChecks>,
     pub(super) errors: u64,
     pub(super) uncounted: u64,
 }
 
 /// The checks of a rule of a policy in one mode.
 #[derive(Debug, Serialize)]
-pub(super) struct Rule {
+pub(super) struct RuleChecks {
     pub(super) policy: String,
     pub(super) rule: String,
     pub(super) mode: &'static str,
@@ -144,7 +145,7 @@ pub(super) struct Traces {
     pub(super) shortest: usize,
 }
 
-impl Counts {
+impl AllCounts {
     /// Counts in the stores that exist. Prints what cannot be read, and leaves
     /// it out. The shared store is asked if `shared`.
     pub(super) fn of(
@@ -159,7 +160,7 @@ impl Counts {
         Ok(Self {
             bypass_seconds: u64::try_from(left).unwrap_or(0),
             policies: match counters::read(spool) {
-                Ok(counts) => counts.map(Policies::of),
+                Ok(counts) => counts.map(PolicyCounts::of),
                 Err(error) => {
                     note(error);
                     None
@@ -193,8 +194,7 @@ impl Cluster {
             decided_shared: shared,
             decided_apart: apart,
             apart_over,
-            servers_seen: servers::shown(&settings)
-                .map_or_else(|_| Vec::new(), |seen| servers::json(&seen)),
+            servers_seen: servers::shown(&settings).map_or_else(|_| Vec::new(), |seen| json(&seen)),
         }))
     }
 }
@@ -204,7 +204,7 @@ impl SharedKeys {
     fn of(settings: &ClusterSettings, spool: &Path) -> Option<Self> {
         let count = || {
             let mut rates = rates::connect(settings, Box::new(Memory::new()))?;
-            let in_force = in_force::or_note(&mut *rates, spool);
+            let in_force = noted(InForce::of(&mut *rates, spool));
             let mut counts = Self::default();
             database::visit(&mut *rates, |entry| {
                 counts.keys += 1;
@@ -225,8 +225,8 @@ impl SharedKeys {
 
 impl Rates {
     fn of(spool: &mut Spool, directory: &Path) -> Result<Self, Failure> {
-        let in_force = in_force::or_note(spool, directory);
-        let mut kinds: BTreeMap<(String, String), Kind> = BTreeMap::new();
+        let in_force = noted(InForce::of(spool, directory));
+        let mut kinds: BTreeMap<(String, String), ModeCounts> = BTreeMap::new();
         let (mut keys, mut over) = (0, 0);
         let damaged_before = spool.damaged();
         let unread = database::visit(spool, |entry| {
@@ -248,7 +248,8 @@ impl Rates {
         // Which shards cannot be read has been printed.
         let stats = spool.stats_of_readable()?;
         let quarantined = spool.kept_damaged()?;
-        let kinds = kinds.into_iter().map(|((period, mode), kind)| Kind { period, mode, ..kind });
+        let kinds =
+            kinds.into_iter().map(|((period, mode), kind)| ModeCounts { period, mode, ..kind });
         Ok(Self {
             keys,
             over,
@@ -275,13 +276,13 @@ impl Rates {
     }
 }
 
-impl Policies {
+impl PolicyCounts {
     fn of(counts: counters::Counts) -> Self {
         let modes = |rule: RuleCounts| {
             [(Action::Enforce, rule.enforced), (Action::Observe, rule.observed)]
                 .into_iter()
                 .filter(|(_, counts)| counts.iter().any(|count| *count > 0))
-                .map(|(mode, counts)| Rule::of(&rule.policy, &rule.rule, mode, &counts))
+                .map(|(mode, counts)| RuleChecks::of(&rule.policy, &rule.rule, mode, &counts))
                 .collect::<Vec<_>>()
         };
         let counters::Counts { rules, errors, uncounted } = counts;
@@ -289,7 +290,7 @@ impl Policies {
     }
 }
 
-impl Rule {
+impl RuleChecks {
     fn of(policy: &str, rule: &str, mode: Action, counts: &[u64]) -> Self {
         let each = || Verdict::ALL.iter().copied().zip(counts.iter().copied());
         let sum = |counts: &mut dyn Iterator<Item = u64>| counts.fold(0, u64::saturating_add);

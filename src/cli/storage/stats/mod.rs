@@ -17,7 +17,7 @@ use crate::rate::Timestamp;
 use crate::text;
 use crate::text::bytes;
 use crate::text::time::now;
-use counts::{Cluster, Counts, Policies, Rates, SharedKeys, Traces};
+use counts::{AllCounts, Cluster, PolicyCounts, Rates, SharedKeys, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
 const READABLE: u32 = 0o644;
@@ -89,7 +89,7 @@ impl Stats {
         let mut both = Both::open(&spool)?;
         // The timer that writes the metrics has no access to the shared store.
         let shared = self.prometheus.is_none();
-        let counts = Counts::of(&mut both, &spool, shared, now)?;
+        let counts = AllCounts::of(&mut both, &spool, shared, now)?;
         match &self.prometheus {
             Some(path) if path.as_os_str() == "-" => prometheus::write(screen, &counts, now)?,
             Some(path) => output_file::replace(path, READABLE, |out| {
@@ -105,7 +105,7 @@ impl Stats {
     }
 }
 
-fn print(screen: &mut Screen<'_>, counts: &Counts, now: Timestamp) -> Result<(), Failure> {
+fn print(screen: &mut Screen<'_>, counts: &AllCounts, now: Timestamp) -> Result<(), Failure> {
     if let Some(rates) = &counts.rates {
         print_rates(screen, rates)?;
     }
@@ -201,8 +201,8 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_policies(screen: &mut Screen<'_>, policies: &Policies) -> Result<(), Failure> {
-    let Policies { rules, errors, uncounted } = policies;
+fn print_policies(screen: &mut Screen<'_>, policies: &PolicyCounts) -> Result<(), Failure> {
+    let PolicyCounts { rules, errors, uncounted } = policies;
     let checks = rules.iter().fold(0_u64, |sum, rule| sum.saturating_add(rule.checks));
     let failed = format!("{checks} checks of rules, {errors} evaluations failed");
     let more = Some(uncounted).filter(|n| **n > 0);

@@ -3,12 +3,12 @@
 
 use std::io::{self, Write};
 
-use super::counts::{Cluster, Counts, Kind, Policies, Rates, Traces};
-use crate::cli::shared::servers::{JsonAgent, JsonServer};
+use super::counts::{AllCounts, Cluster, ModeCounts, PolicyCounts, Rates, Traces};
+use crate::cli::shared::server_table::{JsonAgent, JsonServer};
 use crate::rate::Timestamp;
 
 /// Writes all metrics, as of `now`.
-pub(super) fn write(out: &mut dyn Write, counts: &Counts, now: Timestamp) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, counts: &AllCounts, now: Timestamp) -> io::Result<()> {
     if let Some(rates) = &counts.rates {
         write_rates(out, rates)?;
     }
@@ -49,7 +49,7 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
             ("quarantined_files", "Damaged files that were replaced.", rates.damaged_files),
         ],
     )?;
-    type OfKind = fn(&Kind) -> u64;
+    type OfKind = fn(&ModeCounts) -> u64;
     let of_kinds: [(&str, &str, OfKind); 3] = [
         ("keys", "Keys in the database.", |kind| kind.keys),
         ("keys_over_limit", "Keys of which one more event would be refused.", |kind| kind.over),
@@ -77,7 +77,7 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
     )
 }
 
-fn write_policies(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
+fn write_policies(out: &mut dyn Write, policies: &PolicyCounts) -> io::Result<()> {
     let (name, help) = ("policy_checks_total", "Checks of the rules of policies.");
     head(out, name, help, "counter")?;
     for rule in &policies.rules {

@@ -12,13 +12,13 @@ use clap::Args;
 
 use alerts_to::AlertsTo;
 
-use crate::cli::shared::audit_log::AuditLog;
+use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::hold_queue::{self, HeldMail};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::system::doctor::uncounted;
 use crate::cli::{Failure, Outcome};
-use crate::mta::Kind;
+use crate::doctor::uncounted;
+use crate::mta::ServerKind;
 use crate::policy::source::FILE;
 use crate::policy::word::{OnHabits, Word as _};
 use crate::setup::find::{Options, find};
@@ -102,7 +102,7 @@ pub(in crate::cli) struct SetupCommand {
 
     /// Set up this one of several mail servers
     #[arg(long, value_enum, value_name = "NAME")]
-    server: Option<Kind>,
+    server: Option<ServerKind>,
 
     /// Have Exim ask a daemon over a socket, even where it could load the library
     #[arg(long)]

@@ -7,17 +7,17 @@ use std::thread;
 use serde::Serialize;
 
 use super::follower::Follower;
-use super::keys::Keys;
+use super::keys::DatabaseKeys;
 use super::policies::{Policies, Policy};
 use crate::bypass::Bypass;
 use crate::cli::Failure;
-use crate::cli::shared::bypass_state;
 use crate::cli::shared::database::open_traces;
 use crate::cli::shared::hold_queue::HeldMail;
-use crate::cli::system::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::cluster::{self, ClusterSettings};
+use crate::doctor::{self, DecidedBy, EXIM, Glance, UnitState, unit_states};
 use crate::policy::word::{Action, Word as _};
 use crate::spool::open_directory;
+use crate::standing::bypass_state::sentence;
 use crate::sys::host_name;
 use crate::text;
 use crate::text::time::now;
@@ -49,7 +49,7 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) policies: Policies,
     #[serde(flatten)]
-    pub(super) keys: Keys,
+    pub(super) keys: DatabaseKeys,
     pub(super) bypass_until: Option<String>,
     pub(super) units: Vec<UnitState>,
     pub(super) follower: Option<Follower>,
@@ -103,16 +103,15 @@ impl Status {
         let (glance, keys, held) = thread::scope(|scope| {
             let holding = scope.spawn(|| HeldCount::of(spool));
             let looking = scope.spawn(|| doctor::glance(given.then_some(spool)));
-            let keys = Keys::of(spool, &policies.on_crossing);
-            let glance = looking.join();
-            let glance = glance.unwrap_or_else(|_| Err(Failure::new("an internal error")));
+            let keys = DatabaseKeys::of(spool, &policies.on_crossing);
+            let glance = looking.join().map_err(|_| Failure::new("an internal error"));
             (glance, keys, holding.join().ok().flatten())
         });
         let (glance, keys) = (glance?, keys?);
         policies.evaluated_by(&glance.decided_by);
         let bypass = Bypass::read(spool).ok().flatten();
         let bypass = bypass.filter(|bypass| bypass.is_active(now.seconds));
-        let text = bypass.as_ref().map(|bypass| bypass_state::sentence(bypass, now));
+        let text = bypass.as_ref().map(|bypass| sentence(bypass, now));
         let (verdict, text) = verdict(text, &policies, &glance, spool);
         Ok(Self {
             host: host_name().to_owned(),

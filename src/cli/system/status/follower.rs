@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::serve::config::{FILE, read_follow};
-use crate::serve::follow::state::State;
+use crate::serve::follow::state::FollowerState;
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -27,10 +27,10 @@ impl Follower {
     /// That which counts in `spool`, if it ever ran and can be looked at.
     pub(super) fn of(spool: &Path) -> Option<Self> {
         let config = read_follow(Path::new(FILE)).ok()?.config.filter(|one| one.spool == spool)?;
-        let State { alive, read, log, today, day, error, .. } =
-            State::read(&config.state).ok().flatten()?;
+        let FollowerState { alive, read, log, today, day, error, .. } =
+            FollowerState::read(&config.state).ok().flatten()?;
         let now = now().seconds;
-        let running = State::runs(alive, now);
+        let running = FollowerState::runs(alive, now);
         let since = if running { read } else { alive };
         let behind_seconds = now.saturating_sub(since).max(0);
         let counted_today = if day == text::time::midnight() { today } else { 0 };

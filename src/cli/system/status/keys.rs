@@ -26,7 +26,7 @@ const SHOWN: usize = 5;
 
 /// What the rate database holds.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Keys {
+pub(super) struct DatabaseKeys {
     pub(super) keys: u64,
     pub(super) keys_today: u64,
     pub(super) decisions_since_utc_midnight: u64,
@@ -114,7 +114,7 @@ pub(super) struct Database {
     pub(super) unreadable: usize,
 }
 
-impl Keys {
+impl DatabaseKeys {
     /// Reads the database in `spool`, if there is one.
     pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
         let mut database = match Spool::open_existing(spool, Options::default()) {

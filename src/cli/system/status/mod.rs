@@ -11,7 +11,7 @@ mod print;
 
 use clap::Args;
 
-use crate::cli::shared::bypass_state;
+use crate::cli::shared::bypass_notice;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
@@ -67,7 +67,7 @@ pub(in crate::cli) struct StatusCommand {
 impl StatusCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         // It is the first line.
-        bypass_state::announced();
+        bypass_notice::announced();
         let directory = self.common.directory()?;
         let status = Status::of(&directory, self.common.spool.is_some())?;
         match self.common.json {

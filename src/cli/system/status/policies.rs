@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use crate::cli::system::doctor::DecidedBy;
+use crate::doctor::DecidedBy;
 use crate::policy::changes::are_applied;
 use crate::policy::image::{Image, ImageError, PolicyFile};
 use crate::policy::model::{self, OnCrossing};

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::facts::{Cluster, HeldCount, Status, Verdict};
-use super::keys::{Blocked, CrossingShown, Keys};
+use super::keys::{Blocked, CrossingShown, DatabaseKeys};
 use super::policies::Policies;
 use crate::cli::Failure;
 use crate::cli::senders::list::OVER;
@@ -155,7 +155,7 @@ fn of_policies(rows: &mut Rows, policies: &Policies) {
     rows.add("policies", format!("{policy_file} {state}"));
 }
 
-fn of_keys(rows: &mut Rows, keys: &Keys) {
+fn of_keys(rows: &mut Rows, keys: &DatabaseKeys) {
     let now = now();
     if keys.database.is_none() {
         rows.add("keys", match keys.elsewhere.as_ref() {

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::super::attempt::{Attempt, InLog, Part};
+use super::super::attempt::{Attempt, AttemptPart, InLog};
 use crate::event::{Circumstances, Event, HandedOver, Origin};
 use crate::logs::item::{ItemKind, LoginShown, Message, Stage, Text};
 use crate::rate::Timestamp;
@@ -82,7 +82,7 @@ pub(super) struct Transaction {
 }
 
 /// How a transaction ends.
-pub(super) enum End {
+pub(super) enum TransactionEnd {
     Data { size: Option<u64>, id: Option<Text>, in_log: InLog },
     Mail { in_log: InLog },
     Incomplete,
@@ -153,7 +153,7 @@ impl Open {
                     self.ended.push(other);
                 } else {
                     let end = other.latest();
-                    self.end(other, end, End::Incomplete, visit);
+                    self.end(other, end, TransactionEnd::Incomplete, visit);
                 }
                 Transaction { at, said, ..Transaction::default() }
             }
@@ -165,11 +165,17 @@ impl Open {
     fn end_ended(&mut self, visit: &mut Visit<'_>) {
         for transaction in std::mem::take(&mut self.ended) {
             let at = transaction.latest();
-            self.end(transaction, at, End::Incomplete, visit);
+            self.end(transaction, at, TransactionEnd::Incomplete, visit);
         }
     }
 
-    pub(super) fn end(&mut self, one: Transaction, at: Timestamp, end: End, visit: &mut Visit<'_>) {
+    pub(super) fn end(
+        &mut self,
+        one: Transaction,
+        at: Timestamp,
+        end: TransactionEnd,
+        visit: &mut Visit<'_>,
+    ) {
         let begun = one.at.min(at);
         if !matches!(self.login, Login::Yes(_)) {
             self.without_login += one.without_login;
@@ -181,11 +187,11 @@ impl Open {
             self.has_auth = true;
             let said = Event { sender: None, ..one.said.clone() };
             let login = std::mem::take(&mut self.login);
-            self.visit(begun, &said, Part::Auth, InLog::Accepted, visit);
+            self.visit(begun, &said, AttemptPart::Auth, InLog::Accepted, visit);
             self.login = login;
         }
         let id = match &end {
-            End::Data { id, .. } => id.clone(),
+            TransactionEnd::Data { id, .. } => id.clone(),
             _ => None,
         };
         let system = one.said.system && one.said.client != Origin::Program;
@@ -196,19 +202,23 @@ impl Open {
             visit(&Attempt { at, session, event: Rc::clone(&event), part, in_log });
         };
         let of_mail = match end {
-            End::Mail { in_log } => in_log,
+            TransactionEnd::Mail { in_log } => in_log,
             _ => InLog::Accepted,
         };
-        step(begun, Part::Mail, of_mail);
+        step(begun, AttemptPart::Mail, of_mail);
         for recipient in one.accepted {
-            step(begun, Part::Rcpt { recipient }, InLog::Accepted);
+            step(begun, AttemptPart::Rcpt { recipient }, InLog::Accepted);
         }
         for (at, recipient, in_log) in one.refused {
-            step(at, Part::Rcpt { recipient }, in_log);
+            step(at, AttemptPart::Rcpt { recipient }, in_log);
         }
         match end {
-            End::Data { size, in_log, .. } => step(at, Part::Data { size }, in_log),
-            End::Mail { .. } | End::Incomplete => step(at, Part::Incomplete, InLog::Accepted),
+            TransactionEnd::Data { size, in_log, .. } => {
+                step(at, AttemptPart::Data { size }, in_log)
+            }
+            TransactionEnd::Mail { .. } | TransactionEnd::Incomplete => {
+                step(at, AttemptPart::Incomplete, InLog::Accepted)
+            }
         }
     }
 
@@ -216,12 +226,12 @@ impl Open {
         &self,
         at: Timestamp,
         said: &Event<Text>,
-        part: Part,
+        part: AttemptPart,
         in_log: InLog,
         visit: &mut Visit<'_>,
     ) {
         let handed_over = match part {
-            Part::NotSmtp { .. } => HandedOver::Said(said.system),
+            AttemptPart::NotSmtp { .. } => HandedOver::Said(said.system),
             _ => HandedOver::Dialogue,
         };
         let event = self.event(said.clone(), handed_over);
@@ -253,14 +263,14 @@ pub(super) fn end_all(open: &mut Open, visit: &mut Visit<'_>) {
     open.end_ended(visit);
     if let Some(transaction) = open.transaction.take() {
         let at = transaction.latest();
-        open.end(transaction, at, End::Incomplete, visit);
+        open.end(transaction, at, TransactionEnd::Incomplete, visit);
     }
 }
 
 pub(super) fn close(open: &mut Open, at: Timestamp, visit: &mut Visit<'_>) {
     end_all(open, visit);
     let said = Event { sender: None, message_id: None, ..std::mem::take(&mut open.said) };
-    open.visit(at, &said, Part::Close, InLog::Accepted, visit);
+    open.visit(at, &said, AttemptPart::Close, InLog::Accepted, visit);
 }
 
 /// A message that was handed over without SMTP.
@@ -276,6 +286,6 @@ pub(super) fn not_smtp(
     if !message.recipients_known && recipients.is_empty() {
         recipients.push(Text::default());
     }
-    let part = Part::NotSmtp { recipients, size: message.size };
+    let part = AttemptPart::NotSmtp { recipients, size: message.size };
     open.visit(at, &open.said, part, InLog::Accepted, visit);
 }

@@ -12,9 +12,9 @@ fn converted(log: &str) -> (String, Unshown) {
     converted_as(log, |attempt| {
         let Attempt { at, session, event, part, in_log } = attempt;
         let part = match part {
-            Part::Rcpt { recipient } => format!("rcpt {recipient}"),
-            Part::Data { size } => format!("data {size:?}"),
-            Part::NotSmtp { recipients, size } => format!("local {recipients:?} {size:?}"),
+            AttemptPart::Rcpt { recipient } => format!("rcpt {recipient}"),
+            AttemptPart::Data { size } => format!("data {size:?}"),
+            AttemptPart::NotSmtp { recipients, size } => format!("local {recipients:?} {size:?}"),
             other => format!("{other:?}").to_lowercase(),
         };
         let who = event.auth.as_deref().or(event.local_account.as_deref()).unwrap_or("-");
@@ -216,7 +216,9 @@ fn webmail_that_logs_in_is_not_local() {
 2026-11-24 05:24:03 1xVj0h-0005aO-0S <= a@x U=web P=local S=1 for r@y
 ";
     let (local, _) = converted_as(log, |attempt| match attempt.part {
-        Part::Mail | Part::NotSmtp { .. } => format!("{}\n", attempt.event.local.is()),
+        AttemptPart::Mail | AttemptPart::NotSmtp { .. } => {
+            format!("{}\n", attempt.event.local.is())
+        }
         _ => String::new(),
     });
     assert_eq!(local, "true\nfalse\ntrue\n");
@@ -374,20 +376,20 @@ kit::quickcheck! {
         let mut in_message = std::collections::HashSet::new();
         let mut is_sound = true;
         let mut visit = |attempt: &Attempt| match &attempt.part {
-            Part::Mail => is_sound &= in_message.insert(attempt.session),
-            Part::Rcpt { recipient } => {
+            AttemptPart::Mail => is_sound &= in_message.insert(attempt.session),
+            AttemptPart::Rcpt { recipient } => {
                 is_sound &= in_message.contains(&attempt.session);
                 attempted += usize::from(!recipient.is_empty());
             }
-            Part::Data { .. } | Part::Incomplete => {
+            AttemptPart::Data { .. } | AttemptPart::Incomplete => {
                 is_sound &= in_message.remove(&attempt.session);
             }
-            Part::NotSmtp { recipients, .. } => {
+            AttemptPart::NotSmtp { recipients, .. } => {
                 attempted += recipients.iter().filter(|to| !to.is_empty()).count();
             }
             // It is of no session.
-            Part::Failed { .. } => {}
-            Part::Connect | Part::Auth | Part::Close => {
+            AttemptPart::Failed { .. } => {}
+            AttemptPart::Connect | AttemptPart::Auth | AttemptPart::Close => {
                 is_sound &= !in_message.contains(&attempt.session);
             }
         };
@@ -409,7 +411,7 @@ fn sessions_that_are_over_are_not_remembered() {
     let mut joiner = Joiner::new(JoinSettings::default());
     let mut converter = Converter::default();
     let (mut closed, mut most) = (0, 0);
-    let mut visit = |attempt: &Attempt| closed += u32::from(attempt.part == Part::Close);
+    let mut visit = |attempt: &Attempt| closed += u32::from(attempt.part == AttemptPart::Close);
     // A client a minute comes and is not seen to leave.
     for minute in 0..600 {
         let (hour, host) = (minute / 60, minute % 250);

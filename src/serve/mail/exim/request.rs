@@ -19,6 +19,10 @@ use crate::sys::users;
 pub const LINE_MAX: usize = 960 << 10;
 /// The largest request.
 pub const REQUEST_MAX: usize = 1 << 20;
+/// Where `RATELIMIT_EVENT` in exim/exirate.conf cuts off the list of recipients.
+const LIST_MAX: usize = 700_000;
+/// So many at most of those that are cut off are counted.
+const UNKNOWN_MAX: usize = 100_000;
 /// The first line of a request about policies.
 pub const POLICY: &[u8] = b"request=exirate_policy";
 /// The first line of a request about a spec.
@@ -193,7 +197,15 @@ impl EximRequest {
         };
         let event = self.event(stage, interactive, &protocol, recipient(&local_part, &domain))?;
         let list = decoded("list", &self.list)?.unwrap_or_default();
-        let recipients = if stage.has_all_recipients() { addresses(&list) } else { Vec::new() };
+        let mut recipients = if stage.has_all_recipients() { addresses(&list) } else { Vec::new() };
+        if list.len() >= LIST_MAX {
+            // The last one may be cut off, and those behind it are not known: each counts as another
+            // one, which may be of any domain.
+            recipients.pop();
+            let id = String::from_utf8_lossy(self.id.as_deref().unwrap_or_default());
+            let unknown = (recipients.len()..facts.recipients as usize).take(UNKNOWN_MAX);
+            recipients.extend(unknown.map(|number| format!("{number}%{id}@unknown.invalid")));
+        }
         let on_error = decoded("on_error", &self.on_error)?.filter(|word| !word.is_empty());
         let on_error = on_error
             .map(|word| OnError::of(&String::from_utf8_lossy(&word)).ok_or(EximFault::OnError));

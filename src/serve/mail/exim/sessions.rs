@@ -23,7 +23,7 @@ const ASKED_MAX: usize = 100;
 
 /// What is remembered of a connection.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownConnection {
     pub(super) session: PolicySession,
     message: Vec<u8>,
     /// The command: its stage, and its number if it has one.
@@ -32,7 +32,7 @@ pub(super) struct Known {
     asked: Vec<u64>,
 }
 
-impl Known {
+impl KnownConnection {
     /// Forgets what has ended before a step; whether another command begins.
     pub(super) fn begin(&mut self, step: &EximStep, question: u64) -> bool {
         if self.message != step.message {
@@ -65,7 +65,7 @@ impl Known {
 }
 
 /// Shared by requests of one connection.
-pub(super) type Shared = Rc<Mutex<Known>>;
+pub(super) type Shared = Rc<Mutex<KnownConnection>>;
 
 /// The connections.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Sessions {
     }
 
     /// Updates how much memory a connection takes, or forgets it at its end.
-    pub(super) fn decided(&self, name: &str, stage: AclStage, known: &Known) {
+    pub(super) fn decided(&self, name: &str, stage: AclStage, known: &KnownConnection) {
         match stage {
             AclStage::Quit | AclStage::NotQuit => drop(self.recent.remove(name)),
             _ => self.recent.measure(name, known.bytes()),
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn commands_are_told_apart() {
         use AclStage as S;
-        let mut known = Known::default();
+        let mut known = KnownConnection::default();
         for (stage, message, number, question, is_new) in [
             (S::Connect, "1", "0", 1, true),
             // Two lines of one ACL.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::dialogue::{Accepted, Dialogue, Fault, Limits, Step};
+use super::dialogue::{Accepted, Dialogue, DialogueFault, Limits, Step};
 use super::negotiate::Wants;
 use super::packet::{Packets, Piece};
 use super::reply::Reply;
@@ -136,7 +136,7 @@ enum End {
     /// The mail server is too slow.
     Slow,
     /// What it sends cannot be read.
-    Fault(Fault),
+    Fault(DialogueFault),
     /// A large packet, and there is no room for it.
     NoRoom,
 }
@@ -147,8 +147,8 @@ impl From<io::Error> for End {
     }
 }
 
-impl From<Fault> for End {
-    fn from(fault: Fault) -> Self {
+impl From<DialogueFault> for End {
+    fn from(fault: DialogueFault) -> Self {
         Self::Fault(fault)
     }
 }
@@ -224,7 +224,7 @@ impl<D: Decide, S: AsyncRead + AsyncWrite + Unpin> Connection<D, S> {
         let mut packet_end = None;
         loop {
             let mut rest = input.as_slice();
-            while let Some(piece) = packets.next(&mut rest).map_err(Fault::Packet)? {
+            while let Some(piece) = packets.next(&mut rest).map_err(DialogueFault::Packet)? {
                 let ends = !matches!(piece, Piece::Part { last: false, .. });
                 match self.dialogue.take(piece)? {
                     Step::Nothing => {}

@@ -14,7 +14,7 @@ pub struct Content {
     /// The size of the message with CR LF at the ends of lines.
     size: u64,
     /// Where in a header the data is.
-    header: Header,
+    header: HeaderPlace,
     in_body: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Kept {
 
 /// Where in a header the data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Header {
+enum HeaderPlace {
     Name,
     Value,
     /// After the zero byte that ends the value.
@@ -48,30 +48,30 @@ impl Content {
             share: room.share(),
             most,
         });
-        Self { kept, size: 0, header: Header::Name, in_body: false }
+        Self { kept, size: 0, header: HeaderPlace::Name, in_body: false }
     }
 
     /// Adds data of a header: a name and a value, each ended by a zero byte. `last` if it is
     /// the end of that header; `lead_space` if the value begins after the colon, else after a
     /// blank.
     pub fn header(&mut self, mut data: &[u8], last: bool, lead_space: bool) {
-        while !data.is_empty() && self.header != Header::End {
+        while !data.is_empty() && self.header != HeaderPlace::End {
             let end = data.iter().position(|&byte| byte == 0);
             let (text, rest) = data.split_at(end.unwrap_or(data.len()));
             self.lines(text);
             data = rest.get(1..).unwrap_or_default();
             if end.is_some() {
                 self.header = match self.header {
-                    Header::Name => {
+                    HeaderPlace::Name => {
                         self.add(if lead_space { b":" } else { b": " });
-                        Header::Value
+                        HeaderPlace::Value
                     }
-                    Header::Value | Header::End => Header::End,
+                    HeaderPlace::Value | HeaderPlace::End => HeaderPlace::End,
                 };
             }
         }
         if last {
-            self.header = Header::Name;
+            self.header = HeaderPlace::Name;
             self.add(b"\r\n");
         }
     }

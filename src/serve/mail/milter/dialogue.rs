@@ -28,7 +28,7 @@ const RECIPIENT_BYTES: usize = size_of::<String>();
 
 /// Why the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DialogueFault {
     /// A packet that cannot be read.
     Packet(PacketFault),
     /// There is no agreement on the protocol.
@@ -41,7 +41,7 @@ pub enum Fault {
     Malformed(u8),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DialogueFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Packet(fault) => fault.fmt(f),
@@ -57,7 +57,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {
+impl std::error::Error for DialogueFault {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Packet(fault) => Some(fault),
@@ -178,16 +178,16 @@ impl Dialogue {
     ///
     /// # Errors
     /// The connection must be closed.
-    pub fn take(&mut self, piece: Piece<'_>) -> Result<Step, Fault> {
+    pub fn take(&mut self, piece: Piece<'_>) -> Result<Step, DialogueFault> {
         match piece {
             Piece::Whole(packet::NEGOTIATE, data) => self.negotiate(data),
             Piece::Whole(packet::QUIT, _) => Ok(Step::Quit),
             Piece::Whole(command, data) => {
-                let agreed = self.agreed.ok_or(Fault::Early(command))?;
+                let agreed = self.agreed.ok_or(DialogueFault::Early(command))?;
                 self.command(agreed, command, data)
             }
             Piece::Part { command, data, last } => {
-                let agreed = self.agreed.ok_or(Fault::Early(command))?;
+                let agreed = self.agreed.ok_or(DialogueFault::Early(command))?;
                 Ok(self.part(agreed, command, data, last))
             }
         }
@@ -256,14 +256,14 @@ impl Dialogue {
         }
     }
 
-    fn negotiate(&mut self, data: &[u8]) -> Result<Step, Fault> {
-        let agreed = Agreed::to(data, self.wants).map_err(Fault::NoAgreement)?;
+    fn negotiate(&mut self, data: &[u8]) -> Result<Step, DialogueFault> {
+        let agreed = Agreed::to(data, self.wants).map_err(DialogueFault::NoAgreement)?;
         self.end_connection();
         self.agreed = Some(agreed);
         Ok(Step::Reply(Reply::Agreed(agreed.data())))
     }
 
-    fn command(&mut self, agreed: Agreed, command: u8, data: &[u8]) -> Result<Step, Fault> {
+    fn command(&mut self, agreed: Agreed, command: u8, data: &[u8]) -> Result<Step, DialogueFault> {
         match command {
             packet::MACRO => self.macros.take(data),
             packet::ABORT => self.end_message(),
@@ -289,13 +289,13 @@ impl Dialogue {
                 }
                 return Ok(due(agreed, step::NR_EOH));
             }
-            _ => return Err(Fault::Unknown(command)),
+            _ => return Err(DialogueFault::Unknown(command)),
         }
         Ok(Step::Nothing)
     }
 
-    fn connect(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
-        let malformed = Fault::Malformed(packet::CONNECT);
+    fn connect(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, DialogueFault> {
+        let malformed = DialogueFault::Malformed(packet::CONNECT);
         // The name of the client, a byte for the family, a port of two bytes, an address.
         let name_end = data.iter().position(|&byte| byte == 0).ok_or(malformed)?;
         let (&family, rest) =
@@ -322,8 +322,8 @@ impl Dialogue {
         Ok(due(agreed, step::NR_CONN))
     }
 
-    fn mail(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
-        let sender = argument(data).ok_or(Fault::Malformed(packet::MAIL))?;
+    fn mail(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, DialogueFault> {
+        let sender = argument(data).ok_or(DialogueFault::Malformed(packet::MAIL))?;
         let declared_size = declared_size(data).unwrap_or(0);
         let keep = self.wants.record.then_some((&self.limits.room, self.limits.max_message));
         self.message = Some(Message {
@@ -347,8 +347,8 @@ impl Dialogue {
         Ok(due(agreed, step::NR_MAIL))
     }
 
-    fn recipient(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, Fault> {
-        let recipient = argument(data).ok_or(Fault::Malformed(packet::RCPT))?;
+    fn recipient(&mut self, agreed: Agreed, data: &[u8]) -> Result<Step, DialogueFault> {
+        let recipient = argument(data).ok_or(DialogueFault::Malformed(packet::RCPT))?;
         let refused = self.macros.is_refused && agreed.has(step::RCPT_REJ);
         let for_now = self.macros.refused_with.as_ref().is_some_and(|code| code.starts_with('4'));
         let Some(message) = &mut self.message else { return Ok(due(agreed, step::NR_RCPT)) };

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 /// A number of bytes that connections share.
 #[derive(Clone, Debug)]
-pub struct Room(Rc<Inner>);
+pub struct Room(Rc<RoomInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct RoomInner {
     used: Cell<usize>,
     most: Cell<usize>,
 }
@@ -17,7 +17,7 @@ impl Room {
     /// Room for `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        Self(Rc::new(Inner { used: Cell::new(0), most: Cell::new(most) }))
+        Self(Rc::new(RoomInner { used: Cell::new(0), most: Cell::new(most) }))
     }
 
     /// Makes room for `most` bytes from now on.

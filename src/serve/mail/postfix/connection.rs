@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::reply::{DUNNO, action, reply};
 use super::request::{PolicyRequest, Request, RequestFault, RequestParser};
-use super::sessions::{Current, Known, OWN_MAX, Sessions};
+use super::sessions::{Current, KnownMessage, OWN_MAX, Sessions};
 use crate::event::AclStage;
 use crate::policy::word::Verdict;
 use crate::serve::config::Mail;
@@ -144,7 +144,7 @@ impl PolicyService {
             known.keep(question, &kept);
         }
         if instance.is_empty() && known.bytes() > OWN_MAX {
-            *known = Known::default();
+            *known = KnownMessage::default();
         }
         self.sessions.measure(instance, &known);
         drop(known);

@@ -30,7 +30,7 @@ const ACTIONS_MAX: usize = 100_000;
 
 /// What is remembered of a message, and of its SMTP connection.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownMessage {
     pub(super) session: PolicySession,
     /// The actions in replies to Postfix, by stage and recipient.
     actions: HashMap<u64, Rc<str>>,
@@ -44,7 +44,7 @@ pub(super) struct Known {
     pub(super) hold: Option<Hold>,
 }
 
-impl Known {
+impl KnownMessage {
     /// A message begins.
     pub(super) fn new_message(&mut self) {
         self.session.new_message();
@@ -83,25 +83,25 @@ impl Known {
 }
 
 /// Shared by those who ask about the same message at the same time.
-pub(super) type Shared = Rc<Mutex<Known>>;
+pub(super) type Shared = Rc<Mutex<KnownMessage>>;
 
 /// A message that has an instance.
 #[derive(Clone)]
-struct Message {
+struct InstanceMessage {
     known: Shared,
     /// Who sends it, if the instance says so.
-    of: Option<Source>,
+    of: Option<ClientProcess>,
 }
 
 /// The process that receives a message, and its client.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Source {
+struct ClientProcess {
     process: String,
     client: String,
 }
 
 /// The latest message of a source.
-struct Latest {
+struct LatestMessage {
     number: u64,
     instance: String,
 }
@@ -113,7 +113,7 @@ pub(super) struct Current {
     /// What is known of it, if there was no instance.
     own: Option<Shared>,
     /// The same if there was one: it may be forgotten.
-    named: Weak<Mutex<Known>>,
+    named: Weak<Mutex<KnownMessage>>,
     /// The stage, if there was no instance.
     latest: Option<AclStage>,
 }
@@ -136,8 +136,8 @@ impl Current {
 #[derive(Default)]
 pub(super) struct Sessions {
     hasher: RandomState,
-    recent: Recent<Message>,
-    latest: RefCell<HashMap<Source, Latest>>,
+    recent: Recent<InstanceMessage>,
+    latest: RefCell<HashMap<ClientProcess, LatestMessage>>,
 }
 
 impl Sessions {
@@ -159,7 +159,7 @@ impl Sessions {
         if instance.is_empty() || instance.len() > INSTANCE_MAX {
             return without_instance(current, client, stage);
         }
-        if let Some(Message { known, .. }) = self.recent.touch(instance) {
+        if let Some(InstanceMessage { known, .. }) = self.recent.touch(instance) {
             *current = Current::of(client, &known);
             return (known, false);
         }
@@ -182,7 +182,7 @@ impl Sessions {
     }
 
     /// Updates how much memory a message takes.
-    pub(super) fn measure(&self, instance: &str, known: &Known) {
+    pub(super) fn measure(&self, instance: &str, known: &KnownMessage) {
         self.recent.measure(instance, known.bytes());
         self.forget_surplus();
     }
@@ -194,7 +194,7 @@ impl Sessions {
 
     /// What is known of the message before this one, of the same SMTP connection, which is
     /// forgotten.
-    fn before(&self, source: &Source, number: u64) -> Option<Shared> {
+    fn before(&self, source: &ClientProcess, number: u64) -> Option<Shared> {
         let latest = self.latest.borrow();
         let before = latest.get(source).filter(|latest| latest.number < number)?;
         let instance = before.instance.clone();
@@ -202,13 +202,13 @@ impl Sessions {
         self.remove(&instance)
     }
 
-    fn insert(&self, instance: &str, known: &Shared, of: Option<(Source, u64)>) {
+    fn insert(&self, instance: &str, known: &Shared, of: Option<(ClientProcess, u64)>) {
         let of = of.map(|(source, number)| {
-            let latest = Latest { number, instance: instance.to_owned() };
+            let latest = LatestMessage { number, instance: instance.to_owned() };
             self.latest.borrow_mut().insert(source.clone(), latest);
             source
         });
-        self.recent.insert(instance, Message { known: Rc::clone(known), of });
+        self.recent.insert(instance, InstanceMessage { known: Rc::clone(known), of });
     }
 
     fn remove(&self, instance: &str) -> Option<Shared> {
@@ -217,7 +217,7 @@ impl Sessions {
     }
 
     /// Forgets that a message that is no longer remembered was the latest of its source.
-    fn forget(&self, instance: &str, Message { known, of }: Message) -> Shared {
+    fn forget(&self, instance: &str, InstanceMessage { known, of }: InstanceMessage) -> Shared {
         if let Some(source) = of {
             let mut latest = self.latest.borrow_mut();
             if latest.get(&source).is_some_and(|latest| latest.instance == instance) {
@@ -253,11 +253,11 @@ fn without_instance(current: &mut Current, client: &str, stage: AclStage) -> (Sh
 }
 
 /// The process of an instance such as `3039.6743a1b2.c350.1`, and the number of the message.
-fn source(instance: &str, client: &str) -> Option<(Source, u64)> {
+fn source(instance: &str, client: &str) -> Option<(ClientProcess, u64)> {
     let (process, rest) = instance.split_once('.')?;
     let (_, number) = rest.rsplit_once('.')?;
     let number = u64::from_str_radix(number, 16).ok().filter(|_| client.len() <= CLIENT_MAX)?;
-    Some((Source { process: process.to_owned(), client: client.to_owned() }, number))
+    Some((ClientProcess { process: process.to_owned(), client: client.to_owned() }, number))
 }
 
 #[cfg(test)]
@@ -347,7 +347,7 @@ mod tests {
         sessions.clear();
         assert_eq!(sessions.recent.size(), (0, 0));
         assert!(sessions.latest.borrow().is_empty());
-        let mut large = Known::default();
+        let mut large = KnownMessage::default();
         let action: Rc<str> = "x".repeat(400).into();
         (0..1000).for_each(|n| large.keep(n, &action));
         let mut current = Current::default();

@@ -18,8 +18,8 @@ use hyper::Method;
 use hyper::header::{self, HeaderValue};
 
 use super::asker::{Asker, check_host, check_origin};
-use super::http::connection::{Call, Known};
-use super::http::problem::{Kind, Problem};
+use super::http::connection::{Call, ToSomebodyKnown};
+use super::http::problem::{Problem, ProblemKind};
 use super::http::reply::{self, Reply};
 use super::page::FILES;
 use super::role::Role;
@@ -50,7 +50,7 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
     let mut of_path = ROUTES.iter().filter(|route| route.path == path).peekable();
     if of_path.peek().is_none() {
         let detail = "/api/v1/openapi.json has all routes";
-        return Err(Problem::new(Kind::NotFound, detail));
+        return Err(Problem::new(ProblemKind::NotFound, detail));
     }
     let Some(route) = of_path.clone().find(|route| route.method == method) else {
         let methods: Vec<_> = of_path.map(|route| route.method.as_str()).collect();
@@ -72,14 +72,15 @@ async fn reply_to(api: Rc<Api>, call: Call) -> Result<Reply, Problem> {
     let reply = (route.run)(api, Asked { call, asker, is_local }).await;
     let mut reply = reply.unwrap_or_else(|problem| reply::problem(&problem));
     if is_known {
-        reply.extensions_mut().insert(Known);
+        reply.extensions_mut().insert(ToSomebodyKnown);
     }
     Ok(reply)
 }
 
 /// The reply to a method that a resource does not have, which has these.
 fn wrong_method(methods: &str) -> Reply {
-    let mut reply = reply::problem(&Problem::new(Kind::Method, format!("expected {methods}")));
+    let mut reply =
+        reply::problem(&Problem::new(ProblemKind::Method, format!("expected {methods}")));
     if let Ok(value) = HeaderValue::from_str(methods) {
         reply.headers_mut().insert(header::ALLOW, value);
     }
@@ -98,7 +99,7 @@ async fn find_asker(
     if asker.role < role {
         let (name, role) = (&asker.name, role.word());
         let detail = format!("{name} may look only: the role {role} is needed");
-        return Err(Problem::new(Kind::Role, detail));
+        return Err(Problem::new(ProblemKind::Role, detail));
     }
     Ok(asker)
 }

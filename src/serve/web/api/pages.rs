@@ -4,7 +4,7 @@ use super::cursor::{Cursor, Page};
 use super::state::Api;
 use super::types::{Keys, Status};
 use crate::serve::web::http::problem::Problem;
-use crate::serve::web::look::snapshot::State;
+use crate::serve::web::look::snapshot::ListState;
 use crate::text;
 
 impl Api {
@@ -13,11 +13,11 @@ impl Api {
         Ok(Status {
             at: text::iso(snapshot.in_force.now),
             keys: snapshot.keys,
-            blocked: snapshot.count(State::Blocked),
-            close: snapshot.count(State::Close),
-            suspected: snapshot.count(State::Suspected),
-            denied: snapshot.count(State::Denied),
-            exempt: snapshot.count(State::Exempt),
+            blocked: snapshot.count(ListState::Blocked),
+            close: snapshot.count(ListState::Close),
+            suspected: snapshot.count(ListState::Suspected),
+            denied: snapshot.count(ListState::Denied),
+            exempt: snapshot.count(ListState::Exempt),
             unread: snapshot.unread.clone(),
         })
     }
@@ -25,7 +25,7 @@ impl Api {
     /// A page of the keys of a state, of which the page before ends at `after`.
     pub(super) async fn page(
         &self,
-        state: State,
+        state: ListState,
         search: &str,
         limit: usize,
         after: Option<&Cursor>,

@@ -15,9 +15,9 @@ use super::types::{
 use crate::serve::web::asker::{Asker, cookie_name};
 use crate::serve::web::broker::client;
 use crate::serve::web::broker::wire::{self, Request, Verb};
-use crate::serve::web::http::problem::{Kind, Problem};
+use crate::serve::web::http::problem::{Problem, ProblemKind};
 use crate::serve::web::http::reply::{self, Reply};
-use crate::serve::web::look::snapshot::State;
+use crate::serve::web::look::snapshot::ListState;
 use crate::standing::held::HeldJson;
 use crate::store::FOREVER;
 use crate::text;
@@ -67,7 +67,7 @@ impl Asked {
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.split(';').next().is_none_or(|kind| kind.trim() != "application/json") {
             let detail = "expected Content-Type: application/json";
-            return Err(Problem::new(Kind::MediaType, detail));
+            return Err(Problem::new(ProblemKind::MediaType, detail));
         }
         let wrong = |error: serde_json::Error| malformed(error.to_string());
         serde_json::from_slice(&self.call.body).map_err(wrong)
@@ -75,7 +75,7 @@ impl Asked {
 }
 
 fn malformed(detail: impl Into<String>) -> Problem {
-    Problem::new(Kind::Malformed, detail)
+    Problem::new(ProblemKind::Malformed, detail)
 }
 
 fn end(until: Option<i64>) -> Option<String> {
@@ -84,7 +84,7 @@ fn end(until: Option<i64>) -> Option<String> {
 
 pub(super) fn me(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let Some(asker) = &asked.asker else {
-        return Err(Problem::new(Kind::Unknown, "expected a token"));
+        return Err(Problem::new(ProblemKind::Unknown, "expected a token"));
     };
     reply::json(&me_of(api, asker))
 }
@@ -126,7 +126,7 @@ fn set_cookie(reply: &mut Reply, is_local: bool, token: &str, age: &str) {
 }
 
 pub(super) fn events(api: &Rc<Api>, asked: &Asked) -> Result<Reply, Problem> {
-    let unknown = || Problem::new(Kind::Unknown, "expected a token");
+    let unknown = || Problem::new(ProblemKind::Unknown, "expected a token");
     let asker = asked.asker.as_ref().ok_or_else(unknown)?;
     let last = asked.call.head.headers.get("last-event-id");
     let last = last.map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
@@ -135,9 +135,10 @@ pub(super) fn events(api: &Rc<Api>, asked: &Asked) -> Result<Reply, Problem> {
 
 pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let state = match asked.query("state") {
-        None => State::Blocked,
-        Some(word) => State::of(&word)
-            .ok_or_else(|| malformed(format!("state: expected {}", State::words().join(", "))))?,
+        None => ListState::Blocked,
+        Some(word) => ListState::of(&word).ok_or_else(|| {
+            malformed(format!("state: expected {}", ListState::words().join(", ")))
+        })?,
     };
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
     let search = asked.query("search").unwrap_or_default();
@@ -201,7 +202,7 @@ pub(super) async fn for_seconds(api: &Api, asked: &Asked, verb: Verb) -> Result<
 /// What the broker is asked for.
 fn request(asked: &Asked, verb: Verb, key: String) -> Result<Request, Problem> {
     let Some(asker) = &asked.asker else {
-        return Err(Problem::new(Kind::Unknown, "expected a token"));
+        return Err(Problem::new(ProblemKind::Unknown, "expected a token"));
     };
     let (who, reason) = (asker.who.clone(), String::new());
     Ok(Request { who, verb, key, seconds: None, reply: None, reason, id: None, delete: false })
@@ -211,7 +212,7 @@ fn request(asked: &Asked, verb: Verb, key: String) -> Result<Request, Problem> {
 async fn ask_broker(api: &Api, request: Request) -> Result<wire::Done, Problem> {
     let broker = api.web.borrow().broker.clone();
     let reply = client::ask(&broker, &request).await;
-    match reply.map_err(|why| Problem::new(Kind::Unavailable, why))? {
+    match reply.map_err(|why| Problem::new(ProblemKind::Unavailable, why))? {
         wire::Reply::Done(done) => Ok(done),
         wire::Reply::Refused(refused) => Err(refused.into()),
     }

@@ -15,10 +15,10 @@ use super::state::Api;
 use super::streams::Streams;
 use super::types::Missed;
 use crate::serve::web::asker::Asker;
-use crate::serve::web::http::problem::{Kind, Problem};
+use crate::serve::web::http::problem::{Problem, ProblemKind};
 use crate::serve::web::http::reply::{self, Reply};
 use crate::serve::web::look::news_reader::NewsReader;
-use crate::serve::web::look::snapshot::State;
+use crate::serve::web::look::snapshot::ListState;
 use crate::text::time::now;
 
 /// How often the database is read for streams; more seldom where that takes long.
@@ -40,12 +40,12 @@ pub(super) fn begin(api: &Rc<Api>, asker: &Asker, last: Option<String>) -> Resul
     let most = api.web.borrow().max_streams;
     if streams.open.get() >= most {
         let detail = format!("{most} streams are open, and no more may");
-        return Err(Problem::new(Kind::Busy, detail));
+        return Err(Problem::new(ProblemKind::Busy, detail));
     }
     let (part, own) = ((most / PART).max(PART_MIN), streams.of(&asker.name));
     if own.get() >= part {
         let detail = format!("{} has {part} streams open, and may have no more", asker.name);
-        return Err(Problem::new(Kind::Busy, detail));
+        return Err(Problem::new(ProblemKind::Busy, detail));
     }
     if streams.open.get() == 0 {
         let api = Rc::clone(api);
@@ -139,7 +139,7 @@ async fn read_state(api: &Api) -> Result<Value, Problem> {
     if is_new {
         streams.heard.send_modify(|_| {});
     }
-    let (status, keys) = (api.status().await?, api.page(State::Blocked, "", KEYS, None).await?);
+    let (status, keys) = (api.status().await?, api.page(ListState::Blocked, "", KEYS, None).await?);
     Ok(json!({ "status": status, "keys": keys }))
 }
 

@@ -170,11 +170,11 @@ described! {
         pub(in crate::serve::web) failures: u64,
         /// How many strangers it usually writes to in a day.
         pub(in crate::serve::web) usual: f64,
-        /// How many alarms there were, and how many of them were the owner, and a thief.
+        /// How many alarms there were.
         pub(in crate::serve::web) alarms: u64,
-        /// See alarms.
+        /// How many of the alarms were the owner.
         pub(in crate::serve::web) accepted: u64,
-        /// See alarms.
+        /// How many of the alarms were a thief.
         pub(in crate::serve::web) stolen: u64,
     }
 

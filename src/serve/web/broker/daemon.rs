@@ -118,19 +118,20 @@ pub(crate) fn run_held(path: &Path, open: OpenQueue) -> Result<(), String> {
         let was = spool.clone();
         let answer: Answer = Arc::new(move |line| {
             let reply = queue::answer(open(&spool), read(line)?);
-            write(&reply).or_else(|why| write(&queue::Reply::Failed(why)))
+            write(&reply).or_else(|why| write(&queue::QueueReply::Failed(why)))
         });
         Ok(Served {
             user,
             group,
             socket,
-            line_max: queue::Request::MAX,
+            line_max: queue::QueuedRequest::MAX,
             answer,
             reload: Box::new(move |web| vec![("spool", web.spool == was)]),
             malformed: Box::new(|why| {
-                write(&queue::Reply::Failed(why.to_owned())).unwrap_or_default()
+                write(&queue::QueueReply::Failed(why.to_owned())).unwrap_or_default()
             }),
-            failed: write(&queue::Reply::Failed("it has failed".to_owned())).unwrap_or_default(),
+            failed: write(&queue::QueueReply::Failed("it has failed".to_owned()))
+                .unwrap_or_default(),
         })
     })
 }
@@ -165,11 +166,11 @@ fn run(path: &Path, make: impl FnOnce(Web) -> Result<Served, String>) -> Result<
     let reload = std::mem::replace(&mut served.reload, Box::new(|_| Vec::new()));
     let asked = Rc::new(Cell::new(0));
     let daemon =
-        Daemon { path: path.to_owned(), read, served: Rc::new(served), reload, asked, log };
+        BrokerDaemon { path: path.to_owned(), read, served: Rc::new(served), reload, asked, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, bound))
 }
 
-struct Daemon {
+struct BrokerDaemon {
     path: PathBuf,
     /// The configuration at the start.
     read: Web,
@@ -179,7 +180,7 @@ struct Daemon {
     log: Rc<Log>,
 }
 
-impl Daemon {
+impl BrokerDaemon {
     async fn run(mut self, mut signals: Signals, mut bound: Bound) -> Result<(), String> {
         let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
@@ -212,7 +213,7 @@ impl Daemon {
     }
 }
 
-impl Unit for Daemon {
+impl Unit for BrokerDaemon {
     fn status(&self) -> String {
         format!("{} requests", self.asked.get())
     }

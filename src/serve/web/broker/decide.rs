@@ -10,7 +10,7 @@ use crate::policy::image::PolicyFile;
 use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::role::Role;
-use crate::serve::web::token::{Refusal, TokenFile};
+use crate::serve::web::token::{TokenFile, TokenRefusal};
 use crate::standing::changer::Changer;
 use crate::standing::held::{Held, HoldQueue as _};
 use crate::standing::one_key::{NotOne, OneKey};
@@ -35,6 +35,23 @@ pub struct Broker {
     web: Web,
     tokens: TokenFile,
     used: Used,
+}
+
+/// How a denial replies, if the request says so; other changes have no reply.
+fn denial_reply(request: &Request) -> Result<Option<override_state::DenialReply>, Refused> {
+    match (request.verb, request.reply.as_deref()) {
+        (_, None) => Ok(None),
+        (Verb::Deny, Some(word)) => {
+            let words = override_state::DenialReply::words().join(" or ");
+            let detail = format!("the reply of a denial is {words}");
+            let wrong = || Refused::new(Why::Malformed, detail);
+            Ok(Some(override_state::DenialReply::of(word).ok_or_else(wrong)?))
+        }
+        (verb, Some(_)) => {
+            let detail = format!("{} has no reply", verb.word());
+            Err(Refused::new(Why::Malformed, detail))
+        }
+    }
 }
 
 /// Somebody who may ask.
@@ -70,13 +87,14 @@ impl Broker {
 
     /// Does what somebody asks for, if he may. What concerns logs and queues is to be done after that.
     pub(super) fn answer(&mut self, request: &Request, now: i64) -> (Reply, Option<Later>) {
-        match self.do_it(request, now) {
+        match self.carry_out(request, now) {
             Ok((done, later)) => (Reply::Done(done), later),
             Err(refused) => (Reply::Refused(refused), None),
         }
     }
 
-    fn do_it(&mut self, request: &Request, now: i64) -> Result<(Done, Option<Later>), Refused> {
+    /// Checks role and bounds, finds the key, and has [`Work`] make the change.
+    fn carry_out(&mut self, request: &Request, now: i64) -> Result<(Done, Option<Later>), Refused> {
         let Asker { name, role } = self.asker(&request.who, now)?;
         if request.verb == Verb::Held {
             return self.held(&request.key);
@@ -90,19 +108,7 @@ impl Broker {
             let detail = format!("the reason is longer than {REASON_MAX} bytes");
             return Err(Refused::new(Why::Bounds, detail));
         }
-        let reply = match (request.verb, request.reply.as_deref()) {
-            (_, None) => None,
-            (Verb::Deny, Some(word)) => {
-                let words = override_state::Reply::words().join(" or ");
-                let detail = format!("the reply of a denial is {words}");
-                let wrong = || Refused::new(Why::Malformed, detail);
-                Some(override_state::Reply::of(word).ok_or_else(wrong)?)
-            }
-            (verb, Some(_)) => {
-                let detail = format!("{} has no reply", verb.word());
-                return Err(Refused::new(Why::Malformed, detail));
-            }
-        };
+        let reply = denial_reply(request)?;
         let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
         let key = one_key(&request.key, &folding)?;
         if key.is_of_group() {
@@ -155,7 +161,7 @@ impl Broker {
             Verb::Unblock => work.unblock(&pattern),
             Verb::Allow => work.set(Overridden::Allow, until, &request.reason),
             Verb::Deny => {
-                let by_default = override_state::Reply::by_default(&work.target, until);
+                let by_default = override_state::DenialReply::by_default(&work.target, until);
                 let reply = reply.unwrap_or(by_default);
                 work.set(reply.denial(), until, &request.reason)
             }
@@ -198,8 +204,10 @@ impl Broker {
                     Ok(token) => {
                         Ok(Asker { name: format!("token:{}", token.name), role: token.role })
                     }
-                    Err(Refusal::Unknown) => Err(Refused::new(Why::Unknown, "no such token")),
-                    Err(Refusal::Ended) => Err(Refused::new(Why::Unknown, "the token has ended")),
+                    Err(TokenRefusal::Unknown) => Err(Refused::new(Why::Unknown, "no such token")),
+                    Err(TokenRefusal::Ended) => {
+                        Err(Refused::new(Why::Unknown, "the token has ended"))
+                    }
                 }
             }
             Who::User(name) | Who::Person(name) => {

@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(25);
 /// What is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Request {
+pub(super) enum QueuedRequest {
     /// All that is held.
     Held,
     /// That this is done with these messages.
@@ -30,28 +30,31 @@ pub(super) enum Request {
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Reply {
+pub(super) enum QueueReply {
     Held(Held),
     /// Of each message, in order.
     Done(Vec<Result<(), String>>),
     Failed(String),
 }
 
-impl Line for Request {
+impl Line for QueuedRequest {
     const MAX: usize = 1 << 20;
 }
 
-impl Line for Reply {
+impl Line for QueueReply {
     const MAX: usize = 32 << 20;
 }
 
 /// Does what is asked for.
-pub(super) fn answer(queue: Result<Box<dyn HoldQueue>, String>, request: Request) -> Reply {
+pub(super) fn answer(
+    queue: Result<Box<dyn HoldQueue>, String>,
+    request: QueuedRequest,
+) -> QueueReply {
     let answered = queue.and_then(|queue| {
         let held = queue.held()?;
         Ok(match request {
-            Request::Held => Reply::Held(held),
-            Request::Do(deed, ids) => {
+            QueuedRequest::Held => QueueReply::Held(held),
+            QueuedRequest::Do(deed, ids) => {
                 let is_held = |id: &&String| held.messages.iter().any(|one| one.id == **id);
                 let known: Vec<&str> = ids.iter().filter(is_held).map(String::as_str).collect();
                 let mut results = match deed {
@@ -61,7 +64,7 @@ pub(super) fn answer(queue: Result<Box<dyn HoldQueue>, String>, request: Request
                 }
                 .into_iter();
                 let none = || Err("it is not held".to_owned());
-                Reply::Done(
+                QueueReply::Done(
                     ids.iter()
                         .map(|id| match is_held(&id) {
                             true => results.next().unwrap_or_else(none),
@@ -72,7 +75,7 @@ pub(super) fn answer(queue: Result<Box<dyn HoldQueue>, String>, request: Request
             }
         })
     });
-    answered.unwrap_or_else(Reply::Failed)
+    answered.unwrap_or_else(QueueReply::Failed)
 }
 
 /// The queue, as the broker asks for it.
@@ -86,7 +89,7 @@ impl AskedQueue {
         Self { socket: socket.to_owned() }
     }
 
-    fn ask(&self, request: &Request) -> Result<Reply, String> {
+    fn ask(&self, request: &QueuedRequest) -> Result<QueueReply, String> {
         let line = write(request)?;
         let failed = |error: io::Error| {
             format!("`exirate serve held` does not reply at {}: {error}", self.socket.display())
@@ -97,19 +100,19 @@ impl AskedQueue {
             stream.set_write_timeout(Some(DEADLINE))?;
             stream.write_all(&line)?;
             let mut reply = Vec::new();
-            stream.take(Reply::MAX as u64 + 1).read_to_end(&mut reply)?;
+            stream.take(QueueReply::MAX as u64 + 1).read_to_end(&mut reply)?;
             Ok(reply)
         };
         match read(&asked().map_err(failed)?)? {
-            Reply::Failed(why) => Err(why),
+            QueueReply::Failed(why) => Err(why),
             reply => Ok(reply),
         }
     }
 
     fn deal(&self, deed: Deed, ids: &[&str]) -> Vec<Result<(), String>> {
-        let request = Request::Do(deed, ids.iter().map(|&id| id.to_owned()).collect());
+        let request = QueuedRequest::Do(deed, ids.iter().map(|&id| id.to_owned()).collect());
         let why = match self.ask(&request) {
-            Ok(Reply::Done(results)) if results.len() == ids.len() => return results,
+            Ok(QueueReply::Done(results)) if results.len() == ids.len() => return results,
             Ok(_) => "an unexpected reply".to_owned(),
             Err(why) => why,
         };
@@ -119,8 +122,8 @@ impl AskedQueue {
 
 impl HoldQueue for AskedQueue {
     fn held(&self) -> Result<Held, String> {
-        match self.ask(&Request::Held)? {
-            Reply::Held(held) => Ok(held),
+        match self.ask(&QueuedRequest::Held)? {
+            QueueReply::Held(held) => Ok(held),
             _ => Err("an unexpected reply".to_owned()),
         }
     }
@@ -172,8 +175,8 @@ mod tests {
         let touched = Rc::new(RefCell::new(Vec::new()));
         let ask = |deed, ids: &[&str]| {
             let ids = ids.iter().map(|&id| id.to_owned()).collect();
-            match answer(Ok(Box::new(Fake(Rc::clone(&touched)))), Request::Do(deed, ids)) {
-                Reply::Done(results) => results,
+            match answer(Ok(Box::new(Fake(Rc::clone(&touched)))), QueuedRequest::Do(deed, ids)) {
+                QueueReply::Done(results) => results,
                 reply => panic!("{reply:?}"),
             }
         };
@@ -182,9 +185,9 @@ mod tests {
         assert_eq!(results, [Ok(()), none(), none(), Ok(())]);
         assert_eq!(*touched.borrow(), ["b", "a"]);
         assert_eq!(ask(Deed::Delete, &["x", "a"]), [none(), Err("no".to_owned())]);
-        let failed = answer(Err("there is none".to_owned()), Request::Held);
-        assert!(matches!(failed, Reply::Failed(why) if why == "there is none"));
-        let line = write(&Request::Do(Deed::Release, vec!["a".to_owned()])).unwrap();
+        let failed = answer(Err("there is none".to_owned()), QueuedRequest::Held);
+        assert!(matches!(failed, QueueReply::Failed(why) if why == "there is none"));
+        let line = write(&QueuedRequest::Do(Deed::Release, vec!["a".to_owned()])).unwrap();
         assert_eq!(line, b"{\"do\":[\"release\",[\"a\"]]}\n");
     }
 }

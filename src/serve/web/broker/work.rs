@@ -203,8 +203,9 @@ impl Work<'_> {
         let accounts = self.accounts(&mut own, is_open)?;
         (self.count)()?;
         let mut done = Done::default();
+        let in_use = InUse::of(&self.web.spool);
         for account in &accounts {
-            let accepted = alarm::accept(&mut own, account, &mut self.by);
+            let accepted = alarm::accept(&mut own, account, &in_use, &mut self.by);
             done.said.extend(accepted.map_err(Refused::database)?);
         }
         done.records = done.said.len() as u64;

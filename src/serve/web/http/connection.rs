@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 use super::reply::{self, Reply};
 use super::timed::Timed;
 use crate::serve::listen::{Peer, Stream};
@@ -43,7 +43,7 @@ pub(in crate::serve::web) struct Call {
 
 /// Of a reply: it is to somebody who has a role.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::serve::web) struct Known;
+pub(in crate::serve::web) struct ToSomebodyKnown;
 
 /// Serves a connection: `answer` replies to each request. When `stop` is set, the request that is
 /// being served is replied to.
@@ -66,7 +66,7 @@ pub(in crate::serve::web) async fn serve<F: Future<Output = Reply>>(
             Err(problem) => reply::problem(&problem),
         };
         // Of too many, those of unknown peers are closed first.
-        if reply.extensions().get::<Known>().is_some() {
+        if reply.extensions().get::<ToSomebodyKnown>().is_some() {
             asking.asks();
         }
         waiting.replace(Some(asking.waits()));
@@ -95,7 +95,7 @@ async fn read(request: Request<Incoming>) -> Result<(Parts, Bytes), Problem> {
     }
     let too_large = || {
         let detail = format!("a body has at most {BODY_MAX} bytes");
-        Problem::new(Kind::TooLarge, detail)
+        Problem::new(ProblemKind::TooLarge, detail)
     };
     if body.size_hint().lower() > BODY_MAX as u64 {
         return Err(too_large());
@@ -103,7 +103,8 @@ async fn read(request: Request<Incoming>) -> Result<(Parts, Bytes), Problem> {
     let mut bytes = Vec::new();
     let whole = async {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-            let frame = frame.map_err(|error| Problem::new(Kind::Malformed, error.to_string()))?;
+            let frame =
+                frame.map_err(|error| Problem::new(ProblemKind::Malformed, error.to_string()))?;
             if let Ok(data) = frame.into_data() {
                 if bytes.len() + data.len() > BODY_MAX {
                     return Err(too_large());
@@ -113,7 +114,7 @@ async fn read(request: Request<Incoming>) -> Result<(Parts, Bytes), Problem> {
         }
         Ok(())
     };
-    let late = |_| Err(Problem::new(Kind::Malformed, "the body has not come in time"));
+    let late = |_| Err(Problem::new(ProblemKind::Malformed, "the body has not come in time"));
     timeout(SLOW, whole).await.unwrap_or_else(late)?;
     Ok((head, bytes.into()))
 }

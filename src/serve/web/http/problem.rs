@@ -8,7 +8,7 @@ use crate::standing::one_key::NotOne;
 
 /// The kinds of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::serve::web) enum Kind {
+pub(in crate::serve::web) enum ProblemKind {
     /// The request cannot be understood.
     Malformed,
     /// Nobody is known by what the request has.
@@ -37,7 +37,7 @@ pub(in crate::serve::web) enum Kind {
     Unavailable,
 }
 
-impl Kind {
+impl ProblemKind {
     pub(super) fn status(self) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,
@@ -77,27 +77,27 @@ impl Kind {
 /// What went wrong.
 #[derive(Clone, Debug)]
 pub(in crate::serve::web) struct Problem {
-    pub(in crate::serve::web) kind: Kind,
+    pub(in crate::serve::web) kind: ProblemKind,
     /// What would be right.
     pub(in crate::serve::web) detail: String,
 }
 
 /// That something cannot be used, for this reason.
 pub(in crate::serve::web) fn unavailable(error: impl std::fmt::Display) -> Problem {
-    Problem::new(Kind::Unavailable, error.to_string())
+    Problem::new(ProblemKind::Unavailable, error.to_string())
 }
 
 impl From<NotOne> for Problem {
     fn from(fault: NotOne) -> Self {
         match fault {
-            NotOne::Wrong(why) => Self::new(Kind::Malformed, why),
-            NotOne::Glob => Self::new(Kind::Malformed, "expected one key, not a glob"),
+            NotOne::Wrong(why) => Self::new(ProblemKind::Malformed, why),
+            NotOne::Glob => Self::new(ProblemKind::Malformed, "expected one key, not a glob"),
         }
     }
 }
 
 impl Problem {
-    pub(in crate::serve::web) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub(in crate::serve::web) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }
 
@@ -115,12 +115,12 @@ impl Problem {
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         let kind = match refused.why {
-            Why::Malformed => Kind::Malformed,
-            Why::Unknown => Kind::Unknown,
-            Why::Role => Kind::Role,
-            Why::Bounds => Kind::Bounds,
-            Why::Nothing => Kind::Nothing,
-            Why::Database | Why::Queue => Kind::Unavailable,
+            Why::Malformed => ProblemKind::Malformed,
+            Why::Unknown => ProblemKind::Unknown,
+            Why::Role => ProblemKind::Role,
+            Why::Bounds => ProblemKind::Bounds,
+            Why::Nothing => ProblemKind::Nothing,
+            Why::Database | Why::Queue => ProblemKind::Unavailable,
         };
         Self::new(kind, refused.detail)
     }

@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use super::problem::{Kind, Problem};
+use super::problem::{Problem, ProblemKind};
 
 /// The reply to a request.
 pub(in crate::serve::web) type Reply = Response<Content>;
@@ -84,7 +84,8 @@ fn reply(status: StatusCode, kind: &'static str, content: Content) -> Reply {
 /// It cannot be written.
 pub(in crate::serve::web) fn json(what: &impl Serialize) -> Result<Reply, Problem> {
     let written = serde_json::to_vec(what);
-    let bytes = written.map_err(|error| Problem::new(Kind::Unavailable, error.to_string()))?;
+    let bytes =
+        written.map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     Ok(reply(StatusCode::OK, "application/json", Content::Whole(Some(bytes.into()))))
 }
 

@@ -14,7 +14,7 @@ use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
 use crate::standing::key_state::later;
 use crate::standing::key_text;
-use crate::standing::logged::{Limits, by, decisive, key};
+use crate::standing::logged::{LoggedLimits, by, decisive, key};
 use crate::standing::one_key::OneKey;
 use crate::store::DetailTexts;
 use crate::text;
@@ -113,7 +113,7 @@ pub(super) fn of_key(
 /// An event as the API has it.
 pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
     let counted = key(event);
-    let limits = Limits::of(event);
+    let limits = LoggedLimits::of(event);
     let wait = limits.wait().and_then(Wait::whole_seconds);
     let at = Timestamp { micros: 0, ..event.at };
     let known = |text: &Vec<u8>| (!text.is_empty()).then(|| text::printable(text));

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::places::Places;
 use super::snapshot::Snapshot;
-use crate::serve::web::http::problem::{Kind, Problem, unavailable};
+use crate::serve::web::http::problem::{Problem, ProblemKind, unavailable};
 use crate::text::counted;
 
 /// For how long somebody waits for a new snapshot; then he has the one before.
@@ -28,7 +28,7 @@ pub(super) struct Latest(Rc<Shared>);
 struct Shared {
     spool: PathBuf,
     places: Places,
-    state: RefCell<State>,
+    state: RefCell<LatestState>,
     /// How many snapshots were read, or tried, and why the last was none.
     ended: watch::Sender<(u64, Option<Problem>)>,
     /// How many keys have been read of the one that is being read.
@@ -36,7 +36,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct LatestState {
     last: Option<Arc<Snapshot>>,
     /// How many changes there were before the last was begun, and how many there are.
     changes_of_last: u64,
@@ -58,7 +58,7 @@ impl Latest {
 
     /// All keys, as they were moments ago; where it takes long to read them, as they were before.
     pub(super) async fn get(&self) -> Result<Arc<Snapshot>, Problem> {
-        let is_new = |state: &State, one: &Snapshot| {
+        let is_new = |state: &LatestState, one: &Snapshot| {
             one.is_fresh() && state.changes_of_last == state.changes
         };
         match self.wait_for(is_new, WAIT).await? {
@@ -69,7 +69,7 @@ impl Latest {
                     "the database is being read for the first time: {keys} been read so far; try \
                      again in a few seconds"
                 );
-                Err(Problem::new(Kind::Unavailable, detail))
+                Err(Problem::new(ProblemKind::Unavailable, detail))
             }
         }
     }
@@ -83,7 +83,7 @@ impl Latest {
     /// One that `is_right`; if it takes longer than `wait` to read one, the last, if there is one.
     async fn wait_for(
         &self,
-        is_right: impl Fn(&State, &Snapshot) -> bool,
+        is_right: impl Fn(&LatestState, &Snapshot) -> bool,
         wait: Duration,
     ) -> Result<Option<Arc<Snapshot>>, Problem> {
         let deadline = Instant::now() + wait;

@@ -30,7 +30,7 @@ const INDEX_MAX: Duration = Duration::from_secs(30);
 
 /// How a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::serve::web) enum State {
+pub(in crate::serve::web) enum ListState {
     /// Its next event is refused.
     Blocked,
     /// It has used most of its limit.
@@ -43,7 +43,7 @@ pub(in crate::serve::web) enum State {
     Exempt,
 }
 
-impl Word for State {
+impl Word for ListState {
     const ALL: &'static [Self] =
         &[Self::Blocked, Self::Close, Self::Suspected, Self::Denied, Self::Exempt];
 
@@ -153,8 +153,8 @@ pub(in crate::serve::web) struct Snapshot {
     pub(in crate::serve::web) in_force: InForce,
     /// How many there are.
     pub(in crate::serve::web) keys: u64,
-    /// By the order of [`State::ALL`].
-    lists: [List; State::ALL.len()],
+    /// By the order of [`ListState::ALL`].
+    lists: [List; ListState::ALL.len()],
     pub(super) index: Index,
     /// What could not be read.
     pub(in crate::serve::web) unread: Vec<String>,
@@ -271,22 +271,22 @@ impl Snapshot {
 
     /// The identities of the accounts that are suspected.
     pub(super) fn suspected(&self) -> impl Iterator<Item = &[u8]> {
-        self.list(State::Suspected).kept.iter().map(Listed::bytes)
+        self.list(ListState::Suspected).kept.iter().map(Listed::bytes)
     }
 
-    fn list(&self, state: State) -> &List {
+    fn list(&self, state: ListState) -> &List {
         let [blocked, close, suspected, denied, exempt] = &self.lists;
         match state {
-            State::Blocked => blocked,
-            State::Close => close,
-            State::Suspected => suspected,
-            State::Denied => denied,
-            State::Exempt => exempt,
+            ListState::Blocked => blocked,
+            ListState::Close => close,
+            ListState::Suspected => suspected,
+            ListState::Denied => denied,
+            ListState::Exempt => exempt,
         }
     }
 
     /// How many keys there are of a state.
-    pub(in crate::serve::web) fn count(&self, state: State) -> u64 {
+    pub(in crate::serve::web) fn count(&self, state: ListState) -> u64 {
         self.list(state).count
     }
 
@@ -294,7 +294,7 @@ impl Snapshot {
     /// that of the time of the first page: rates that only decay keep their places.
     pub(in crate::serve::web) fn page(
         &self,
-        state: State,
+        state: ListState,
         search: &str,
         limit: usize,
         after: Option<&Cursor>,

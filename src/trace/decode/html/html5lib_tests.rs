@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 use super::super::entities;
-use super::Reader;
+use super::HtmlReader;
 
 /// The cases, one per line: file, description, input, tokens, and, unless it is
 /// the text of a page, the initial states and the enclosing element.
@@ -104,7 +104,7 @@ fn expected(tokens: &Value) -> Vec<Token> {
 
 /// The tokens that the reader finds, by calling its functions.
 fn read(html: &str, state: &str, element: &str) -> Vec<Token> {
-    let mut reader = Reader::new(html);
+    let mut reader = HtmlReader::new(html);
     let mut tokens = Vec::new();
     match state {
         "Data state" => {}

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::super::cipher::TAG_BYTES;
 use super::Segment;
 use super::bits::{BitReader, BitWriter};
-use super::codes::{Codes, Counts, Sink, Writer};
+use super::codes::{Codes, Sink, SymbolCounts, Writer};
 
 /// The number of bits of the bit length of a block's size.
 const SIZE_BITS: u32 = 6;
@@ -63,7 +63,7 @@ pub(super) trait BlockItems {
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink);
 
     /// Counts the symbols of all items.
-    fn count_symbols(&self, counts: &mut Counts) {
+    fn count_symbols(&self, counts: &mut SymbolCounts) {
         ranges(self.count(), Self::EACH).for_each(|range| self.put(range, counts));
     }
 
@@ -108,12 +108,12 @@ impl<T> Cache<T> {
 
 /// The positions of the blocks of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct BlockTable {
     /// The range of each block in the section, with its tag.
     blocks: Vec<Range<usize>>,
 }
 
-impl Table {
+impl BlockTable {
     /// Reads the table of a section with `count` items, `each` in a block.
     pub(super) fn read(count: u32, each: usize, bits: &mut BitReader<'_>) -> Option<Self> {
         let (mut blocks, mut start) = (Vec::new(), 0_usize);

@@ -5,11 +5,11 @@ use crate::trace::{Envelope, Scheme};
 use super::super::TraceError;
 use super::super::cipher::{Nonce, Stream, TAG_BYTES, Tagger, random};
 use super::super::codec::{CRC_BYTES, set_checksum};
-use super::super::key::Key;
+use super::super::key::DerivedKeys;
 use super::bits::BitWriter;
 use super::blocks::{BlockItems, Section};
 use super::body;
-use super::codes::{Counts, MESSAGES, Sizes, WORDS};
+use super::codes::{MESSAGES, Sizes, SymbolCounts, WORDS};
 use super::dictionary::Words;
 use super::head::{HEAD_BYTES, SECTIONS, SegmentHead};
 use super::ids::{self, Form};
@@ -49,7 +49,7 @@ pub(in super::super) fn build(
     mut messages: Vec<(Envelope, &[u8])>,
     origin: Origin,
     scheme: &dyn Scheme,
-    key: &Key,
+    key: &DerivedKeys,
 ) -> Result<Option<Vec<u8>>, TraceError> {
     messages.sort_by_key(|(envelope, _)| envelope.time);
     let digests: Vec<_> = messages.iter().map(|(_, digest)| *digest).collect();
@@ -78,7 +78,7 @@ pub(super) fn encode(
         authenticated: words.names.count(),
         runs: positions.starts.len(),
     };
-    let mut counts = Counts::new(&sizes);
+    let mut counts = SymbolCounts::new(&sizes);
     words.domains.count_symbols(&mut counts);
     words.addresses.count_symbols(&mut counts);
     words.names.count_symbols(&mut counts);
@@ -186,7 +186,12 @@ impl Writing {
 
 /// Assembles a file and encrypts it with `nonce`, which must not be used for
 /// anything else.
-pub(super) fn assemble(mut head: SegmentHead, plain: &Plain, key: &Key, nonce: Nonce) -> Vec<u8> {
+pub(super) fn assemble(
+    mut head: SegmentHead,
+    plain: &Plain,
+    key: &DerivedKeys,
+    nonce: Nonce,
+) -> Vec<u8> {
     let mut file = Writing {
         stream: key.stream(&nonce),
         tagger: key.tagger(&nonce),

@@ -8,7 +8,7 @@ use super::huffman::{Code, Decoder};
 
 /// The kinds of symbols, each with its own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum SymbolKind {
     /// A byte of a text.
     Byte,
     /// The number of bytes that a text shares with the previous one.
@@ -57,26 +57,34 @@ pub(super) enum What {
 /// The number of kinds.
 const KINDS: usize = 21;
 /// The kinds needed to look up an address.
-pub(super) const WORDS: [What; 7] =
-    [What::Byte, What::Shared, What::Rest, What::Domain, What::Four, What::Six, What::Low];
+pub(super) const WORDS: [SymbolKind; 7] = [
+    SymbolKind::Byte,
+    SymbolKind::Shared,
+    SymbolKind::Rest,
+    SymbolKind::Domain,
+    SymbolKind::Four,
+    SymbolKind::Six,
+    SymbolKind::Low,
+];
 /// The kinds needed to read messages, except those of many symbols.
-pub(super) const MESSAGES: [What; 10] = [
-    What::Time,
-    What::Count,
-    What::Form,
-    What::IdTime,
-    What::IdProcess,
-    What::IdFraction,
-    What::IdByte,
-    What::IdShared,
-    What::IdRest,
-    What::Run,
+pub(super) const MESSAGES: [SymbolKind; 10] = [
+    SymbolKind::Time,
+    SymbolKind::Count,
+    SymbolKind::Form,
+    SymbolKind::IdTime,
+    SymbolKind::IdProcess,
+    SymbolKind::IdFraction,
+    SymbolKind::IdByte,
+    SymbolKind::IdShared,
+    SymbolKind::IdRest,
+    SymbolKind::Run,
 ];
 /// The kinds of many symbols.
-pub(super) const MANY: [What; 4] = [What::Authenticated, What::Client, What::From, What::To];
+pub(super) const MANY: [SymbolKind; 4] =
+    [SymbolKind::Authenticated, SymbolKind::Client, SymbolKind::From, SymbolKind::To];
 /// The number of symbols for a number: its bit lengths.
 const NUMBER: usize = 65;
-/// The number of symbols of [`What::Form`].
+/// The number of symbols of [`SymbolKind::Form`].
 const FORMS: usize = 8;
 
 /// The numbers of symbols that depend on the segment.
@@ -88,7 +96,7 @@ pub(super) struct Sizes {
     pub(super) runs: usize,
 }
 
-impl What {
+impl SymbolKind {
     /// The number of symbols of the code.
     pub(super) fn symbols(self, sizes: &Sizes) -> usize {
         match self {
@@ -108,14 +116,14 @@ impl What {
 /// Receives symbols: first to count them, then to write them.
 pub(super) trait Sink {
     /// Receives a symbol.
-    fn symbol(&mut self, what: What, symbol: u32);
+    fn symbol(&mut self, what: SymbolKind, symbol: u32);
 
     /// Receives plain bits.
     fn bits(&mut self, value: u64, bits: u32);
 
     /// Receives a text that follows `before`. `what` are the kinds of its
     /// bytes, of the shared length, and of the remaining length.
-    fn text(&mut self, what: [What; 3], before: &[u8], text: &[u8]) {
+    fn text(&mut self, what: [SymbolKind; 3], before: &[u8], text: &[u8]) {
         let [byte, shared, rest] = what;
         let common = before.iter().zip(text).take_while(|(a, b)| a == b).count();
         let follow = text.get(common..).unwrap_or(&[]);
@@ -125,25 +133,25 @@ pub(super) trait Sink {
     }
 
     /// Receives a number: its bit length, and all bits except the first.
-    fn number(&mut self, what: What, number: u64) {
+    fn number(&mut self, what: SymbolKind, number: u64) {
         let bits = u64::BITS - number.leading_zeros();
         self.symbol(what, bits);
         self.bits(number, bits.saturating_sub(1));
     }
 
     /// Receives a signed number; small absolute values stay small.
-    fn signed(&mut self, what: What, number: i64) {
+    fn signed(&mut self, what: SymbolKind, number: i64) {
         self.number(what, (number << 1 ^ number >> 63).cast_unsigned());
     }
 }
 
 /// Counts symbols.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct SymbolCounts {
     counts: [Vec<u32>; KINDS],
 }
 
-impl Counts {
+impl SymbolCounts {
     pub(super) fn new(sizes: &Sizes) -> Self {
         let mut counts = [const { Vec::new() }; KINDS];
         for what in WORDS.into_iter().chain(MESSAGES).chain(MANY) {
@@ -160,8 +168,8 @@ impl Counts {
     }
 }
 
-impl Sink for Counts {
-    fn symbol(&mut self, what: What, symbol: u32) {
+impl Sink for SymbolCounts {
+    fn symbol(&mut self, what: SymbolKind, symbol: u32) {
         let counts = self.counts.get_mut(what as usize);
         if let Some(count) = counts.and_then(|counts| counts.get_mut(symbol as usize)) {
             *count = count.saturating_add(1);
@@ -179,12 +187,12 @@ pub(super) struct Codes {
 
 impl Codes {
     /// The length of each symbol's word.
-    pub(super) fn lengths(&self, what: What) -> &[u8] {
+    pub(super) fn lengths(&self, what: SymbolKind) -> &[u8] {
         self.codes.get(what as usize).map_or(&[], Code::lengths)
     }
 
     /// Writes some of these codes.
-    pub(super) fn write(&self, which: &[What], writer: &mut BitWriter) {
+    pub(super) fn write(&self, which: &[SymbolKind], writer: &mut BitWriter) {
         let codes = which.iter().filter_map(|&what| self.codes.get(what as usize));
         codes.for_each(|code| code.write(writer));
     }
@@ -204,7 +212,7 @@ impl<'a> Writer<'a> {
 }
 
 impl Sink for Writer<'_> {
-    fn symbol(&mut self, what: What, symbol: u32) {
+    fn symbol(&mut self, what: SymbolKind, symbol: u32) {
         if let Some(code) = self.codes.codes.get(what as usize) {
             code.put(symbol, &mut self.bits);
         }
@@ -223,7 +231,7 @@ impl Sink for Writer<'_> {
 pub(super) struct Decoders {
     /// The table that contains them.
     table: Vec<u8>,
-    which: &'static [What],
+    which: &'static [SymbolKind],
     sizes: Sizes,
     /// How many of them were read, and the bit at which the next one begins.
     read: Cell<usize>,
@@ -242,13 +250,13 @@ struct Lazy {
 
 impl Decoders {
     /// Some codes, of which the first begins at a bit of a table.
-    pub(super) fn new(which: &'static [What], sizes: Sizes, table: Vec<u8>, at: u64) -> Self {
+    pub(super) fn new(which: &'static [SymbolKind], sizes: Sizes, table: Vec<u8>, at: u64) -> Self {
         let codes = std::iter::repeat_with(OnceCell::new).take(KINDS).collect();
         Self { table, which, sizes, read: Cell::new(0), at: Cell::new(at), codes }
     }
 
     #[inline]
-    fn code(&self, what: What) -> Option<&Lazy> {
+    fn code(&self, what: SymbolKind) -> Option<&Lazy> {
         let code = self.codes.get(what as usize)?;
         if code.get().is_none() {
             self.read_up_to(what);
@@ -258,7 +266,7 @@ impl Decoders {
 
     /// Reads codes until this one was read.
     #[cold]
-    fn read_up_to(&self, what: What) {
+    fn read_up_to(&self, what: SymbolKind) {
         let place = self.which.iter().position(|&one| one == what);
         let end = place.map_or(0, |place| place + 1);
         let next = self.which.get(self.read.get()..end).unwrap_or_default();
@@ -276,7 +284,7 @@ impl Decoders {
     }
 
     #[inline]
-    fn get(&self, what: What) -> Option<&Decoder> {
+    fn get(&self, what: SymbolKind) -> Option<&Decoder> {
         let code = self.code(what)?;
         code.decoder.get_or_init(|| Decoder::of(&code.lengths)).as_ref()
     }
@@ -284,25 +292,25 @@ impl Decoders {
 
 /// Reads symbols.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct SymbolReader<'a> {
     decoders: &'a Decoders,
     pub(super) bits: BitReader<'a>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> SymbolReader<'a> {
     pub(super) fn new(decoders: &'a Decoders, bytes: &'a [u8]) -> Self {
         Self { decoders, bits: BitReader::new(bytes) }
     }
 
     /// Reads a symbol.
     #[inline]
-    pub(super) fn symbol(&mut self, what: What) -> Option<u32> {
+    pub(super) fn symbol(&mut self, what: SymbolKind) -> Option<u32> {
         self.decoders.get(what)?.take(&mut self.bits)
     }
 
     /// Reads a number.
     #[inline]
-    pub(super) fn number(&mut self, what: What) -> Option<u64> {
+    pub(super) fn number(&mut self, what: SymbolKind) -> Option<u64> {
         Some(match self.symbol(what)? {
             0 => 0,
             bits => 1 << (bits - 1) | self.bits.take(bits - 1)?,
@@ -310,7 +318,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a text into `text`, which contains the previous one.
-    pub(super) fn text(&mut self, what: [What; 3], text: &mut Vec<u8>) -> Option<()> {
+    pub(super) fn text(&mut self, what: [SymbolKind; 3], text: &mut Vec<u8>) -> Option<()> {
         let [byte, shared, rest] = what;
         let shared = usize::try_from(self.number(shared)?).ok()?;
         let rest = usize::try_from(self.number(rest)?).ok()?;
@@ -327,7 +335,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a signed number.
     #[inline]
-    pub(super) fn signed(&mut self, what: What) -> Option<i64> {
+    pub(super) fn signed(&mut self, what: SymbolKind) -> Option<i64> {
         let number = self.number(what)?;
         Some((number >> 1).cast_signed() ^ -((number & 1).cast_signed()))
     }
@@ -343,12 +351,12 @@ mod tests {
         let numbers = [0, 1, 2, 3, 7, 8, 1000, u64::MAX >> 1, u64::MAX];
         let signed = [0, 1, -1, 63, -64, i64::MAX, i64::MIN];
         let put = |sink: &mut dyn Sink| {
-            numbers.iter().for_each(|&number| sink.number(What::Time, number));
-            signed.iter().for_each(|&number| sink.signed(What::IdTime, number));
-            sink.symbol(What::Form, 2);
+            numbers.iter().for_each(|&number| sink.number(SymbolKind::Time, number));
+            signed.iter().for_each(|&number| sink.signed(SymbolKind::IdTime, number));
+            sink.symbol(SymbolKind::Form, 2);
             sink.bits(5, 3);
         };
-        let mut counts = Counts::new(&sizes);
+        let mut counts = SymbolCounts::new(&sizes);
         put(&mut counts);
         let codes = counts.codes();
         let mut writer = Writer::new(&codes);
@@ -358,11 +366,11 @@ mod tests {
         codes.write(&MESSAGES, &mut table);
         let table = table.finish();
         let decoders = Decoders::new(&MESSAGES, sizes, table, 0);
-        let mut reader = Reader::new(&decoders, &bytes);
-        numbers.iter().for_each(|&n| assert_eq!(reader.number(What::Time), Some(n)));
-        signed.iter().for_each(|&n| assert_eq!(reader.signed(What::IdTime), Some(n)));
-        assert_eq!(reader.symbol(What::Form), Some(2));
+        let mut reader = SymbolReader::new(&decoders, &bytes);
+        numbers.iter().for_each(|&n| assert_eq!(reader.number(SymbolKind::Time), Some(n)));
+        signed.iter().for_each(|&n| assert_eq!(reader.signed(SymbolKind::IdTime), Some(n)));
+        assert_eq!(reader.symbol(SymbolKind::Form), Some(2));
         assert_eq!(reader.bits.take(3), Some(5));
-        assert_eq!(reader.symbol(What::Byte), None);
+        assert_eq!(reader.symbol(SymbolKind::Byte), None);
     }
 }

@@ -8,12 +8,12 @@ use std::ops::Range;
 use crate::trace::Envelope;
 
 use super::blocks::BlockItems;
-use super::codes::{Sink, What};
+use super::codes::{Sink, SymbolKind};
 
 /// The number of words in a block.
 pub(super) const EACH: usize = 128;
 /// The kinds of symbols of a text in these sections.
-pub(super) const TEXT: [What; 3] = [What::Byte, What::Shared, What::Rest];
+pub(super) const TEXT: [SymbolKind; 3] = [SymbolKind::Byte, SymbolKind::Shared, SymbolKind::Rest];
 
 /// A domain or a local part: sorted by its lower-case letters, and then by its
 /// bytes.
@@ -194,7 +194,7 @@ impl BlockItems for Addresses {
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
         let (mut before, mut domain): (&[u8], u32) = (&[], 0);
         for (number, (_, local)) in self.0.get(range).unwrap_or(&[]) {
-            sink.number(What::Domain, u64::from(number - domain));
+            sink.number(SymbolKind::Domain, u64::from(number - domain));
             sink.text(TEXT, before, local);
             (before, domain) = (local, *number);
         }
@@ -223,7 +223,7 @@ impl BlockItems for Fours {
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
         let mut before = 0;
         for &address in self.0.get(range).unwrap_or(&[]) {
-            sink.number(What::Four, u64::from(address - before));
+            sink.number(SymbolKind::Four, u64::from(address - before));
             before = address;
         }
     }
@@ -240,8 +240,8 @@ impl BlockItems for Sixes {
         let mut before = 0;
         for &address in self.0.get(range).unwrap_or(&[]) {
             let (high, low) = ((address >> 64) as u64, address as u64);
-            sink.number(What::Six, high - before);
-            sink.number(What::Low, low);
+            sink.number(SymbolKind::Six, high - before);
+            sink.number(SymbolKind::Low, low);
             before = high;
         }
     }

@@ -6,8 +6,8 @@ use bincode::{Decode, Encode};
 
 use super::super::cipher::{Nonce, TAG_BYTES};
 use super::super::codec::{CRC_BYTES, decode, encode};
-use super::super::key::Key;
-use super::super::log::{Fault, MERGED_MAX, START_BYTES, Start, read_start};
+use super::super::key::DerivedKeys;
+use super::super::log::{LogFault, MERGED_MAX, START_BYTES, Start, read_start};
 use super::body;
 use super::codes::Sizes;
 use super::ids::{self, Form};
@@ -132,7 +132,7 @@ impl SegmentHead {
     }
 
     /// Encodes the copy of the head at `offset`.
-    pub(super) fn write(&self, key: &Key, nonce: Nonce, offset: u64) -> [u8; HEAD_BYTES] {
+    pub(super) fn write(&self, key: &DerivedKeys, nonce: Nonce, offset: u64) -> [u8; HEAD_BYTES] {
         let start = Start {
             magic: SEGMENT_MAGIC,
             version: key.version,
@@ -150,17 +150,17 @@ impl SegmentHead {
     /// Decodes the copy at `offset` of a file of `size` bytes.
     pub(super) fn read(
         bytes: &[u8],
-        key: &Key,
+        key: &DerivedKeys,
         offset: u64,
         size: u64,
-    ) -> Result<(Self, Nonce), Fault> {
+    ) -> Result<(Self, Nonce), LogFault> {
         let start = read_start(bytes, SEGMENT_MAGIC, key)?;
-        let bytes = bytes.get(..HEAD_BYTES).ok_or(Fault::Damaged)?;
-        let head = key.tagger(&start.nonce).check(offset, bytes).ok_or(Fault::Damaged)?;
+        let bytes = bytes.get(..HEAD_BYTES).ok_or(LogFault::Damaged)?;
+        let head = key.tagger(&start.nonce).check(offset, bytes).ok_or(LogFault::Damaged)?;
         let mut plain = head.get(START_BYTES..).unwrap_or(&[]).to_vec();
         key.stream(&start.nonce).apply(offset.saturating_add(START_BYTES as u64), &mut plain);
-        let head: Self = decode(&plain).ok_or(Fault::Damaged)?;
-        if head.is_possible(size) { Ok((head, start.nonce)) } else { Err(Fault::Damaged) }
+        let head: Self = decode(&plain).ok_or(LogFault::Damaged)?;
+        if head.is_possible(size) { Ok((head, start.nonce)) } else { Err(LogFault::Damaged) }
     }
 }
 

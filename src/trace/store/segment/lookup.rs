@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use super::Segment;
 use super::bits::BitReader;
-use super::blocks::{Cache, Table};
-use super::codes::{Decoders, Reader, WORDS, What};
+use super::blocks::{BlockTable, Cache};
+use super::codes::{Decoders, SymbolKind, SymbolReader, WORDS};
 use super::dictionary::{EACH, SENDER, SHORTCUTS, TEXT, join, local_part, split};
 
 /// The sections, in order.
@@ -62,12 +62,12 @@ impl Block {
         if self.texts.ends.len() >= end {
             return Some(());
         }
-        let mut reader = Reader::new(decoders, &self.bytes);
+        let mut reader = SymbolReader::new(decoders, &self.bytes);
         reader.bits.skip(self.at)?;
         while self.texts.ends.len() < end {
             if are_addresses {
                 let before = self.domains.last().map_or(0, |&before| u64::from(before));
-                let domain = before.checked_add(reader.number(What::Domain)?)?;
+                let domain = before.checked_add(reader.number(SymbolKind::Domain)?)?;
                 self.domains.push(u32::try_from(domain).ok()?);
             }
             reader.text(TEXT, &mut self.last)?;
@@ -86,7 +86,7 @@ type Blocks = RefCell<BTreeMap<usize, Option<Block>>>;
 pub(in super::super) struct Words<'a> {
     segment: &'a Segment,
     decoders: Decoders,
-    tables: [Table; COUNT],
+    tables: [BlockTable; COUNT],
     /// Of domains, addresses, and names.
     texts: [Blocks; 3],
     fours: Cache<Vec<u32>>,
@@ -105,7 +105,7 @@ impl<'a> Words<'a> {
         let counts = [head.domains, head.addresses, head.names, head.fours, head.sixes];
         let mut tables = [const { None }; COUNT];
         for (table, count) in tables.iter_mut().zip(counts) {
-            *table = Some(Table::read(count, EACH, &mut bits)?);
+            *table = Some(BlockTable::read(count, EACH, &mut bits)?);
         }
         let [Some(domains), Some(addresses), Some(names), Some(fours), Some(sixes)] = tables else {
             return None;
@@ -130,7 +130,7 @@ impl<'a> Words<'a> {
 
     /// Reads all words; returns whether all are sound.
     pub(in super::super) fn check(&self) -> bool {
-        let blocks = |section: usize| 0..self.tables.get(section).map_or(0, Table::len);
+        let blocks = |section: usize| 0..self.tables.get(section).map_or(0, BlockTable::len);
         let has_all = |section, count: u32| {
             (0..count as usize).all(|n| self.with_text(section, n, |_| Some(())).is_some())
         };
@@ -215,11 +215,11 @@ impl<'a> Words<'a> {
     fn fours(&self, number: usize) -> Option<Rc<Vec<u32>>> {
         self.fours.get(number, || {
             let (bytes, count) = self.block(FOURS, number)?;
-            let mut reader = Reader::new(&self.decoders, &bytes);
+            let mut reader = SymbolReader::new(&self.decoders, &bytes);
             let mut address = 0_u32;
             (0..count)
                 .map(|_| {
-                    let step = u32::try_from(reader.number(What::Four)?).ok()?;
+                    let step = u32::try_from(reader.number(SymbolKind::Four)?).ok()?;
                     address = address.checked_add(step)?;
                     Some(address)
                 })
@@ -230,12 +230,12 @@ impl<'a> Words<'a> {
     fn sixes(&self, number: usize) -> Option<Rc<Vec<u128>>> {
         self.sixes.get(number, || {
             let (bytes, count) = self.block(SIXES, number)?;
-            let mut reader = Reader::new(&self.decoders, &bytes);
+            let mut reader = SymbolReader::new(&self.decoders, &bytes);
             let mut high = 0_u64;
             (0..count)
                 .map(|_| {
-                    high = high.checked_add(reader.number(What::Six)?)?;
-                    Some(u128::from(high) << 64 | u128::from(reader.number(What::Low)?))
+                    high = high.checked_add(reader.number(SymbolKind::Six)?)?;
+                    Some(u128::from(high) << 64 | u128::from(reader.number(SymbolKind::Low)?))
                 })
                 .collect()
         })
@@ -289,7 +289,7 @@ impl<'a> Words<'a> {
         let order =
             |number: usize| self.with_text(DOMAINS, number, |text| Some(compare(text, &domain)));
         let before = |block| Some(order(block * EACH)? == Ordering::Less);
-        let blocks = self.tables.get(DOMAINS).map_or(0, Table::len);
+        let blocks = self.tables.get(DOMAINS).map_or(0, BlockTable::len);
         let mut domains = Vec::new();
         for number in first_block(blocks, before)? * EACH..self.segment.head.domains as usize {
             match order(number)? {
@@ -312,7 +312,7 @@ impl<'a> Words<'a> {
             })
         };
         let before = |block| Some(order(block * EACH)? == Ordering::Less);
-        let blocks = self.tables.get(ADDRESSES).map_or(0, Table::len);
+        let blocks = self.tables.get(ADDRESSES).map_or(0, BlockTable::len);
         for number in first_block(blocks, before)? * EACH..self.addresses_count() {
             match order(number)? {
                 Ordering::Less => {}

@@ -11,8 +11,8 @@ use std::rc::Rc;
 
 use super::Segment;
 use super::bits::{self, BitReader, BitWriter};
-use super::blocks::{Cache, Section, Table};
-use super::codes::{Codes, MANY, Sizes, What};
+use super::blocks::{BlockTable, Cache, Section};
+use super::codes::{Codes, MANY, Sizes, SymbolKind};
 use super::huffman::{Code, LENGTH_MAX, Lengths, OUTER};
 
 /// The number of symbols in a block of lengths.
@@ -103,19 +103,19 @@ pub(super) struct ManyCode<'a> {
 #[derive(Debug)]
 pub(super) struct ManyCodes<'a> {
     codes: [ManyCode<'a>; MANY.len()],
-    pub(super) table: Table,
+    pub(super) table: BlockTable,
 }
 
 impl<'a> ManyCodes<'a> {
     /// Reads the codes of a segment whose blocks are in this table; `None` if they are invalid.
     pub(super) fn read(
         segment: &'a Segment,
-        table: Table,
+        table: BlockTable,
         bits: &mut BitReader<'_>,
     ) -> Option<Self> {
         let sizes = segment.head.sizes();
         let mut first = 0;
-        let mut next = |what: What| {
+        let mut next = |what: SymbolKind| {
             let code = ManyCode::read(segment, what.symbols(&sizes), first, bits)?;
             first += code.before.len();
             Some(code)
@@ -126,7 +126,7 @@ impl<'a> ManyCodes<'a> {
 
     /// The ranks of some symbols, in order, without those that do not occur; `None` if they
     /// cannot be read.
-    pub(super) fn ranks_of(&self, what: What, symbols: &[u32]) -> Option<Vec<u32>> {
+    pub(super) fn ranks_of(&self, what: SymbolKind, symbols: &[u32]) -> Option<Vec<u32>> {
         let code = self.of(what)?;
         let mut ranks = Vec::new();
         for &symbol in symbols {
@@ -137,7 +137,7 @@ impl<'a> ManyCodes<'a> {
     }
 
     /// The symbol with this rank; `None` if it cannot be read, or there is none.
-    pub(super) fn symbol_of(&self, what: What, rank: u32) -> Option<u32> {
+    pub(super) fn symbol_of(&self, what: SymbolKind, rank: u32) -> Option<u32> {
         self.of(what)?.symbol_of(rank, &self.table)
     }
 
@@ -147,7 +147,7 @@ impl<'a> ManyCodes<'a> {
     }
 
     /// The code for a kind of symbols.
-    pub(super) fn of(&self, what: What) -> Option<&ManyCode<'a>> {
+    pub(super) fn of(&self, what: SymbolKind) -> Option<&ManyCode<'a>> {
         let place = MANY.iter().position(|&one| one == what)?;
         self.codes.get(place)
     }
@@ -205,7 +205,7 @@ impl<'a> ManyCode<'a> {
     }
 
     /// The lengths of the words in a block; `None` if it is damaged.
-    fn block(&self, number: usize, table: &Table) -> Option<Rc<Vec<u8>>> {
+    fn block(&self, number: usize, table: &BlockTable) -> Option<Rc<Vec<u8>>> {
         self.read.get(number, || {
             let range = table.block(self.first.checked_add(number)?)?;
             let bytes = self.segment.block(LENGTHS, range)?;
@@ -215,7 +215,7 @@ impl<'a> ManyCode<'a> {
     }
 
     /// The rank of a symbol, if it occurs; `None` if it cannot be read.
-    fn rank_of(&self, symbol: u32, table: &Table) -> Option<Option<u32>> {
+    fn rank_of(&self, symbol: u32, table: &BlockTable) -> Option<Option<u32>> {
         let (number, at) = (symbol as usize / EACH, symbol as usize % EACH);
         let lengths = self.block(number, table)?;
         let (before, rest) = lengths.split_at_checked(at)?;
@@ -229,7 +229,7 @@ impl<'a> ManyCode<'a> {
     }
 
     /// The symbol with this rank; `None` if it cannot be read, or there is none.
-    fn symbol_of(&self, rank: u32, table: &Table) -> Option<u32> {
+    fn symbol_of(&self, rank: u32, table: &BlockTable) -> Option<u32> {
         let length = self.words.length_of(rank)?;
         let (_, first) = *self.words.firsts.get(length)?;
         let mut left = rank - first;

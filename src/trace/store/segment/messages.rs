@@ -13,7 +13,7 @@ use crate::trace::Envelope;
 use super::SealedBlock;
 use super::bits::BitReader;
 use super::blocks::{BlockItems, Section};
-use super::codes::{Codes, Decoders, Reader, Sink, What, Writer};
+use super::codes::{Codes, Decoders, Sink, SymbolKind, SymbolReader, Writer};
 use super::dictionary::Words;
 use super::ids::{self, Form, Id};
 use super::many::ManyCodes;
@@ -23,7 +23,7 @@ pub(super) const EACH: usize = 128;
 /// The number of messages in a block of senders or of authenticated ids.
 pub(super) const EACH_SENDER: usize = 1024;
 /// The kinds of symbols of an id's text.
-const ID: [What; 3] = [What::IdByte, What::IdShared, What::IdRest];
+const ID: [SymbolKind; 3] = [SymbolKind::IdByte, SymbolKind::IdShared, SymbolKind::IdRest];
 /// Added to the number of an id's form if the message is partial.
 const PARTIAL: u32 = 4;
 /// The number of columns.
@@ -48,16 +48,16 @@ impl Messages<'_> {
     fn put_times(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
         let mut before = self.oldest;
         for envelope in envelopes {
-            sink.number(What::Time, envelope.time.wrapping_sub(before).cast_unsigned());
+            sink.number(SymbolKind::Time, envelope.time.wrapping_sub(before).cast_unsigned());
             before = envelope.time;
         }
     }
 
     fn put_recipients(&self, envelopes: &[Envelope], sink: &mut dyn Sink) {
         for envelope in envelopes {
-            sink.number(What::Count, envelope.recipients.len() as u64);
+            sink.number(SymbolKind::Count, envelope.recipients.len() as u64);
             for recipient in &envelope.recipients {
-                sink.symbol(What::To, self.words.address(recipient));
+                sink.symbol(SymbolKind::To, self.words.address(recipient));
             }
         }
     }
@@ -66,7 +66,10 @@ impl Messages<'_> {
         let (mut process, mut text) = (0, "");
         for envelope in envelopes {
             let (form, id) = ids::parse(&envelope.id);
-            sink.symbol(What::Form, form.number() + if envelope.partial { PARTIAL } else { 0 });
+            sink.symbol(
+                SymbolKind::Form,
+                form.number() + if envelope.partial { PARTIAL } else { 0 },
+            );
             match form {
                 Form::None => {}
                 Form::Text => {
@@ -74,13 +77,13 @@ impl Messages<'_> {
                     text = &envelope.id;
                 }
                 Form::Short | Form::Long => {
-                    sink.signed(What::IdTime, envelope.time.wrapping_sub(id.time));
-                    sink.signed(What::IdProcess, id.process.wrapping_sub(process));
-                    sink.number(What::IdFraction, id.fraction);
+                    sink.signed(SymbolKind::IdTime, envelope.time.wrapping_sub(id.time));
+                    sink.signed(SymbolKind::IdProcess, id.process.wrapping_sub(process));
+                    sink.number(SymbolKind::IdFraction, id.fraction);
                     process = id.process;
                 }
             }
-            sink.symbol(What::Client, self.words.client(envelope.client));
+            sink.symbol(SymbolKind::Client, self.words.client(envelope.client));
         }
     }
 }
@@ -132,7 +135,7 @@ impl BlockItems for Senders<'_> {
 
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
         for envelope in self.0.envelopes.get(range).unwrap_or_default() {
-            sink.symbol(What::From, self.0.words.address(&envelope.sender));
+            sink.symbol(SymbolKind::From, self.0.words.address(&envelope.sender));
         }
     }
 }
@@ -150,7 +153,7 @@ impl BlockItems for NameColumn<'_> {
 
     fn put(&self, range: Range<usize>, sink: &mut dyn Sink) {
         for envelope in self.0.envelopes.get(range).unwrap_or_default() {
-            sink.symbol(What::Authenticated, self.0.words.name(envelope));
+            sink.symbol(SymbolKind::Authenticated, self.0.words.name(envelope));
         }
     }
 }
@@ -182,7 +185,7 @@ fn take_length(block: &mut &[u8]) -> Option<usize> {
 /// A block of senders or of authenticated ids, which is read as far as it is needed.
 #[derive(Debug)]
 pub(super) struct Column {
-    what: What,
+    what: SymbolKind,
     bytes: Vec<u8>,
     /// The bit after the last symbol that was read.
     at: u64,
@@ -192,7 +195,7 @@ pub(super) struct Column {
 
 impl Column {
     /// The block with these bytes.
-    pub(super) fn new(what: What, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(what: SymbolKind, bytes: Vec<u8>) -> Self {
         Self { what, bytes, at: 0, ranks: Vec::with_capacity(EACH_SENDER) }
     }
 
@@ -309,10 +312,10 @@ impl<'a> Block<'a> {
     /// The time of each message.
     pub(super) fn times(&self, oldest: i64) -> Option<Vec<i64>> {
         let column = self.column(0)?;
-        let mut reader = Reader::new(self.decoders, &column);
+        let mut reader = SymbolReader::new(self.decoders, &column);
         let (mut time, mut times) = (oldest, Vec::with_capacity(self.count));
         for _ in 0..self.count {
-            time = time.wrapping_add(reader.number(What::Time)?.cast_signed());
+            time = time.wrapping_add(reader.number(SymbolKind::Time)?.cast_signed());
             times.push(time);
         }
         Some(times)
@@ -320,8 +323,8 @@ impl<'a> Block<'a> {
 
     /// The recipients of each message: their ranks.
     pub(super) fn recipients(&self) -> Option<Recipients> {
-        let (column, to) = (self.column(1)?, self.codes.of(What::To)?);
-        let mut reader = Reader::new(self.decoders, &column);
+        let (column, to) = (self.column(1)?, self.codes.of(SymbolKind::To)?);
+        let mut reader = SymbolReader::new(self.decoders, &column);
         // A code with one symbol takes no bits, so the number is limited by
         // what a log can contain.
         let mut left = super::super::record::PAYLOAD_BYTES_MAX as u64 / 2;
@@ -330,7 +333,7 @@ impl<'a> Block<'a> {
             ends: Vec::with_capacity(self.count),
         };
         for _ in 0..self.count {
-            let count = reader.number(What::Count)?;
+            let count = reader.number(SymbolKind::Count)?;
             left = left.checked_sub(count)?;
             let end = found.all.len().checked_add(usize::try_from(count).ok()?)?;
             to.take(&mut reader.bits, end, &mut found.all)?;
@@ -342,12 +345,12 @@ impl<'a> Block<'a> {
     /// Everything else, for the first messages, which have these times.
     pub(super) fn rest(&self, times: &[i64]) -> Option<Vec<Rest>> {
         let column = self.column(2)?;
-        let mut reader = Reader::new(self.decoders, &column);
-        let clients = self.codes.of(What::Client)?;
+        let mut reader = SymbolReader::new(self.decoders, &column);
+        let clients = self.codes.of(SymbolKind::Client)?;
         let (mut process, mut text, mut client) = (0_i64, Vec::new(), Vec::new());
         (times.iter().take(self.count))
             .map(|&time| {
-                let form = reader.symbol(What::Form)?;
+                let form = reader.symbol(SymbolKind::Form)?;
                 let partial = form & PARTIAL != 0;
                 let form = Form::numbered(form & !PARTIAL);
                 let mut numbers = Id::default();
@@ -355,10 +358,10 @@ impl<'a> Block<'a> {
                     Form::None => {}
                     Form::Text => reader.text(ID, &mut text)?,
                     Form::Short | Form::Long => {
-                        numbers.time = time.wrapping_sub(reader.signed(What::IdTime)?);
-                        process = process.wrapping_add(reader.signed(What::IdProcess)?);
+                        numbers.time = time.wrapping_sub(reader.signed(SymbolKind::IdTime)?);
+                        process = process.wrapping_add(reader.signed(SymbolKind::IdProcess)?);
                         numbers.process = process;
-                        numbers.fraction = reader.number(What::IdFraction)?;
+                        numbers.fraction = reader.number(SymbolKind::IdFraction)?;
                     }
                 }
                 let text = if form == Form::Text { text.clone() } else { Vec::new() };

@@ -39,8 +39,8 @@ use crate::trace::{Body, Settings, is_past};
 
 use super::cipher::{Nonce, Stream, Tagger};
 use super::codec::CRC_BYTES;
-use super::key::Key;
-use super::log::{Fault, either};
+use super::key::DerivedKeys;
+use super::log::{LogFault, either};
 use super::names::Numbered;
 pub(super) use authenticated::Authenticated;
 use body::BodyBlocks;
@@ -72,7 +72,7 @@ pub(super) struct Segment {
 }
 
 /// A segment, or why it cannot be read, and its file.
-type Opened = (Result<Segment, Fault>, File);
+type Opened = (Result<Segment, LogFault>, File);
 
 /// A block whose tag is right, and of which any part can be decrypted.
 #[derive(Clone, Copy, Debug)]
@@ -97,9 +97,9 @@ impl Segment {
     /// Opens the segment `name`; `None` if it does not exist.
     pub(super) fn open(
         dir: &SecureDir,
-        key: &Key,
+        key: &DerivedKeys,
         name: &CStr,
-    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+    ) -> Result<Option<Result<Self, LogFault>>, DirError> {
         Ok(Self::open_file(dir, key, name)?.map(|(opened, _)| opened))
     }
 
@@ -107,9 +107,9 @@ impl Segment {
     /// of its body.
     pub(super) fn open_to_search(
         dir: &SecureDir,
-        key: &Key,
+        key: &DerivedKeys,
         name: &CStr,
-    ) -> Result<Option<Result<Self, Fault>>, DirError> {
+    ) -> Result<Option<Result<Self, LogFault>>, DirError> {
         let opened = Self::open_file(dir, key, name)?;
         let with =
             |(opened, file): Opened| opened.map(|segment| Self { file: Some(file), ..segment });
@@ -121,16 +121,20 @@ impl Segment {
         self.file = None;
     }
 
-    fn open_file(dir: &SecureDir, key: &Key, name: &CStr) -> Result<Option<Opened>, DirError> {
+    fn open_file(
+        dir: &SecureDir,
+        key: &DerivedKeys,
+        name: &CStr,
+    ) -> Result<Option<Opened>, DirError> {
         let Some((file, info)) = dir.open_file(Access::Read, name)? else { return Ok(None) };
         if info.size < HEAD_BYTES as u64 {
-            return Ok(Some((Err(Fault::Damaged), file)));
+            return Ok(Some((Err(LogFault::Damaged), file)));
         }
         let map = Mapping::of(&file, false).map_err(dir.failed("read", name))?;
         Ok(Some((Self::of(map, key), file)))
     }
 
-    fn of(map: Mapping, key: &Key) -> Result<Self, Fault> {
+    fn of(map: Mapping, key: &DerivedKeys) -> Result<Self, LogFault> {
         let size = map.len() as u64;
         let copy = |offset: usize| {
             let bytes = map.bytes(offset, HEAD_BYTES).unwrap_or(&[]);
@@ -140,11 +144,11 @@ impl Segment {
         let copies = [copy(0), copy(second)];
         let whole = copies.iter().all(Result::is_ok);
         let (head, nonce) = either(copies)?;
-        let settings = Settings::decode(&head.settings).ok_or(Fault::Damaged)?;
-        let parts = head.parts().ok_or(Fault::Damaged)?;
+        let settings = Settings::decode(&head.settings).ok_or(LogFault::Damaged)?;
+        let parts = head.parts().ok_or(LogFault::Damaged)?;
         let whole = whole && parts.bytes == map.len();
         let (stream, tagger) = (key.stream(&nonce), key.tagger(&nonce));
-        let bytes = usize::try_from(head.body).map_err(|_| Fault::Damaged)?;
+        let bytes = usize::try_from(head.body).map_err(|_| LogFault::Damaged)?;
         let body = BodyBlocks::new(&parts.body, bytes, stream.clone(), tagger.clone());
         let (deadline, file) = (None, None);
         Ok(Self { file, head, settings, nonce, stream, tagger, parts, body, whole, map, deadline })

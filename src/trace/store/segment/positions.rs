@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::SealedBlock;
 use super::bits::BitReader;
 use super::blocks::BlockItems;
-use super::codes::{Decoders, Reader, Sink, What};
+use super::codes::{Decoders, Sink, SymbolKind, SymbolReader};
 
 /// The number of messages in a block.
 pub(super) const EACH: usize = 1024;
@@ -71,7 +71,7 @@ impl BlockItems for Positions {
         let bits = bits(self.runs.len());
         self.counts(range.start).iter().for_each(|&count| sink.bits(count.into(), bits));
         for &run in self.runs.get(range).unwrap_or(&[]) {
-            sink.symbol(What::Run, run);
+            sink.symbol(SymbolKind::Run, run);
         }
     }
 }
@@ -81,7 +81,7 @@ impl BlockItems for Positions {
 pub(super) struct Block<'a> {
     /// For each run, the position of its next message.
     next: Vec<u32>,
-    runs: Reader<'a>,
+    runs: SymbolReader<'a>,
 }
 
 /// The position of the next message of a run, which begins at `start`, from this block on, of a
@@ -107,7 +107,7 @@ impl<'a> Block<'a> {
         starts: &[u32],
         messages: u32,
     ) -> Option<Self> {
-        let mut runs = Reader::new(decoders, bytes);
+        let mut runs = SymbolReader::new(decoders, bytes);
         let bits = bits(messages as usize);
         let next = |&start: &u32| start.checked_add(runs.bits.take(bits)? as u32);
         let next = starts.iter().map(next).collect::<Option<_>>()?;
@@ -123,7 +123,7 @@ impl<'a> Block<'a> {
     pub(super) fn place_of(mut self, run: u32, before: u32, count: usize) -> Option<usize> {
         let mut left = before;
         for place in 0..count {
-            if self.runs.symbol(What::Run)? == run {
+            if self.runs.symbol(SymbolKind::Run)? == run {
                 left = match left.checked_sub(1) {
                     Some(left) => left,
                     None => return Some(place),
@@ -138,7 +138,7 @@ impl<'a> Block<'a> {
     pub(super) fn positions(mut self, count: usize) -> Option<Vec<u32>> {
         (0..count)
             .map(|_| {
-                let next = self.next.get_mut(self.runs.symbol(What::Run)? as usize)?;
+                let next = self.next.get_mut(self.runs.symbol(SymbolKind::Run)? as usize)?;
                 let position = *next;
                 *next = next.checked_add(1)?;
                 Some(position)

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::authenticated::Authenticated;
 use super::bits::BitReader;
-use super::blocks::Table;
-use super::codes::{Decoders, MESSAGES, What};
+use super::blocks::BlockTable;
+use super::codes::{Decoders, MESSAGES, SymbolKind};
 use super::dictionary::{LOCAL_PART, SENDER};
 use super::many::{self, ManyCodes};
 use super::messages::{EACH, EACH_SENDER};
@@ -28,10 +28,10 @@ pub(in super::super) struct Messages<'a> {
     pub(super) segment: &'a Segment,
     pub(super) decoders: Decoders,
     pub(super) codes: ManyCodes<'a>,
-    pub(super) envelopes: Table,
-    pub(super) senders: Table,
-    pub(super) names: Table,
-    positions: Table,
+    pub(super) envelopes: BlockTable,
+    pub(super) senders: BlockTable,
+    pub(super) names: BlockTable,
+    positions: BlockTable,
     /// The position in the body at which each run begins.
     starts: Vec<u32>,
 }
@@ -47,11 +47,11 @@ impl<'a> Messages<'a> {
         let mut bits = BitReader::new(&bytes);
         let head = &segment.head;
         let sizes = head.sizes();
-        let lengths = Table::read(u32::try_from(many::blocks(&sizes)).ok()?, 1, &mut bits)?;
-        let envelopes = Table::read(head.messages, EACH, &mut bits)?;
-        let senders = Table::read(head.messages, EACH_SENDER, &mut bits)?;
-        let names = Table::read(head.messages, EACH_SENDER, &mut bits)?;
-        let positions = Table::read(head.messages, positions::EACH, &mut bits)?;
+        let lengths = BlockTable::read(u32::try_from(many::blocks(&sizes)).ok()?, 1, &mut bits)?;
+        let envelopes = BlockTable::read(head.messages, EACH, &mut bits)?;
+        let senders = BlockTable::read(head.messages, EACH_SENDER, &mut bits)?;
+        let names = BlockTable::read(head.messages, EACH_SENDER, &mut bits)?;
+        let positions = BlockTable::read(head.messages, positions::EACH, &mut bits)?;
         let starts = (0..head.runs).map(|_| Some(bits.take(32)? as u32)).collect::<Option<_>>()?;
         let codes = ManyCodes::read(segment, lengths, &mut bits)?;
         let at = bits.at();
@@ -197,23 +197,23 @@ impl<'a> Messages<'a> {
 
     /// Whether any message has one of these senders, unless that cannot be read.
     pub(in super::super) fn has_sender(&self, numbers: &[u32]) -> bool {
-        self.has_any(What::From, numbers)
+        self.has_any(SymbolKind::From, numbers)
     }
 
     /// Whether any message may have one of these authenticated ids.
     pub(in super::super) fn has_name(&self, auth: &Authenticated<'_>) -> bool {
         let is_sender = || auth.senders().is_none_or(|senders| self.has_sender(senders));
-        self.has_any(What::Authenticated, auth.names())
-            || self.has_any(What::Authenticated, &[SENDER]) && is_sender()
-            || self.has_any(What::Authenticated, &[LOCAL_PART])
+        self.has_any(SymbolKind::Authenticated, auth.names())
+            || self.has_any(SymbolKind::Authenticated, &[SENDER]) && is_sender()
+            || self.has_any(SymbolKind::Authenticated, &[LOCAL_PART])
     }
 
     /// Whether any message has one of these recipients.
     pub(in super::super) fn has_recipient(&self, numbers: &[u32]) -> bool {
-        self.has_any(What::To, numbers)
+        self.has_any(SymbolKind::To, numbers)
     }
 
-    fn has_any(&self, what: What, numbers: &[u32]) -> bool {
+    fn has_any(&self, what: SymbolKind, numbers: &[u32]) -> bool {
         let has = |&number: &u32| self.codes.ranks_of(what, &[number]) != Some(Vec::new());
         numbers.iter().any(has)
     }

@@ -4,7 +4,7 @@ use crate::trace::{Envelope, Scheme};
 
 use super::super::TraceError;
 use super::super::cipher::random;
-use super::super::key::Key;
+use super::super::key::DerivedKeys;
 use super::Segment;
 use super::build::{Origin, Plain, assemble, encode};
 use super::head::SegmentHead;
@@ -53,7 +53,7 @@ impl Segment {
     pub(in super::super) fn with_envelopes(
         &self,
         envelopes: &[Envelope],
-        key: &Key,
+        key: &DerivedKeys,
     ) -> Result<Option<Vec<u8>>, TraceError> {
         let Some((head, plain)) = self.encode_with(envelopes) else { return Ok(None) };
         Ok(Some(assemble(head, &plain, key, random()?)))

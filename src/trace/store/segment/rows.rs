@@ -6,8 +6,8 @@ use crate::trace::Envelope;
 
 use super::SealedBlock;
 use super::authenticated::Authenticated;
-use super::blocks::Table;
-use super::codes::What;
+use super::blocks::BlockTable;
+use super::codes::SymbolKind;
 use super::dictionary::{LOCAL_PART, SENDER};
 use super::ids::{self, Form, Id};
 use super::lookup::Words;
@@ -114,14 +114,15 @@ struct Auth<'r> {
 impl<'r> Auth<'r> {
     /// The ranks of these authenticated ids; `None` if they cannot be read.
     fn of(by: &'r Authenticated<'r>, codes: &ManyCodes<'_>) -> Option<Self> {
-        let rank = |name| Some(codes.ranks_of(What::Authenticated, &[name])?.first().copied());
+        let rank =
+            |name| Some(codes.ranks_of(SymbolKind::Authenticated, &[name])?.first().copied());
         let senders = match by.senders() {
-            Some(senders) => Some(codes.ranks_of(What::From, senders)?),
+            Some(senders) => Some(codes.ranks_of(SymbolKind::From, senders)?),
             None => None,
         };
         Some(Self {
             by,
-            names: codes.ranks_of(What::Authenticated, by.names())?,
+            names: codes.ranks_of(SymbolKind::Authenticated, by.names())?,
             sender: rank(SENDER)?,
             local_part: rank(LOCAL_PART)?,
             senders,
@@ -131,9 +132,9 @@ impl<'r> Auth<'r> {
 
 /// The block of a column that was read last.
 struct Cursor<'r> {
-    what: What,
+    what: SymbolKind,
     section: usize,
-    table: &'r Table,
+    table: &'r BlockTable,
     read: Option<(usize, Column)>,
 }
 
@@ -183,8 +184,8 @@ impl<'r, 's> Reading<'r, 's> {
     /// Selects messages. A condition whose ranks cannot be read matches all.
     fn new(messages: &'r Messages<'s>, words: &'r Words<'s>, wanted: &'r Wanted<'r>) -> Self {
         let codes = &messages.codes;
-        let from = wanted.from.and_then(|from| codes.ranks_of(What::From, from));
-        let to = wanted.to.and_then(|to| codes.ranks_of(What::To, to));
+        let from = wanted.from.and_then(|from| codes.ranks_of(SymbolKind::From, from));
+        let to = wanted.to.and_then(|to| codes.ranks_of(SymbolKind::To, to));
         let auth = wanted.auth.and_then(|by| Auth::of(by, codes));
         let is_exact = wanted.from.is_some() == from.is_some()
             && wanted.to.is_some() == to.is_some()
@@ -199,8 +200,8 @@ impl<'r, 's> Reading<'r, 's> {
             from,
             to,
             auth,
-            senders: cursor(What::From, SENDERS, &messages.senders),
-            names: cursor(What::Authenticated, NAMES, &messages.names),
+            senders: cursor(SymbolKind::From, SENDERS, &messages.senders),
+            names: cursor(SymbolKind::Authenticated, NAMES, &messages.names),
             left: first.unwrap_or(usize::MAX),
         }
     }
@@ -256,7 +257,7 @@ impl<'r, 's> Reading<'r, 's> {
             match auth.senders.as_ref().filter(|_| is_address) {
                 Some(senders) => has(senders, sender),
                 None => {
-                    let number = self.messages.codes.symbol_of(What::From, sender);
+                    let number = self.messages.codes.symbol_of(SymbolKind::From, sender);
                     number.is_none_or(|number| auth.by.has_sender(number, is_address))
                 }
             }
@@ -322,11 +323,12 @@ impl<'r, 's> Reading<'r, 's> {
                     String::new()
                 })
             };
-            let sender = address(What::From, *senders.get(n)?);
-            let recipients = recipients.of(n).iter().map(|&rank| address(What::To, rank)).collect();
-            let name = codes.symbol_of(What::Authenticated, *names.get(n)?);
+            let sender = address(SymbolKind::From, *senders.get(n)?);
+            let recipients =
+                recipients.of(n).iter().map(|&rank| address(SymbolKind::To, rank)).collect();
+            let name = codes.symbol_of(SymbolKind::Authenticated, *names.get(n)?);
             let name = name.and_then(|name| self.words.name(name, &sender));
-            let client = codes.symbol_of(What::Client, rest.client);
+            let client = codes.symbol_of(SymbolKind::Client, rest.client);
             let client = client.and_then(|client| self.words.client(client));
             damaged |= client.is_none() || name.is_none();
             let envelope = Envelope {

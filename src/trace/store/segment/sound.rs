@@ -4,7 +4,7 @@ use crate::trace::Scheme;
 
 use super::super::cipher::TAG_BYTES;
 use super::super::codec::{CRC_BYTES, checksum_fits, set_checksum};
-use super::super::key::Key;
+use super::super::key::DerivedKeys;
 use super::Segment;
 use super::lookup::Words;
 use super::read::Messages;
@@ -40,7 +40,7 @@ impl Segment {
 
     /// The file as it was written, if only copies of heads and tables, or its checksum, are
     /// damaged; `None` otherwise.
-    pub(in super::super) fn restored(&self, key: &Key) -> Option<Vec<u8>> {
+    pub(in super::super) fn restored(&self, key: &DerivedKeys) -> Option<Vec<u8>> {
         if !self.is_authentic() {
             return None;
         }

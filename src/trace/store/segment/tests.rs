@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use quickcheck::{Arbitrary, Gen};
 
 use super::blocks::BlockItems;
-use super::codes::{Sink, Sizes, What};
+use super::codes::{Sink, Sizes, SymbolKind};
 use super::*;
 use crate::sys::files;
 use crate::trace::store::query::{Accepts, Address, Query, QueryResult};
@@ -75,14 +75,14 @@ impl Arbitrary for Any {
 struct World {
     _folder: tempfile::TempDir,
     dir: SecureDir,
-    key: Key,
+    key: DerivedKeys,
 }
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = SecureDir::open(folder.path(), &[c"exirate", c"trace"], true).unwrap();
-        let key = key::Key::open(&dir, true).unwrap();
+        let key = key::DerivedKeys::open(&dir, true).unwrap();
         Self { _folder: folder, dir, key }
     }
 
@@ -109,7 +109,7 @@ impl World {
         build(messages, origin, scheme.as_ref(), &self.key).unwrap().unwrap()
     }
 
-    fn open(&self, bytes: &[u8]) -> Result<Segment, Fault> {
+    fn open(&self, bytes: &[u8]) -> Result<Segment, LogFault> {
         let file = self.dir.create_file(NAME, 0o640).unwrap();
         files::write_start(&file, bytes).unwrap();
         Segment::open(&self.dir, &self.key, NAME).unwrap().unwrap()
@@ -292,7 +292,7 @@ fn another_key_and_a_later_version_are_reported() {
     let world = World::new();
     let bytes = world.build(&[Envelope::default()]);
     let other = World::new();
-    assert_eq!(other.open(&bytes).unwrap_err(), Fault::OtherKey);
+    assert_eq!(other.open(&bytes).unwrap_err(), LogFault::OtherKey);
     let mut later = bytes.clone();
     let second = later.len() - HEAD_BYTES - CRC_BYTES;
     later[8] = VERSIONS.newest as u8 + 1;
@@ -300,12 +300,12 @@ fn another_key_and_a_later_version_are_reported() {
     assert!(!world.open(&later).unwrap().whole);
     later[second + 8] = VERSIONS.newest as u8 + 1;
     let fault = world.open(&later).unwrap_err();
-    assert!(matches!(fault, Fault::Version(version) if version.is_later()));
+    assert!(matches!(fault, LogFault::Version(version) if version.is_later()));
     // The tags cover the version.
-    assert_eq!(as_the_next(|| world.open(&later)).unwrap_err(), Fault::Damaged);
+    assert_eq!(as_the_next(|| world.open(&later)).unwrap_err(), LogFault::Damaged);
     assert!(as_the_next(|| world.open(&bytes)).unwrap().whole);
     for length in [0, 1, 47, 48, HEAD_BYTES - 1] {
-        assert_eq!(world.open(&bytes[..length]).unwrap_err(), Fault::Damaged);
+        assert_eq!(world.open(&bytes[..length]).unwrap_err(), LogFault::Damaged);
     }
 }
 
@@ -407,7 +407,7 @@ struct Simple {
 }
 
 impl Sink for Simple {
-    fn symbol(&mut self, what: What, _: u32) {
+    fn symbol(&mut self, what: SymbolKind, _: u32) {
         let symbols = what.symbols(&self.sizes);
         self.bits += u64::from(usize::BITS - (symbols - 1).leading_zeros());
     }
@@ -416,7 +416,7 @@ impl Sink for Simple {
         self.bits += u64::from(bits);
     }
 
-    fn number(&mut self, what: What, number: u64) {
+    fn number(&mut self, what: SymbolKind, number: u64) {
         let bits = u64::BITS - number.leading_zeros();
         let all = self.numbers.entry(what as usize).or_default();
         for (sum, width) in all.iter_mut().zip(1..) {

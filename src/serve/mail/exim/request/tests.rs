@@ -224,3 +224,30 @@ fn headers_mark_a_message() {
         assert_eq!(request.step().unwrap().event.marked, marked, "{name}");
     }
 }
+
+/// A local account's message has so many and so long recipients that Exim cuts off the list.
+#[test]
+fn recipients_that_are_cut_off_a_list_count_as_others() {
+    let all: Vec<String> =
+        (0..3000).map(|n| format!("{n}{}@private.test", "x".repeat(300))).collect();
+    let list = all.join(", ");
+    let cut = |length: usize| {
+        let list = base64(&list.as_bytes()[..length]);
+        let request = request(&[
+            ("protocol", &base64(b"local")),
+            ("id", b"1xWeBG-0006YM-0g"),
+            ("recipients", b"3000"),
+            ("list", &list),
+        ]);
+        request.step().unwrap().event.recipients
+    };
+    let known = cut(LIST_MAX);
+    assert_eq!(known.iter().collect::<std::collections::HashSet<_>>().len(), 3000);
+    let listed = known.iter().filter(|one| all.contains(one)).count();
+    assert!(listed > 2000 && listed < 3000, "{listed}");
+    assert!(known[listed..].iter().all(|one| crate::identity::mailbox::is_ambiguous(one)));
+    let shipped = include_str!("../../../../../exim/exirate.conf");
+    assert!(shipped.contains(&format!("${{length_{LIST_MAX}:$recipients}}")));
+    // One that is not cut off is taken as it is.
+    assert_eq!(cut(list.find(", 7x").unwrap()), all[..7]);
+}

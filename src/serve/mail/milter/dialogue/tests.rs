@@ -59,7 +59,7 @@ impl Talk {
         self.try_say(command, data).unwrap()
     }
 
-    fn try_say(&mut self, command: u8, data: &[u8]) -> Result<String, Fault> {
+    fn try_say(&mut self, command: u8, data: &[u8]) -> Result<String, DialogueFault> {
         let mut bytes = Vec::new();
         write(&mut bytes, command, data);
         let mut packets = Packets::default();
@@ -348,19 +348,19 @@ fn odd_orders_count_nothing_that_did_not_happen() {
 #[test]
 fn what_cannot_be_understood_closes_the_connection() {
     let mut talk = Talk::new(WANTS);
-    assert_eq!(talk.try_say(packet::MAIL, b"<a@x>\0"), Err(Fault::Early(b'M')));
-    assert_eq!(talk.try_say(packet::BODY, b"x"), Err(Fault::Early(b'B')));
-    let short = Err(Fault::NoAgreement(NoAgreement::Short));
+    assert_eq!(talk.try_say(packet::MAIL, b"<a@x>\0"), Err(DialogueFault::Early(b'M')));
+    assert_eq!(talk.try_say(packet::BODY, b"x"), Err(DialogueFault::Early(b'B')));
+    let short = Err(DialogueFault::NoAgreement(NoAgreement::Short));
     assert_eq!(talk.try_say(packet::NEGOTIATE, b"\0\0\0\x06"), short);
-    let old = Err(Fault::NoAgreement(NoAgreement::Version(1)));
+    let old = Err(DialogueFault::NoAgreement(NoAgreement::Version(1)));
     assert_eq!(talk.try_say(packet::NEGOTIATE, &words([1, 0, 0])), old);
     let mut talk = Talk::begun(WANTS);
-    assert_eq!(talk.try_say(b'z', b""), Err(Fault::Unknown(b'z')));
+    assert_eq!(talk.try_say(b'z', b""), Err(DialogueFault::Unknown(b'z')));
     for data in [&b""[..], b"host", b"host\0"] {
-        assert_eq!(talk.try_say(packet::CONNECT, data), Err(Fault::Malformed(b'C')));
+        assert_eq!(talk.try_say(packet::CONNECT, data), Err(DialogueFault::Malformed(b'C')));
     }
     for command in [packet::MAIL, packet::RCPT] {
-        assert_eq!(talk.try_say(command, b""), Err(Fault::Malformed(command)));
+        assert_eq!(talk.try_say(command, b""), Err(DialogueFault::Malformed(command)));
     }
     // It may be quit at any time.
     assert_eq!(Talk::new(WANTS).say(packet::QUIT, b""), "quit");

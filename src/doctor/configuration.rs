@@ -7,7 +7,7 @@ use super::finding::{Findings, quoted};
 use super::installation::Installation;
 use super::users;
 use crate::mta::exim::debian::include_files;
-use crate::mta::exim::{Absent, Rule, Rules, RulesError, Settings};
+use crate::mta::exim::{Absent, EximSettings, Rule, Rules, RulesError};
 use crate::text::counted;
 
 /// The file that names the libraries, where the package of the libraries is installed.
@@ -16,7 +16,7 @@ const LIBRARIES: &str = "exirate-libraries.conf";
 /// Checks what the configuration says about limits; `in_sessions`, also by dry sessions of Exim.
 pub(super) fn look(
     installation: &Installation,
-    settings: &Settings,
+    settings: &EximSettings,
     in_sessions: bool,
     findings: &mut Findings,
 ) -> Option<Rules> {
@@ -143,7 +143,7 @@ fn misspelt_names(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Files that limits are looked up in.
-fn lookup_files(rules: &Rules, settings: &Settings, findings: &mut Findings) {
+fn lookup_files(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
     for file in &rules.lookup_files {
         let path = &file.path;
         if let Some(error) = file.unreadable() {
@@ -182,55 +182,70 @@ fn natives(rules: &Rules, findings: &mut Findings) {
 }
 
 /// Whether Exim reaches a call that limits something.
-fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
-    let config = settings.config.display();
+fn limited(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
     let limiting: Vec<&Rule> = rules.limiting().collect();
     let mut unused: BTreeMap<&str, &Rule> = BTreeMap::new();
     for rule in rules.rules.iter().filter(|rule| !rule.is_used()) {
         unused.entry(rule.acl.as_deref().unwrap_or_default()).or_insert(rule);
     }
-    // What compares with Exim's own counts, and limits nothing.
-    let is_shadow = |rule: &Rule| {
-        let all = rules.rules.iter().filter(|one| one.acl == rule.acl);
-        all.into_iter().all(|one| one.call.function == "shadow")
-    };
-    let shadows: BTreeMap<&str, &Rule> = unused
-        .iter()
-        .filter(|(_, rule)| is_shadow(rule))
-        .map(|(acl, rule)| (*acl, *rule))
-        .collect();
-    for (acl, rule) in shadows {
-        unused.remove(acl);
-        findings.note(format!(
-            "{}: nothing compares with Exim's own counts by the ACL {acl} any more: delete its \
-             lines, and its name",
-            rule.position
-        ));
-    }
-    let records = rules.rules.iter().any(|rule| rule.call.function == "record");
+    ended_shadows(rules, &mut unused, findings);
     let is_ended = rules.rules.iter().any(|rule| rule.ending.is_some());
     if limiting.is_empty() && unused.is_empty() && !is_ended {
-        let own =
-            if rules.native.is_empty() { "nothing is limited" } else { "exirate limits nothing" };
-        let text = format!("{own}: no line of {config} calls ratelimit of exirate.so");
-        // What Exim would not understand there is reported.
-        let text = match rules.acls.faults().next() {
-            None => format!(
-                "{text}; `exirate setup` adds the lines, or include a file such as acl_check_rcpt.conf of \
-                 {} in the ACL that acl_smtp_rcpt names, in the section of ACLs",
-                include_files()
-            ),
-            Some(_) => text,
-        };
-        // Perhaps only the trace store is used.
-        if records {
-            findings.note(text);
-        } else {
-            findings.problem(text);
-        }
+        nothing_calls(rules, settings, findings);
         return;
     }
-    let nothing = if limiting.is_empty() { "nothing is limited: " } else { "" };
+    not_reached(rules, &unused, limiting.is_empty(), findings);
+    if !limiting.is_empty() {
+        reached(rules, limiting, findings);
+    }
+}
+
+/// What compares with Exim's own counts, limits nothing, and is not reached any more.
+fn ended_shadows(rules: &Rules, unused: &mut BTreeMap<&str, &Rule>, findings: &mut Findings) {
+    unused.retain(|acl, rule| {
+        let mut all = rules.rules.iter().filter(|one| one.acl == rule.acl);
+        let is_shadow = all.all(|one| one.call.function == "shadow");
+        if is_shadow {
+            findings.note(format!(
+                "{}: nothing compares with Exim's own counts by the ACL {acl} any more: delete its \
+                 lines, and its name",
+                rule.position
+            ));
+        }
+        !is_shadow
+    });
+}
+
+/// No line calls a function that limits something.
+fn nothing_calls(rules: &Rules, settings: &EximSettings, findings: &mut Findings) {
+    let config = settings.config.display();
+    let own = if rules.native.is_empty() { "nothing is limited" } else { "exirate limits nothing" };
+    let text = format!("{own}: no line of {config} calls ratelimit of exirate.so");
+    // What Exim would not understand there is reported.
+    let text = match rules.acls.faults().next() {
+        None => format!(
+            "{text}; `exirate setup` adds the lines, or include a file such as acl_check_rcpt.conf of \
+                 {} in the ACL that acl_smtp_rcpt names, in the section of ACLs",
+            include_files()
+        ),
+        Some(_) => text,
+    };
+    // Perhaps only the trace store is used.
+    if rules.rules.iter().any(|rule| rule.call.function == "record") {
+        findings.note(text);
+    } else {
+        findings.problem(text);
+    }
+}
+
+/// The calls in ACLs that Exim does not use; `is_all` where it uses no other.
+fn not_reached(
+    rules: &Rules,
+    unused: &BTreeMap<&str, &Rule>,
+    is_all: bool,
+    findings: &mut Findings,
+) {
+    let nothing = if is_all { "nothing is limited: " } else { "" };
     for (acl, rule) in unused {
         let text = format!(
             "{nothing}{}: the ACL {acl} calls {}, and Exim does not use this ACL",
@@ -238,14 +253,14 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
         );
         let add = |findings: &mut Findings, how: &str| {
             let text = format!("{text}; {how}");
-            if limiting.is_empty() {
+            if is_all {
                 findings.problem(text);
             } else {
                 findings.warning(text);
             }
         };
         let debian = "MAIN_ACL_CHECK_RCPT";
-        if rules.source.tested.contains(debian) && acl == "acl_exirate_check_rcpt" {
+        if rules.source.tested.contains(debian) && *acl == "acl_exirate_check_rcpt" {
             // It leaves an ACL of their own in use, and Exim does without it once it is removed.
             let line = "RATELIMIT_CHECK_RCPT = yes";
             add(
@@ -259,9 +274,10 @@ fn limited(rules: &Rules, settings: &Settings, findings: &mut Findings) {
             add(findings, &format!("name it in an option, such as `acl_smtp_rcpt = {acl}`"));
         }
     }
-    if limiting.is_empty() {
-        return;
-    }
+}
+
+/// The calls that limit something, and whether mail comes to them.
+fn reached(rules: &Rules, limiting: Vec<&Rule>, findings: &mut Findings) {
     let options = |rules: &[&Rule], of: fn(&Rule) -> &[String]| {
         let options: BTreeSet<&str> =
             rules.iter().flat_map(|rule| of(rule)).map(String::as_str).collect();

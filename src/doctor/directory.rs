@@ -4,13 +4,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::files::{Files, Part, is_fit, kind, move_away};
+use super::files::{FileRole, Files, is_fit, kind, move_away};
 use super::finding::{Findings, quoted};
 use crate::alerts::RECEIVERS;
 use crate::mta::Account;
 
 /// What the name of a file in the database's directory says that it is.
-fn part(name: &str) -> Part {
+fn part(name: &str) -> FileRole {
     let shard = |stem: &str| {
         let digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
         stem.len() == 2 && stem.bytes().all(digit)
@@ -31,19 +31,19 @@ fn part(name: &str) -> Part {
     let is_log = |name: &str| matches!(name, "audit.log" | "held.log" | "crossings" | "refusals");
     let is_old_log = name.strip_suffix(".1").is_some_and(is_log);
     if whole(name) || policy(name) || other(name) || is_cursor(name) || is_log(name) || is_old_log {
-        Part::Ours
+        FileRole::Ours
     } else if matches!(name, "callers" | "trace") {
-        Part::Elsewhere
+        FileRole::Elsewhere
     } else if name.strip_suffix(".new").is_some_and(unfinished) {
-        Part::Unfinished
+        FileRole::Unfinished
     } else if name.split_once(".damaged-").is_some_and(|(stem, number)| {
         (whole(stem) || counters(stem))
             && number.len() == 1
             && number.bytes().all(|b| b.is_ascii_digit())
     }) {
-        Part::Quarantined
+        FileRole::Quarantined
     } else {
-        Part::Foreign
+        FileRole::Foreign
     }
 }
 
@@ -166,50 +166,50 @@ mod tests {
     #[test]
     fn files_are_known_by_their_names() {
         for (name, expected) in [
-            ("database", Part::Ours),
-            ("overrides", Part::Ours),
-            ("00.shard", Part::Ours),
-            ("ff.shard", Part::Ours),
-            ("audit.log", Part::Ours),
-            ("held.log.1", Part::Ours),
-            ("overrides", Part::Ours),
-            ("crossings", Part::Ours),
-            ("refusals.1", Part::Ours),
-            ("delivery.run", Part::Ours),
-            ("delivery.run.new", Part::Unfinished),
-            ("delivery.shared", Part::Ours),
-            ("delivery.shared.new", Part::Unfinished),
-            ("delivery.lock", Part::Ours),
-            ("habits.lock", Part::Ours),
-            ("callers.lock", Part::Ours),
-            ("callers", Part::Elsewhere),
-            ("policy.lock", Part::Ours),
-            ("delivery.else", Part::Foreign),
-            ("database.1", Part::Foreign),
-            ("overrides.new", Part::Unfinished),
-            ("overrides.damaged-1", Part::Quarantined),
-            ("database.new", Part::Unfinished),
-            ("policy.image", Part::Ours),
-            ("policy.image.new", Part::Unfinished),
-            ("policy.counters", Part::Ours),
-            ("policy.counters.new", Part::Unfinished),
-            ("policy.counters.damaged-1", Part::Quarantined),
-            ("shadow.counters", Part::Ours),
-            ("shadow.counters.new", Part::Unfinished),
-            ("shadow.counters.damaged-1", Part::Quarantined),
-            ("cluster", Part::Ours),
-            ("cluster.state", Part::Ours),
-            ("cluster.new", Part::Unfinished),
-            ("cluster.old", Part::Foreign),
-            ("3f.new", Part::Unfinished),
-            ("3f.shard.damaged-1", Part::Quarantined),
-            ("database.damaged-9", Part::Quarantined),
-            ("overrides.damaged-1", Part::Quarantined),
-            ("FF.shard", Part::Foreign),
-            ("100.shard", Part::Foreign),
-            ("3f.shard.damaged-10", Part::Foreign),
-            ("trace", Part::Elsewhere),
-            ("core", Part::Foreign),
+            ("database", FileRole::Ours),
+            ("overrides", FileRole::Ours),
+            ("00.shard", FileRole::Ours),
+            ("ff.shard", FileRole::Ours),
+            ("audit.log", FileRole::Ours),
+            ("held.log.1", FileRole::Ours),
+            ("overrides", FileRole::Ours),
+            ("crossings", FileRole::Ours),
+            ("refusals.1", FileRole::Ours),
+            ("delivery.run", FileRole::Ours),
+            ("delivery.run.new", FileRole::Unfinished),
+            ("delivery.shared", FileRole::Ours),
+            ("delivery.shared.new", FileRole::Unfinished),
+            ("delivery.lock", FileRole::Ours),
+            ("habits.lock", FileRole::Ours),
+            ("callers.lock", FileRole::Ours),
+            ("callers", FileRole::Elsewhere),
+            ("policy.lock", FileRole::Ours),
+            ("delivery.else", FileRole::Foreign),
+            ("database.1", FileRole::Foreign),
+            ("overrides.new", FileRole::Unfinished),
+            ("overrides.damaged-1", FileRole::Quarantined),
+            ("database.new", FileRole::Unfinished),
+            ("policy.image", FileRole::Ours),
+            ("policy.image.new", FileRole::Unfinished),
+            ("policy.counters", FileRole::Ours),
+            ("policy.counters.new", FileRole::Unfinished),
+            ("policy.counters.damaged-1", FileRole::Quarantined),
+            ("shadow.counters", FileRole::Ours),
+            ("shadow.counters.new", FileRole::Unfinished),
+            ("shadow.counters.damaged-1", FileRole::Quarantined),
+            ("cluster", FileRole::Ours),
+            ("cluster.state", FileRole::Ours),
+            ("cluster.new", FileRole::Unfinished),
+            ("cluster.old", FileRole::Foreign),
+            ("3f.new", FileRole::Unfinished),
+            ("3f.shard.damaged-1", FileRole::Quarantined),
+            ("database.damaged-9", FileRole::Quarantined),
+            ("overrides.damaged-1", FileRole::Quarantined),
+            ("FF.shard", FileRole::Foreign),
+            ("100.shard", FileRole::Foreign),
+            ("3f.shard.damaged-10", FileRole::Foreign),
+            ("trace", FileRole::Elsewhere),
+            ("core", FileRole::Foreign),
         ] {
             assert_eq!(part(name), expected, "{name}");
         }

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::directory::{owner_and_mode, unreadable};
-use super::files::{Files, Part, kind, move_away};
+use super::files::{FileRole, Files, kind, move_away};
 use super::finding::Findings;
 use crate::mta::Account;
 use crate::rate::Timestamp;
@@ -23,17 +23,17 @@ const PROBLEMS_MAX: usize = 5;
 const QUIET: i64 = 7 * 86_400;
 
 /// What a file in the store's directory is, by its name.
-fn part(name: &str) -> Part {
+fn part(name: &str) -> FileRole {
     let numbered = |end: &str| {
         let digits = name.strip_suffix(end).unwrap_or_default();
         digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_digit())
     };
     match name {
-        "key" => Part::Secret,
-        "key.new" | "settings.new" | "open.new" | "segment.new" => Part::Unfinished,
-        "settings" | "open.log" | "sealing" => Part::Ours,
-        _ if numbered(".log") || numbered(".segment") => Part::Ours,
-        _ => Part::Foreign,
+        "key" => FileRole::Secret,
+        "key.new" | "settings.new" | "open.new" | "segment.new" => FileRole::Unfinished,
+        "settings" | "open.log" | "sealing" => FileRole::Ours,
+        _ if numbered(".log") || numbered(".segment") => FileRole::Ours,
+        _ => FileRole::Foreign,
     }
 }
 
@@ -156,14 +156,14 @@ mod tests {
     #[test]
     fn files_are_known_by_their_names() {
         for (name, expected) in [
-            ("key", Part::Secret),
-            ("settings", Part::Ours),
-            ("open.log", Part::Ours),
-            ("00000001.log", Part::Ours),
-            ("123456789.segment", Part::Ours),
-            ("key.new", Part::Unfinished),
-            ("1.log", Part::Foreign),
-            ("core", Part::Foreign),
+            ("key", FileRole::Secret),
+            ("settings", FileRole::Ours),
+            ("open.log", FileRole::Ours),
+            ("00000001.log", FileRole::Ours),
+            ("123456789.segment", FileRole::Ours),
+            ("key.new", FileRole::Unfinished),
+            ("1.log", FileRole::Foreign),
+            ("core", FileRole::Foreign),
         ] {
             assert_eq!(part(name), expected, "{name}");
         }

@@ -38,21 +38,21 @@ pub(super) const ALERTS: &str = "exirate-alerts";
 
 /// How a unit is, as this machine says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct UnitState {
-    pub(in crate::cli) name: String,
+pub(crate) struct UnitState {
+    pub(crate) name: String,
     /// It starts at each boot.
-    pub(in crate::cli) enabled: bool,
+    pub(crate) enabled: bool,
     /// It runs, or waits for its time.
-    pub(in crate::cli) active: bool,
+    pub(crate) active: bool,
     /// When it was started, or last was; of a timer, when it last ran.
-    pub(in crate::cli) last: Option<String>,
+    pub(crate) last: Option<String>,
     /// Why it cannot run here, or did not the last time.
-    pub(in crate::cli) fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 impl UnitState {
     /// In words.
-    pub(in crate::cli) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let Self { name, enabled, active, last, fault } = self;
         let is_timer = name.ends_with(".timer");
         let state = match (active, is_timer) {
@@ -82,7 +82,7 @@ impl UnitState {
 }
 
 /// The units that somebody wants to run, for the database in `spool`.
-pub(in crate::cli) fn states(spool: &Path) -> Vec<UnitState> {
+pub(crate) fn states(spool: &Path) -> Vec<UnitState> {
     let owner = place::owner_name(spool);
     let mut found = if has_systemd() { by_systemd(&owner) } else { by_scripts() };
     found.retain(UnitState::is_wanted);
@@ -126,7 +126,7 @@ fn by_systemd(owner: &str) -> Vec<UnitState> {
         }
     }
     let said = systemctl(&[&["show", PROPERTIES], &*refs(&names)].concat());
-    let all: Vec<Shown<'_>> = said.split("\n\n").map(Shown).collect();
+    let all: Vec<ShownUnit<'_>> = said.split("\n\n").map(ShownUnit).collect();
     let of = |name: &str| all.iter().find(|one| one.get("Id") == name);
     let states = names.iter().filter_map(|name| {
         let shown = of(name)?;
@@ -160,9 +160,9 @@ fn instances(template: &str) -> Vec<String> {
 }
 
 /// What `systemctl show` prints of a unit.
-struct Shown<'a>(&'a str);
+struct ShownUnit<'a>(&'a str);
 
-impl<'a> Shown<'a> {
+impl<'a> ShownUnit<'a> {
     fn get(&self, name: &str) -> &'a str {
         let mut lines = self.0.lines().filter_map(|line| line.split_once('='));
         lines.find(|(key, _)| *key == name).map_or("", |(_, value)| value)
@@ -173,7 +173,7 @@ impl<'a> Shown<'a> {
     }
 
     /// How it is, where `runs` is what it starts, or itself.
-    fn state(&self, runs: &Shown<'_>, owner: &str) -> UnitState {
+    fn state(&self, runs: &ShownUnit<'_>, owner: &str) -> UnitState {
         let id = self.get("Id");
         let name = id.strip_suffix(".service").unwrap_or(id).to_owned();
         let enabled = matches!(self.get("UnitFileState"), "enabled" | "enabled-runtime");
@@ -189,7 +189,7 @@ impl<'a> Shown<'a> {
         state
     }
 
-    fn fault(&self, state: &UnitState, runs: &Shown<'_>, owner: &str) -> Option<String> {
+    fn fault(&self, state: &UnitState, runs: &ShownUnit<'_>, owner: &str) -> Option<String> {
         let (name, user) = (&state.name, runs.get("User"));
         let is_of = |unit: &&Unit| match name.strip_prefix(unit.name) {
             Some(instance) => instance.is_empty() != unit.name.ends_with('@'),
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_unit_that_cannot_run_says_why() {
-        let of = |text: &str, owner: &str| Shown(text).state(&Shown(text), owner);
+        let of = |text: &str, owner: &str| ShownUnit(text).state(&ShownUnit(text), owner);
         let shown = |text: &str| {
             let state = of(text, "exirate-mail");
             let mut findings = Findings::default();

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_line_of_the_document_is_the_one_to_add() {
-        let page = include_str!("../../../../../docs/sendmail.md");
+        let page = include_str!("../../../docs/sendmail.md");
         assert!(page.contains(&line(&Address::Unix("/run/exirate-mail/milter".into()))));
         let inet = Address::Inet("127.0.0.1:8893".parse().unwrap());
         assert!(line(&inet).contains("S=inet:8893@127.0.0.1, "), "{}", line(&inet));

@@ -7,14 +7,15 @@ use std::path::Path;
 use super::finding::{Findings, quoted};
 use super::servers::join;
 use super::units;
-use crate::cli::shared::servers::{Seen, look as look_at_servers, shown};
 use crate::cluster::{Away, ClusterCounts, ClusterSettings, probe, read_counts};
 use crate::policy::image::PolicyFile;
 use crate::policy::model::Window;
 use crate::policy::word::Unit;
 use crate::redis::{AgentState, SentinelStates, ServerState, ServerStates, Servers, examine};
 use crate::serve::config::{Config, read};
+use crate::serve::servers::{Seen, look as look_at_servers, shown};
 use crate::spool::open_directory;
+use crate::sys::secure_dir::SecureDir;
 use crate::text::{counted_or_no, duration};
 
 /// A clock that differs by more than this many seconds is reported: the agent's log and
@@ -26,53 +27,8 @@ const CLOCK_TOLERANCE: f64 = 2.0;
 pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
     // What is wrong with the directory itself is reported with the database.
     let Ok(directory) = open_directory(spool, false) else { return };
-    let settings = match ClusterSettings::read(&directory) {
-        Ok(Some(settings)) => settings,
-        Ok(None) => {
-            // The file may be for the mail front ends alone.
-            let text = std::fs::read_to_string(usual);
-            if text.map_or_else(|_| usual.exists(), |text| text.contains("[redis]")) {
-                let usual = usual.display();
-                findings
-                    .note(format!("this server counts alone, although {usual} exists"))
-                    .fix("exirate cluster join --help");
-            }
-            return;
-        }
-        Err(error) => {
-            findings.problem(error.to_string()).fix("exirate cluster join --help");
-            return;
-        }
-    };
-    let file = &*settings.config;
-    match probe(&settings) {
-        Ok(_) => findings.ok(format!(
-            "the agent at {} decides, for {} servers",
-            settings.socket.display(),
-            settings.servers
-        )),
-        Err(error) => {
-            let socket = settings.socket.display();
-            findings
-                .problem(format!("the agent at {socket} does not decide: {error}"))
-                .fix(format!("exirate serve agent --check --config {}", quoted(file)))
-                .fix(units::start("exirate-agent.service"));
-        }
-    }
-    let counts = read_counts(&directory).unwrap_or_default();
-    if counts.is_often_late() {
-        let ClusterCounts { late, all_since, apart_since, .. } = counts;
-        let deadline = settings.deadline.as_millis();
-        findings
-            .warning(format!(
-                "{late} times there was no reply within the deadline of {deadline} ms, and \
-                 {apart_since} of {all_since} events were decided without the shared limits: this \
-                 machine is busy, or Redis is slow or far away. With a longer deadline, here and as \
-                 `deadline` of [redis] in {}, by which the agent replies:",
-                file.display()
-            ))
-            .fix(join(&settings, settings.servers, settings.deadline * 5));
-    }
+    let Some(settings) = joined(&directory, usual, findings) else { return };
+    agent(&settings, &directory, findings);
     // Whoever first sends something writes this file.
     if !directory.path().join("delivery.shared").exists() {
         findings
@@ -82,31 +38,7 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             )
             .fix(units::start(units::ALERTS));
     }
-    let mut usable = Some(String::new());
-    if let Some(config) = configuration(file, findings) {
-        if config.agent.servers != settings.servers {
-            let (agent, joined) = (config.agent.servers, settings.servers);
-            let file = file.display();
-            findings.problem(format!(
-                "{file} says that {agent} servers share the limits, and `exirate cluster join` \
-                 was given --servers {joined}"
-            ));
-        }
-        if let Some(why) = config.unreachable() {
-            findings.problem(why).fix("systemctl restart exirate-agent");
-        }
-        let own = own_agent(&settings);
-        if own.as_ref().is_some_and(|own| is_before(own, &config)) {
-            findings
-                .warning(format!(
-                    "the agent uses another configuration than {}: it was changed, and the agent has \
-                     not read it since",
-                    file.display()
-                ))
-                .fix("systemctl reload exirate-agent");
-        }
-        usable = servers(&config, own.as_ref(), findings);
-    }
+    let usable = configured(&settings, findings);
     shares(spool, &settings, findings);
     if let Some(elsewhere) = usable {
         match look_at_servers(&settings, spool, false) {
@@ -118,6 +50,89 @@ pub(super) fn look(spool: &Path, usual: &Path, findings: &mut Findings) {
             }
         }
     }
+}
+
+/// The settings of a server that shares its limits.
+fn joined(directory: &SecureDir, usual: &Path, findings: &mut Findings) -> Option<ClusterSettings> {
+    match ClusterSettings::read(directory) {
+        Ok(settings @ Some(_)) => settings,
+        Ok(None) => {
+            // The file may be for the mail front ends alone.
+            let text = std::fs::read_to_string(usual);
+            if text.map_or_else(|_| usual.exists(), |text| text.contains("[redis]")) {
+                let usual = usual.display();
+                findings
+                    .note(format!("this server counts alone, although {usual} exists"))
+                    .fix("exirate cluster join --help");
+            }
+            None
+        }
+        Err(error) => {
+            findings.problem(error.to_string()).fix("exirate cluster join --help");
+            None
+        }
+    }
+}
+
+/// Whether the agent decides, and in time.
+fn agent(settings: &ClusterSettings, directory: &SecureDir, findings: &mut Findings) {
+    match probe(settings) {
+        Ok(_) => findings.ok(format!(
+            "the agent at {} decides, for {} servers",
+            settings.socket.display(),
+            settings.servers
+        )),
+        Err(error) => {
+            let socket = settings.socket.display();
+            findings
+                .problem(format!("the agent at {socket} does not decide: {error}"))
+                .fix(format!("exirate serve agent --check --config {}", quoted(&settings.config)))
+                .fix(units::start("exirate-agent.service"));
+        }
+    }
+    let counts = read_counts(directory).unwrap_or_default();
+    if counts.is_often_late() {
+        let ClusterCounts { late, all_since, apart_since, .. } = counts;
+        let deadline = settings.deadline.as_millis();
+        findings
+            .warning(format!(
+                "{late} times there was no reply within the deadline of {deadline} ms, and \
+                 {apart_since} of {all_since} events were decided without the shared limits: this \
+                 machine is busy, or Redis is slow or far away. With a longer deadline, here and as \
+                 `deadline` of [redis] in {}, by which the agent replies:",
+                settings.config.display()
+            ))
+            .fix(join(settings, settings.servers, settings.deadline * 5));
+    }
+}
+
+/// Checks the agent's configuration, whether the agent has read it, and the servers that it names:
+/// see [`servers`].
+fn configured(settings: &ClusterSettings, findings: &mut Findings) -> Option<String> {
+    let file = &*settings.config;
+    let Some(config) = configuration(file, findings) else { return Some(String::new()) };
+    if config.agent.servers != settings.servers {
+        let (agent, joined) = (config.agent.servers, settings.servers);
+        let file = file.display();
+        findings.problem(format!(
+            "{file} says that {agent} servers share the limits, and `exirate cluster join` \
+             was given --servers {joined}"
+        ));
+    }
+    if let Some(why) = config.unreachable() {
+        findings.problem(why).fix("systemctl restart exirate-agent");
+    }
+    let own = own_agent(settings);
+    if own.as_ref().is_some_and(|own| is_before(own, &config)) {
+        findings
+            .warning(format!(
+                "the agent uses another configuration than {}: it was changed, and the agent has \
+                 not read it since",
+                file.display()
+            ))
+            .fix("systemctl reload exirate-agent");
+    }
+    servers(&config, own.as_ref(), findings)
 }
 
 /// How many events one message may need, as far as its share of a limit is concerned.

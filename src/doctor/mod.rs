@@ -1,8 +1,8 @@
-//! `exirate doctor`: check that the mail server, exirate and the database work together.
+//! Whether the mail server, exirate and the database work together: checks → findings.
 //!
 //! With Exim it checks from the outside in: [`installation`] Exim, [`configuration`] what its
-//! configuration limits, [`library`] the libraries it calls ([`elf`] reads their
-//! files), [`lookups`] their links where Exim looks for lookups, [`directory`] and
+//! configuration limits, [`library`] the libraries it calls,
+//! [`lookups`] their links where Exim looks for lookups, [`directory`] and
 //! [`files`] the database's files, [`database`] what is in them, [`policy`] the policies
 //! in use, [`held`] what becomes of what they hold, [`callers`] who decides about accounts that run Exim
 //! themselves, [`alerts`] the receivers of alerts, [`cluster`] what is shared with other
@@ -11,6 +11,13 @@
 //! [`finding::Findings`]. It changes nothing: what it tries, it tries with a file of its
 //! own or with a call that Exim refuses. Where there is no Exim, [`mail`] checks Postfix or
 //! Sendmail and the daemon in place of the first four.
+//!
+//! A check is a function `look` with a line in [`Subject`]: in `stores` if it is about what is in a
+//! spool directory, else in `checked`. Its findings are under the heading that
+//! [`Findings::about`] has set last, here or in `look`. Some are called by others: [`follower`]
+//! and [`habits`] by [`policy`], [`servers`] by [`cluster`], [`reread`] by [`machine`]. [`units`]
+//! are those of systemd, [`users`] what users may do with files, [`glance`] what `exirate status`
+//! shows of all this.
 
 mod alerts;
 mod callers;
@@ -19,7 +26,6 @@ mod configuration;
 mod database;
 mod desk;
 mod directory;
-mod elf;
 mod files;
 mod filesystem;
 mod finding;
@@ -42,26 +48,22 @@ mod users;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-
-use crate::cli::shared::bypass_state::{self, State};
-use crate::cli::shared::screen::Screen;
-use crate::cli::{Failure, Outcome};
 use crate::mta::exim::Rules;
 use crate::mta::{Account, exim};
 use crate::policy::source::{FILE, read};
 use crate::serve::config::{self, CALLERS, Mail};
 use crate::serve::mail::surroundings::USER as MAIL_USER;
-pub(in crate::cli) use finding::EXIM;
-use finding::{Findings, Level};
+use crate::standing::bypass_state::{self, BypassState};
+pub(crate) use finding::EXIM;
+pub(crate) use finding::{Finding, Findings, Level};
 use glance::Examined;
-pub(in crate::cli) use glance::{DecidedBy, Glance};
+pub(crate) use glance::{DecidedBy, Glance};
 use policy::Caller;
-pub(in crate::cli) use units::{UnitState, states as unit_states};
+pub(crate) use units::{UnitState, states as unit_states};
 
 /// Why limits of the policy file on what becomes of accepted mail are not counted, and the command
 /// that has them counted.
-pub(in crate::cli) fn uncounted(spool: &Path) -> Option<String> {
+pub(crate) fn uncounted(spool: &Path) -> Option<String> {
     let policies = read(Path::new(FILE)).ok()?.policies?;
     let mut findings = Findings::default();
     follower::look(&policies, spool, Path::new(config::FILE), &mut findings);
@@ -73,61 +75,20 @@ pub(in crate::cli) fn uncounted(spool: &Path) -> Option<String> {
 /// Where the doctor says whether anything is refused.
 const LIMITS: &str = "The limits";
 
-/// Check that mail server, exirate and database work together
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  Does everything work?
-    exirate doctor
-  Would it work with this configuration?
-    exirate doctor --exim /usr/sbin/exim4 --config /etc/exim4/exim4.conf
-  For scripts:
-    exirate doctor --json | jq -r '.findings[] | .level + \": \" + .text'
-
-Run it as root. It checks the mail server and its configuration, the libraries, the policies in use,
-the databases, the daemons and shared limits, and changes nothing. A problem means that mail is not
-limited as it should be, or is deferred; where commands fix it, they are shown.
-
-Exit status: 0 no problem; 1 there are problems; 2 an error: not everything could be
-checked.
-
-Run it as root: other users cannot read all of Exim's configuration and files. It checks Exim and
-what it can load; every call of exirate's libraries in its configuration (`exirate rules` lists
-them), and whether mail reaches it; the libraries; the database and its files; that the policies
-in use are those of /etc/exirate/policy.toml, and are evaluated where they count; if limits are
-shared, the agent, the Redis servers, and the other mail servers: how many run, and whether their
-releases, policies and clocks are the same; the web service and its broker; the trace store, if
-there is one; the file system; the limits of Exim's daemon, and whether the daemon has read the
-configuration as it is now. Warnings of `exirate policy lint` about the policies in use are
-warnings here. As root, it runs no program that another user can change. Where there is no Exim,
-it checks instead that Postfix or Sendmail asks `exirate serve mail` in the right place of its
-lists, on the socket where the daemon listens, and that mail is accepted while the daemon is down.
-It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
-where commands fix it, they are shown.
-
-JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
-problem), `text` and `fix`, an array of commands for a shell; `complete` is false
-where something could not be checked.")]
-pub(in crate::cli) struct Doctor {
-    /// Read this configuration file of Exim, not the usual one
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Check this Exim
-    #[arg(long, value_name = "PROGRAM")]
-    exim: Option<PathBuf>,
-
-    /// Check the database of this spool directory, not that of Exim's configuration
-    #[arg(long, value_name = "DIR")]
-    spool: Option<PathBuf>,
-
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+/// What is examined; without an answer, what this machine uses.
+#[derive(Default)]
+pub(crate) struct Subject {
+    /// The configuration file of Exim.
+    pub(crate) config: Option<PathBuf>,
+    /// The program of Exim.
+    pub(crate) exim: Option<PathBuf>,
+    /// The spool directory.
+    pub(crate) spool: Option<PathBuf>,
 }
 
 /// How much is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Depth {
+pub(crate) enum Depth {
     /// What takes a moment, however many records there are.
     Glance,
     All,
@@ -136,32 +97,27 @@ enum Depth {
 /// What is kept in a directory.
 struct Stores<'a> {
     spool: &'a Path,
+    /// Whose it is to be, if that is known: Exim's user or the daemon's.
     who: Option<&'a Account>,
     /// What evaluates its policies, if that is known.
     callers: Option<Vec<Caller>>,
+    /// Whether a line of Exim's configuration records messages.
     record: bool,
     depth: Depth,
 }
 
-impl Doctor {
-    pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let mut findings = self.examine(Depth::All)?.findings;
-        // What matters most comes first.
-        findings.list.sort_by_key(|finding| finding.about != LIMITS);
-        if self.json {
-            findings.json(screen)?;
-        } else {
-            findings.print(screen)?;
-        }
-        match findings.count(Level::Problem) {
-            0 if findings.is_hidden() => {
-                Err(Failure::new("not everything could be checked: run this as root"))
-            }
-            problems => Ok(Outcome::found_if(problems > 0)),
-        }
+impl Subject {
+    /// Examines it all, what matters most first, or at a glance.
+    ///
+    /// # Errors
+    /// There is no mail server, or it cannot be run: why.
+    pub(crate) fn examine(&self, depth: Depth) -> Result<Examined, String> {
+        let mut examined = self.checked(depth)?;
+        examined.findings.list.sort_by_key(|finding| finding.about != LIMITS);
+        Ok(examined)
     }
 
-    fn examine(&self, depth: Depth) -> Result<Examined, Failure> {
+    fn checked(&self, depth: Depth) -> Result<Examined, String> {
         let mut findings = Findings::default();
         if let Some(server) = self.other_server() {
             let file = Path::new(config::FILE);
@@ -248,9 +204,13 @@ impl Doctor {
         findings.about(LIMITS);
         match bypass_state::state(spool) {
             None => {}
-            Some(State::Active(what)) => drop(findings.warning(what).fix("exirate bypass --end")),
-            Some(State::None(why)) => drop(findings.problem(why).fix("exirate bypass --end")),
-            Some(State::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
+            Some(BypassState::Active(what)) => {
+                findings.warning(what).fix("exirate bypass --end");
+            }
+            Some(BypassState::None(why)) => {
+                findings.problem(why).fix("exirate bypass --end");
+            }
+            Some(BypassState::Hidden) => findings.hidden("whether a bypass lasts was not checked"),
         }
         findings.about("The database");
         let owner = directory::look(spool, who, findings);
@@ -305,21 +265,11 @@ fn daemon_of(rules: &Rules, who: Option<&Account>, findings: &mut Findings) -> O
 
 /// Looks at the mail server of this machine, and at the spool directory `spool`, if it is named,
 /// without reading records and asking other servers.
-///
-/// # Errors
-/// The output cannot be written.
-pub(in crate::cli) fn glance(spool: Option<&Path>) -> Result<Glance, Failure> {
-    let spool = spool.map(Path::to_owned);
-    let doctor = Doctor { config: None, exim: None, spool, json: false };
-    let examined = match doctor.examine(Depth::Glance) {
-        Ok(examined) => examined,
-        // There is no mail server, or it cannot be run.
-        Err(Failure::Said(why)) => {
-            let mut findings = Findings::default();
-            findings.problem(why);
-            Examined { findings, server: None, decided_by: Vec::new(), spool: None }
-        }
-        Err(failure) => return Err(failure),
-    };
-    Ok(Glance::of(examined))
+pub(crate) fn glance(spool: Option<&Path>) -> Glance {
+    let subject = Subject { spool: spool.map(Path::to_owned), ..Subject::default() };
+    Glance::of(subject.examine(Depth::Glance).unwrap_or_else(|why| {
+        let mut findings = Findings::default();
+        findings.problem(why);
+        Examined { findings, server: None, decided_by: Vec::new(), spool: None }
+    }))
 }

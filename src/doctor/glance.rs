@@ -15,20 +15,20 @@ const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", DAEMON];
 
 /// What decides mail, as the configuration of the mail server says.
 #[derive(Debug, Serialize)]
-pub(in crate::cli) struct DecidedBy {
-    pub(in crate::cli) server: &'static str,
-    pub(in crate::cli) front_end: &'static str,
+pub(crate) struct DecidedBy {
+    pub(crate) server: &'static str,
+    pub(crate) front_end: &'static str,
     /// How many specs there are in its lines.
-    pub(in crate::cli) specs: usize,
+    pub(crate) specs: usize,
     /// Whether it evaluates policies.
-    pub(in crate::cli) evaluates: bool,
+    pub(crate) evaluates: bool,
     /// Which; `None` for all.
-    pub(in crate::cli) policies: Option<Vec<String>>,
+    pub(crate) policies: Option<Vec<String>>,
 }
 
 /// What the doctor has examined.
-pub(super) struct Examined {
-    pub(super) findings: Findings,
+pub(crate) struct Examined {
+    pub(crate) findings: Findings,
     pub(super) server: Option<&'static str>,
     pub(super) decided_by: Vec<DecidedBy>,
     /// The directory of the mail server.
@@ -37,18 +37,18 @@ pub(super) struct Examined {
 
 /// What the doctor sees at a glance.
 #[derive(Debug)]
-pub(in crate::cli) struct Glance {
-    pub(in crate::cli) server: Option<&'static str>,
-    pub(in crate::cli) decided_by: Vec<DecidedBy>,
-    pub(in crate::cli) spool: Option<PathBuf>,
-    pub(in crate::cli) problems: usize,
-    pub(in crate::cli) warnings: usize,
+pub(crate) struct Glance {
+    pub(crate) server: Option<&'static str>,
+    pub(crate) decided_by: Vec<DecidedBy>,
+    pub(crate) spool: Option<PathBuf>,
+    pub(crate) problems: usize,
+    pub(crate) warnings: usize,
     /// The first problem, or else the first warning.
-    pub(in crate::cli) first: Option<String>,
+    pub(crate) first: Option<String>,
     /// Why what decides may not be reached.
-    pub(in crate::cli) doubt: Option<String>,
+    pub(crate) doubt: Option<String>,
     /// Everything could be seen.
-    pub(in crate::cli) complete: bool,
+    pub(crate) complete: bool,
 }
 
 impl Glance {

@@ -44,7 +44,7 @@ fn is_repaired(main: &str, fixes: &[String]) {
 
 #[test]
 fn lines_of_the_document_are_well() {
-    let page = include_str!("../../../../../../docs/postfix.md");
+    let page = include_str!("../../../../docs/postfix.md");
     let mut blocks = page.split("```cf\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     assert_eq!(found(blocks.next().unwrap(), "").0, []);
     let lines = blocks.next().unwrap().replace("unix:exirate/milter", "inet:127.0.0.1:8893");

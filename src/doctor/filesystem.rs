@@ -12,7 +12,7 @@ use rustix::fs::{StatVfs, StatVfsMountFlags};
 use super::finding::Findings;
 use crate::spool::{MAX_BYTES_MIN, Stats};
 use crate::sys::files::{self, Access};
-use crate::sys::lock::{self, Kind};
+use crate::sys::lock::{self, LockKind};
 use crate::sys::mapping::Mapping;
 use crate::text::bytes;
 
@@ -229,15 +229,15 @@ fn try_out(directory: &File) -> Result<(), Trial> {
 
 fn locks(one: &File, two: &File) -> Result<(), Trial> {
     let unfit = |error: io::Error| Trial::Unfit(format!("it cannot lock files ({error})"));
-    let held = lock::try_lock(one, Kind::Exclusive).map_err(unfit)?;
+    let held = lock::try_lock(one, LockKind::Exclusive).map_err(unfit)?;
     if held.is_none() {
         return Err(Trial::Unfit("it reports that a new file is locked".to_owned()));
     }
-    if lock::try_lock(two, Kind::Shared).map_err(unfit)?.is_some() {
+    if lock::try_lock(two, LockKind::Shared).map_err(unfit)?.is_some() {
         return Err(Trial::Unfit("its locks do not exclude others".to_owned()));
     }
     drop(held);
-    match lock::try_lock(two, Kind::Exclusive).map_err(unfit)? {
+    match lock::try_lock(two, LockKind::Exclusive).map_err(unfit)? {
         Some(_) => Ok(()),
         None => Err(Trial::Unfit("a released lock stays".to_owned())),
     }

@@ -1,4 +1,4 @@
-//! Who changed what by a command: see [`audit_log`].
+//! The administrator who runs a command, and the logs of what it changes: see [`audit_log`].
 
 use std::fmt::Display;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{Findings, quoted};
 use super::units;
-use crate::mta::exim::{Exim, Settings};
+use crate::mta::exim::{Exim, EximSettings};
 use crate::serve::config::CALLERS;
 use crate::sys::users;
 
@@ -24,7 +24,7 @@ const SYSTEMD: [&str; 4] = [
 ];
 
 /// Checks them, where `limits` says that lines of the configuration call the library.
-pub(super) fn look(exim: &Exim, settings: &Settings, limits: bool, findings: &mut Findings) {
+pub(super) fn look(exim: &Exim, settings: &EximSettings, limits: bool, findings: &mut Findings) {
     findings.about("Local accounts");
     if limits {
         listens(settings, findings);
@@ -50,7 +50,7 @@ pub(super) fn look(exim: &Exim, settings: &Settings, limits: bool, findings: &mu
 }
 
 /// Whether the daemon listens that the library asks about them.
-fn listens(settings: &Settings, findings: &mut Findings) {
+fn listens(settings: &EximSettings, findings: &mut Findings) {
     let socket = settings.spool.join(CALLERS);
     match UnixStream::connect(&socket) {
         Ok(_) => findings.ok(format!("a daemon decides about them, on {}", socket.display())),
@@ -69,7 +69,7 @@ fn listens(settings: &Settings, findings: &mut Findings) {
 }
 
 /// The commands that start the daemon.
-fn starts(settings: &Settings) -> Vec<String> {
+fn starts(settings: &EximSettings) -> Vec<String> {
     let user = &settings.who.user;
     if units::has_systemd() || !Path::new("/etc/init.d").join(SCRIPT).exists() {
         return vec![units::start(&format!("{SCRIPT}@{user}.service"))];

@@ -10,7 +10,7 @@ use crate::policy::model::Policies;
 use crate::policy::needs;
 use crate::policy::word::Action;
 use crate::serve::config::read_follow;
-use crate::serve::follow::state::State;
+use crate::serve::follow::state::FollowerState;
 use crate::standing::key_state::second;
 use crate::sys::users::name_of;
 use crate::text::time::now;
@@ -45,16 +45,16 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
         ));
         return;
     }
-    match State::read(&config.state) {
+    match FollowerState::read(&config.state) {
         Ok(None) => {
             let text = "the follower of the mail log has never run";
             findings.problem(format!("{limits} are not counted: {text}")).fix(start);
         }
         Err(error) => findings.hidden(format!("the state of the follower was not read: {error}")),
-        Ok(Some(State { error: Some(error), .. })) => {
+        Ok(Some(FollowerState { error: Some(error), .. })) => {
             findings.problem(format!("{limits} are not counted: {error}"));
         }
-        Ok(Some(state)) if !State::runs(state.alive, now().seconds) => {
+        Ok(Some(state)) if !FollowerState::runs(state.alive, now().seconds) => {
             let since = rough_age(second(state.alive), now());
             let text = format!("the follower of the mail log last ran {since}");
             findings.problem(format!("{limits} are not counted: {text}")).fix(start);
@@ -64,7 +64,7 @@ pub(super) fn look(policies: &Policies, spool: &Path, file: &Path, findings: &mu
 }
 
 /// Says what is to be said of a follower that runs.
-fn runs(state: &State, policies: &Policies, findings: &mut Findings) {
+fn runs(state: &FollowerState, policies: &Policies, findings: &mut Findings) {
     let log = &state.log;
     let behind = state.alive.saturating_sub(state.read);
     if behind > BEHIND {
@@ -103,8 +103,8 @@ fn runs(state: &State, policies: &Policies, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Level;
     use super::*;
-    use crate::cli::system::doctor::finding::Level;
     use crate::policy::source::compile;
 
     #[test]
@@ -116,8 +116,13 @@ mod tests {
             compile(Path::new("p"), &text, &|_: &Path| Err(String::new())).policies.unwrap()
         };
         let now = now().seconds;
-        let well = State { alive: now, read: now, log: "LOG".to_owned(), ..State::default() };
-        let found = |state: &State, action: &str| -> Vec<(Level, String)> {
+        let well = FollowerState {
+            alive: now,
+            read: now,
+            log: "LOG".to_owned(),
+            ..FollowerState::default()
+        };
+        let found = |state: &FollowerState, action: &str| -> Vec<(Level, String)> {
             let mut findings = Findings::default();
             runs(state, &policies(action), &mut findings);
             findings.list.into_iter().map(|one| (one.level, one.text)).collect()
@@ -125,17 +130,17 @@ mod tests {
         // A night in which nothing is logged is no reason to worry.
         let ok = (Level::Ok, "the follower reads LOG: no failed recipient counted".to_owned());
         assert_eq!(found(&well, "enforce"), [ok]);
-        let behind = State { read: now - 7200, ..well.clone() };
+        let behind = FollowerState { read: now - 7200, ..well.clone() };
         assert_eq!(found(&behind, "enforce")[0].0, Level::Warning);
-        let forgotten = State { forgotten: 9, ..well.clone() };
+        let forgotten = FollowerState { forgotten: 9, ..well.clone() };
         assert_eq!(found(&forgotten, "enforce")[1].0, Level::Warning);
-        let hidden = State { without_login: 1, ..well.clone() };
+        let hidden = FollowerState { without_login: 1, ..well.clone() };
         assert_eq!(found(&hidden, "enforce")[1].0, Level::Note);
-        let of_syslog = State { is_of_syslog: true, ..well };
+        let of_syslog = FollowerState { is_of_syslog: true, ..well };
         assert!(
             found(&of_syslog, "enforce")[1].1.starts_with("any local user can write lines to LOG")
         );
         assert_eq!(found(&of_syslog, "observe").len(), 1);
-        assert!(State::runs(now - 50, now) && !State::runs(now - 70, now));
+        assert!(FollowerState::runs(now - 50, now) && !FollowerState::runs(now - 70, now));
     }
 }

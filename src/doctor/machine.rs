@@ -27,7 +27,7 @@ const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// A running daemon.
 #[derive(Debug, PartialEq, Eq)]
-struct Daemon {
+struct RunningDaemon {
     id: u32,
     parent: u32,
     program: PathBuf,
@@ -74,7 +74,7 @@ pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &
 /// Whether a daemon has read what is in `files` now: it does so when it starts, and on HUP.
 fn is_current(
     installation: &Installation,
-    daemon: &Daemon,
+    daemon: &RunningDaemon,
     files: &[PathBuf],
     findings: &mut Findings,
 ) {
@@ -206,7 +206,7 @@ fn limit(limits: &str, name: &str) -> [Option<u64>; 2] {
 /// The Exim daemons that run with this configuration, or with their usual one. They belong to
 /// root or to `who`, Exim's user, and nobody but root can change their program: any user's
 /// process can have the name of Exim.
-fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<Daemon> {
+fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<RunningDaemon> {
     let mut found = Vec::new();
     let boot = std::fs::read_to_string(proc.join("stat")).unwrap_or_default();
     let boot = boot.lines().find_map(|line| line.strip_prefix("btime "));
@@ -233,7 +233,7 @@ fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<Daemon> {
             let started = Duration::from_secs(boot) + Duration::from_millis(ticks * 1000 / TICKS);
             let named = words.iter().position(|&word| word == b"-oP");
             let pid_file = named.and_then(|at| words.get(at + 1));
-            found.push(Daemon {
+            found.push(RunningDaemon {
                 id,
                 parent,
                 program,
@@ -244,7 +244,7 @@ fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<Daemon> {
         }
     }
     // A daemon's connections have its command line.
-    let ids: Vec<u32> = found.iter().map(|daemon: &Daemon| daemon.id).collect();
+    let ids: Vec<u32> = found.iter().map(|daemon: &RunningDaemon| daemon.id).collect();
     found.retain(|daemon| !ids.contains(&daemon.parent));
     found.sort_by_key(|daemon| daemon.id);
     found

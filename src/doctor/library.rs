@@ -6,13 +6,13 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::elf;
 use super::finding::{Findings, Level, quoted};
 use super::installation::Installation;
 use super::users;
+use crate::exim::version::MARK;
 use crate::mta::account::{self, Account};
 use crate::mta::command::{Output, is_only_roots};
-use crate::mta::exim::Settings;
+use crate::mta::exim::EximSettings;
 use crate::mta::exim::{Form, Library, Rule, Rules};
 
 /// The version of this program.
@@ -34,7 +34,7 @@ pub(super) struct Libraries {
 /// Checks each library that a line calls.
 pub(super) fn look(
     installation: &Installation,
-    settings: &Settings,
+    settings: &EximSettings,
     rules: &Rules,
     findings: &mut Findings,
 ) -> Libraries {
@@ -67,10 +67,7 @@ pub(super) fn look(
     }
     for (path, rules) in paths.values() {
         let before = findings.list.len();
-        if is_fit(installation, &settings.who, path, rules, findings)
-            && installation.dlfunc
-            && limits(rules)
-        {
+        if is_fit(&settings.who, path, rules, findings) && installation.dlfunc && limits(rules) {
             loads(installation, &settings.who, path, findings);
         }
         let well = findings.list.iter().skip(before).all(|f| f.level != Level::Problem);
@@ -151,13 +148,7 @@ pub(super) fn check_once(
 }
 
 /// Whether Exim can load the file, as far as can be checked without loading it.
-fn is_fit(
-    installation: &Installation,
-    who: &Account,
-    path: &Path,
-    rules: &[&Rule],
-    findings: &mut Findings,
-) -> bool {
+fn is_fit(who: &Account, path: &Path, rules: &[&Rule], findings: &mut Findings) -> bool {
     let shown = path.display();
     let mut bytes = Vec::new();
     let facts = match File::open(path).and_then(|mut file| {
@@ -213,12 +204,7 @@ fn is_fit(
         ));
         return false;
     }
-    if let Err(why) = elf::is_for_this_machine(&bytes, &installation.exim.program) {
-        findings.problem(format!("{shown} {why}"));
-        reinstall(path, findings);
-        return false;
-    }
-    match elf::version(&bytes) {
+    match version(&bytes) {
         Some(version) if version == OURS => true,
         found => {
             let is = match found {
@@ -231,6 +217,20 @@ fn is_fit(
             false
         }
     }
+}
+
+/// The version that a library of ours has in its file.
+pub(super) fn version(bytes: &[u8]) -> Option<&str> {
+    let mark = MARK.as_bytes();
+    bytes.windows(mark.len()).enumerate().find_map(|(at, window)| {
+        if window != mark {
+            return None;
+        }
+        let text = bytes.get(at + mark.len()..)?;
+        let end = text.iter().take(40).position(|&b| b == 0)?;
+        let version = std::str::from_utf8(text.get(..end)?).ok()?;
+        version.starts_with(|c: char| c.is_ascii_digit()).then_some(version)
+    })
 }
 
 /// Adds the command that installs the library that was built with this program.
@@ -292,5 +292,17 @@ fn loads(installation: &Installation, who: &Account, path: &Path, findings: &mut
         Err(error) => {
             findings.problem(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_one_with_a_number() {
+        assert_eq!(version(b"x@(#)exirate @(#)exirate 0.1.0\0y"), Some("0.1.0"));
+        assert_eq!(version(b"@(#)exirate is not here"), None);
+        assert_eq!(version(b""), None);
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::finding::{Findings, quoted};
 use super::units;
-use crate::cli::shared::servers::{Seen, short, unreadable};
-use crate::cli::system::cluster::AGENT_USER;
 use crate::cluster::{
     Away, CONFIG_DEFAULT, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX, SOCKET_DEFAULT,
 };
 use crate::redis::{KnownServer, KnownServers};
+use crate::serve::agent::USER as AGENT_USER;
+use crate::serve::servers::{Seen, short, unreadable};
 use crate::sys::users;
 use crate::text;
 use crate::text::counted_or_no;

@@ -3,17 +3,24 @@
 use std::path::Path;
 
 use super::finding::Findings;
+use crate::mta::command::Output;
 use crate::mta::exim::Exim;
 use crate::policy::image::PolicyFile;
 use crate::policy::model::Policy;
 use crate::policy::word::{Action, OnHabits, Verdict};
 
-/// Checks what becomes of held messages, if a policy in use holds any.
+/// The macro of the shipped files by which mail of accounts is held that nobody could decide on.
+const UNDECIDED: &str = "RATELIMIT_UNDECIDED";
+
+/// Checks what becomes of held messages, if a policy in use holds any, or the shipped files may.
 pub(super) fn look(exim: &Exim, spool: &Path, findings: &mut Findings) {
     let file = PolicyFile::open(spool);
     let policies = file.image().ok().and_then(|image| image.policies().ok());
-    let Some(policies) = policies.map(|all| all.policies) else { return };
-    if !policies.iter().any(|(_, policy)| holds(policy)) {
+    let policies = policies.map(|all| all.policies).unwrap_or_default();
+    let is_by_policy = policies.iter().any(|(_, policy)| holds(policy));
+    let defines =
+        |output: &Output| output.stdout.starts_with(UNDECIDED) && output.stdout.contains("hold");
+    if !is_by_policy && !exim.run(&["-bP", "macro", UNDECIDED]).is_ok_and(|out| defines(&out)) {
         return;
     }
     let output = exim.run(&["-bP", "auto_thaw", "timeout_frozen_after"]);
@@ -25,12 +32,16 @@ pub(super) fn look(exim: &Exim, spool: &Path, findings: &mut Findings) {
     };
     findings.about("Held mail");
     if let Some(after) = value("auto_thaw") {
+        let what = match is_by_policy {
+            true => "what a policy holds",
+            false => "what is held undecided, such as mail of a web form while the daemon is away,",
+        };
         findings.warning(format!(
-            "Exim has auto_thaw = {after}: it delivers what a policy holds after that time, whether \
-             or not somebody has looked at it"
+            "Exim has auto_thaw = {after}: it delivers {what} after that time, whether or not \
+             somebody has looked at it"
         ));
     }
-    if let Some(after) = value("timeout_frozen_after") {
+    if let Some(after) = value("timeout_frozen_after").filter(|_| is_by_policy) {
         findings.note(format!(
             "Exim has timeout_frozen_after = {after}: what a policy holds goes back to its sender \
              after that time; `exirate held` shows what waits"

@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::elf;
 use super::finding::{Findings, quoted};
 use super::library::reinstall;
+use super::library::version;
 use super::users;
 use crate::mta::command::is_only_roots;
 use crate::mta::exim::{Form, LOOKUPS, Library, Rule, Rules};
@@ -45,8 +45,7 @@ fn files(
     findings: &mut Findings,
 ) {
     let paths = LOOKUPS.map(|name| directory.join(format!("{name}_lookup.so")));
-    let is_ours =
-        |path: &PathBuf| fs::read(path).is_ok_and(|bytes| elf::version(&bytes) == Some(OURS));
+    let is_ours = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| version(&bytes) == Some(OURS));
     let present = paths.iter().any(|path| path.exists());
     // What a link should point to.
     let beside = directory.parent().map(|parent| parent.join(Library::Rates.file_name()));
@@ -63,7 +62,7 @@ fn files(
             None => reinstall(&users::real(path), findings),
         };
         match fs::read(path) {
-            Ok(bytes) => match elf::version(&bytes) {
+            Ok(bytes) => match version(&bytes) {
                 Some(version) if version == OURS => {
                     is_one(path, call.is_some(), libraries, findings)
                 }

@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 3;
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum FileRole {
     /// A part of the database or of the trace store, or the audit log.
     Ours,
     /// Only Exim's user may read it.
@@ -60,7 +60,7 @@ impl Files {
     pub(super) fn read(
         directory: &Path,
         who: &Account,
-        named: impl Fn(&str) -> Part,
+        named: impl Fn(&str) -> FileRole,
     ) -> std::io::Result<Self> {
         let mut files = Self::default();
         for entry in directory.read_dir()? {
@@ -84,13 +84,13 @@ impl Files {
         Ok(files)
     }
 
-    fn sort_in(&mut self, path: PathBuf, part: Part, facts: &std::fs::Metadata, who: &Account) {
+    fn sort_in(&mut self, path: PathBuf, part: FileRole, facts: &std::fs::Metadata, who: &Account) {
         let changed = facts.modified().ok();
         match part {
-            Part::Elsewhere if facts.is_dir() || facts.file_type().is_socket() => return,
-            Part::Foreign => return self.foreign.push(path),
+            FileRole::Elsewhere if facts.is_dir() || facts.file_type().is_socket() => return,
+            FileRole::Foreign => return self.foreign.push(path),
             _ if !facts.is_file() => return self.odd.push(path),
-            Part::Unfinished => {
+            FileRole::Unfinished => {
                 // A young one belongs to a process that still writes it.
                 let age = changed.and_then(|changed| changed.elapsed().ok());
                 if age.is_some_and(|age| age > UNFINISHED_AFTER) {
@@ -98,19 +98,19 @@ impl Files {
                 }
                 return;
             }
-            Part::Quarantined => {
+            FileRole::Quarantined => {
                 self.quarantined_bytes += facts.blocks() * 512;
                 self.quarantined_oldest = self.quarantined_oldest.min(changed).or(changed);
                 self.quarantined.push(path.clone());
             }
-            Part::Ours | Part::Secret | Part::Elsewhere => {}
+            FileRole::Ours | FileRole::Secret | FileRole::Elsewhere => {}
         }
         if (facts.uid(), facts.gid()) != (who.uid, who.gid) {
             self.wrong_owner.push(path.clone());
         }
         match (part, facts.mode() & 0o777) {
-            (Part::Secret, 0o600) => {}
-            (Part::Secret, _) => self.readable_secrets.push(path),
+            (FileRole::Secret, 0o600) => {}
+            (FileRole::Secret, _) => self.readable_secrets.push(path),
             (_, mode) if is_fit(mode, 0o600, 0o640) => {}
             _ => self.wrong_mode.push(path),
         }
