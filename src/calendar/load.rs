@@ -1,6 +1,5 @@
 //! Time zones of this machine.
 
-use std::fmt;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -14,32 +13,21 @@ const KEPT: std::ops::Range<i64> = 0..4_102_444_800;
 const LOCAL: &str = "/etc/localtime";
 
 /// Why a zone cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NoZone {
     /// The machine has none of this name.
+    #[error(
+        "unknown time zone {0:?}; expected such as \"Europe/Berlin\" or \"UTC\"; zones are in the \
+         package tzdata"
+    )]
     Unknown(String),
     /// `/etc/localtime` cannot be used.
+    #[error(
+        "the time zone of this server is not known: {LOCAL}: {0}; write timezone = \"UTC\", or \
+         another one, at the top of the policy file"
+    )]
     Local(String),
 }
-
-impl fmt::Display for NoZone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(name) => write!(
-                f,
-                "unknown time zone {name:?}; expected such as \"Europe/Berlin\" or \"UTC\"; \
-                 zones are in the package tzdata"
-            ),
-            Self::Local(why) => write!(
-                f,
-                "the time zone of this server is not known: {LOCAL}: {why}; write \
-                 timezone = \"UTC\", or another one, at the top of the policy file"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NoZone {}
 
 /// The zone of this name, or that of the server: whatever the environment says, all processes
 /// must have the same.

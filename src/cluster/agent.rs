@@ -17,24 +17,31 @@ use crate::sys::unix_stream::UnixStream;
 const READ_BYTES: usize = 1024;
 
 /// Why the agent has decided nothing.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum AskError {
     /// It cannot be connected to.
+    #[error("cannot connect to it: {0}")]
     Connect(io::Error),
     /// A process of another user listens on its socket.
+    #[error("a process of user {found} listens there, not the agent's user")]
     User {
         /// That user.
         found: u32,
     },
     /// The connection is broken.
+    #[error("the connection broke: {0}")]
     Broken(io::Error),
     /// There was no reply in time.
+    #[error("no reply in time")]
     NoReply,
     /// The checks do not fit into a request, or the reply cannot be read.
+    #[error("{0}")]
     Message(WireFault),
     /// It has refused the request.
+    #[error(fmt = refused)]
     Refused(ReplyStatus, String),
     /// There is no random number for the event.
+    #[error("no random number: {0}")]
     Random(rand::rngs::SysError),
 }
 
@@ -61,32 +68,19 @@ impl AskError {
     }
 }
 
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connect(error) => write!(f, "cannot connect to it: {error}"),
-            Self::User { found } => {
-                write!(f, "a process of user {found} listens there, not the agent's user")
-            }
-            Self::Broken(error) => write!(f, "the connection broke: {error}"),
-            Self::NoReply => f.write_str("no reply in time"),
-            Self::Message(fault) => fault.fmt(f),
-            Self::Refused(status, reason) => {
-                let status = match status {
-                    ReplyStatus::Decided => "it has decided",
-                    ReplyStatus::Unavailable => "the shared store cannot be used",
-                    ReplyStatus::Busy => "it is busy",
-                    ReplyStatus::NotAllowed => "this process may not ask it",
-                    ReplyStatus::BadRequest => "it cannot read the request",
-                    ReplyStatus::OtherVersion => "it is of another release",
-                    ReplyStatus::KeysAway => "a part of the shared store cannot be used",
-                };
-                f.write_str(status)?;
-                if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
-            }
-            Self::Random(error) => write!(f, "no random number: {error}"),
-        }
-    }
+/// That it has refused the request, and why.
+fn refused(status: &ReplyStatus, reason: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let status = match status {
+        ReplyStatus::Decided => "it has decided",
+        ReplyStatus::Unavailable => "the shared store cannot be used",
+        ReplyStatus::Busy => "it is busy",
+        ReplyStatus::NotAllowed => "this process may not ask it",
+        ReplyStatus::BadRequest => "it cannot read the request",
+        ReplyStatus::OtherVersion => "it is of another release",
+        ReplyStatus::KeysAway => "a part of the shared store cannot be used",
+    };
+    f.write_str(status)?;
+    if reason.is_empty() { Ok(()) } else { write!(f, ": {reason}") }
 }
 
 /// The connection, which is made when it is needed.

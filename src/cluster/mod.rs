@@ -24,7 +24,6 @@ mod settings;
 mod tests;
 pub mod wire;
 
-use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -67,43 +66,20 @@ struct Cluster {
 }
 
 /// Why a check could not be decided.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The spool store could not be used.
-    Spool(SpoolError),
+    #[error("{0}")]
+    Spool(#[from] SpoolError),
     /// The shared store is away, and the setting `away` is `closed`.
+    #[error(
+        "the shared limits cannot be reached through {} (away = closed)",
+        .settings.socket.display()
+    )]
     Away {
         /// The settings, for the text.
         settings: ClusterSettings,
     },
-}
-
-impl fmt::Display for ClusterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Spool(error) => error.fmt(f),
-            Self::Away { settings } => write!(
-                f,
-                "the shared limits cannot be reached through {} (away = closed)",
-                settings.socket.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ClusterError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Spool(error) => Some(error),
-            Self::Away { .. } => None,
-        }
-    }
-}
-
-impl From<SpoolError> for ClusterError {
-    fn from(error: SpoolError) -> Self {
-        Self::Spool(error)
-    }
 }
 
 impl ClusterStore {

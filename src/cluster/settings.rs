@@ -90,11 +90,13 @@ impl Away {
 }
 
 /// Why the file cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// It cannot be read.
-    Directory(DirError),
+    #[error("{0}")]
+    Directory(#[source] DirError),
     /// A line is wrong.
+    #[error("{path}:{line}: {fault}")]
     Line {
         /// The file.
         path: PathBuf,
@@ -103,24 +105,6 @@ pub enum SettingsError {
         /// What is wrong, and what would be right.
         fault: String,
     },
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Directory(error) => error.fmt(f),
-            Self::Line { path, line, fault } => write!(f, "{}:{line}: {fault}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Directory(error) => Some(error),
-            Self::Line { .. } => None,
-        }
-    }
 }
 
 impl ClusterSettings {

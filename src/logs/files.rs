@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, Read as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -29,9 +28,10 @@ const LINE_MAX: u64 = 1 << 20;
 const FIRST_LINES: usize = 100;
 
 /// Why logs could not be found or read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// A file could not be opened or read.
+    #[error("cannot read {name}: {error}")]
     Read {
         /// The file, or `standard input`.
         name: String,
@@ -39,11 +39,15 @@ pub enum LogError {
         error: io::Error,
     },
     /// No file in a directory is named as Exim's main log is.
+    #[error(
+        "{directory}: no file here has `main` in its name, as Exim's main log has; name the files"
+    )]
     NoMainLog {
         /// The directory.
         directory: PathBuf,
     },
     /// No file matches, or it is no pattern.
+    #[error("{pattern}: {what}")]
     Pattern {
         /// As it was given.
         pattern: String,
@@ -51,22 +55,6 @@ pub enum LogError {
         what: String,
     },
 }
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read { name, error } => write!(f, "cannot read {name}: {error}"),
-            Self::NoMainLog { directory } => write!(
-                f,
-                "{}: no file here has `main` in its name, as Exim's main log has; name the files",
-                directory.display()
-            ),
-            Self::Pattern { pattern, what } => write!(f, "{pattern}: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for LogError {}
 
 /// Log files, in the order of time.
 #[derive(Debug)]

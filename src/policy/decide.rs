@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::cell::LazyCell;
-use std::fmt;
 use std::ops::Range;
 
 use super::image::{ImageError, PolicyImage};
@@ -31,30 +30,14 @@ pub struct Rules<'p> {
 }
 
 /// Why an event could not be decided.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DecideError<S> {
     /// The policy is damaged.
-    Policy(ImageError),
+    #[error("{0}")]
+    Policy(#[source] ImageError),
     /// The store could not be used.
-    Store(S),
-}
-
-impl<S: fmt::Display> fmt::Display for DecideError<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(error) => error.fmt(f),
-            Self::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl<S: std::error::Error + 'static> std::error::Error for DecideError<S> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Policy(error) => Some(error),
-            Self::Store(error) => Some(error),
-        }
-    }
+    #[error("{0}")]
+    Store(#[source] S),
 }
 
 /// Why the limits of an event are lifted.

@@ -1,6 +1,5 @@
 //! A unix socket that one instance of the daemon listens on.
 
-use std::fmt;
 use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -16,9 +15,10 @@ use crate::sys::lock_holder::lock_holder;
 use crate::sys::small_file::{open_lock, with_suffix};
 
 /// Why the socket cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another instance listens on it.
+    #[error("{path} is in use by {by}: stop that first, or set another path in [listen]")]
     InUse {
         /// The socket.
         path: PathBuf,
@@ -26,8 +26,10 @@ pub enum SocketError {
         by: String,
     },
     /// There is something else at its path.
+    #[error("{0} exists and is no socket: remove it, or set another path in [listen]")]
     NoSocket(PathBuf),
     /// A system call failed.
+    #[error("{action} {path}: {source}{}", remedy(.path, .source))]
     Io {
         /// What failed: `cannot create`.
         action: &'static str,
@@ -38,40 +40,15 @@ pub enum SocketError {
     },
 }
 
-impl fmt::Display for SocketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InUse { path, by } => write!(
-                f,
-                "{} is in use by {by}: stop that first, or set another path in [listen]",
-                path.display()
-            ),
-            Self::NoSocket(path) => write!(
-                f,
-                "{} exists and is no socket: remove it, or set another path in [listen]",
-                path.display()
-            ),
-            Self::Io { action, path, source } => {
-                write!(f, "{action} {}: {source}", path.display())?;
-                let folder = path.parent().unwrap_or(path).display();
-                match source.kind() {
-                    io::ErrorKind::NotFound => write!(f, "; the directory {folder} must exist"),
-                    io::ErrorKind::PermissionDenied => {
-                        write!(f, "; the directory {folder} must belong to the daemon's user")
-                    }
-                    _ => Ok(()),
-                }
-            }
+/// A remedy for the error, appended to its message.
+fn remedy(path: &Path, error: &io::Error) -> String {
+    let folder = path.parent().unwrap_or(path).display();
+    match error.kind() {
+        io::ErrorKind::NotFound => format!("; the directory {folder} must exist"),
+        io::ErrorKind::PermissionDenied => {
+            format!("; the directory {folder} must belong to the daemon's user")
         }
-    }
-}
-
-impl std::error::Error for SocketError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            Self::InUse { .. } | Self::NoSocket(_) => None,
-        }
+        _ => String::new(),
     }
 }
 

@@ -21,40 +21,74 @@ pub enum Variable<'a> {
 /// What is wrong with a spec.
 ///
 /// If Exim reports the same fault, [`SpecError`] prints Exim's words first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The spec is longer than [`MAX_LEN`].
+    #[error("{length} bytes are too long (at most {MAX_LEN} bytes are allowed)")]
     TooLong {
         /// Its length in bytes.
         length: usize,
     },
     /// The spec contains a NUL byte, which Exim's strings cannot.
+    #[error("it contains a NUL byte (every other byte is allowed)")]
     Nul,
     /// There is no limit: only blanks.
+    #[error(
+        "sender rate limit not set (write limit / period / options / key, such as 100 / 1h / \
+         strict / $sender_host_address; an expansion may have come out empty)"
+    )]
     NoLimit,
     /// The limit is not a number, or is negative.
+    #[error(
+        "\"{}\" is not a positive number (the limit is a number such as 100, 2.5 or 10k, with k, m \
+         or g for 1024, 1024k or 1024m)",
+        Printable(.text)
+    )]
     BadLimit {
         /// The text in its place.
         text: Vec<u8>,
     },
     /// There is no period: only a limit.
+    #[error(
+        "\"NULL\" is not a time value (the period is missing: write limit / period, such as 100 / \
+         1h)"
+    )]
     NoPeriod,
     /// The period is not an interval, or is zero.
+    #[error(
+        "\"{}\" is not a time value (the period is a time greater than zero such as 1h, 1d12h or \
+         90s, with the units w d h m s, or a bare number of seconds)",
+        Printable(.text)
+    )]
     BadPeriod {
         /// The text in its place.
         text: Vec<u8>,
     },
     /// The period is longer than Exim can represent (it would overflow there).
+    #[error(
+        "\"{}\" is not a time value (the period is too long: at most {LONGEST} seconds, about 68 \
+         years, are allowed)",
+        Printable(.text)
+    )]
     LongPeriod {
         /// The text in its place.
         text: Vec<u8>,
     },
     /// The value of `count=` is not a number, or is negative.
+    #[error(
+        "\"{}\" is not a positive number (after count= write a number such as 1, 0 or 2.5, without \
+         a suffix; an expansion may have come out wrong)",
+        Printable(.text)
+    )]
     BadCount {
         /// The whole option.
         text: Vec<u8>,
     },
     /// Two `per_*` options, or one twice.
+    #[error(
+        "conflicting per_* options ({}; one per_* option is allowed)",
+        two_modes(*.first, *.second)
+    )]
     TwoModes {
         /// The first.
         first: Mode,
@@ -62,6 +96,10 @@ pub enum Fault {
         second: Mode,
     },
     /// More than one of `leaky`, `strict` and `readonly`.
+    #[error(
+        "conflicting update modes ({first} and {second}; one of leaky, strict and readonly is \
+         allowed)"
+    )]
     TwoUpdates {
         /// One of them.
         first: &'static str,
@@ -69,16 +107,30 @@ pub enum Fault {
         second: &'static str,
     },
     /// The key is a separate argument, and the spec contains one too.
+    #[error(
+        "the key is given twice (it is an argument of its own, and \"{}\" in the spec is not an \
+         option, so it is a key too: remove it, or correct it if it is a misspelt option)",
+        Printable(.text)
+    )]
     TwoKeys {
         /// The key in the spec.
         text: Vec<u8>,
     },
     /// The unique event is a separate argument, and the spec contains one too.
+    #[error(
+        "the unique event is given twice (by {option} in the spec and as an argument of its own: \
+         remove one of the two)"
+    )]
     TwoUniques {
         /// The option in the spec: `unique=` or `per_addr`.
         option: &'static str,
     },
     /// A mode that cannot count in this ACL, with `leaky` or `strict`.
+    #[error(
+        "\"{}\" must not have /leaky or /strict option, or cannot be used in {} ACL ({} can count \
+         in {}; elsewhere write readonly, or noupdate, to read the rate only)",
+        .mode.stored_name(), .stage.name(), .mode.word(), .mode.counts_in()
+    )]
     WrongStage {
         /// The mode.
         mode: Mode,
@@ -86,6 +138,11 @@ pub enum Fault {
         stage: AclStage,
     },
     /// The stored key text would be longer than 65535 bytes.
+    #[error(
+        "the key is too long (with period and mode it is {length} bytes long; at most {} are \
+         allowed)",
+        u16::MAX
+    )]
     LongKey {
         /// Its length in bytes.
         length: usize,
@@ -94,7 +151,8 @@ pub enum Fault {
 
 /// A spec that cannot be used: its fault, and the values that Exim would have
 /// left in its variables.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error in arguments to \"ratelimit\" condition: {}", .0.fault)]
 pub struct SpecError(Box<Inner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,98 +207,11 @@ impl SpecError {
     }
 }
 
-impl std::error::Error for SpecError {}
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error in arguments to \"ratelimit\" condition: {}", self.0.fault)
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong { length } => {
-                write!(f, "{length} bytes are too long (at most {MAX_LEN} bytes are allowed)")
-            }
-            Self::Nul => write!(f, "it contains a NUL byte (every other byte is allowed)"),
-            Self::NoLimit => write!(
-                f,
-                "sender rate limit not set (write limit / period / options / key, such as \
-                 100 / 1h / strict / $sender_host_address; an expansion may have come out empty)"
-            ),
-            Self::BadLimit { text } => write!(
-                f,
-                "\"{}\" is not a positive number (the limit is a number such as 100, 2.5 or 10k, \
-                 with k, m or g for 1024, 1024k or 1024m)",
-                Printable(text)
-            ),
-            Self::NoPeriod => write!(
-                f,
-                "\"NULL\" is not a time value (the period is missing: write limit / period, \
-                 such as 100 / 1h)"
-            ),
-            Self::BadPeriod { text } => write!(
-                f,
-                "\"{}\" is not a time value (the period is a time greater than zero such as 1h, \
-                 1d12h or 90s, with the units w d h m s, or a bare number of seconds)",
-                Printable(text)
-            ),
-            Self::LongPeriod { text } => write!(
-                f,
-                "\"{}\" is not a time value (the period is too long: at most {LONGEST} seconds, \
-                 about 68 years, are allowed)",
-                Printable(text)
-            ),
-            Self::BadCount { text } => write!(
-                f,
-                "\"{}\" is not a positive number (after count= write a number such as 1, 0 or \
-                 2.5, without a suffix; an expansion may have come out wrong)",
-                Printable(text)
-            ),
-            Self::TwoModes { first, second } if first == second => write!(
-                f,
-                "conflicting per_* options ({} is written twice; one per_* option is allowed)",
-                first.word()
-            ),
-            Self::TwoModes { first, second } => write!(
-                f,
-                "conflicting per_* options ({} and {}; one per_* option is allowed)",
-                first.word(),
-                second.word()
-            ),
-            Self::TwoUpdates { first, second } => write!(
-                f,
-                "conflicting update modes ({first} and {second}; one of leaky, strict and \
-                 readonly is allowed)"
-            ),
-            Self::TwoKeys { text } => write!(
-                f,
-                "the key is given twice (it is an argument of its own, and \"{}\" in the spec is \
-                 not an option, so it is a key too: remove it, or correct it if it is a misspelt option)",
-                Printable(text)
-            ),
-            Self::TwoUniques { option } => write!(
-                f,
-                "the unique event is given twice (by {option} in the spec and as an argument of \
-                 its own: remove one of the two)"
-            ),
-            Self::WrongStage { mode, stage } => write!(
-                f,
-                "\"{}\" must not have /leaky or /strict option, or cannot be used in {} ACL ({} \
-                 can count in {}; elsewhere write readonly, or noupdate, to read the rate only)",
-                mode.stored_name(),
-                stage.name(),
-                mode.word(),
-                mode.counts_in(),
-            ),
-            Self::LongKey { length } => write!(
-                f,
-                "the key is too long (with period and mode it is {length} bytes long; at most {} are \
-                 allowed)",
-                u16::MAX
-            ),
-        }
+/// The modes of two options that conflict.
+fn two_modes(first: Mode, second: Mode) -> String {
+    match first == second {
+        true => format!("{} is written twice", first.word()),
+        false => format!("{} and {}", first.word(), second.word()),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors of the spool database.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,22 +10,32 @@ use crate::versions::{OtherVersion, USE_THE_LATER};
 /// Why the spool database could not be used.
 ///
 /// Each text says what could not be done, where, and what to do.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpoolError {
     /// There is no database, and this use of it may not create one.
+    #[error(
+        "no rate database at {path}: the first check creates it; to have the mail server check, \
+         run `exirate setup`"
+    )]
     Absent {
         /// Its path, if it existed.
         path: PathBuf,
     },
     /// There is already a database where one was to be created.
+    #[error("{path} exists already and is not empty: choose another directory, or move it away")]
     Present {
         /// Its path.
         path: PathBuf,
     },
     /// Its directory, or a file in it, could not be used.
+    #[error(transparent)]
     Directory(DirError),
     /// A file is damaged, and this use of the database may not repair it.
+    #[error(
+        "cannot read {path}: {what}; Exim repairs it at its next check of a key in it, and keeps \
+         the damaged file under another name"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -34,6 +43,7 @@ pub enum SpoolError {
         what: &'static str,
     },
     /// A file has a format version that this exirate does not know.
+    #[error("{path} {version}: {}", remedy(.version))]
     Version {
         /// The file.
         path: PathBuf,
@@ -41,21 +51,33 @@ pub enum SpoolError {
         version: OtherVersion,
     },
     /// The key's text is too long.
+    #[error(
+        "key is too long: {bytes} bytes, at most {} can be stored",
+        super::format::KEY_BYTES_MAX
+    )]
     KeyTooLong {
         /// Its length in bytes.
         bytes: usize,
     },
     /// One call had more checks than [`super::sizes::CHECKS_MAX`].
+    #[error(
+        "{checks} checks are too many for one event: at most {} can be decided together",
+        super::sizes::CHECKS_MAX
+    )]
     TooManyChecks {
         /// How many.
         checks: usize,
     },
     /// The shard has reached the size its format can address.
+    #[error(
+        "{path} is full: a shard cannot be larger than 32 GiB; lower the limits of unique counts"
+    )]
     Full {
         /// The shard's file.
         path: PathBuf,
     },
     /// The file `overrides` cannot be used.
+    #[error("cannot use the overrides in {path}: {fault}; none is in force{}", overrides_remedy(.fault))]
     Overrides {
         /// The file.
         path: PathBuf,
@@ -63,16 +85,19 @@ pub enum SpoolError {
         fault: ListFault,
     },
     /// An override, or the list of them, is too large.
+    #[error("{what}")]
     OverrideSize {
         /// What is.
         what: String,
     },
     /// The database was opened for reading only.
+    #[error("{path} was opened for reading only")]
     ReadOnly {
         /// Its directory.
         path: PathBuf,
     },
     /// The operating system has no random numbers for the key.
+    #[error("cannot choose the database's key: no random numbers: {source}")]
     Random {
         /// What it said.
         source: rand::rngs::SysError,
@@ -96,89 +121,19 @@ impl From<DirError> for SpoolError {
     }
 }
 
-impl fmt::Display for SpoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent { path } => {
-                write!(
-                    f,
-                    "no rate database at {}: the first check creates it; to have the mail \
-                     server check, run `exirate setup`",
-                    path.display()
-                )
-            }
-            Self::Present { path } => write!(
-                f,
-                "{} exists already and is not empty: choose another directory, or move it away",
-                path.display()
-            ),
-            Self::Directory(error) => error.fmt(f),
-            Self::Damaged { path, what } => write!(
-                f,
-                "cannot read {}: {what}; Exim repairs it at its next check of a key in it, and \
-                 keeps the damaged file under another name",
-                path.display()
-            ),
-            Self::Version { path, version } => {
-                write!(f, "{} {version}: ", path.display())?;
-                if version.is_later() {
-                    write!(
-                        f,
-                        "{USE_THE_LATER}, or run its `exirate export`, move the directory away, \
-                         and run `exirate import` of this one"
-                    )
-                } else {
-                    f.write_str(
-                        "run `exirate export` of the exirate that wrote it, move the directory \
-                         away, and run `exirate import` of this one",
-                    )
-                }
-            }
-            Self::KeyTooLong { bytes } => write!(
-                f,
-                "key is too long: {bytes} bytes, at most {} can be stored",
-                super::format::KEY_BYTES_MAX
-            ),
-            Self::TooManyChecks { checks } => write!(
-                f,
-                "{checks} checks are too many for one event: at most {} can be decided together",
-                super::sizes::CHECKS_MAX
-            ),
-            Self::Full { path } => write!(
-                f,
-                "{} is full: a shard cannot be larger than 32 GiB; lower the limits of unique \
-                 counts",
-                path.display()
-            ),
-            Self::Overrides { path, fault } => {
-                write!(
-                    f,
-                    "cannot use the overrides in {}: {fault}; none is in force",
-                    path.display()
-                )?;
-                match fault {
-                    ListFault::Damaged => f.write_str(" (`exirate repair` quarantines it)"),
-                    ListFault::Version(_) => Ok(()),
-                }
-            }
-            Self::OverrideSize { what } => f.write_str(what),
-            Self::ReadOnly { path } => {
-                write!(f, "{} was opened for reading only", path.display())
-            }
-            Self::Random { source } => {
-                write!(f, "cannot choose the database's key: no random numbers: {source}")
-            }
-        }
-    }
+/// What to do about a file of this version.
+fn remedy(version: &OtherVersion) -> String {
+    let export = match version.is_later() {
+        true => format!("{USE_THE_LATER}, or run its `exirate export`"),
+        false => "run `exirate export` of the exirate that wrote it".to_owned(),
+    };
+    format!("{export}, move the directory away, and run `exirate import` of this one")
 }
 
-impl std::error::Error for SpoolError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // This error's text is the same.
-            Self::Directory(error) => error.source(),
-            Self::Random { source } => Some(source),
-            _ => None,
-        }
+/// What to do about this list of overrides.
+fn overrides_remedy(fault: &ListFault) -> &'static str {
+    match fault {
+        ListFault::Damaged => " (`exirate repair` quarantines it)",
+        ListFault::Version(_) => "",
     }
 }

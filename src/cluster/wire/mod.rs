@@ -83,41 +83,30 @@ const REQUEST_MAGIC: [u8; 4] = *b"EXRQ";
 const REPLY_MAGIC: [u8; 4] = *b"EXRP";
 
 /// Why a message is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireFault {
     /// It does not begin as a message does: the peer speaks another protocol.
+    #[error("it is no message of exirate's protocol")]
     Magic,
     /// Its size is impossible.
+    #[error("a message cannot have {0} bytes")]
     Size(u32),
     /// It has another version of the protocol.
+    #[error("the message {0}: restart the agent, and what asks it")]
     Version(OtherVersion),
     /// Its checksum is wrong.
+    #[error("wrong checksum")]
     Checksum,
     /// A request of this kind is not known.
+    #[error("unknown kind of request {0}")]
     Kind(u16),
     /// A field has an impossible value.
+    #[error("impossible value of '{0}'")]
     Field(&'static str),
     /// It is the reply to another request.
+    #[error("it is the reply to another request")]
     OtherEvent,
 }
-
-impl std::fmt::Display for WireFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Magic => f.write_str("it is no message of exirate's protocol"),
-            Self::Size(bytes) => write!(f, "a message cannot have {bytes} bytes"),
-            Self::Version(version) => {
-                write!(f, "the message {version}: restart the agent, and what asks it")
-            }
-            Self::Checksum => f.write_str("wrong checksum"),
-            Self::Kind(kind) => write!(f, "unknown kind of request {kind}"),
-            Self::Field(field) => write!(f, "impossible value of '{field}'"),
-            Self::OtherEvent => f.write_str("it is the reply to another request"),
-        }
-    }
-}
-
-impl std::error::Error for WireFault {}
 
 /// The size of the whole message that begins with `start`; `None` if more bytes are needed
 /// to know it.

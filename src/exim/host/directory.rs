@@ -2,31 +2,21 @@
 
 use super::exports::Host;
 use super::variables::Variables;
-use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Why the directory is unknown.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::exim) enum NoDirectory {
     /// This program has no such option.
+    #[error("cannot find the spool_directory of this program")]
     Unknown,
     /// The path is relative: it means another directory in each working directory.
+    #[error(
+        "the spool_directory is \"{}\": it must be an absolute path, which begins with a slash",
+        .0.escape_ascii()
+    )]
     Relative(Vec<u8>),
-}
-
-impl fmt::Display for NoDirectory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("cannot find the spool_directory of this program"),
-            Self::Relative(path) => write!(
-                f,
-                "the spool_directory is \"{}\": it must be an absolute path, which begins with a \
-                 slash",
-                path.escape_ascii()
-            ),
-        }
-    }
 }
 
 /// Exim's `spool_directory`, an absolute path.

@@ -30,45 +30,26 @@ use std::fmt;
 use std::rc::Rc;
 
 /// Why a call fails.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::exim) enum CallError {
     /// The call itself is wrong.
+    #[error("{0}")]
     Usage(Cow<'static, str>),
     /// The spec is wrong.
-    Spec(SpecError),
+    #[error("{0}")]
+    Spec(#[source] SpecError),
     /// The spool database, or the shared store, cannot be used.
-    Database(ClusterError),
+    #[error("ratelimit database not available: {0}")]
+    Database(#[source] ClusterError),
     /// The directory of the spool database is unknown.
+    #[error("ratelimit database not available: {0}")]
     Directory(NoDirectory),
     /// An account runs this Exim, and the daemon has not decided.
+    #[error(
+        "no decision by `exirate serve mail`, which decides about mail that an account of this \
+         machine hands over by an Exim of its own: {0}"
+    )]
     Undecided(String),
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(text) => f.write_str(text),
-            Self::Spec(error) => error.fmt(f),
-            // These words are those of Exim's own condition.
-            Self::Database(error) => write!(f, "ratelimit database not available: {error}"),
-            Self::Directory(error) => write!(f, "ratelimit database not available: {error}"),
-            Self::Undecided(why) => write!(
-                f,
-                "no decision by `exirate serve mail`, which decides about mail that an account of \
-                 this machine hands over by an Exim of its own: {why}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for CallError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Spec(error) => Some(error),
-            Self::Database(error) => Some(error),
-            Self::Usage(_) | Self::Directory(_) | Self::Undecided(_) => None,
-        }
-    }
 }
 
 /// The session, behind the boundary that catches panics; for dlfunc and lookup.

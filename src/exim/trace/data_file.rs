@@ -9,7 +9,6 @@
 
 use crate::sys::descriptors::Descriptor;
 use crate::sys::files;
-use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -18,32 +17,23 @@ use std::path::{Path, PathBuf};
 const TIME_LENGTH: usize = 6;
 
 /// Why a body cannot be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::exim) enum DataFileError {
     /// There is no such file.
+    #[error("there is no file {0}")]
     Missing(PathBuf),
     /// This process does not have it open.
+    #[error("Exim does not have {0} open")]
     NotOpen(PathBuf),
     /// It belongs to another message, or is no data file.
+    #[error("{0} does not begin with the message's id")]
     Foreign(PathBuf),
     /// There is not enough memory for it.
+    #[error("not enough memory for a body of {0} bytes")]
     Memory(u64),
     /// Reading it failed.
+    #[error("cannot read {0}: {1}")]
     Read(PathBuf, io::Error),
-}
-
-impl fmt::Display for DataFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(f, "there is no file {}", path.display()),
-            Self::NotOpen(path) => write!(f, "Exim does not have {} open", path.display()),
-            Self::Foreign(path) => {
-                write!(f, "{} does not begin with the message's id", path.display())
-            }
-            Self::Memory(bytes) => write!(f, "not enough memory for a body of {bytes} bytes"),
-            Self::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
-        }
-    }
 }
 
 /// Appends the body of the message `id` in `queue` to `message`, which grows to at

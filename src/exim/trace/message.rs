@@ -14,7 +14,6 @@ use crate::exim::host::variables::{Flag, Text, VariableSource, Variables};
 use crate::spec::AclStage;
 use crate::sys::clock;
 use crate::trace::Envelope;
-use std::fmt;
 use std::net::IpAddr;
 
 /// How many bytes of a message are read. Exim's default `message_size_limit` is less,
@@ -30,45 +29,36 @@ pub(in crate::exim) struct Received {
 }
 
 /// Why no message can be read.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::exim) enum NoMessage {
     /// There is none at this stage.
+    #[error(
+        "there is no message {} (call record in the ACL of acl_smtp_data or acl_not_smtp)",
+        none_at(*.0)
+    )]
     Stage(AclStage),
     /// It will not be accepted: `exim -bh`.
+    #[error("this session is a test (exim -bh), which accepts no message")]
     Test,
     /// This variable of Exim's was not found.
+    #[error("cannot find the {0} of this program")]
     Unknown(&'static str),
     /// Brightmail changes the layout of the list of recipients.
+    #[error("this Exim is built with Brightmail, with which recipients cannot be read")]
     Brightmail,
     /// The spool directory is unknown.
+    #[error(transparent)]
     Directory(NoDirectory),
     /// The body cannot be read.
+    #[error(transparent)]
     Body(DataFileError),
 }
 
-impl fmt::Display for NoMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stage(AclStage::Outside) => f.write_str(
-                "there is no message here, as no ACL for one is running (call record in the ACL \
-                 of acl_smtp_data or acl_not_smtp)",
-            ),
-            Self::Stage(stage) => write!(
-                f,
-                "there is no message yet in the {} ACL (call record in the ACL of acl_smtp_data \
-                 or acl_not_smtp)",
-                stage.name()
-            ),
-            Self::Test => {
-                f.write_str("this session is a test (exim -bh), which accepts no message")
-            }
-            Self::Unknown(name) => write!(f, "cannot find the {name} of this program"),
-            Self::Brightmail => f.write_str(
-                "this Exim is built with Brightmail, with which recipients cannot be read",
-            ),
-            Self::Directory(error) => error.fmt(f),
-            Self::Body(error) => error.fmt(f),
-        }
+/// That this stage has no message.
+fn none_at(stage: AclStage) -> String {
+    match stage {
+        AclStage::Outside => "here, as no ACL for one is running".to_owned(),
+        stage => format!("yet in the {} ACL", stage.name()),
     }
 }
 

@@ -13,31 +13,23 @@ use crate::exim::host::text::panic_text;
 use crate::exim::host::variables::{VariableSource, Variables};
 use crate::spec::AclStage;
 use crate::trace::{self, Access, TraceError, TraceStore};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 /// Why a message is not recorded.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum NotRecorded {
+    #[error("{0}")]
     Options(WrongOptions),
+    #[error(transparent)]
     Message(NoMessage),
+    #[error(transparent)]
     Directory(NoDirectory),
+    #[error(transparent)]
     Trace(TraceError),
     /// An error in our code.
+    #[error("internal error: {}", .0.escape_debug())]
     Panic(String),
-}
-
-impl fmt::Display for NotRecorded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Options(error) => error.fmt(f),
-            Self::Message(error) => error.fmt(f),
-            Self::Directory(error) => error.fmt(f),
-            Self::Trace(error) => error.fmt(f),
-            Self::Panic(text) => write!(f, "internal error: {}", text.escape_debug()),
-        }
-    }
 }
 
 /// A call by Exim.

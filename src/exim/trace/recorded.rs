@@ -4,7 +4,6 @@ use crate::exim::host::directory::NoDirectory;
 use crate::spec::{NamedOption, options};
 use crate::sys::clock;
 use crate::trace::{ContentQuery, Part, Query, QuerySummary, TraceError, TraceStore, decode};
-use std::fmt;
 use std::time::{Duration, Instant};
 
 /// How long a search may take. A million messages take a tenth of it.
@@ -18,47 +17,36 @@ const DOUBT: f64 = 0.01;
 const HITS_MAX: usize = 64;
 
 /// Why `recorded` fails.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::exim) enum RecordedError {
     /// Not one or two arguments.
+    #[error(
+        "recorded: it takes one or two arguments, but {0} were given (write \
+         ${{dlfunc{{FILE}}{{recorded}}{{TEXT}}{{OPTIONS}}}})"
+    )]
     Arguments(usize),
     /// An unknown option, or a wrong value.
+    #[error(
+        "recorded: \"{0}\" is not an option (the options are: since= with a time such as 1h or 7d; \
+         doubt= with the largest acceptable chance, 0 to 1, that a yes is wrong; short= with the \
+         result for a text that is too short: yes, no or error)"
+    )]
     Option(String),
     /// The text is too short to be found by digests.
+    #[error(
+        "recorded: the text is too short: it has {bytes} bytes, and must have at least {needed} \
+         (with short=no the result is \"no\" instead)"
+    )]
     TooShort { bytes: usize, needed: usize },
     /// It took too long.
+    #[error("recorded: the search took longer than {} ms", TIMEOUT.as_millis())]
     Late,
     /// The directory of the store is unknown.
+    #[error("recorded: trace store not available: {0}")]
     Directory(NoDirectory),
     /// The store cannot be used.
+    #[error("recorded: trace store not available: {0}")]
     Trace(TraceError),
-}
-
-impl fmt::Display for RecordedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("recorded: ")?;
-        match self {
-            Self::Arguments(given) => write!(
-                f,
-                "it takes one or two arguments, but {given} were given (write \
-                 ${{dlfunc{{FILE}}{{recorded}}{{TEXT}}{{OPTIONS}}}})"
-            ),
-            Self::Option(written) => write!(
-                f,
-                "\"{written}\" is not an option (the options are: since= with a time such as 1h or \
-                 7d; doubt= with the largest acceptable chance, 0 to 1, that a yes is wrong; short= \
-                 with the result for a text that is too short: yes, no or error)"
-            ),
-            Self::TooShort { bytes, needed } => write!(
-                f,
-                "the text is too short: it has {bytes} bytes, and must have at least {needed} (with \
-                 short=no the result is \"no\" instead)"
-            ),
-            Self::Late => write!(f, "the search took longer than {} ms", TIMEOUT.as_millis()),
-            Self::Directory(error) => write!(f, "trace store not available: {error}"),
-            Self::Trace(error) => write!(f, "trace store not available: {error}"),
-        }
-    }
 }
 
 /// The options.

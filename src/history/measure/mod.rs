@@ -10,7 +10,6 @@ mod runs;
 mod suggest;
 mod unique;
 
-use std::fmt;
 use std::io;
 
 use crate::calendar::{Every, Zone};
@@ -59,9 +58,14 @@ impl Period {
 }
 
 /// Why rates cannot be measured.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
     /// There are more keys than are kept in memory.
+    #[error(
+        "more than {keys} different keys ({} MB): measure by another identity, such as --by host \
+         or --by auth, or fewer logs at a time",
+        .bytes >> 20
+    )]
     TooManyKeys {
         /// How many there are.
         keys: usize,
@@ -69,38 +73,13 @@ pub enum MeasureError {
         bytes: usize,
     },
     /// The events in temporary files cannot be read.
-    Read(io::Error),
+    #[error("cannot read a temporary file of events: {0}")]
+    Read(#[source] io::Error),
     /// Events cannot be written to a temporary file.
-    Write(io::Error),
-}
-
-impl fmt::Display for MeasureError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooManyKeys { keys, bytes } => write!(
-                f,
-                "more than {keys} different keys ({} MB): measure by another identity, such as \
-                 --by host or --by auth, or fewer logs at a time",
-                bytes >> 20
-            ),
-            Self::Read(error) => write!(f, "cannot read a temporary file of events: {error}"),
-            Self::Write(error) => write!(
-                f,
-                "cannot write a temporary file in {}: {error}; events beyond {} are kept there, \
-                 {} bytes each: set TMPDIR to a directory with enough space",
-                std::env::temp_dir().display(),
-                EVENTS_MAX,
-                RECORD
-            ),
-        }
-    }
-}
-
-impl std::error::Error for MeasureError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::TooManyKeys { .. } => None,
-            Self::Read(error) | Self::Write(error) => Some(error),
-        }
-    }
+    #[error(
+        "cannot write a temporary file in {}: {}; events beyond {EVENTS_MAX} are kept there, \
+         {RECORD} bytes each: set TMPDIR to a directory with enough space",
+        std::env::temp_dir().display(), .0
+    )]
+    Write(#[source] io::Error),
 }

@@ -1,7 +1,5 @@
 //! What comes of a simulation: each decision, the totals, and why it cannot go on.
 
-use std::fmt;
-
 use super::attempt::Attempt;
 use super::retry::Retries;
 use crate::policy::replay::Decisions;
@@ -12,30 +10,21 @@ use crate::rate::Timestamp;
 pub(super) const RECORDS_MAX: usize = 4_000_000;
 
 /// Why a simulation cannot go on.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
     /// There is no such policy; the text says which there are.
+    #[error("{0}")]
     Policy(String),
     /// The policies could not be evaluated.
+    #[error("{0}")]
     Decide(String),
     /// There are too many keys within their periods to remember.
+    #[error(
+        "more than {RECORDS_MAX} keys within their periods; simulate fewer policies at a time \
+         (--only)"
+    )]
     TooManyKeys,
 }
-
-impl fmt::Display for SimulateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Policy(what) | Self::Decide(what) => f.write_str(what),
-            Self::TooManyKeys => write!(
-                f,
-                "more than {RECORDS_MAX} keys within their periods; simulate fewer policies at \
-                 a time (--only)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SimulateError {}
 
 /// An attempt and what the policies make of it.
 #[derive(Clone, Copy, Debug)]

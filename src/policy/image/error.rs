@@ -1,6 +1,5 @@
 //! Why a policy image cannot be used.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -8,20 +7,26 @@ use crate::sys::secure_dir::DirError;
 
 use crate::versions::{OtherVersion, USE_THE_LATER};
 
+/// What to do if there is none that can be used.
+const APPLY: &str = "run `exirate policy apply` to write it";
+
 /// Why a policy image cannot be used.
 ///
 /// Each text says what is wrong, where, and what to do.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// There is no image.
+    #[error("no policy image at {path}: {APPLY}")]
     Absent {
         /// Where it would be.
         path: PathBuf,
     },
     /// The file or its directory could not be used.
+    #[error(transparent)]
     Directory(DirError),
     /// A part of it is damaged.
+    #[error("the policy image {path} is damaged at byte {offset}: {what}; {APPLY} again")]
     Damaged {
         /// The image.
         path: PathBuf,
@@ -31,6 +36,10 @@ pub enum ImageError {
         what: &'static str,
     },
     /// It has a format version that this exirate does not read.
+    #[error(
+        "the policy image {path} {version}: {}",
+        remedy(.version)
+    )]
     Version {
         /// The image.
         path: PathBuf,
@@ -52,37 +61,11 @@ impl ImageError {
     }
 }
 
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const APPLY: &str = "run `exirate policy apply` to write it";
-        match self {
-            Self::Absent { path } => {
-                write!(f, "no policy image at {}: {APPLY}", path.display())
-            }
-            Self::Directory(error) => error.fmt(f),
-            Self::Damaged { path, offset, what } => write!(
-                f,
-                "the policy image {} is damaged at byte {offset}: {what}; {APPLY} again",
-                path.display()
-            ),
-            Self::Version { path, version } => {
-                write!(f, "the policy image {} {version}: ", path.display())?;
-                match version.is_later() {
-                    true => write!(f, "{USE_THE_LATER}, or {APPLY} again with this one"),
-                    false => write!(f, "{APPLY} again"),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for ImageError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // This error's text is the same.
-            Self::Directory(error) => error.source(),
-            _ => None,
-        }
+/// What to do about an image of this version.
+fn remedy(version: &OtherVersion) -> String {
+    match version.is_later() {
+        true => format!("{USE_THE_LATER}, or {APPLY} again with this one"),
+        false => format!("{APPLY} again"),
     }
 }
 

@@ -10,7 +10,6 @@ mod json;
 mod sessions;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 pub use event::{RECIPIENTS_MAX, Recipients, ReplayEvent, ReplayOutcome, Stage};
@@ -36,16 +35,9 @@ use crate::toml_file::diagnostic::similar;
 pub const LEAST_COUNT: f64 = 1.0;
 
 /// Why an event could not be decided: a policy could not be evaluated.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ReplayError(String);
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ReplayError {}
 
 /// Decides events by the policies of an image.
 pub struct Replay<'i> {

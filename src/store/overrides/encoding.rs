@@ -1,7 +1,6 @@
 //! The list of overrides as bytes: a header, then one entry after the other, as
 //! `FORMAT.md` of the spool database describes it.
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::engine::Overridden;
@@ -34,21 +33,14 @@ const CASE: u8 = 1;
 const PLUS: u8 = 2;
 
 /// Why bytes are no list of overrides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListFault {
     /// They are damaged.
+    #[error("it is damaged")]
     Damaged,
     /// They have a version that this exirate does not know.
+    #[error("it {0}: {USE_THE_LATER}")]
     Version(OtherVersion),
-}
-
-impl fmt::Display for ListFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Damaged => f.write_str("it is damaged"),
-            Self::Version(version) => write!(f, "it {version}: {USE_THE_LATER}"),
-        }
-    }
 }
 
 /// What matching needs of an entry; the texts are ranges of the encoded list.

@@ -10,15 +10,17 @@ use crate::sys::lock_holder::LockHolder;
 /// Why a directory or a file in it could not be used.
 ///
 /// Each message states what failed, where, and what would be right.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirError {
     /// The directory does not exist, and this use must not create it.
+    #[error("{path} does not exist")]
     Absent {
         /// Where it would be.
         path: PathBuf,
     },
     /// A system call failed.
+    #[error("cannot {action} {path}: {source}{}", remedy(.source))]
     Io {
         /// What was attempted: `open`, `write`, …
         action: &'static str,
@@ -28,6 +30,7 @@ pub enum DirError {
         source: io::Error,
     },
     /// Another process held a lock for longer than the timeout.
+    #[error(fmt = busy)]
     Busy {
         /// The locked file.
         path: PathBuf,
@@ -37,6 +40,7 @@ pub enum DirError {
         holder: Option<LockHolder>,
     },
     /// Something with the name of one of our files is not a regular file.
+    #[error("{path} is a {found}: it must be a {wanted}")]
     WrongKind {
         /// Its path.
         path: PathBuf,
@@ -46,6 +50,7 @@ pub enum DirError {
         wanted: &'static str,
     },
     /// Unauthorized users could change it.
+    #[error("{path} is not safe: {fault}")]
     Unsafe {
         /// Its path.
         path: PathBuf,
@@ -53,6 +58,7 @@ pub enum DirError {
         fault: String,
     },
     /// A file was replaced each time it was opened.
+    #[error("{path} was replaced each time it was opened: only exirate may change files there")]
     Unsettled {
         /// The file.
         path: PathBuf,
@@ -78,46 +84,26 @@ fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-impl fmt::Display for DirError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent { path } => write!(f, "{} does not exist", path.display()),
-            Self::Io { action, path, source } => {
-                write!(f, "cannot {action} {}: {source}", path.display())?;
-                f.write_str(remedy(source))
-            }
-            Self::Busy { path, waited, holder } => {
-                let (path, waited) = (path.display(), waited.as_secs_f64());
-                match holder {
-                    None => write!(
-                        f,
-                        "cannot lock {path}: another process has held it for {waited}s (see \
-                         `fuser -v {path}`)"
-                    ),
-                    Some(LockHolder { process, name, stopped: false }) => write!(
-                        f,
-                        "cannot lock {path}: waited {waited}s for process {process} ({name}); if \
-                         it hangs, end it by `kill -KILL {process}`, which damages no data"
-                    ),
-                    Some(LockHolder { process, name, stopped: true }) => write!(
-                        f,
-                        "cannot lock {path}: waited {waited}s for process {process} ({name}), \
-                         which is stopped: continue it by `kill -CONT {process}`, or end it by \
-                         `kill -KILL {process}`, which damages no data"
-                    ),
-                }
-            }
-            Self::WrongKind { path, found, wanted } => {
-                write!(f, "{} is a {found}: it must be a {wanted}", path.display())
-            }
-            Self::Unsafe { path, fault } => write!(f, "{} is not safe: {fault}", path.display()),
-            Self::Unsettled { path } => write!(
-                f,
-                "{} was replaced each time it was opened: only exirate may change files there",
-                path.display()
-            ),
-        }
+/// Says who holds the lock, and how it can be ended.
+fn busy(
+    path: &Path,
+    waited: &Duration,
+    holder: &Option<LockHolder>,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let (path, waited) = (path.display(), waited.as_secs_f64());
+    let Some(LockHolder { process, name, stopped }) = holder else {
+        return write!(
+            f,
+            "cannot lock {path}: another process has held it for {waited}s (see `fuser -v {path}`)"
+        );
+    };
+    write!(f, "cannot lock {path}: waited {waited}s for process {process} ({name})")?;
+    match stopped {
+        false => f.write_str("; if it hangs, end it")?,
+        true => write!(f, ", which is stopped: continue it by `kill -CONT {process}`, or end it")?,
     }
+    write!(f, " by `kill -KILL {process}`, which damages no data")
 }
 
 /// A remedy for the error, appended to its message.
@@ -136,14 +122,5 @@ fn remedy(error: &io::Error) -> &'static str {
             "; it or the whole system has too many files open: see `ulimit -n`"
         }
         _ => "",
-    }
-}
-
-impl std::error::Error for DirError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
     }
 }

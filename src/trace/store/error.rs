@@ -1,6 +1,5 @@
 //! Errors of the trace store.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use crate::sys::secure_dir::DirError;
@@ -31,27 +30,35 @@ impl std::fmt::Display for Problem {
 /// Why the trace store could not be used.
 ///
 /// Each message states what failed, where, and what would be right.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// There is no store, and this use must not create one.
+    #[error("no trace store at {path}: it is created when the first message is recorded")]
     Absent {
         /// Where it would be.
         path: PathBuf,
     },
     /// There is a store already where one is to be created.
+    #[error("{path} is not empty: a copy needs a directory without a trace store")]
     Exists {
         /// Its directory.
         path: PathBuf,
     },
     /// The directory, or a file in it, could not be used.
+    #[error(transparent)]
     Directory(DirError),
     /// The key is missing, and this use must not create one.
+    #[error(
+        "{path} is missing: without it, recorded messages cannot be queried; restore it, or record \
+         another message, which creates a new key"
+    )]
     NoKey {
         /// Where it would be.
         path: PathBuf,
     },
     /// A required file is damaged.
+    #[error("cannot read {path}: {what}")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -59,6 +66,7 @@ pub enum TraceError {
         what: &'static str,
     },
     /// The file was written by a later version of exirate, or one before the first release.
+    #[error("{path} {version}: {}", remedy(.version))]
     Version {
         /// The file.
         path: PathBuf,
@@ -66,6 +74,7 @@ pub enum TraceError {
         version: OtherVersion,
     },
     /// The messages of the file were digested by a later version of exirate.
+    #[error("{path} has digests of a later exirate; it {version}: {USE_THE_LATER}")]
     Digests {
         /// The file.
         path: PathBuf,
@@ -73,11 +82,16 @@ pub enum TraceError {
         version: OtherVersion,
     },
     /// The store was opened for reading only.
+    #[error("{path} was opened for reading only")]
     ReadOnly {
         /// Its directory.
         path: PathBuf,
     },
     /// The envelope and digest of a message exceed the size of a record.
+    #[error(
+        "message is too large to record: envelope and digest take {bytes} bytes, at most {limit} \
+         can be stored"
+    )]
     TooLarge {
         /// Their size in bytes.
         bytes: u64,
@@ -85,6 +99,10 @@ pub enum TraceError {
         limit: u64,
     },
     /// There is not enough memory to decode a message.
+    #[error(
+        "no memory to decode a message of {bytes} bytes, which may take {wanted} bytes (see ulimit \
+         -v)"
+    )]
     Memory {
         /// Its length in bytes.
         bytes: usize,
@@ -92,6 +110,10 @@ pub enum TraceError {
         wanted: usize,
     },
     /// A message is older than the retention time.
+    #[error(
+        "message is not recorded: it is {:.1} days old, and messages are kept for {:.1} days",
+        *.seconds as f64 / 86_400.0, *.keep as f64 / 86_400.0
+    )]
     TooOld {
         /// Its age in seconds.
         seconds: u64,
@@ -99,8 +121,13 @@ pub enum TraceError {
         keep: u64,
     },
     /// A part of a query is too short for any digest.
+    #[error(
+        "part {} of the text to find is too short: it has {} bytes, and needs {}",
+        .0.part + 1, .0.bytes, .0.needed
+    )]
     TooShort(TooShort),
     /// The operating system has no random numbers.
+    #[error("cannot encrypt a record: no random numbers: {source}")]
     Random {
         /// The system's error.
         source: rand::rngs::SysError,
@@ -116,80 +143,10 @@ impl From<DirError> for TraceError {
     }
 }
 
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent { path } => write!(
-                f,
-                "no trace store at {}: it is created when the first message is recorded",
-                path.display()
-            ),
-            Self::Exists { path } => write!(
-                f,
-                "{} is not empty: a copy needs a directory without a trace store",
-                path.display()
-            ),
-            Self::Directory(error) => error.fmt(f),
-            Self::NoKey { path } => write!(
-                f,
-                "{} is missing: without it, recorded messages cannot be queried; restore it, \
-                 or record another message, which creates a new key",
-                path.display()
-            ),
-            Self::Damaged { path, what } => write!(f, "cannot read {}: {what}", path.display()),
-            Self::Version { path, version } => {
-                write!(f, "{} {version}: ", path.display())?;
-                f.write_str(match version.is_later() {
-                    true => USE_THE_LATER,
-                    false => {
-                        "no release has written it; remove the directory, and record the mail again"
-                    }
-                })
-            }
-            Self::Digests { path, version } => write!(
-                f,
-                "{} has digests of a later exirate; it {version}: {USE_THE_LATER}",
-                path.display()
-            ),
-            Self::ReadOnly { path } => {
-                write!(f, "{} was opened for reading only", path.display())
-            }
-            Self::TooLarge { bytes, limit } => write!(
-                f,
-                "message is too large to record: envelope and digest take {bytes} bytes, at most \
-                 {limit} can be stored"
-            ),
-            Self::Memory { bytes, wanted } => write!(
-                f,
-                "no memory to decode a message of {bytes} bytes, which may take {wanted} bytes \
-                 (see ulimit -v)"
-            ),
-            Self::TooOld { seconds, keep } => write!(
-                f,
-                "message is not recorded: it is {:.1} days old, and messages are kept for {:.1} \
-                 days",
-                *seconds as f64 / 86_400.0,
-                *keep as f64 / 86_400.0
-            ),
-            Self::TooShort(TooShort { part, bytes, needed }) => write!(
-                f,
-                "part {} of the text to find is too short: it has {bytes} bytes, and needs {needed}",
-                part + 1
-            ),
-            Self::Random { source } => {
-                write!(f, "cannot encrypt a record: no random numbers: {source}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TraceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            // Its message is the same as this one's.
-            Self::Directory(error) => error.source(),
-            Self::Random { source } => Some(source),
-            _ => None,
-        }
+/// What to do about a file of this version.
+fn remedy(version: &OtherVersion) -> &'static str {
+    match version.is_later() {
+        true => USE_THE_LATER,
+        false => "no release has written it; remove the directory, and record the mail again",
     }
 }

@@ -73,27 +73,20 @@ attributes! {
 }
 
 /// Why a request cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EximFault {
     /// An attribute is given twice.
+    #[error("an attribute is given twice")]
     Twice,
     /// A value is not base64.
+    #[error("the value of {0} is not base64")]
     NotBase64(&'static str),
     /// `on_error` is none of its words.
+    #[error("on_error is fail-open or fail-closed")]
     OnError,
     /// There is no spec to be checked.
+    #[error("it has no spec")]
     NoSpec,
-}
-
-impl std::fmt::Display for EximFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Twice => f.write_str("an attribute is given twice"),
-            Self::NotBase64(name) => write!(f, "the value of {name} is not base64"),
-            Self::OnError => f.write_str("on_error is fail-open or fail-closed"),
-            Self::NoSpec => f.write_str("it has no spec"),
-        }
-    }
 }
 
 /// A step of an SMTP session, and which session it is of.

@@ -5,8 +5,6 @@
 //! recipients and messages count between MAIL and the end of the message, and commands
 //! elsewhere only get their replies.
 
-use std::fmt;
-
 use super::content::{Content, Kept};
 use super::macros::{Macros, address, text};
 use super::marks::Marks;
@@ -27,44 +25,23 @@ const RECIPIENTS_FREE: usize = 4 << 10;
 const RECIPIENT_BYTES: usize = size_of::<String>();
 
 /// Why the connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DialogueFault {
     /// A packet that cannot be read.
-    Packet(PacketFault),
+    #[error("{0}")]
+    Packet(#[source] PacketFault),
     /// There is no agreement on the protocol.
-    NoAgreement(NoAgreement),
+    #[error("{0}")]
+    NoAgreement(#[source] NoAgreement),
     /// A command before the negotiation.
+    #[error("a command {:?} before the negotiation", char::from(*.0))]
     Early(u8),
     /// A command that does not exist.
+    #[error("a command {:?}, which is not known", char::from(*.0))]
     Unknown(u8),
     /// A command without its data.
+    #[error("a command {:?} without data", char::from(*.0))]
     Malformed(u8),
-}
-
-impl fmt::Display for DialogueFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Packet(fault) => fault.fmt(f),
-            Self::NoAgreement(fault) => fault.fmt(f),
-            Self::Early(code) => {
-                write!(f, "a command {:?} before the negotiation", char::from(*code))
-            }
-            Self::Unknown(code) => {
-                write!(f, "a command {:?}, which is not known", char::from(*code))
-            }
-            Self::Malformed(code) => write!(f, "a command {:?} without data", char::from(*code)),
-        }
-    }
-}
-
-impl std::error::Error for DialogueFault {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Packet(fault) => Some(fault),
-            Self::NoAgreement(fault) => Some(fault),
-            Self::Early(_) | Self::Unknown(_) | Self::Malformed(_) => None,
-        }
-    }
 }
 
 /// The stage at which a recipient is counted that the mail server has refused: nothing of a

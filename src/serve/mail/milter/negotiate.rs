@@ -2,8 +2,6 @@
 //! may be done with a message. The mail server offers; nothing is asked for that it did not
 //! offer, or that is not needed.
 
-use std::fmt;
-
 /// The newest version of the protocol.
 pub const VERSION: u32 = 6;
 /// The oldest one that can be used.
@@ -88,28 +86,18 @@ pub struct Agreed {
 }
 
 /// Why there is no agreement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoAgreement {
     /// The offer is too short.
+    #[error("a negotiation that is too short")]
     Short,
     /// The mail server speaks a version that is too old.
+    #[error(
+        "the mail server speaks version {0} of the milter protocol; it must be {VERSION_MIN} to \
+         {VERSION} or newer"
+    )]
     Version(u32),
 }
-
-impl fmt::Display for NoAgreement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => f.write_str("a negotiation that is too short"),
-            Self::Version(version) => write!(
-                f,
-                "the mail server speaks version {version} of the milter protocol; it must be \
-                 {VERSION_MIN} to {VERSION} or newer"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for NoAgreement {}
 
 impl Agreed {
     /// Agrees to what of `offer`, the data of the mail server's packet, is needed.

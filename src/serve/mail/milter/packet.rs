@@ -3,8 +3,6 @@
 //! Headers and bodies are handed on as they arrive, and never held as a whole. Of any other
 //! command, the data is held until it is complete, up to [`DATA_MAX`].
 
-use std::fmt;
-
 /// The most data of a command other than a header or a part of a body. Mail servers cut
 /// lines far below it.
 pub const DATA_MAX: usize = 32 << 10;
@@ -62,11 +60,13 @@ pub enum Piece<'a> {
 }
 
 /// Why nothing that follows can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketFault {
     /// A packet without a command.
+    #[error("a packet without a command")]
     Empty,
     /// A length above what its command may have.
+    #[error("a packet {:?} with {bytes} bytes", char::from(*.command))]
     Long {
         /// The command.
         command: u8,
@@ -74,19 +74,6 @@ pub enum PacketFault {
         bytes: usize,
     },
 }
-
-impl fmt::Display for PacketFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("a packet without a command"),
-            Self::Long { command, bytes } => {
-                write!(f, "a packet {:?} with {bytes} bytes", char::from(*command))
-            }
-        }
-    }
-}
-
-impl std::error::Error for PacketFault {}
 
 /// Tells packets apart in a stream of bytes.
 #[derive(Debug, Default)]

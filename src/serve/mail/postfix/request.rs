@@ -1,8 +1,6 @@
 //! Requests: lines `name=value`, and an empty line at the end. What is not used is read
 //! over. Those of Exim come by the same socket, and begin with a line of their own.
 
-use std::fmt;
-
 use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Circumstances, Event, Origin};
 use crate::policy::key::address;
@@ -133,40 +131,27 @@ impl PolicyRequest {
 }
 
 /// Why a request cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestFault {
     /// A line is too long.
+    #[error("a line is too long (of Postfix, longer than {LINE_MAX} bytes)")]
     LongLine,
     /// There are too many lines.
+    #[error("it has more than {LINES_MAX} lines")]
     ManyLines,
     /// All lines together are too long.
+    #[error("it is too large (of Postfix, larger than {REQUEST_MAX} bytes)")]
     Large,
     /// A line has no `=`.
+    #[error("a line is not name=value")]
     NoAttribute,
     /// The attribute `request` is missing, or is another one.
+    #[error("it has no line request=smtpd_access_policy")]
     OtherRequest,
     /// It is not as Exim's ACLs send it.
+    #[error("{0}")]
     Exim(EximFault),
 }
-
-impl fmt::Display for RequestFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LongLine => {
-                write!(f, "a line is too long (of Postfix, longer than {LINE_MAX} bytes)")
-            }
-            Self::ManyLines => write!(f, "it has more than {LINES_MAX} lines"),
-            Self::Large => {
-                write!(f, "it is too large (of Postfix, larger than {REQUEST_MAX} bytes)")
-            }
-            Self::NoAttribute => f.write_str("a line is not name=value"),
-            Self::OtherRequest => f.write_str("it has no line request=smtpd_access_policy"),
-            Self::Exim(fault) => fault.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RequestFault {}
 
 /// A request of one of the mail servers that use the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
