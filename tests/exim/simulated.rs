@@ -70,7 +70,9 @@ const OWN: &str = "  deny local_parts = ^nobody\n       message = unknown user\n
 const LOGINS: [&str; 4] = ["alice", "Bob", "carol", "dora"];
 const SENDERS: [&str; 6] = ["", "a@a.test", "b@b.test", "c@c.test", "d@d.test", "e@e.test"];
 /// How often all begins again, each time with other numbers.
-const ROUNDS: u64 = 6;
+fn rounds() -> std::ops::Range<u64> {
+    0..if counts::is_long() { 12 } else { 2 }
+}
 /// The sessions of a round.
 const SESSIONS: usize = 70;
 
@@ -325,7 +327,7 @@ fn the_simulation_of_a_log_is_what_happened() {
     let image = image();
     let (mut shown, mut hidden) = (0, 0);
     let mut kinds: BTreeMap<(String, bool), usize> = BTreeMap::new();
-    for number in 0..ROUNDS {
+    for number in rounds() {
         let (seen, found, log) = round(&image, "log_selector = +all +millisec", number + 1);
         for (_, what, limited) in &seen.shown {
             let kind = what.split(' ').next().unwrap_or(what).to_owned();
@@ -372,7 +374,7 @@ fn common(one: &[Event], other: &[Event]) -> usize {
 fn without_sessions_in_the_log_most_of_it_is_what_happened() {
     let image = image();
     let (mut alike, mut all) = (0, 0);
-    for number in 0..ROUNDS {
+    for number in rounds() {
         let selector = "log_selector = +received_recipients +smtp_incomplete_transaction";
         let (seen, found, _) = round(&image, selector, number + 1);
         alike += common(&seen.shown, &found);
