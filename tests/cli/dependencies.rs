@@ -25,6 +25,7 @@ const RATES: &[&str] = &[
     "rand",
     "rustix",
     "siphasher",
+    "thiserror",
 ];
 
 /// Those that exirate-trace.so depends on as well.
