@@ -204,6 +204,18 @@ impl<const N: usize> Layout<N> {
     }
 }
 
+/// Prints `rows` as a table, with its heads: of each column what it shows of a row.
+pub(in crate::cli) fn print<T, const N: usize>(
+    screen: &mut Screen<'_>,
+    rows: &[T],
+    columns: [(Column, &dyn Fn(&T) -> String); N],
+) -> io::Result<()> {
+    let cells = || rows.iter().map(|row| columns.each_ref().map(|(_, cell)| cell(row)));
+    let layout = Layout::of(screen, columns.map(|(column, _)| column), cells());
+    layout.head(screen)?;
+    layout.write(screen, Style::new(), cells(), None)
+}
+
 /// How wide a text of ASCII is; `None` of another one, or one that is wider than any terminal.
 fn plain_width(cell: &str) -> Option<u16> {
     let is_plain = cell.bytes().all(|byte| (b' '..=b'~').contains(&byte));

@@ -3,7 +3,6 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anstyle::Style;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
@@ -11,7 +10,7 @@ use super::event_options::EventOptions;
 use crate::cli::planning::policy::{DecisionsJson, sound};
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
@@ -52,18 +51,6 @@ pub(super) struct PolicyOptions {
 fn stages() -> impl clap::builder::TypedValueParser<Value = Stage> {
     PossibleValuesParser::new(Stage::words()).map(|word| Stage::of(&word).unwrap_or_default())
 }
-
-const COLUMNS: [Column; 9] = [
-    Column::words("WINDOW"),
-    Column::words("UNIT"),
-    Column::words("KEY"),
-    Column::numbers("RATE"),
-    Column::numbers("LIMIT"),
-    Column::numbers("LEFT"),
-    Column::words("NEXT"),
-    Column::words("RULE"),
-    Column::words("RECORD").spare(1),
-];
 
 impl PolicyOptions {
     /// The name of an option that was given, other than the recipients.
@@ -196,10 +183,7 @@ fn print(
         }
     }
     if !decisions.windows.is_empty() {
-        let rows = || decisions.windows.iter().map(row);
-        let layout = Layout::of(screen, COLUMNS, rows());
-        layout.head(screen)?;
-        layout.write(screen, Style::new(), rows(), None)?;
+        table(screen, &decisions.windows)?;
     }
     Ok(())
 }
@@ -213,23 +197,26 @@ fn record_key(window: &Window) -> RecordKey<'_> {
     }
 }
 
-fn row(window: &Window) -> [String; 9] {
-    let decision = &window.decision;
-    let next = decision.retry_after(decision.at);
-    let left = match decision.remaining(decision.at) {
-        left if left.is_finite() => format!("{left:.0}"),
-        _ => "unlimited".to_owned(),
-    };
-    let cells = [
-        window.text().to_owned(),
-        window.unit.word().to_owned(),
-        window.key().to_owned(),
-        format!("{:.1}", decision.rate),
-        text::number(decision.limit),
-        left,
-        text::short_wait(next),
-        window.rule.to_string(),
-        window.record().to_owned(),
+fn table(screen: &mut Screen<'_>, windows: &[Window]) -> std::io::Result<()> {
+    let words = |text: &str| printable(text.as_bytes());
+    let columns: [(Column, &dyn Fn(&Window) -> String); 9] = [
+        (Column::words("WINDOW"), &|window| words(window.text())),
+        (Column::words("UNIT"), &|window| window.unit.word().to_owned()),
+        (Column::words("KEY"), &|window| words(window.key())),
+        (Column::numbers("RATE"), &|window| format!("{:.1}", window.decision.rate)),
+        (Column::numbers("LIMIT"), &|window| text::number(window.decision.limit)),
+        (
+            Column::numbers("LEFT"),
+            &|Window { decision, .. }| match decision.remaining(decision.at) {
+                left if left.is_finite() => format!("{left:.0}"),
+                _ => "unlimited".to_owned(),
+            },
+        ),
+        (Column::words("NEXT"), &|Window { decision, .. }| {
+            text::short_wait(decision.retry_after(decision.at))
+        }),
+        (Column::words("RULE"), &|window| words(&window.rule)),
+        (Column::words("RECORD").spare(1), &|window| words(window.record())),
     ];
-    cells.map(|cell| printable(cell.as_bytes()))
+    table::print(screen, windows, columns)
 }

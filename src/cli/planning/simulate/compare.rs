@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Attempt, Decided, SimulateError, Simulation};
 use crate::rate::Timestamp;
@@ -214,35 +214,18 @@ fn refused(
 }
 
 fn table(screen: &mut Screen<'_>, rows: &[KeyComparison]) -> Result<(), Failure> {
-    let columns = [
-        Column::numbers("ONLY POLICY"),
-        Column::numbers("ONLY OTHER"),
-        Column::numbers("BOTH"),
-        Column::words("FIRST").spare(2),
-        Column::words("LIMIT").spare(1),
-        Column::words("LIMIT OF OTHER").spare(1),
-        Column::words("KEY"),
+    let words = |text: &str| printable(text.as_bytes());
+    let limit_of = |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
+    let columns: [(Column, &dyn Fn(&KeyComparison) -> String); 7] = [
+        (Column::numbers("ONLY POLICY"), &|row| row.counts.only_policy.to_string()),
+        (Column::numbers("ONLY OTHER"), &|row| row.counts.only_against.to_string()),
+        (Column::numbers("BOTH"), &|row| row.counts.both.to_string()),
+        (Column::words("FIRST").spare(2), &|row| row.first.map_or_else(String::new, utc)),
+        (Column::words("LIMIT").spare(1), &|row| limit_of(&row.limits[0])),
+        (Column::words("LIMIT OF OTHER").spare(1), &|row| limit_of(&row.limits[1])),
+        (Column::words("KEY"), &|row| words(&row.key)),
     ];
-    let cells = || {
-        rows.iter().map(|row| {
-            let words = |text: &str| printable(text.as_bytes());
-            let [limit, other] = row.limits.each_ref();
-            let limit_of =
-                |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
-            [
-                row.counts.only_policy.to_string(),
-                row.counts.only_against.to_string(),
-                row.counts.both.to_string(),
-                row.first.map_or_else(String::new, utc),
-                limit_of(limit),
-                limit_of(other),
-                words(&row.key),
-            ]
-        })
-    };
-    let layout = Layout::of(screen, columns, cells());
-    layout.head(screen)?;
-    Ok(layout.write(screen, anstyle::Style::new(), cells(), None)?)
+    Ok(table::print(screen, rows, columns)?)
 }
 
 /// The comparison, as JSON has it.

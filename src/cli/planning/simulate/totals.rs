@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::settings::Retry;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::history::simulate::{NamedAccount, NamedAccounts, Refusals, Refused, Totals};
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
@@ -139,41 +139,31 @@ impl<'a> Summary<'a> {
     }
 
     fn table(&self, screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
-        let columns = [
-            Column::numbers("REFUSED"),
-            Column::numbers("MESSAGES"),
-            Column::numbers("RETRIES").spare(4),
-            Column::numbers("TIMES"),
-            Column::words("OVER").spare(3),
-            Column::numbers("PEAK").spare(2),
-            Column::words("FIRST").spare(1),
-            Column::words("LIMIT"),
-            Column::words("POLICY"),
-            Column::words("RULE"),
-            Column::words("KEY"),
+        let words = |text: &str| printable(text.as_bytes());
+        let columns: [(Column, &dyn Fn(&Refused) -> String); 11] = [
+            (Column::numbers("REFUSED"), &|one| one.events.to_string()),
+            (Column::numbers("MESSAGES"), &|one| one.messages.to_string()),
+            (Column::numbers("RETRIES").spare(4), &|one| match one.retries {
+                0 => String::new(),
+                retries => retries.to_string(),
+            }),
+            (Column::numbers("TIMES"), &|one| one.crossings.to_string()),
+            (Column::words("OVER").spare(3), &|one| duration(one.over)),
+            (Column::numbers("PEAK").spare(2), &|one| format!("{:.1}", one.highest)),
+            (Column::words("FIRST").spare(1), &|one| {
+                one.refused.map_or_else(String::new, |(first, _)| utc(first))
+            }),
+            (Column::words("LIMIT"), &|one| {
+                words(&format!("{} {}", one.of.unit.word(), one.of.window))
+            }),
+            (Column::words("POLICY"), &|one| match (words(&one.of.policy), one.observed) {
+                (policy, true) => format!("({policy})"),
+                (policy, false) => policy,
+            }),
+            (Column::words("RULE"), &|one| words(&one.of.rule)),
+            (Column::words("KEY"), &|one| words(&one.of.key)),
         ];
-        let cells = || {
-            rows.iter().map(|one| {
-                let words = |text: &str| printable(text.as_bytes());
-                let policy = words(&one.of.policy);
-                [
-                    one.events.to_string(),
-                    one.messages.to_string(),
-                    if one.retries > 0 { one.retries.to_string() } else { String::new() },
-                    one.crossings.to_string(),
-                    duration(one.over),
-                    format!("{:.1}", one.highest),
-                    one.refused.map_or_else(String::new, |(first, _)| utc(first)),
-                    words(&format!("{} {}", one.of.unit.word(), one.of.window)),
-                    if one.observed { format!("({policy})") } else { policy },
-                    words(&one.of.rule),
-                    words(&one.of.key),
-                ]
-            })
-        };
-        let layout = Layout::of(screen, columns, cells());
-        layout.head(screen)?;
-        Ok(layout.write(screen, anstyle::Style::new(), cells(), None)?)
+        Ok(table::print(screen, rows, columns)?)
     }
 
     pub(super) fn json(&self, screen: &mut Screen<'_>, top: Option<usize>) -> Result<(), Failure> {
