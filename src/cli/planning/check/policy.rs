@@ -7,14 +7,14 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::event_options::EventOptions;
-use crate::cli::planning::policy::{DecisionsJson, sound};
+use crate::cli::planning::policy::{DecisionsJson, compiled};
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{self, Column};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
-use crate::policy::image::{Image, PolicyFile, build};
+use crate::policy::image::PolicyFile;
 use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, Window};
 use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
@@ -83,11 +83,11 @@ impl PolicyOptions {
             // A machine without Exim.
             Err(_) => None,
         };
-        let (compiled, in_use);
+        let (given, in_use);
         let image = match &self.policy {
             Some(file) => {
-                compiled = Image::from_bytes(build(&sound(file)?))?;
-                &compiled
+                given = compiled(file)?.1;
+                &given
             }
             None => {
                 in_use = PolicyFile::open(directory.as_deref().unwrap_or("".as_ref()));
@@ -199,7 +199,7 @@ fn record_key(window: &Window) -> RecordKey<'_> {
 
 fn table(screen: &mut Screen<'_>, windows: &[Window]) -> std::io::Result<()> {
     let words = |text: &str| printable(text.as_bytes());
-    let columns: [(Column, &dyn Fn(&Window) -> String); 9] = [
+    let columns: [table::Shows<'_, Window>; 9] = [
         (Column::words("WINDOW"), &|window| words(window.text())),
         (Column::words("UNIT"), &|window| window.unit.word().to_owned()),
         (Column::words("KEY"), &|window| words(window.key())),

@@ -419,7 +419,7 @@ impl Measure {
     }
 
     fn print(screen: &mut Screen<'_>, peaks: &[Peak<'_>]) -> io::Result<()> {
-        let columns: [(Column, &dyn Fn(&Peak<'_>) -> String); 7] = [
+        let columns: [table::Shows<'_, Peak<'_>>; 7] = [
             (Column::numbers("PEAK"), &|peak| format!("{:.1}", peak.peak)),
             (Column::numbers("EVENTS"), &|peak| peak.events.to_string()),
             (Column::numbers("OVER"), &|peak| {

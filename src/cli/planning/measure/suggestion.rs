@@ -39,7 +39,7 @@ pub(super) fn print(
     writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
     // Of most counts, an event is a message.
     let shows_messages = suggestion.messages != suggestion.events;
-    let columns: [(Column, &dyn Fn(&Limit) -> String); 4] = [
+    let columns: [table::Shows<'_, Limit>; 4] = [
         (Column::numbers("LIMIT"), &|limit| text::number(limit.limit)),
         (Column::numbers("KEYS HIT"), &|limit| limit.keys.to_string()),
         (Column::numbers("EVENTS HIT"), &|limit| limit.events.to_string()),

@@ -233,7 +233,7 @@ fn refused(
 fn table(screen: &mut Screen<'_>, rows: &[KeyComparison]) -> Result<(), Failure> {
     let words = |text: &str| printable(text.as_bytes());
     let limit_of = |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
-    let columns: [(Column, &dyn Fn(&KeyComparison) -> String); 7] = [
+    let columns: [table::Shows<'_, KeyComparison>; 7] = [
         (Column::numbers("ONLY POLICY"), &|row| row.counts.only_policy.to_string()),
         (Column::numbers("ONLY OTHER"), &|row| row.counts.only_against.to_string()),
         (Column::numbers("BOTH"), &|row| row.counts.both.to_string()),

@@ -17,11 +17,11 @@ pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
 use super::logs::{Logs, print_unused};
-use super::policy::sound;
+use super::policy::compiled;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Decided, Refusals, Simulation, SimulationSettings};
-use crate::policy::image::{Image, build};
+use crate::policy::image::Image;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
 
@@ -105,15 +105,10 @@ pub(in crate::cli) struct Simulate {
 
 impl Simulate {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let policies = sound(&self.policy)?;
-        let image = image(&policies)?;
+        let (policies, image) = compiled(&self.policy)?;
         let mut simulation = self.simulation(&self.policy, &image)?;
         let other = match &self.against {
-            Some(path) => {
-                let policies = sound(path)?;
-                let image = self::image(&policies)?;
-                Some((path, policies, image))
-            }
+            Some(path) => Some((path, compiled(path)?)),
             None => None,
         };
         let files = self.logs.open()?;
@@ -124,7 +119,7 @@ impl Simulate {
         let outcome = if self.unused {
             input.read(&files, &mut |_| {}, &mut |_| Ok(()))?;
             print_unused(screen, input.counts.used, &input.counts.unused, self.json)?
-        } else if let Some((path, other_policies, image)) = &other {
+        } else if let Some((path, (other_policies, image))) = &other {
             let mut against = self.simulation(path, image)?;
             let mut comparison = Comparison::new(&self.policy, path);
             input.read(&files, &mut |_| {}, &mut |attempt| {
@@ -171,8 +166,4 @@ impl Simulate {
         Simulation::new(image, &self.only, settings)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     }
-}
-
-fn image(policies: &Policies) -> Result<Image, Failure> {
-    Ok(Image::from_bytes(build(policies))?)
 }

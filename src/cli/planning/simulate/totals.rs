@@ -171,7 +171,7 @@ impl<'a> Summary<'a> {
 
 fn table(screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
     let words = |text: &str| printable(text.as_bytes());
-    let columns: [(Column, &dyn Fn(&Refused) -> String); 11] = [
+    let columns: [table::Shows<'_, Refused>; 11] = [
         (Column::numbers("REFUSED"), &|one| one.events.to_string()),
         (Column::numbers("MESSAGES"), &|one| one.messages.to_string()),
         (Column::numbers("RETRIES").spare(4), &|one| match one.retries {

@@ -178,7 +178,7 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
     }
     writeln!(screen)?;
     let or_other = |text: &str| if text.is_empty() { "other" } else { text }.to_owned();
-    let columns: [(Column, &dyn Fn(&ModeCounts) -> String); 5] = [
+    let columns: [table::Shows<'_, ModeCounts>; 5] = [
         (Column::numbers("KEYS"), &|kind| kind.keys.to_string()),
         (Column::numbers("BLOCKED"), &|kind| kind.over.to_string()),
         (Column::numbers("BYTES"), &|kind| bytes(kind.bytes)),
@@ -202,7 +202,7 @@ fn print_policies(screen: &mut Screen<'_>, policies: &PolicyCounts) -> Result<()
     let count_of = |rule: &RuleChecks, verdict| {
         rule.verdicts.get(verdict).map_or(String::new(), u64::to_string)
     };
-    let columns: [(Column, &dyn Fn(&RuleChecks) -> String); 9] = [
+    let columns: [table::Shows<'_, RuleChecks>; 9] = [
         (Column::numbers("CHECKS"), &|rule| rule.checks.to_string()),
         (Column::numbers("LOG"), &|rule| count_of(rule, "log")),
         (Column::numbers("DELAY"), &|rule| count_of(rule, "delay")),
