@@ -12,7 +12,7 @@ mod users;
 
 use clap::{Args, Subcommand};
 
-pub(in crate::cli) use decided::DecisionsJson;
+pub(in crate::cli) use decided::{DecidingLimit, DecisionsJson};
 pub(in crate::cli) use file::compiled;
 
 use super::check;
