@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::Hasher as _;
 
+use serde::Serialize;
 use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
@@ -65,7 +66,7 @@ pub fn digest(policies: &Policies) -> String {
 }
 
 /// How many settings of a part differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Only the new ones have it.
     pub added: usize,

@@ -117,6 +117,7 @@ impl ShadowCounters {
 
 /// What was counted of a limit.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize))]
 pub struct Seen {
     /// The limit, as in its spec, without the key.
     pub limit: String,
@@ -139,6 +140,7 @@ pub struct Seen {
     /// In how many only native was over.
     pub only_native: u64,
     /// In how many only we were over.
+    #[cfg_attr(feature = "cli", serde(rename = "only_exirate"))]
     pub only_ours: u64,
     /// In how many of these the rates differed by at most the event.
     pub verdicts_close: u64,

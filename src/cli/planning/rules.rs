@@ -8,9 +8,9 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
-use crate::mta::exim::{self, Form, Position, Rule, Rules as Found, RulesError};
+use crate::mta::exim::{self, Position, Rule, Rules as Found, RulesError};
 use crate::text::printable;
 
 /// List what Exim's configuration limits, and where
@@ -75,50 +75,24 @@ pub(in crate::cli) struct Rules {
     json: bool,
 }
 
-/// A call, as JSON has it.
-#[derive(Serialize)]
-struct JsonRule<'a> {
-    file: String,
-    line: usize,
-    section: &'a str,
-    acl: Option<&'a str>,
-    used_by: &'a [String],
-    perhaps_used_by: &'a [String],
-    form: &'static str,
-    library: Option<&'a str>,
-    function: &'a str,
-    arguments: &'a [String],
-    key: Option<&'a str>,
-    limits: Vec<JsonLimit<'a>>,
-    errors: &'a [String],
-    warnings: &'a [String],
-}
-
-/// A limit, as JSON has it.
-#[derive(Serialize)]
-struct JsonLimit<'a> {
-    limit: &'a str,
-    mode: &'a str,
-}
-
 /// A line, such as a `ratelimit` condition of Exim's own, as JSON has it.
 #[derive(Serialize)]
 struct JsonLine<'a> {
-    file: String,
-    line: usize,
+    #[serde(flatten)]
+    position: &'a Position,
     text: &'a str,
 }
 
 impl<'a> JsonLine<'a> {
     fn of((position, text): &'a (Position, String)) -> Self {
-        Self { file: position.file.display().to_string(), line: position.line, text }
+        Self { position, text }
     }
 }
 
 /// Everything, as JSON has it.
 #[derive(Serialize)]
 struct RulesJson<'a> {
-    rules: Vec<JsonRule<'a>>,
+    rules: Vec<&'a Rule>,
     native: Vec<JsonLine<'a>>,
 }
 
@@ -151,7 +125,8 @@ impl Rules {
         let rules: Vec<&Rule> =
             found.rules.iter().filter(|rule| self.all || rule.call.limits()).collect();
         if self.json {
-            screen.json(&json(&rules, &found))?;
+            let native = found.native.iter().map(JsonLine::of).collect();
+            screen.json(&RulesJson { rules, native })?;
         } else {
             self.print(screen, &rules, &found)?;
         }
@@ -191,12 +166,7 @@ impl Rules {
     ) -> Result<(), Failure> {
         let rows: Vec<(Style, [String; 6])> = rules.iter().flat_map(|rule| cells(rule)).collect();
         if !rows.is_empty() {
-            let layout = Layout::of(screen, COLUMNS, rows.iter().map(|(_, cells)| cells.clone()));
-            layout.head(screen)?;
-            for alike in rows.chunk_by(|(one, _), (other, _)| one == other) {
-                let style = alike.first().map_or(Style::new(), |(style, _)| *style);
-                layout.write(screen, style, alike.iter().map(|(_, cells)| cells.clone()), None)?;
-            }
+            table::styled(screen, COLUMNS, &rows)?;
         }
         for (position, text) in &found.native {
             let text = printable(text.as_bytes());
@@ -286,35 +256,4 @@ fn cells(rule: &Rule) -> Vec<(Style, [String; 6])> {
         [] => vec![row("error", "")],
         limits => limits.iter().map(|limit| row(&limit.limit, &limit.mode)).collect(),
     }
-}
-
-fn json<'a>(rules: &[&'a Rule], found: &'a Found) -> RulesJson<'a> {
-    let rules = rules.iter().map(|rule| JsonRule {
-        file: rule.position.file.display().to_string(),
-        line: rule.position.line,
-        section: if rule.section.is_empty() { "main" } else { &rule.section },
-        acl: rule.acl.as_deref(),
-        used_by: &rule.used_by,
-        perhaps_used_by: &rule.perhaps_used_by,
-        form: match rule.call.form {
-            Form::Dlfunc { .. } => "dlfunc",
-            Form::Lookup => "lookup",
-            Form::Socket { .. } => "readsocket",
-        },
-        library: match &rule.call.form {
-            Form::Dlfunc { library } => Some(library),
-            Form::Lookup | Form::Socket { .. } => None,
-        },
-        function: &rule.call.function,
-        arguments: &rule.call.arguments,
-        key: rule.key(),
-        limits: rule
-            .limits
-            .iter()
-            .map(|limit| JsonLimit { limit: &limit.limit, mode: &limit.mode })
-            .collect(),
-        errors: &rule.errors,
-        warnings: &rule.warnings,
-    });
-    RulesJson { rules: rules.collect(), native: found.native.iter().map(JsonLine::of).collect() }
 }

@@ -2,17 +2,17 @@
 
 use std::io::Write as _;
 
-use anstyle::Style;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::shadow::{self, Seen};
 use crate::spool::SpoolError;
+use crate::standing::key_state::second;
 use crate::text;
 use crate::text::counted_or_no;
 use crate::text::time::now;
@@ -112,31 +112,20 @@ struct Reset {
     common: Common,
 }
 
-/// What was compared, in JSON.
+/// What was compared.
 #[derive(Serialize)]
-struct ShadowJson<'a> {
-    limits: Vec<LimitJson<'a>>,
+struct Comparison {
+    limits: Vec<Judged>,
     failed: u64,
 }
 
-/// A limit, in JSON.
+/// What was counted of a limit, and whether it is safe to switch it.
 #[derive(Serialize)]
-struct LimitJson<'a> {
-    limit: &'a str,
-    since: u64,
-    latest: u64,
-    checks: u64,
-    over: u64,
-    rounding: u64,
-    rates: u64,
-    rates_close: u64,
-    only_native: u64,
-    only_exirate: u64,
-    verdicts_close: u64,
-    warming_up: u64,
-    largest: f64,
+struct Judged {
+    #[serde(flatten)]
+    seen: Seen,
     safe: &'static str,
-    reason: &'a str,
+    reason: String,
 }
 
 /// Whether it is safe to switch.
@@ -224,43 +213,23 @@ fn as_count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-const COLUMNS: [Column; 10] = [
-    Column::words("SAFE"),
-    Column::words("SINCE"),
-    Column::numbers("CHECKS"),
-    Column::numbers("OVER"),
-    Column::numbers("DIFFER"),
-    Column::numbers("CLOSE"),
-    Column::numbers("ROUNDING"),
-    Column::numbers("WARMING"),
-    Column::numbers("LARGEST"),
-    Column::words("LIMIT"),
-];
-
 impl ShadowReport {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let now = now();
         let read = shadow::read(&self.common.directory()?).map_err(SpoolError::from)?;
         let (seen, failed) = read.unwrap_or_default();
         let seconds = u64::try_from(now.seconds).unwrap_or(0);
-        let judged: Vec<(Safe, String)> =
-            seen.iter().map(|one| judge(one, self.days, seconds)).collect();
-        let all = || seen.iter().zip(&judged);
-        if self.common.json {
-            let limits = all().map(|(seen, (safe, reason))| json(seen, *safe, reason)).collect();
-            screen.json(&ShadowJson { limits, failed })?;
-        } else if seen.is_empty() {
-            writeln!(screen, "nothing was compared yet; docs/migrate.md shows how")?;
-        } else {
-            let rows = || all().map(|(seen, (safe, _))| cells(seen, *safe, now));
-            let layout = Layout::of(screen, COLUMNS, rows());
-            layout.head(screen)?;
-            layout.write(screen, Style::new(), rows(), None)?;
-            writeln!(screen)?;
-            for (seen, (safe, reason)) in all() {
-                let limit = text::printable(seen.limit.as_bytes());
-                writeln!(screen, "{limit}: {}:\n  {reason}", safe.word())?;
-            }
+        let judged = |seen: Seen| {
+            let (safe, reason) = judge(&seen, self.days, seconds);
+            Judged { seen, safe: safe.word(), reason }
+        };
+        let limits: Vec<Judged> = seen.into_iter().map(judged).collect();
+        let all_safe = limits.iter().all(|one| one.safe == Safe::Yes.word());
+        let safe = !limits.is_empty() && failed == 0 && all_safe;
+        let comparison = Comparison { limits, failed };
+        match self.common.json {
+            true => screen.json(&comparison)?,
+            false => comparison.print(screen, now)?,
         }
         if failed > 0 {
             screen.flush()?;
@@ -269,46 +238,39 @@ impl ShadowReport {
                 counted_or_no(as_count(failed), "check", "checks")
             ));
         }
-        let safe =
-            !seen.is_empty() && failed == 0 && judged.iter().all(|(safe, _)| *safe == Safe::Yes);
         Ok(Outcome::found_if(!safe))
     }
 }
 
-fn json<'a>(seen: &'a Seen, safe: Safe, reason: &'a str) -> LimitJson<'a> {
-    LimitJson {
-        limit: &seen.limit,
-        since: seen.since,
-        latest: seen.latest,
-        checks: seen.checks,
-        over: seen.over,
-        rounding: seen.rounding,
-        rates: seen.rates,
-        rates_close: seen.rates_close,
-        only_native: seen.only_native,
-        only_exirate: seen.only_ours,
-        verdicts_close: seen.verdicts_close,
-        warming_up: seen.warming_up,
-        largest: seen.largest,
-        safe: safe.word(),
-        reason,
+impl Comparison {
+    fn print(&self, screen: &mut Screen<'_>, now: Timestamp) -> Result<(), Failure> {
+        if self.limits.is_empty() {
+            writeln!(screen, "nothing was compared yet; docs/migrate.md shows how")?;
+            return Ok(());
+        }
+        let since = |seconds: u64| i64::try_from(seconds).unwrap_or(0);
+        let columns: [table::Shows<'_, Judged>; 10] = [
+            (Column::words("SAFE"), &|one| one.safe.to_owned()),
+            (Column::words("SINCE"), &|one| text::rough_age(second(since(one.seen.since)), now)),
+            (Column::numbers("CHECKS"), &|one| one.seen.checks.to_string()),
+            (Column::numbers("OVER"), &|one| one.seen.over.to_string()),
+            (Column::numbers("DIFFER"), &|one| differing(&one.seen).to_string()),
+            (Column::numbers("CLOSE"), &|Judged { seen, .. }| {
+                seen.rates_close.saturating_add(seen.verdicts_close).to_string()
+            }),
+            (Column::numbers("ROUNDING"), &|one| one.seen.rounding.to_string()),
+            (Column::numbers("WARMING"), &|one| one.seen.warming_up.to_string()),
+            (Column::numbers("LARGEST"), &|one| format!("{:.1}", one.seen.largest)),
+            (Column::words("LIMIT"), &|one| text::printable(one.seen.limit.as_bytes())),
+        ];
+        table::print(screen, &self.limits, columns)?;
+        writeln!(screen)?;
+        for Judged { seen, safe, reason } in &self.limits {
+            let limit = text::printable(seen.limit.as_bytes());
+            writeln!(screen, "{limit}: {safe}:\n  {reason}")?;
+        }
+        Ok(())
     }
-}
-
-fn cells(seen: &Seen, safe: Safe, now: Timestamp) -> [String; 10] {
-    let since = Timestamp { seconds: i64::try_from(seen.since).unwrap_or(0), micros: 0 };
-    [
-        safe.word().to_owned(),
-        text::rough_age(since, now),
-        seen.checks.to_string(),
-        seen.over.to_string(),
-        differing(seen).to_string(),
-        seen.rates_close.saturating_add(seen.verdicts_close).to_string(),
-        seen.rounding.to_string(),
-        seen.warming_up.to_string(),
-        format!("{:.1}", seen.largest),
-        text::printable(seen.limit.as_bytes()),
-    ]
 }
 
 impl Reset {

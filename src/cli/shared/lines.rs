@@ -4,11 +4,15 @@ use std::io::{self, BufRead};
 use std::path::Path;
 
 use super::input;
+use super::screen::complain;
 use crate::cli::Failure;
+use crate::text::printable;
 
 /// The longest line: of an export, the largest filter in base64, a key of the largest
 /// size with every byte escaped, and more.
-pub(in crate::cli) const LINE_MAX: usize = 4 << 20;
+const LINE_MAX: usize = 4 << 20;
+/// How many invalid lines are reported one by one.
+const REPORTED: u64 = 20;
 
 /// The lines of a file, of whatever bytes, one at a time.
 pub(in crate::cli) struct Lines {
@@ -20,14 +24,57 @@ pub(in crate::cli) struct Lines {
     /// The line without its end.
     pub(in crate::cli) line: Vec<u8>,
     /// Whether it was too long to be kept.
-    pub(in crate::cli) too_long: bool,
+    too_long: bool,
     pub(in crate::cli) done: bool,
+    /// How many were invalid.
+    pub(in crate::cli) invalid: u64,
 }
 
 impl Lines {
     pub(in crate::cli) fn open(path: &Path) -> Result<Self, Failure> {
         let (input, name) = input::open(path)?;
-        Ok(Self { input, name, number: 0, line: Vec::new(), too_long: false, done: false })
+        let line = Vec::new();
+        Ok(Self { input, name, number: 0, line, too_long: false, done: false, invalid: 0 })
+    }
+
+    /// The line, which must be whole.
+    pub(in crate::cli) fn bytes(&self) -> Result<&[u8], String> {
+        match self.too_long {
+            true => Err(format!("it is longer than {LINE_MAX} bytes")),
+            false => Ok(&self.line),
+        }
+    }
+
+    /// The line as text.
+    pub(in crate::cli) fn text(&self) -> Result<&str, String> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| "it is not UTF-8".to_owned())
+    }
+
+    /// Reports what is wrong with the line, which is skipped.
+    pub(in crate::cli) fn skip(&mut self, what: &str) {
+        self.invalid += 1;
+        if self.invalid <= REPORTED {
+            let what = printable(what.as_bytes());
+            complain(format_args!("{}, line {}: {what}", self.name, self.number));
+        }
+    }
+
+    /// Reports how many lines were skipped, if any; all others are `done`.
+    ///
+    /// # Errors
+    /// Some were.
+    pub(in crate::cli) fn all_valid(&self, done: &str) -> Result<(), Failure> {
+        let Self { invalid, number, .. } = self;
+        if let Some(more) = invalid.checked_sub(REPORTED).filter(|more| *more > 0) {
+            complain(format_args!("and {more} more lines are invalid"));
+        }
+        match invalid {
+            0 => Ok(()),
+            _ => Err(Failure::new(format!(
+                "{invalid} of {number} lines were invalid and have been skipped; all others are \
+                 {done}"
+            ))),
+        }
     }
 
     /// Goes to the first line that is not blank; `None` if there is none.

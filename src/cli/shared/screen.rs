@@ -118,6 +118,12 @@ pub(in crate::cli) fn progress(total: u64, what: &'static str) -> ProgressBar {
     }
 }
 
+/// A progress bar of the shards of the rate database: to be called with how many are done.
+pub(in crate::cli) fn shards() -> impl FnMut(usize) {
+    let bar = progress(256, "shards");
+    move |done| bar.set_position(done as u64)
+}
+
 /// A count of what was read, on standard error where that is a terminal, for
 /// when nobody knows how much there is; shown only once it takes long.
 pub(in crate::cli) struct Tally {

@@ -204,6 +204,39 @@ impl<const N: usize> Layout<N> {
     }
 }
 
+/// A column, and what it shows of a row.
+pub(in crate::cli) type Shows<'a, T> = (Column, &'a dyn Fn(&T) -> String);
+
+/// Prints `rows` as a table with heads.
+pub(in crate::cli) fn print<T, const N: usize>(
+    screen: &mut Screen<'_>,
+    rows: &[T],
+    columns: [Shows<'_, T>; N],
+) -> io::Result<()> {
+    let cells = || rows.iter().map(|row| columns.each_ref().map(|(_, cell)| cell(row)));
+    let layout = Layout::of(screen, columns.map(|(column, _)| column), cells());
+    layout.head(screen)?;
+    layout.write(screen, Style::new(), cells(), None)
+}
+
+/// Prints rows of cells, each in its style, with the heads of the columns.
+pub(in crate::cli) fn styled<const N: usize>(
+    screen: &mut Screen<'_>,
+    columns: [Column; N],
+    rows: &[(Style, [String; N])],
+) -> io::Result<()> {
+    let cells = |rows: &[(Style, [String; N])]| {
+        rows.iter().map(|(_, cells)| cells.clone()).collect::<Vec<_>>().into_iter()
+    };
+    let layout = Layout::of(screen, columns, cells(rows));
+    layout.head(screen)?;
+    for alike in rows.chunk_by(|(one, _), (other, _)| one == other) {
+        let style = alike.first().map_or(Style::new(), |(style, _)| *style);
+        layout.write(screen, style, cells(alike), None)?;
+    }
+    Ok(())
+}
+
 /// How wide a text of ASCII is; `None` of another one, or one that is wider than any terminal.
 fn plain_width(cell: &str) -> Option<u16> {
     let is_plain = cell.bytes().all(|byte| (b' '..=b'~').contains(&byte));

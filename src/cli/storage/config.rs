@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, print_incidents, require_owner};
 use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
-use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::screen::{Screen, note, shards};
 use crate::cli::shared::{confirm, keys};
 use crate::cli::trace::scheme_options;
 use crate::cli::{Failure, Outcome};
@@ -444,9 +444,7 @@ fn set_rates(
     spool.set_max_bytes(size)?;
     changes.push(format!("{RATES_MAX_SIZE}={size} (was {before})"));
     if evict {
-        let bar = progress(256, "shards");
-        spool.compact(now(), |done| bar.set_position(done as u64))?;
-        bar.finish_and_clear();
+        spool.compact(now(), shards())?;
         print_incidents(spool);
     }
     Ok(())

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::shared::database::{self, Both, Common};
 use crate::cli::shared::output_file;
-use crate::cli::shared::screen::{Screen, noted, progress};
+use crate::cli::shared::screen::{Screen, noted, progress, shards};
 use crate::cli::{Failure, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
@@ -120,9 +120,7 @@ fn copy_rates(
     directory: &Path,
     report: &mut CopyReport,
 ) -> Result<(), Failure> {
-    let bar = progress(256, "shards");
-    let copied = spool.copy_to(directory, |done| bar.set_position(done as u64))?;
-    bar.finish_and_clear();
+    let copied = spool.copy_to(directory, shards())?;
     report.problems.extend(spool.take_incidents());
     let mut copy = Spool::open_existing(directory, Options::default())?;
     let verified = copy.verify()?;

@@ -11,9 +11,9 @@ use serde::Serialize;
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::print_incidents;
 use crate::cli::shared::export_format::{self, Header};
-use crate::cli::shared::lines::{LINE_MAX, Lines};
+use crate::cli::shared::lines::Lines;
 use crate::cli::shared::rates::Rates;
-use crate::cli::shared::screen::{Screen, Tally, complain, noted};
+use crate::cli::shared::screen::{Screen, Tally, noted};
 use crate::cli::shared::{exim_dump, range};
 use crate::cli::{Failure, Outcome};
 use crate::engine::Kind;
@@ -24,8 +24,6 @@ use crate::standing::key_state::KeyState;
 use crate::store::{Entry, Inspect, InspectError, Restored};
 use crate::text;
 
-/// How many invalid lines are printed one by one.
-const REPORTED: u64 = 20;
 /// How many names of unknown fields are printed.
 const UNKNOWN_REPORTED: usize = 20;
 /// Import an export, or a dump of Exim's own ratelimit database
@@ -131,6 +129,7 @@ impl Import {
         let mut counts = ImportCounts::default();
         let in_force = noted(InForce::of(&mut *store, &self.common.directory()?));
         let done = import(&mut *store, &form, &mut lines, &in_force, &mut counts);
+        counts.invalid_lines = lines.invalid;
         print_incidents(&mut *store);
         // Also after an error: the lines before it are imported.
         log(&mut *store, &lines.name, &counts);
@@ -140,13 +139,8 @@ impl Import {
         } else {
             print(screen, &counts, &form)?;
         }
-        if counts.invalid_lines > 0 {
-            screen.flush()?;
-            return Err(Failure::new(format!(
-                "{} of {} lines were invalid and have been skipped; all others are imported",
-                counts.invalid_lines, lines.number
-            )));
-        }
+        screen.flush()?;
+        lines.all_valid("imported")?;
         Ok(Outcome::Fine)
     }
 
@@ -209,19 +203,15 @@ fn import(
                     }
                     Err(error) => match error.downcast_ref() {
                         Some(SpoolError::KeyTooLong { .. }) => {
-                            counts.wrong(lines, &error.to_string());
+                            lines.skip(&error.to_string());
                         }
                         _ => return Err(stopped(lines, &error)),
                     },
                 },
-                Err(what) => counts.wrong(lines, &what),
+                Err(what) => lines.skip(&what),
             }
         }
         lines.next()?;
-    }
-    drop(tally);
-    if counts.invalid_lines > REPORTED {
-        complain(format_args!("and {} more lines are invalid", counts.invalid_lines - REPORTED));
     }
     Ok(())
 }
@@ -234,18 +224,14 @@ fn entry(
     now: Timestamp,
     unknown: &mut BTreeSet<String>,
 ) -> Result<(Entry, bool), String> {
-    if lines.too_long {
-        return Err(format!("it is longer than {LINE_MAX} bytes"));
-    }
     match form {
         LineForm::Exim(zone) => {
-            let dumped = exim_dump::read(&lines.line, zone, now)?;
+            let dumped = exim_dump::read(lines.bytes()?, zone, now)?;
             range::entry(&dumped.entry, now)?;
             Ok((dumped.entry, dumped.filter))
         }
         LineForm::Export { filters } => {
-            let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
-            let (mut entry, names) = export_format::read(line)?;
+            let (mut entry, names) = export_format::read(lines.text()?)?;
             range::entry(&entry, now)?;
             let room = UNKNOWN_REPORTED.saturating_sub(unknown.len());
             unknown.extend(names.into_iter().take(room));
@@ -265,16 +251,6 @@ fn stopped(lines: &Lines, error: &InspectError) -> Failure {
          does no harm",
         lines.name, lines.number
     ))
-}
-
-impl ImportCounts {
-    fn wrong(&mut self, lines: &Lines, what: &str) {
-        self.invalid_lines += 1;
-        if self.invalid_lines <= REPORTED {
-            let what = text::printable(what.as_bytes());
-            complain(format_args!("{}, line {}: {what}", lines.name, lines.number));
-        }
-    }
 }
 
 fn print(screen: &mut Screen<'_>, counts: &ImportCounts, form: &LineForm) -> io::Result<()> {

@@ -10,7 +10,7 @@ use super::verify::Findings;
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
 use crate::cli::shared::keys;
-use crate::cli::shared::screen::{Screen, complain, note, progress};
+use crate::cli::shared::screen::{Screen, complain, note, shards};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::text;
@@ -104,9 +104,7 @@ impl RatesTidied {
         // Counts that cannot be read are not worth failing for; nor can those of
         // all shards be compared with those of some.
         let before = spool.stats();
-        let bar = progress(256, "shards");
-        let tidied = spool.compact(now(), |done| bar.set_position(done as u64))?;
-        bar.finish_and_clear();
+        let tidied = spool.compact(now(), shards())?;
         let (before, after) = before.and_then(|b| Ok((b, spool.stats()?))).unwrap_or_default();
         Ok(Self {
             rebuilt: tidied.rebuilt,
@@ -249,9 +247,7 @@ impl Repair {
 }
 
 fn repair_rates(spool: &mut Spool, report: &mut RepairReport) -> Result<(), Failure> {
-    let bar = progress(256, "shards");
-    let repaired = spool.repair(now(), |done| bar.set_position(done as u64));
-    bar.finish_and_clear();
+    let repaired = spool.repair(now(), shards());
     report.done = spool.take_incidents();
     if let Ok(repaired) = &repaired
         && repaired.rebuilt > 0

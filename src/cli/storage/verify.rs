@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::shared::database::{Both, Common, bar};
-use crate::cli::shared::screen::{Screen, progress};
+use crate::cli::shared::screen::{Screen, shards};
 use crate::cli::{Failure, Outcome};
 use crate::spool::{Report, Spool};
 use crate::text;
@@ -98,9 +98,7 @@ impl Findings {
     }
 
     fn add_rates(&mut self, spool: &mut Spool) -> Result<(), Failure> {
-        let bar = progress(256, "shards");
-        let report: Report = spool.verify_with(|done| bar.set_position(done as u64))?;
-        bar.finish_and_clear();
+        let report: Report = spool.verify_with(shards())?;
         let sum = |of: fn(&crate::spool::ShardReport) -> u64| report.shards.iter().map(of).sum();
         // The report on the file `database` is not one of a shard.
         let is_shard = |path: &std::path::Path| path.extension().is_some_and(|e| e == "shard");

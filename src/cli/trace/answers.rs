@@ -3,18 +3,16 @@
 use std::collections::HashSet;
 use std::io::Write as _;
 
-use anstyle::Style;
 use clap::ValueEnum;
 use serde::Serialize;
 
 use super::super::Failure;
-use super::envelope::EnvelopeJson;
 use super::probability::one_in;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::csv;
 use crate::text;
-use crate::trace::{Match, MessagePart, MessageParts, Part, Passage, QueryResult};
+use crate::trace::{Envelope, Match, MessagePart, MessageParts, Part, Passage, QueryResult};
 
 /// How many recipients of one message a table shows.
 const RECIPIENTS_SHOWN: usize = 10;
@@ -79,7 +77,7 @@ fn chance(answer: &QueryResult) -> Option<f64> {
 #[derive(Serialize)]
 pub(super) struct AnswerJson<'a> {
     #[serde(flatten)]
-    envelope: EnvelopeJson<'a>,
+    envelope: &'a Envelope,
     chance: Option<f64>,
     present: Option<u32>,
     of: Option<u32>,
@@ -102,7 +100,7 @@ struct PassageJson<'a> {
 impl<'a> AnswerJson<'a> {
     pub(super) fn of(answer: &'a QueryResult, parts: &'a [Part], alike: Option<u64>) -> Self {
         Self {
-            envelope: EnvelopeJson::of(&answer.envelope),
+            envelope: &answer.envelope,
             chance: chance(answer),
             present: answer.hit.map(|hit| hit.present),
             of: answer.hit.map(|hit| hit.of),
@@ -199,20 +197,6 @@ fn shortened(text: &str) -> String {
     format!("{first} … {last}")
 }
 
-/// The columns of [`cells`].
-const COLUMNS: [Column; 10] = [
-    Column::words("TIME"),
-    Column::words("ID"),
-    Column::words("FALSE"),
-    Column::numbers("THERE"),
-    Column::words("IN").spare(3),
-    Column::numbers("ALIKE"),
-    Column::words("CLIENT").spare(2),
-    Column::words("AUTH").spare(1),
-    Column::words("SENDER"),
-    Column::words("RECIPIENTS"),
-];
-
 /// Prints results as a table; `alike` is how many near-identical messages each stands for.
 pub(super) fn print(
     screen: &mut Screen<'_>,
@@ -220,45 +204,52 @@ pub(super) fn print(
     graded: bool,
     alike: Option<&[u64]>,
 ) -> Result<(), Failure> {
+    let word = |text: &str| text::printable(text.as_bytes());
     let alike = |number: usize| alike.and_then(|alike| alike.get(number)).copied();
-    let rows = || (0..).zip(answers).map(|(n, answer)| cells(answer, graded, alike(n)));
-    let layout = Layout::of(screen, COLUMNS, rows());
-    layout.head(screen)?;
-    layout.write(screen, Style::new(), rows(), None)?;
-    Ok(())
+    let rows: Vec<_> = (0..).zip(answers).map(|(n, one)| (alike(n), one, &one.envelope)).collect();
+    let columns: [table::Shows<'_, (Option<u64>, &QueryResult, &Envelope)>; 10] = [
+        (Column::words("TIME"), &|(.., envelope)| text::local_second(envelope.time)),
+        (Column::words("ID"), &|(.., envelope)| word(&envelope.id)),
+        (Column::words("FALSE"), &|(_, one, _)| chance(one).map(one_in).unwrap_or_default()),
+        (Column::numbers("THERE"), &|(_, one, _)| {
+            share(one).filter(|_| graded).map(text::percent).unwrap_or_default()
+        }),
+        (Column::words("IN").spare(3), &|(_, one, _)| {
+            within(one).map(within_words).unwrap_or_default()
+        }),
+        (Column::numbers("ALIKE"), &|(alike, ..)| {
+            alike.map(|alike| alike.to_string()).unwrap_or_default()
+        }),
+        (Column::words("CLIENT").spare(2), &|(.., envelope)| {
+            envelope.client.map(|client| client.to_string()).unwrap_or_default()
+        }),
+        (Column::words("AUTH").spare(1), &|(.., envelope)| word(&envelope.authenticated)),
+        (Column::words("SENDER"), &|(.., envelope)| match &*envelope.sender {
+            "" => "<>".to_owned(),
+            sender => word(sender),
+        }),
+        (Column::words("RECIPIENTS"), &|(.., envelope)| recipients(envelope)),
+    ];
+    Ok(table::print(screen, &rows, columns)?)
 }
 
-fn cells(answer: &QueryResult, graded: bool, alike: Option<u64>) -> [String; 10] {
-    let envelope = &answer.envelope;
-    let word = |text: &str| text::printable(text.as_bytes());
+/// The first recipients of a message.
+fn recipients(envelope: &Envelope) -> String {
     // Exim lists a recipient twice that a client named twice.
     let mut seen = HashSet::new();
     let different: Vec<&String> =
         envelope.recipients.iter().filter(|address| seen.insert(*address)).collect();
-    let mut recipients: Vec<String> =
-        different.iter().take(RECIPIENTS_SHOWN).map(|address| word(address)).collect();
+    let first = different.iter().take(RECIPIENTS_SHOWN);
+    let mut shown: Vec<String> = first.map(|one| text::printable(one.as_bytes())).collect();
     if let Some(more) = different.len().checked_sub(RECIPIENTS_SHOWN).filter(|more| *more > 0) {
-        recipients.push(format!("and {more} more"));
+        shown.push(format!("and {more} more"));
     }
-    let there = share(answer).filter(|_| graded).map(text::percent);
-    [
-        text::local_second(envelope.time),
-        word(&envelope.id),
-        chance(answer).map(one_in).unwrap_or_default(),
-        there.unwrap_or_default(),
-        within(answer).map(within_words).unwrap_or_default(),
-        alike.map(|alike| alike.to_string()).unwrap_or_default(),
-        envelope.client.map(|client| client.to_string()).unwrap_or_default(),
-        word(&envelope.authenticated),
-        if envelope.sender.is_empty() { "<>".to_owned() } else { word(&envelope.sender) },
-        recipients.join(" "),
-    ]
+    shown.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Envelope, Match};
 
     fn answer(time: i64, hit: Option<(u32, u32, f64)>) -> QueryResult {
         let hit = hit.map(|(present, of, chance)| Match {

@@ -27,7 +27,7 @@ struct ContentOptions {
     file: Vec<PathBuf>,
 
     /// The charset of the files of --file
-    #[arg(long, value_name = "NAME", requires = "file")]
+    #[arg(long, value_name = "NAME", requires = "file", hide = true)]
     charset: Option<String>,
 
     /// An attached file, byte for byte

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::super::{Failure, Outcome};
-use super::envelope::{CSV_HEAD, EnvelopeJson, Format, JSON_HELP, csv_line};
+use super::envelope::{CSV_HEAD, Format, JSON_HELP, csv_line};
 use super::filters::Filters;
 use crate::cli::shared::database::{Common, traces_incomplete};
 use crate::cli::shared::output_file;
@@ -124,8 +124,7 @@ impl Export {
 
     fn line(&self, envelope: &Envelope, out: &mut dyn Write) -> std::io::Result<()> {
         if self.format == Format::Jsonl {
-            let line =
-                serde_json::to_string(&EnvelopeJson::of(envelope)).map_err(std::io::Error::from)?;
+            let line = serde_json::to_string(envelope).map_err(std::io::Error::from)?;
             return writeln!(out, "{line}");
         }
         writeln!(out, "{}", csv_line(envelope))

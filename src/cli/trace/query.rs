@@ -98,6 +98,26 @@ pub(super) struct Query {
     common: Common,
 }
 
+/// The fields of a result in JSON.
+const JSON: &str = "\
+JSON: an object. `found` is an array of messages, `matches` how many there are without --limit;
+`chance` is the probability that an unrelated message is listed, `present` how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
+are the parts of the message in one of which it is: \"subject\", \"text\", \"HTML\", \"attachment
+1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were
+not searched for: it begins at byte `start` of the part with the number `part` and has these
+`bytes` and this `text`. `doubtful` is how many messages were left out as matching by chance.
+`searched` is how many messages were searched, in so many `segments`; `unanswered` how many of
+them could not be searched for contents; `partial` how many of the others were not recorded whole,
+and may have contained it without being in `found` (at most, if envelopes are searched too).
+`false_expected` is how many messages are expected in `found` by chance (at most, if envelopes are
+searched too or with --at-least; null if nothing was found, for passages, for --at-least auto, and
+with the scheme hbf); with `enough` bytes it would be one in a hundred such queries (null: it is
+less already, or is not known). `shortest` is the length in bytes from which a text is found for
+certain; `parts` is what was searched for. `damaged` is what could not be read, `other_key` how
+many files have another key. With --group, `alike` is how many near-identical messages one stands
+for; else it is null. With --questions, an array of such objects, or null for a line that is too
+short. --format jsonl writes each message of `found` as a line.";
+
 /// The help after the options.
 fn help() -> String {
     format!(
@@ -165,23 +185,7 @@ The best come first: those with all of the text, of these those with a probabili
 one in ten thousand, and of these the earliest; then the others, those with the smallest
 probability first.
 
-JSON: an object. `found` is an array of messages, `matches` how many there are without --limit;
-`chance` is the probability that an unrelated message is listed, `present` how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
-are the parts of the message in one of which it is: \"subject\", \"text\", \"HTML\", \"attachment
-1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were
-not searched for: it begins at byte `start` of the part with the number `part` and has these
-`bytes` and this `text`. `doubtful` is how many messages were left out as matching by chance.
-`searched` is how many messages were searched, in so many `segments`; `unanswered` how many of
-them could not be searched for contents; `partial` how many of the others were not recorded whole,
-and may have contained it without being in `found` (at most, if envelopes are searched too).
-`false_expected` is how many messages are expected in `found` by chance (at most, if envelopes are
-searched too or with --at-least; null if nothing was found, for passages, for --at-least auto, and
-with the scheme hbf); with `enough` bytes it would be one in a hundred such queries (null: it is
-less already, or is not known). `shortest` is the length in bytes from which a text is found for
-certain; `parts` is what was searched for. `damaged` is what could not be read, `other_key` how
-many files have another key. With --group, `alike` is how many near-identical messages one stands
-for; else it is null. With --questions, an array of such objects, or null for a line that is too
-short. --format jsonl writes each message of `found` as a line. {JSON_HELP}"
+{JSON} {JSON_HELP}"
     )
 }
 

@@ -1,10 +1,13 @@
 //! What comes of a simulation: each decision, the totals, and why it cannot go on.
 
+use serde::{Serialize, Serializer};
+
 use super::attempt::Attempt;
 use super::retry::Retries;
 use crate::policy::replay::Decisions;
-use crate::policy::word::Verdict;
+use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
+use crate::text::iso_exact;
 
 /// The most records within their periods.
 pub(super) const RECORDS_MAX: usize = 4_000_000;
@@ -55,9 +58,10 @@ impl Decided<'_> {
 }
 
 /// What was decided so far.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     /// The first and the last time.
+    #[serde(flatten, serialize_with = "first_and_last")]
     pub span: Option<(Timestamp, Timestamp)>,
     /// Attempts of the log that were decided, by verdict.
     pub verdicts: Verdicts,
@@ -68,12 +72,15 @@ pub struct Totals {
     /// Logins that the log shows.
     pub logins: u64,
     /// Attempts that a policy or a limit of exirate refused when the log was written.
+    #[serde(rename = "limited_in_log")]
     pub limited: u64,
     /// Attempts at a stage at which no policy is evaluated.
     pub undecided: u64,
     /// Attempts whose time was more than 10 minutes before that of an earlier one.
+    #[serde(skip)]
     pub back: u64,
     /// What came of the modelled retries.
+    #[serde(skip)]
     pub retries: Retries,
 }
 
@@ -81,6 +88,22 @@ pub struct Totals {
 /// [`Verdict`](crate::policy::word::Verdict) lists them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts([u64; 6]);
+
+impl Serialize for Verdicts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Verdict::ALL.iter().map(|one| (one.word(), self.of(*one))))
+    }
+}
+
+/// The first and the last time of something, as JSON has them.
+pub(super) fn first_and_last<S: Serializer>(
+    span: &Option<(Timestamp, Timestamp)>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let (first, last) = span.unzip();
+    serializer
+        .collect_map([("first", first), ("last", last)].map(|(name, at)| (name, at.map(iso_exact))))
+}
 
 impl Verdicts {
     pub(super) fn add(&mut self, verdict: Verdict) {

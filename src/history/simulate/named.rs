@@ -1,23 +1,44 @@
 //! Accounts that their habits would have named.
 
+use serde::{Serialize, Serializer};
+
 use crate::hash::FastMap;
 use crate::rate::Timestamp;
 use crate::rate::habits::Alarm;
+use crate::text::iso_exact;
 
 /// So many accounts are remembered.
 const ACCOUNTS_MAX: usize = 10_000;
 
 /// An account that its habits would have named.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NamedAccount {
     /// Its key: `auth:alice@example.org`.
     pub key: Box<str>,
     /// When, the first time.
+    #[serde(serialize_with = "iso")]
     pub at: Timestamp,
     /// The evidence of that.
+    #[serde(flatten, serialize_with = "evidence")]
     pub alarm: Alarm,
     /// How many alarms there were in all.
     pub alarms: u64,
+}
+
+fn iso<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&iso_exact(*at))
+}
+
+/// What an alarm says, as JSON has it.
+fn evidence<S: Serializer>(alarm: &Alarm, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Evidence {
+        strangers: u32,
+        messages: u32,
+        evidence: String,
+    }
+    let Alarm { strangers, messages, .. } = *alarm;
+    Evidence { strangers, messages, evidence: alarm.to_string() }.serialize(serializer)
 }
 
 /// All of them.

@@ -3,8 +3,10 @@
 use std::collections::hash_map;
 use std::hash::BuildHasher as _;
 
+use serde::{Serialize, Serializer};
+
 use super::attempt::AttemptPart;
-use super::decided::Decided;
+use super::decided::{Decided, first_and_last};
 use crate::hash::{FastHash, FastMap};
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
@@ -15,18 +17,23 @@ use crate::rate::{Timestamp, Wait};
 const ROWS_MAX: usize = 500_000;
 
 /// A limit, and who was counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitKey {
     /// The policy.
     pub policy: String,
     /// The table that the limit is from.
     pub rule: String,
     /// What is counted.
+    #[serde(serialize_with = "word")]
     pub unit: Unit,
     /// The limit as written: `100/1h`.
     pub window: String,
     /// Who is counted: `auth:alice`.
     pub key: String,
+}
+
+fn word<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(unit.word())
 }
 
 impl LimitKey {
@@ -37,13 +44,15 @@ impl LimitKey {
 }
 
 /// What a limit did to a key.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Refused {
     /// The limit and the key.
+    #[serde(flatten)]
     pub of: LimitKey,
     /// The policy observes: all this would have been, had it been enforced.
     pub observed: bool,
     /// Attempts of the log that it refused.
+    #[serde(rename = "refused")]
     pub events: u64,
     /// Messages with such an attempt.
     pub messages: u64,
@@ -54,14 +63,17 @@ pub struct Refused {
     /// Modelled retries that it refused.
     pub retries: u64,
     /// The first and the last time that it refused.
+    #[serde(flatten, serialize_with = "first_and_last")]
     pub refused: Option<(Timestamp, Timestamp)>,
     /// How often the key crossed the limit.
+    #[serde(rename = "times")]
     pub crossings: u64,
     /// For how long the key was over the limit, in seconds, all times together.
     pub over: f64,
     /// The longest time that it was over without a break, in seconds.
     pub longest: f64,
     /// The highest rate.
+    #[serde(rename = "peak")]
     pub highest: f64,
     /// The limit.
     pub limit: f64,

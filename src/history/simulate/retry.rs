@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
+use serde::Serialize;
+
 use crate::event::Event;
 use crate::logs::item::Text;
 use crate::rate::Timestamp;
@@ -38,7 +40,7 @@ pub(super) struct Retry {
 }
 
 /// What came of the modelled retries.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Retries {
     /// Messages that were tried again.
     pub messages: u64,

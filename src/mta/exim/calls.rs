@@ -1,5 +1,7 @@
 //! The calls of our functions in a line of Exim's configuration.
 
+use serde::{Serialize, Serializer};
+
 use super::spec::key_of;
 
 /// A function that a configuration may call.
@@ -115,7 +117,32 @@ pub(crate) struct Call {
     pub(crate) closed: bool,
 }
 
+impl Serialize for Call {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            form: &'static str,
+            library: Option<&'a str>,
+            function: &'a str,
+            arguments: &'a [String],
+            key: Option<&'a str>,
+        }
+        let Self { function, arguments, .. } = self;
+        let (form, library) = match &self.form {
+            Form::Dlfunc { library } => ("dlfunc", Some(&**library)),
+            Form::Lookup => ("lookup", None),
+            Form::Socket { .. } => ("readsocket", None),
+        };
+        Fields { form, library, function, arguments, key: self.key() }.serialize(serializer)
+    }
+}
+
 impl Call {
+    /// The key as written, where it is an argument of its own.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.specs().first().and_then(|(_, key)| *key)
+    }
+
     /// What receives the requests of Exim.
     pub(crate) fn front_end(&self) -> &'static str {
         match self.form {

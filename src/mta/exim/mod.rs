@@ -25,6 +25,8 @@ mod spec;
 use std::path::Path;
 use std::rc::Rc;
 
+use serde::{Serialize, Serializer};
+
 pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
 pub(crate) use dry::Dry;
@@ -40,11 +42,14 @@ use expansion::{Expansion, UNKNOWN};
 use order::{Mail, ends_before};
 
 /// One call of ours in the configuration, and what is known of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rule {
+    #[serde(flatten)]
     pub(crate) position: Position,
     /// The section, such as `acl` or `routers`.
+    #[serde(serialize_with = "section")]
     pub(crate) section: Rc<str>,
+    #[serde(serialize_with = "name")]
     pub(crate) acl: Option<Rc<str>>,
     /// The options that lead to it, such as `acl_smtp_rcpt`; none where nothing
     /// does. Outside of ACLs, the section.
@@ -52,16 +57,28 @@ pub(crate) struct Rule {
     /// The options that lead to it if a name of an ACL is the one that only Exim knows.
     pub(crate) perhaps_used_by: Vec<String>,
     /// The statement above that ends the ACL for all mail that it limits.
+    #[serde(skip)]
     pub(crate) ending: Option<Ending>,
     /// That which ends it for all mail of authenticated users.
+    #[serde(skip)]
     pub(crate) ending_of_users: Option<Ending>,
+    #[serde(flatten)]
     pub(crate) call: Call,
     pub(crate) limits: Vec<Limit>,
     pub(crate) errors: Vec<String>,
     pub(crate) warnings: Vec<String>,
     /// Whether mail comes to it cannot be known: by what was read here it does, and no dry
     /// session came to it, or the other way round.
+    #[serde(skip)]
     pub(crate) is_doubtful: bool,
+}
+
+fn section<S: Serializer>(name: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if name.is_empty() { "main" } else { name })
+}
+
+fn name<S: Serializer>(name: &Option<Rc<str>>, serializer: S) -> Result<S::Ok, S::Error> {
+    name.as_deref().serialize(serializer)
 }
 
 /// All that a configuration has to say about limits.
@@ -228,11 +245,6 @@ impl Rule {
             self.warnings.extend(report.warnings.into_iter().map(quoted));
         }
         self.warnings.dedup();
-    }
-
-    /// The key as written, where it is an argument of its own.
-    pub(crate) fn key(&self) -> Option<&str> {
-        self.call.specs().first().and_then(|(_, key)| *key)
     }
 
     /// The key, wherever it is written; `None` where it is the default one.

@@ -3,19 +3,18 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use anstyle::Style;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 
 use super::event_options::EventOptions;
-use crate::cli::planning::policy::{DecisionsJson, sound};
+use crate::cli::planning::policy::{DecisionsJson, compiled};
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::engine::{Kind, RecordKey};
-use crate::policy::image::{Image, PolicyFile, build};
+use crate::policy::image::PolicyFile;
 use crate::policy::replay::{Decisions, Recipients, Replay, ReplayEvent, Stage, Window};
 use crate::policy::word::{Verdict, Word as _};
 use crate::rate::Timestamp;
@@ -53,18 +52,6 @@ fn stages() -> impl clap::builder::TypedValueParser<Value = Stage> {
     PossibleValuesParser::new(Stage::words()).map(|word| Stage::of(&word).unwrap_or_default())
 }
 
-const COLUMNS: [Column; 9] = [
-    Column::words("WINDOW"),
-    Column::words("UNIT"),
-    Column::words("KEY"),
-    Column::numbers("RATE"),
-    Column::numbers("LIMIT"),
-    Column::numbers("LEFT"),
-    Column::words("NEXT"),
-    Column::words("RULE"),
-    Column::words("RECORD").spare(1),
-];
-
 impl PolicyOptions {
     /// The name of an option that was given, other than the recipients.
     pub(super) fn given(&self) -> Option<&'static str> {
@@ -96,11 +83,11 @@ impl PolicyOptions {
             // A machine without Exim.
             Err(_) => None,
         };
-        let (compiled, in_use);
+        let (given, in_use);
         let image = match &self.policy {
             Some(file) => {
-                compiled = Image::from_bytes(build(&sound(file)?))?;
-                &compiled
+                given = compiled(file)?.1;
+                &given
             }
             None => {
                 in_use = PolicyFile::open(directory.as_deref().unwrap_or("".as_ref()));
@@ -196,10 +183,7 @@ fn print(
         }
     }
     if !decisions.windows.is_empty() {
-        let rows = || decisions.windows.iter().map(row);
-        let layout = Layout::of(screen, COLUMNS, rows());
-        layout.head(screen)?;
-        layout.write(screen, Style::new(), rows(), None)?;
+        table(screen, &decisions.windows)?;
     }
     Ok(())
 }
@@ -213,23 +197,26 @@ fn record_key(window: &Window) -> RecordKey<'_> {
     }
 }
 
-fn row(window: &Window) -> [String; 9] {
-    let decision = &window.decision;
-    let next = decision.retry_after(decision.at);
-    let left = match decision.remaining(decision.at) {
-        left if left.is_finite() => format!("{left:.0}"),
-        _ => "unlimited".to_owned(),
-    };
-    let cells = [
-        window.text().to_owned(),
-        window.unit.word().to_owned(),
-        window.key().to_owned(),
-        format!("{:.1}", decision.rate),
-        text::number(decision.limit),
-        left,
-        text::short_wait(next),
-        window.rule.to_string(),
-        window.record().to_owned(),
+fn table(screen: &mut Screen<'_>, windows: &[Window]) -> std::io::Result<()> {
+    let words = |text: &str| printable(text.as_bytes());
+    let columns: [table::Shows<'_, Window>; 9] = [
+        (Column::words("WINDOW"), &|window| words(window.text())),
+        (Column::words("UNIT"), &|window| window.unit.word().to_owned()),
+        (Column::words("KEY"), &|window| words(window.key())),
+        (Column::numbers("RATE"), &|window| format!("{:.1}", window.decision.rate)),
+        (Column::numbers("LIMIT"), &|window| text::number(window.decision.limit)),
+        (
+            Column::numbers("LEFT"),
+            &|Window { decision, .. }| match decision.remaining(decision.at) {
+                left if left.is_finite() => format!("{left:.0}"),
+                _ => "unlimited".to_owned(),
+            },
+        ),
+        (Column::words("NEXT"), &|Window { decision, .. }| {
+            text::short_wait(decision.retry_after(decision.at))
+        }),
+        (Column::words("RULE"), &|window| words(&window.rule)),
+        (Column::words("RECORD").spare(1), &|window| words(window.record())),
     ];
-    cells.map(|cell| printable(cell.as_bytes()))
+    table::print(screen, windows, columns)
 }

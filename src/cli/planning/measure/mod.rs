@@ -15,7 +15,7 @@ use super::logs::{Logs, notes, notes_of_origin, print_unused};
 use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::spool_dir;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{
     By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Period, Runs, Suggestion,
@@ -419,31 +419,22 @@ impl Measure {
     }
 
     fn print(screen: &mut Screen<'_>, peaks: &[Peak<'_>]) -> io::Result<()> {
-        let columns = [
-            Column::numbers("PEAK"),
-            Column::numbers("EVENTS"),
-            Column::numbers("OVER"),
-            Column::words("COUNT"),
-            Column::words("PERIOD"),
-            Column::words("WHEN").spare(1),
-            Column::words("KEY"),
+        let columns: [table::Shows<'_, Peak<'_>>; 7] = [
+            (Column::numbers("PEAK"), &|peak| format!("{:.1}", peak.peak)),
+            (Column::numbers("EVENTS"), &|peak| peak.events.to_string()),
+            (Column::numbers("OVER"), &|peak| {
+                peak.over.map_or_else(String::new, |over| over.to_string())
+            }),
+            (Column::words("COUNT"), &|peak| {
+                peak.count.map_or_else(String::new, |count| count.word().to_owned())
+            }),
+            (Column::words("PERIOD"), &|peak| {
+                peak.period.map_or_else(String::new, |_| peak.period_text.to_owned())
+            }),
+            (Column::words("WHEN").spare(1), &|peak| peak.when.clone()),
+            (Column::words("KEY"), &|peak| text::printable(peak.key.as_bytes())),
         ];
-        let cells = || {
-            peaks.iter().map(|peak| {
-                [
-                    format!("{:.1}", peak.peak),
-                    peak.events.to_string(),
-                    peak.over.map_or_else(String::new, |over| over.to_string()),
-                    peak.count.map_or_else(String::new, |count| count.word().to_owned()),
-                    peak.period.map_or_else(String::new, |_| peak.period_text.to_owned()),
-                    peak.when.clone(),
-                    text::printable(peak.key.as_bytes()),
-                ]
-            })
-        };
-        let layout = Layout::of(screen, columns, cells());
-        layout.head(screen)?;
-        layout.write(screen, anstyle::Style::new(), cells(), None)
+        table::print(screen, peaks, columns)
     }
 }
 

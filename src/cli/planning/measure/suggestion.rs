@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 
-use anstyle::Style;
-
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
-use crate::history::measure::{KeyPeak, Suggestion};
+use crate::cli::shared::table::{self, Column};
+use crate::history::measure::{KeyPeak, Limit, Suggestion};
 use crate::text;
 use crate::text::{counted, counted_or_no};
 
@@ -39,24 +37,18 @@ pub(super) fn print(
         .collect();
     let messages = counted_or_no(suggestion.messages as usize, "message", "messages");
     writeln!(screen, "rates at {messages}: {}\n", rates.join(", "))?;
-    let columns = [
-        Column::numbers("LIMIT"),
-        Column::numbers("KEYS HIT"),
-        Column::numbers("EVENTS HIT"),
-        Column::numbers("MESSAGES HIT"),
-    ];
     // Of most counts, an event is a message.
     let shows_messages = suggestion.messages != suggestion.events;
-    let cells = || {
-        suggestion.limits.iter().map(|limit| {
-            let messages = if shows_messages { limit.messages.to_string() } else { String::new() };
-            let limit_text = text::number(limit.limit);
-            [limit_text, limit.keys.to_string(), limit.events.to_string(), messages]
-        })
-    };
-    let layout = Layout::of(screen, columns, cells());
-    layout.head(screen)?;
-    layout.write(screen, Style::new(), cells(), None)?;
+    let columns: [table::Shows<'_, Limit>; 4] = [
+        (Column::numbers("LIMIT"), &|limit| text::number(limit.limit)),
+        (Column::numbers("KEYS HIT"), &|limit| limit.keys.to_string()),
+        (Column::numbers("EVENTS HIT"), &|limit| limit.events.to_string()),
+        (Column::numbers("MESSAGES HIT"), &|limit| match shows_messages {
+            true => limit.messages.to_string(),
+            false => String::new(),
+        }),
+    ];
+    table::print(screen, &suggestion.limits, columns)?;
     let Suggestion { suggested, mode, reason, hits, .. } = suggestion;
     let limit = text::number(*suggested);
     // By the calendar, it is a limit of a policy.

@@ -105,9 +105,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Serialize)]
 struct JsonChange<'a> {
     part: &'a str,
-    added: usize,
-    removed: usize,
-    changed: usize,
+    #[serde(flatten)]
+    settings: Changes,
 }
 
 /// Everything, as JSON has it.
@@ -196,7 +195,7 @@ impl Apply {
             publish(spool, &policies);
             path
         };
-        let (rates, habits) = moves.counts();
+        let moved = moves.counts();
         let applied = AppliedJson {
             image: path.display().to_string(),
             applied: !self.dry_run,
@@ -204,32 +203,46 @@ impl Apply {
             policies: policies.policies.len(),
             users: policies.policies.values().map(|policy| policy.users.len()).sum(),
             warnings,
-            changes: changed.iter().map(json).collect(),
-            moved: rates + habits,
+            changes: changed
+                .iter()
+                .map(|(part, settings)| JsonChange { part, settings: *settings })
+                .collect(),
+            moved: moved.0 + moved.1,
         };
-        if self.common.json {
-            screen.json(&applied)?;
-            return Ok(Outcome::Fine);
+        match self.common.json {
+            true => screen.json(&applied)?,
+            false => applied.print(screen, &changed, moved)?,
         }
-        for (part, change) in &changed {
+        Ok(Outcome::Fine)
+    }
+}
+
+impl AppliedJson<'_> {
+    /// Prints it; `rates` and `habits` are how many of `moved` are these.
+    fn print(
+        &self,
+        screen: &mut Screen<'_>,
+        changed: &BTreeMap<String, Changes>,
+        (rates, habits): (usize, usize),
+    ) -> Result<(), Failure> {
+        for (part, change) in changed {
             writeln!(screen, "{part}: {}", describe(*change))?;
         }
         if changed.is_empty() {
             writeln!(screen, "nothing changes")?;
         }
-        if applied.moved > 0 {
-            let would = if self.dry_run { "would get" } else { "have" };
+        if self.moved > 0 {
+            let would = if self.applied { "have" } else { "would get" };
             let rates = counted_or_no(rates, "rate", "rates");
             let habits = counted_or_no(habits, "account's habits", "accounts' habits");
             writeln!(screen, "{rates} and {habits} {would} the new names of their logins")?;
         }
-        let policies = counted_or_no(applied.policies, "policy", "policies");
-        let users = counted_or_no(applied.users, "user", "users");
-        let state = if self.dry_run { "would be in use" } else { "in use" };
-        let (path, size) =
-            (printable(path.as_os_str().as_encoded_bytes()), bytes(image.len() as u64));
+        let policies = counted_or_no(self.policies, "policy", "policies");
+        let users = counted_or_no(self.users, "user", "users");
+        let state = if self.applied { "in use" } else { "would be in use" };
+        let (path, size) = (printable(self.image.as_bytes()), bytes(self.bytes as u64));
         writeln!(screen, "{path}: {policies}, {users}, {size}: {state}")?;
-        Ok(Outcome::Fine)
+        Ok(())
     }
 }
 
@@ -247,11 +260,6 @@ fn planned_moves(spool: &Path, folding: &Folding) -> Result<(Moves, Stores), Fai
         ))),
         planned => planned,
     }
-}
-
-fn json<'a>((part, change): (&'a String, &Changes)) -> JsonChange<'a> {
-    let Changes { added, removed, changed } = *change;
-    JsonChange { part, added, removed, changed }
 }
 
 /// `2 settings changed, 1 added, 3 removed`

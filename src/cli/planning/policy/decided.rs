@@ -12,11 +12,8 @@ use crate::policy::word::Word as _;
 pub(in crate::cli) struct DecisionsJson<'a> {
     verdict: &'static str,
     measured: &'static str,
-    policy: Option<&'a str>,
-    rule: Option<&'a str>,
-    unit: Option<&'static str>,
-    window: Option<&'a str>,
-    key: Option<&'a str>,
+    #[serde(flatten)]
+    limit: DecidingLimit<'a>,
     text: &'a str,
     delay: f64,
     observed: bool,
@@ -24,6 +21,29 @@ pub(in crate::cli) struct DecisionsJson<'a> {
     crossed: bool,
     refused_recipients: u32,
     windows: Vec<WindowJson<'a>>,
+}
+
+/// The limit that decided; nothing where none applies.
+#[derive(Serialize)]
+pub(in crate::cli) struct DecidingLimit<'a> {
+    policy: Option<&'a str>,
+    rule: Option<&'a str>,
+    unit: Option<&'static str>,
+    window: Option<&'a str>,
+    key: Option<&'a str>,
+}
+
+impl<'a> DecidingLimit<'a> {
+    pub(in crate::cli) fn of(decisions: &'a Decisions) -> Self {
+        let reason = decisions.outcome.reason.as_deref();
+        Self {
+            policy: decisions.policy.as_deref(),
+            rule: reason.map(|reason| &*reason.rule),
+            unit: reason.map(|reason| reason.unit.word()),
+            window: reason.map(Reason::window),
+            key: reason.map(Reason::key),
+        }
+    }
 }
 
 /// A limit, as JSON has it.
@@ -49,15 +69,10 @@ struct WindowJson<'a> {
 impl<'a> DecisionsJson<'a> {
     pub(in crate::cli) fn of(decisions: &'a Decisions) -> Self {
         let outcome = &decisions.outcome;
-        let reason = outcome.reason.as_deref();
         Self {
             verdict: outcome.verdict.word(),
             measured: outcome.measured.word(),
-            policy: decisions.policy.as_deref(),
-            rule: reason.map(|reason| &*reason.rule),
-            unit: reason.map(|reason| reason.unit.word()),
-            window: reason.map(Reason::window),
-            key: reason.map(Reason::key),
+            limit: DecidingLimit::of(decisions),
             text: &outcome.text,
             delay: outcome.delay,
             observed: outcome.observed,

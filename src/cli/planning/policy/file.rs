@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
 use crate::cli::shared::screen::complain;
+use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::{Compiled, read};
 use crate::text::printable;
@@ -17,6 +18,13 @@ pub(super) fn open(path: &Path) -> Result<Compiled, Failure> {
 /// The policies of a file without errors; else its errors are on standard error.
 pub(in crate::cli) fn sound(path: &Path) -> Result<Policies, Failure> {
     reported(open(path)?, path)
+}
+
+/// The same, and compiled.
+pub(in crate::cli) fn compiled(path: &Path) -> Result<(Policies, Image), Failure> {
+    let policies = sound(path)?;
+    let image = Image::from_bytes(build(&policies))?;
+    Ok((policies, image))
 }
 
 /// The policies that were compiled without errors; else these are on standard error.

@@ -12,8 +12,8 @@ mod users;
 
 use clap::{Args, Subcommand};
 
-pub(in crate::cli) use decided::DecisionsJson;
-pub(in crate::cli) use file::sound;
+pub(in crate::cli) use decided::{DecidingLimit, DecisionsJson};
+pub(in crate::cli) use file::compiled;
 
 use super::check;
 use crate::cli::shared::screen::{Screen, note_older_word};

@@ -7,18 +7,15 @@ use clap::Args;
 use serde::Serialize;
 
 use super::decided::DecisionsJson;
-use super::file::sound;
-use crate::cli::shared::lines::{LINE_MAX, Lines};
-use crate::cli::shared::screen::{Screen, Tally, complain};
+use super::file::compiled;
+use crate::cli::shared::lines::Lines;
+use crate::cli::shared::screen::{Screen, Tally};
 use crate::cli::{Failure, Outcome};
-use crate::policy::image::{Image, build};
 use crate::policy::replay::{Replay, ReplayEvent};
 use crate::policy::source::FILE;
 use crate::store::Memory;
-use crate::text::{iso_exact, printable};
+use crate::text::iso_exact;
 
-/// How many invalid lines are printed one by one.
-const REPORTED: u64 = 20;
 /// With so many records, those that decide nothing any more are dropped.
 const FORGET_FROM: usize = 100_000;
 /// The most records.
@@ -78,21 +75,17 @@ struct DecidedLine<'a> {
 
 impl Run {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let image = Image::from_bytes(build(&sound(&self.policy)?))?;
+        let (_, image) = compiled(&self.policy)?;
         let mut replay = Replay::new(&image, &self.only).map_err(Failure::new)?;
         let mut store = Memory::new();
         let mut lines = Lines::open(&self.events)?;
-        let (mut invalid, mut forget_from) = (0, FORGET_FROM);
+        let mut forget_from = FORGET_FROM;
         let mut tally = Tally::of("events decided");
         while lines.skip_blank()?.is_some() {
-            let event = match event(&lines) {
+            let event = match lines.text().and_then(ReplayEvent::from_json) {
                 Ok(event) => event,
                 Err(what) => {
-                    invalid += 1;
-                    if invalid <= REPORTED {
-                        let what = printable(what.as_bytes());
-                        complain(format_args!("{}, line {}: {what}", lines.name, lines.number));
-                    }
+                    lines.skip(&what);
                     continue;
                 }
             };
@@ -118,24 +111,7 @@ impl Run {
         }
         drop(tally);
         screen.flush()?;
-        if invalid > REPORTED {
-            complain(format_args!("and {} more lines are invalid", invalid - REPORTED));
-        }
-        if invalid > 0 {
-            return Err(Failure::new(format!(
-                "{invalid} of {} lines were invalid and have been skipped; all others are decided",
-                lines.number
-            )));
-        }
+        lines.all_valid("decided")?;
         Ok(Outcome::Fine)
     }
-}
-
-/// The event of the line.
-fn event(lines: &Lines) -> Result<ReplayEvent, String> {
-    if lines.too_long {
-        return Err(format!("it is longer than {LINE_MAX} bytes"));
-    }
-    let line = std::str::from_utf8(&lines.line).map_err(|_| "it is not UTF-8")?;
-    ReplayEvent::from_json(line)
 }

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::Args;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::file::sound;
+use super::file::compiled;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Outcome};
 use crate::identity::mailbox;
-use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage, build};
+use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage};
 use crate::policy::key;
-use crate::policy::limit::{AppliedHabits, Exemption, Limit, Package, Per, Rule, Subject};
+use crate::policy::limit::{AppliedHabits, Limit, Package, Per, Rule, Subject};
 use crate::policy::model::{Identity, Limits, Location, Policies, Policy};
 use crate::policy::source::FILE;
 use crate::policy::word::{Field, State, Word as _};
@@ -121,40 +121,54 @@ struct LimitLine {
 
 /// An exemption.
 #[derive(Serialize)]
-struct JsonExempt<'a> {
+struct ExemptLine<'a> {
     file: String,
     line: Option<u32>,
-    until: Option<String>,
+    #[serde(serialize_with = "second")]
+    until: Option<i64>,
     reason: Option<&'a str>,
+    #[serde(skip)]
+    place: String,
+}
+
+fn second<S: Serializer>(until: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+    until.map(iso_second).serialize(serializer)
 }
 
 /// What becomes of mail that is unlike the user's habits.
 #[derive(Serialize)]
-struct JsonHabits {
+struct HabitsLine {
     habits: &'static str,
     sensitivity: &'static str,
     rule: String,
 }
 
-/// What a policy says.
+/// A policy, and what it says of the subject.
 #[derive(Serialize)]
-struct JsonPolicy<'a> {
-    policy: &'a str,
+struct Shown<'p> {
+    policy: &'p str,
     when: String,
     action: &'static str,
-    identity: Option<&'a str>,
-    package: Option<&'a str>,
-    package_from: Option<String>,
-    customer: Option<&'a str>,
-    habits: Option<JsonHabits>,
-    exempt: Option<JsonExempt<'a>>,
+    identity: Option<&'p str>,
+    #[serde(flatten, serialize_with = "package")]
+    package: Option<Package<'p>>,
+    #[serde(skip)]
+    unknown_package: Option<&'p str>,
+    customer: Option<&'p str>,
+    habits: Option<HabitsLine>,
+    exempt: Option<ExemptLine<'p>>,
     limits: Vec<LimitLine>,
+}
+
+fn package<S: Serializer>(of: &Option<Package<'_>>, serializer: S) -> Result<S::Ok, S::Error> {
+    let (name, from) = (of.map(|one| one.name.to_owned()), of.map(|one| one.from.to_string()));
+    serializer.collect_map([("package", name), ("package_from", from)])
 }
 
 #[derive(Serialize)]
 struct PoliciesJson<'a> {
     file: String,
-    policies: Vec<JsonPolicy<'a>>,
+    policies: &'a [Shown<'a>],
 }
 
 /// Whose limits are shown, folded.
@@ -177,8 +191,8 @@ enum PolicySource {
 
 impl PolicySource {
     fn file(path: &Path) -> Result<Self, Failure> {
-        let policies = sound(path)?;
-        Ok(Self::File(Box::new(Image::from_bytes(build(&policies))?), policies))
+        let (policies, image) = compiled(path)?;
+        Ok(Self::File(Box::new(image), policies))
     }
 
     fn image(&self) -> Result<&Image, &ImageError> {
@@ -205,19 +219,6 @@ impl PolicySource {
             Self::File(_, policies) => policies.files.clone(),
         }
     }
-}
-
-/// A policy, and what it says of the subject.
-struct Shown<'p> {
-    name: &'p str,
-    policy: PolicyImage<'p>,
-    identity: &'p str,
-    package: Option<Package<'p>>,
-    unknown_package: Option<&'p str>,
-    customer: Option<&'p str>,
-    habits: Option<AppliedHabits<'p>>,
-    exempt: Option<(Exemption<'p>, Location)>,
-    lines: Vec<LimitLine>,
 }
 
 const COLUMNS: [Column; 7] = [
@@ -258,10 +259,9 @@ impl Show {
         }
         if self.json {
             let file = place(&files, Location::default());
-            let policies = shown.iter().map(|one| json(&files, one)).collect();
-            screen.json(&PoliciesJson { file, policies })?;
+            screen.json(&PoliciesJson { file, policies: &shown })?;
         } else {
-            print(screen, &files, &shown)?;
+            print(screen, &shown)?;
         }
         screen.flush()?;
         for one in &shown {
@@ -269,11 +269,11 @@ impl Show {
                 let package = printable(package.as_bytes());
                 note(format_args!(
                     "the policy {:?} has no package {package:?}: it is ignored",
-                    one.name
+                    one.policy
                 ));
             }
         }
-        let limited = shown.iter().any(|one| one.lines.iter().any(|line| line.limit.is_some()));
+        let limited = shown.iter().any(|one| one.limits.iter().any(|line| line.limit.is_some()));
         Ok(Outcome::found_if(!limited))
     }
 
@@ -378,27 +378,31 @@ impl Show {
         };
         let exempt = policy.exemption(&subject, at)?.map(|entry| {
             let written = written.and_then(|policy| policy.exempt.get(entry.number as usize));
-            (entry, written.map(|entry| entry.at).unwrap_or_default())
+            let at = written.map(|entry| entry.at).unwrap_or_default();
+            let (file, line, place) = (file(files, at), line(at), place(files, at));
+            ExemptLine { file, line, until: entry.until, reason: entry.reason, place }
         });
-        let mut lines = Vec::new();
+        let mut limits = Vec::new();
         for applied in policy.applied(&subject)? {
             let at = written.and_then(|policy| location(policy, &applied)).unwrap_or_default();
-            add_lines(&mut lines, files, &applied, at, searched);
+            add_lines(&mut limits, files, &applied, at, searched);
         }
-        let identity = searched.identity.as_str();
-        let (package, customer) = (policy.package(&subject)?, policy.customer(&subject)?);
-        let unknown_package = policy.unknown_package(&subject)?;
-        let habits = policy.habits(&subject)?;
+        let habits = policy.habits(&subject)?.map(|AppliedHabits { on, sensitivity, rule }| {
+            let (habits, sensitivity) = (on.word(), sensitivity.word());
+            HabitsLine { habits, sensitivity, rule: rule.to_string() }
+        });
+        let when = policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>();
         Ok(Shown {
-            name,
-            policy: *policy,
-            identity,
-            package,
-            unknown_package,
-            customer,
+            policy: name,
+            when: when.join(" and "),
+            action: policy.settings().action.word(),
+            identity: Some(&*searched.identity).filter(|identity| !identity.is_empty()),
+            package: policy.package(&subject)?,
+            unknown_package: policy.unknown_package(&subject)?,
+            customer: policy.customer(&subject)?,
             habits,
             exempt,
-            lines,
+            limits,
         })
     }
 }
@@ -433,7 +437,6 @@ fn add_lines(
     at: Location,
     searched: &Searched,
 ) {
-    let file = files.get(usize::from(at.file)).map(|file| file.display().to_string());
     let line = LimitLine {
         unit: applied.unit.map_or("", |unit| unit.word()),
         per: match applied.per {
@@ -449,7 +452,7 @@ fn add_lines(
         period: None,
         text: "unlimited".to_owned(),
         rule: applied.rule.to_string(),
-        file: file.unwrap_or_default(),
+        file: file(files, at),
         line: line(at),
         place: place(files, at),
     };
@@ -465,83 +468,50 @@ fn add_lines(
     }
 }
 
+/// The file, where it is known.
+fn file(files: &[PathBuf], at: Location) -> String {
+    files.get(usize::from(at.file)).map(|file| file.display().to_string()).unwrap_or_default()
+}
+
 /// The line, where it is known.
 fn line(at: Location) -> Option<u32> {
     Some(at.line).filter(|&line| line > 0)
 }
 
-fn print(screen: &mut Screen<'_>, files: &[PathBuf], shown: &[Shown<'_>]) -> Result<(), Failure> {
-    let mut rows: Vec<(bool, [String; 7])> = Vec::new();
+fn print(screen: &mut Screen<'_>, shown: &[Shown<'_>]) -> Result<(), Failure> {
+    let mut rows: Vec<(Style, [String; 7])> = Vec::new();
     for one in shown {
-        let when = when(&one.policy);
-        for line in &one.lines {
-            let cells =
-                [one.name, &line.text, line.unit, &line.per, &line.rule, &when, &line.place];
-            let cells = cells.map(|cell| printable(cell.as_bytes()));
-            rows.push((one.exempt.is_some(), cells));
+        let style = if one.exempt.is_some() { Style::new().dimmed() } else { Style::new() };
+        for line in &one.limits {
+            let LimitLine { text, unit, per, rule, place, .. } = line;
+            let cells = [one.policy, text, unit, per, rule, &one.when, place];
+            rows.push((style, cells.map(|cell| printable(cell.as_bytes()))));
         }
     }
     if !rows.is_empty() {
-        let layout = Layout::of(screen, COLUMNS, rows.iter().map(|(_, cells)| cells.clone()));
-        layout.head(screen)?;
-        for alike in rows.chunk_by(|(one, _), (other, _)| one == other) {
-            let exempt = alike.first().is_some_and(|(exempt, _)| *exempt);
-            let style = if exempt { Style::new().dimmed() } else { Style::new() };
-            layout.write(screen, style, alike.iter().map(|(_, cells)| cells.clone()), None)?;
-        }
+        table::styled(screen, COLUMNS, &rows)?;
     }
     for one in shown {
-        if one.lines.is_empty() {
-            writeln!(screen, "{}: no limit", one.name)?;
+        let mut line = |what: String| {
+            writeln!(screen, "{}", printable(format!("{}: {what}", one.policy).as_bytes()))
+        };
+        if one.limits.is_empty() {
+            line("no limit".to_owned())?;
         }
         if let Some(package) = one.package {
-            let line = format!("{}: {package}", one.name);
-            writeln!(screen, "{}", printable(line.as_bytes()))?;
+            line(package.to_string())?;
         }
-        if let Some(AppliedHabits { on, sensitivity, rule }) = one.habits {
-            let (on, sensitivity) = (on.word(), sensitivity.word());
-            let line = format!("{}: habits {on}, sensitivity {sensitivity} ({rule})", one.name);
-            writeln!(screen, "{}", printable(line.as_bytes()))?;
+        if let Some(HabitsLine { habits, sensitivity, rule }) = &one.habits {
+            line(format!("habits {habits}, sensitivity {sensitivity} ({rule})"))?;
         }
-        if let Some((entry, at)) = one.exempt {
-            let until = entry.until.map_or_else(
+        if let Some(ExemptLine { until, reason, place, .. }) = &one.exempt {
+            let until = until.map_or_else(
                 || "forever".to_owned(),
-                |u| format!("until {}", text::local_second(u)),
+                |until| format!("until {}", text::local_second(until)),
             );
-            let reason = entry.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-            let at = place(files, at);
-            let line = format!("{}: exempt {until}{reason} ({at})", one.name);
-            writeln!(screen, "{}", printable(line.as_bytes()))?;
+            let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+            line(format!("exempt {until}{reason} ({place})"))?;
         }
     }
     Ok(())
-}
-
-fn when(policy: &PolicyImage<'_>) -> String {
-    policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
-}
-
-fn json<'a>(files: &[PathBuf], one: &'a Shown<'_>) -> JsonPolicy<'a> {
-    let exempt = one.exempt.map(|(entry, at)| JsonExempt {
-        file: files.get(usize::from(at.file)).map(|f| f.display().to_string()).unwrap_or_default(),
-        line: line(at),
-        until: entry.until.map(iso_second),
-        reason: entry.reason,
-    });
-    JsonPolicy {
-        policy: one.name,
-        when: when(&one.policy),
-        action: one.policy.settings().action.word(),
-        identity: Some(one.identity).filter(|identity| !identity.is_empty()),
-        package: one.package.map(|package| package.name),
-        package_from: one.package.map(|package| package.from.to_string()),
-        customer: one.customer,
-        habits: one.habits.map(|AppliedHabits { on, sensitivity, rule }| JsonHabits {
-            habits: on.word(),
-            sensitivity: sensitivity.word(),
-            rule: rule.to_string(),
-        }),
-        exempt,
-        limits: one.lines.clone(),
-    }
 }

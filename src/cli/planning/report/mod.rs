@@ -5,13 +5,13 @@ mod live;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
 use super::logs::{Logs, notes};
 use super::measure::Periods;
-use super::policy::sound;
+use super::policy::compiled;
 use super::simulate::Input;
 use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
@@ -19,7 +19,6 @@ use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::history::measure::{By, Count, Period};
 use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
-use crate::policy::image::{Image, build};
 use crate::policy::source::FILE;
 use crate::text;
 use crate::text::time::now;
@@ -105,11 +104,6 @@ fn shown_in_detail(log: &Log, policy: Option<&page::Policy>) -> BTreeSet<usize> 
     busiest.into_iter().chain(refused).collect()
 }
 
-/// The policies of a file, as an image.
-fn image(file: &Path) -> Result<Image, Failure> {
-    Ok(Image::from_bytes(build(&sound(file)?))?)
-}
-
 /// One period.
 fn period(text: &str) -> Result<Period, String> {
     let mut periods = Periods::parse(text)?.0;
@@ -150,10 +144,10 @@ impl Report {
             let usual = PathBuf::from(FILE);
             usual.exists().then_some(usual)
         });
-        let image = file.as_deref().map(image).transpose()?;
+        let image = file.as_deref().map(compiled).transpose()?;
         let who = Who::new(self.by);
         let mut evaluation = match (&image, &file) {
-            (Some(image), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
+            (Some((_, image)), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
             _ => None,
         };
         let files = self.logs.open()?;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Attempt, Decided, SimulateError, Simulation};
 use crate::rate::Timestamp;
@@ -18,28 +18,35 @@ use crate::text::{iso_exact, printable};
 const KEYS_MAX: usize = 500_000;
 
 /// How many attempts each of the two files refuses, as they are written in tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct RefusalCounts {
-    attempts: u64,
     only_policy: u64,
     only_against: u64,
     both: u64,
 }
 
 /// A key, and what the two files make of its attempts.
-#[derive(Debug)]
+#[derive(Debug, Default, Serialize)]
 struct KeyComparison {
     key: String,
+    #[serde(flatten)]
     counts: RefusalCounts,
     /// When only one of them refused first.
+    #[serde(serialize_with = "iso")]
     first: Option<Timestamp>,
-    /// The limits by which each refused first.
-    limits: [Option<String>; 2],
+    /// The limit by which the policy refused first.
+    limit: Option<String>,
+    limit_against: Option<String>,
+}
+
+fn iso<S: Serializer>(at: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    at.map(iso_exact).serialize(serializer)
 }
 
 /// Compares what two policy files refuse.
 pub(super) struct Comparison<'a> {
     names: [&'a Path; 2],
+    decided: u64,
     counts: RefusalCounts,
     /// Keys of which only one file refuses an attempt.
     rows: HashMap<String, KeyComparison>,
@@ -57,6 +64,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn new(policy: &'a Path, against: &'a Path) -> Self {
         Self {
             names: [policy, against],
+            decided: 0,
             counts: RefusalCounts::default(),
             rows: HashMap::new(),
             omitted: 0,
@@ -77,7 +85,7 @@ impl<'a> Comparison<'a> {
     ) -> Result<(), SimulateError> {
         let (one, is_decided) = refused(policy, attempt)?;
         let (other, is_decided_too) = refused(against, attempt)?;
-        self.counts.attempts += u64::from(is_decided || is_decided_too);
+        self.decided += u64::from(is_decided || is_decided_too);
         let key = match (&one, &other) {
             (Some(by), _) | (None, Some(by)) => by.key.clone(),
             (None, None) => return Ok(()),
@@ -87,19 +95,16 @@ impl<'a> Comparison<'a> {
             self.omitted += 1;
             return Ok(());
         }
-        let row = self.rows.entry(key).or_insert_with_key(|key| KeyComparison {
-            key: key.clone(),
-            counts: RefusalCounts::default(),
-            first: None,
-            limits: [None, None],
-        });
+        let row = self
+            .rows
+            .entry(key)
+            .or_insert_with_key(|key| KeyComparison { key: key.clone(), ..Default::default() });
         row.counts.add(one.is_some(), other.is_some());
         if one.is_some() != other.is_some() {
             row.first.get_or_insert(attempt.at);
         }
-        for (limit, by) in row.limits.iter_mut().zip([one, other]) {
-            *limit = limit.take().or(by.map(|by| by.limit));
-        }
+        row.limit = row.limit.take().or(one.map(|by| by.limit));
+        row.limit_against = row.limit_against.take().or(other.map(|by| by.limit));
         Ok(())
     }
 
@@ -122,7 +127,19 @@ impl<'a> Comparison<'a> {
         let keys_of = [hit(|counts| counts.only_policy), hit(|counts| counts.only_against)];
         rows.truncate(top.unwrap_or(usize::MAX));
         if json {
-            screen.json(&ComparisonJson::of(&self.names, &self.counts, keys_of, &rows, &notes))?;
+            let [policy, against] = self.names.map(|name| name.display().to_string());
+            let [keys_only_policy, keys_only_against] = keys_of;
+            screen.json(&ComparisonJson {
+                policy,
+                against,
+                decided: self.decided,
+                counts: self.counts,
+                keys_only_policy,
+                keys_only_against,
+                verdict: self.counts.verdict(),
+                keys: rows,
+                notes,
+            })?;
             return Ok(outcome);
         }
         if !rows.is_empty() {
@@ -134,7 +151,7 @@ impl<'a> Comparison<'a> {
         }
         let [policy, against] =
             self.names.map(|name| printable(name.as_os_str().as_encoded_bytes()));
-        let RefusalCounts { attempts, only_policy, only_against, both } = self.counts;
+        let RefusalCounts { only_policy, only_against, both } = self.counts;
         let refuses = |attempts: u64, keys: usize| match attempts {
             0 => "nothing".to_owned(),
             _ => format!(
@@ -156,7 +173,7 @@ impl<'a> Comparison<'a> {
         writeln!(
             screen,
             "Both refuse {both} of {}; for this log, {verdict}.",
-            counted_or_no(attempts, "attempt", "attempts")
+            counted_or_no(self.decided, "attempt", "attempts")
         )?;
         Ok(outcome)
     }
@@ -214,94 +231,31 @@ fn refused(
 }
 
 fn table(screen: &mut Screen<'_>, rows: &[KeyComparison]) -> Result<(), Failure> {
-    let columns = [
-        Column::numbers("ONLY POLICY"),
-        Column::numbers("ONLY OTHER"),
-        Column::numbers("BOTH"),
-        Column::words("FIRST").spare(2),
-        Column::words("LIMIT").spare(1),
-        Column::words("LIMIT OF OTHER").spare(1),
-        Column::words("KEY"),
+    let words = |text: &str| printable(text.as_bytes());
+    let limit_of = |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
+    let columns: [table::Shows<'_, KeyComparison>; 7] = [
+        (Column::numbers("ONLY POLICY"), &|row| row.counts.only_policy.to_string()),
+        (Column::numbers("ONLY OTHER"), &|row| row.counts.only_against.to_string()),
+        (Column::numbers("BOTH"), &|row| row.counts.both.to_string()),
+        (Column::words("FIRST").spare(2), &|row| row.first.map_or_else(String::new, utc)),
+        (Column::words("LIMIT").spare(1), &|row| limit_of(&row.limit)),
+        (Column::words("LIMIT OF OTHER").spare(1), &|row| limit_of(&row.limit_against)),
+        (Column::words("KEY"), &|row| words(&row.key)),
     ];
-    let cells = || {
-        rows.iter().map(|row| {
-            let words = |text: &str| printable(text.as_bytes());
-            let [limit, other] = row.limits.each_ref();
-            let limit_of =
-                |limit: &Option<String>| limit.as_deref().map_or_else(String::new, words);
-            [
-                row.counts.only_policy.to_string(),
-                row.counts.only_against.to_string(),
-                row.counts.both.to_string(),
-                row.first.map_or_else(String::new, utc),
-                limit_of(limit),
-                limit_of(other),
-                words(&row.key),
-            ]
-        })
-    };
-    let layout = Layout::of(screen, columns, cells());
-    layout.head(screen)?;
-    Ok(layout.write(screen, anstyle::Style::new(), cells(), None)?)
+    Ok(table::print(screen, rows, columns)?)
 }
 
 /// The comparison, as JSON has it.
 #[derive(Serialize)]
-struct ComparisonJson<'a> {
+struct ComparisonJson {
     policy: String,
     against: String,
     decided: u64,
-    only_policy: u64,
-    only_against: u64,
-    both: u64,
+    #[serde(flatten)]
+    counts: RefusalCounts,
     keys_only_policy: usize,
     keys_only_against: usize,
     verdict: &'static str,
-    keys: Vec<JsonKey<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct JsonKey<'a> {
-    key: &'a str,
-    only_policy: u64,
-    only_against: u64,
-    both: u64,
-    first: Option<String>,
-    limit: Option<&'a str>,
-    limit_against: Option<&'a str>,
-}
-
-impl<'a> ComparisonJson<'a> {
-    fn of(
-        names: &[&Path; 2],
-        counts: &RefusalCounts,
-        keys: [usize; 2],
-        rows: &'a [KeyComparison],
-        notes: &'a [String],
-    ) -> Self {
-        let [policy, against] = names.map(|name| name.display().to_string());
-        let key = |row: &'a KeyComparison| JsonKey {
-            key: &row.key,
-            only_policy: row.counts.only_policy,
-            only_against: row.counts.only_against,
-            both: row.counts.both,
-            first: row.first.map(iso_exact),
-            limit: row.limits[0].as_deref(),
-            limit_against: row.limits[1].as_deref(),
-        };
-        Self {
-            policy,
-            against,
-            decided: counts.attempts,
-            only_policy: counts.only_policy,
-            only_against: counts.only_against,
-            both: counts.both,
-            keys_only_policy: keys[0],
-            keys_only_against: keys[1],
-            verdict: counts.verdict(),
-            keys: rows.iter().map(key).collect(),
-            notes,
-        }
-    }
+    keys: Vec<KeyComparison>,
+    notes: Vec<String>,
 }

@@ -4,13 +4,13 @@ use std::io::{self, Write as _};
 
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 
+use crate::cli::planning::policy::DecidingLimit;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
 use crate::event::Event;
 use crate::event::fields::{EventField, FieldValue};
 use crate::history::simulate::{AttemptPart, Decided};
 use crate::logs::item::Text;
-use crate::policy::outcome::Reason;
 use crate::policy::word::Word as _;
 use crate::text::utc;
 use crate::text::{iso_exact, printable};
@@ -38,11 +38,8 @@ struct AttemptLine<'a> {
     event: EventJson<'a>,
     recipients: Vec<&'a str>,
     size: Option<u64>,
-    policy: Option<&'a str>,
-    rule: Option<&'a str>,
-    unit: Option<&'static str>,
-    window: Option<&'a str>,
-    key: Option<&'a str>,
+    #[serde(flatten)]
+    by: DecidingLimit<'a>,
     rate: Option<f64>,
     limit: Option<f64>,
     text: &'a str,
@@ -187,11 +184,7 @@ impl<'a> AttemptLine<'a> {
             event: EventJson(&attempt.event),
             recipients,
             size,
-            policy: decided.decisions.policy.as_deref(),
-            rule: reason.map(|reason| &*reason.rule),
-            unit: reason.map(|reason| reason.unit.word()),
-            window: reason.map(Reason::window),
-            key: reason.map(Reason::key),
+            by: DecidingLimit::of(decided.decisions),
             rate: reason.map(|reason| reason.decision.rate),
             limit: reason.map(|reason| reason.decision.limit),
             text: &outcome.text,

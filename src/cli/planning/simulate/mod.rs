@@ -17,11 +17,11 @@ pub(in crate::cli) use self::input::Input;
 use self::settings::{Retry, Stages};
 use self::totals::Summary;
 use super::logs::{Logs, print_unused};
-use super::policy::sound;
+use super::policy::compiled;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
 use crate::history::simulate::{Decided, Refusals, Simulation, SimulationSettings};
-use crate::policy::image::{Image, build};
+use crate::policy::image::Image;
 use crate::policy::model::Policies;
 use crate::policy::source::FILE;
 
@@ -105,74 +105,55 @@ pub(in crate::cli) struct Simulate {
 
 impl Simulate {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let policies = sound(&self.policy)?;
-        let image = image(&policies)?;
+        let (policies, image) = compiled(&self.policy)?;
         let mut simulation = self.simulation(&self.policy, &image)?;
         let other = match &self.against {
-            Some(path) => {
-                let policies = sound(path)?;
-                let image = self::image(&policies)?;
-                Some((path, policies, image))
-            }
+            Some(path) => Some((path, compiled(path)?)),
             None => None,
         };
         let files = self.logs.open()?;
         let mut input = Input::default();
-        if self.unused {
+        let noted = |policies: &Policies, input: &Input, simulation: &Simulation<'_>| {
+            notes::of(policies, &self.only, &self.stages.0, input, simulation.totals())
+        };
+        let outcome = if self.unused {
             input.read(&files, &mut |_| {}, &mut |_| Ok(()))?;
-            let outcome = print_unused(screen, input.counts.used, &input.counts.unused, self.json)?;
-            self.logs.keep_cursor(input.read.cursor.as_deref())?;
-            return Ok(outcome);
-        }
-        if let Some((path, other_policies, image)) = &other {
+            print_unused(screen, input.counts.used, &input.counts.unused, self.json)?
+        } else if let Some((path, (other_policies, image))) = &other {
             let mut against = self.simulation(path, image)?;
             let mut comparison = Comparison::new(&self.policy, path);
             input.read(&files, &mut |_| {}, &mut |attempt| {
                 comparison.decide(&mut simulation, &mut against, attempt)
             })?;
-            let mut notes =
-                notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
-            for one in
-                notes::of(other_policies, &self.only, &self.stages.0, &input, against.totals())
-            {
+            let mut notes = noted(&policies, &input, &simulation);
+            for one in noted(other_policies, &input, &against) {
                 if !notes.contains(&one) {
                     notes.push(one);
                 }
             }
             notes.extend(notes::omitted(comparison.omitted()));
             notes.iter().for_each(note);
-            let outcome = comparison.print(screen, self.top, self.json, notes)?;
-            self.logs.keep_cursor(input.read.cursor.as_deref())?;
-            return Ok(outcome);
-        }
-        if self.events {
+            comparison.print(screen, self.top, self.json, notes)?
+        } else if self.events {
             let mut events = RefusedEvents::new(self.json);
             let decide = &mut |decided: &Decided<'_>| events.add(screen, decided);
             input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
             simulation.finish(decide)?;
-            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals())
-                .iter()
-                .for_each(note);
-            let outcome = events.finish()?;
-            self.logs.keep_cursor(input.read.cursor.as_deref())?;
-            return Ok(outcome);
-        }
-        let mut refusals = Refusals::default();
-        let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
-        input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
-        simulation.finish(decide)?;
-        let mut notes =
-            notes::of(&policies, &self.only, &self.stages.0, &input, simulation.totals());
-        notes.extend(notes::omitted(refusals.omitted()));
-        notes.iter().for_each(note);
-        let (totals, named) = (simulation.totals(), simulation.named());
-        let summary = Summary::of(&self.policy, totals, named, refusals, &self.retry, notes);
-        let outcome = Outcome::found_if(summary.is_refused());
-        if self.json {
-            summary.json(screen, self.top)?
+            noted(&policies, &input, &simulation).iter().for_each(note);
+            events.finish()?
         } else {
-            summary.print(screen, self.top)?
-        }
+            let mut refusals = Refusals::default();
+            let decide = &mut |decided: &Decided<'_>| refusals.add(decided);
+            input.read(&files, &mut |_| {}, &mut |attempt| simulation.decide(attempt, decide))?;
+            simulation.finish(decide)?;
+            let mut notes = noted(&policies, &input, &simulation);
+            notes.extend(notes::omitted(refusals.omitted()));
+            notes.iter().for_each(note);
+            let summary = Summary::of(&self.policy, &simulation, refusals, &self.retry, notes);
+            let outcome = Outcome::found_if(summary.refused > 0);
+            summary.show(screen, self.top, self.json)?;
+            outcome
+        };
         self.logs.keep_cursor(input.read.cursor.as_deref())?;
         Ok(outcome)
     }
@@ -185,8 +166,4 @@ impl Simulate {
         Simulation::new(image, &self.only, settings)
             .map_err(|error| Failure::new(format!("{}: {error}", path.display())))
     }
-}
-
-fn image(policies: &Policies) -> Result<Image, Failure> {
-    Ok(Image::from_bytes(build(policies))?)
 }

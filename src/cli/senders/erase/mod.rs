@@ -15,7 +15,7 @@ use self::shared::SharedStores;
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
-use crate::cli::shared::screen::{Screen, note, progress};
+use crate::cli::shared::screen::{Screen, note, shards};
 use crate::cli::{Failure, Outcome};
 use crate::policy::changes::settings;
 use crate::policy::image::PolicyFile;
@@ -197,9 +197,7 @@ fn erase_rates(
     }
     // The names of removed records, also of earlier ones, stay in a shard until it is
     // rebuilt.
-    let bar = progress(256, "shards");
-    spool.compact(now(), |done| bar.set_position(done as u64))?;
-    bar.finish_and_clear();
+    spool.compact(now(), shards())?;
     let events = spool.erase_events_of(&|text| person.is_in(text))?;
     found.crossings += events.crossings;
     found.refusals = events.refusals;

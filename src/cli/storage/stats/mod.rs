@@ -11,13 +11,13 @@ use clap::Args;
 use crate::cli::shared::database::{self, Both, Common};
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{self, Column};
 use crate::cli::{Failure, Outcome};
 use crate::rate::Timestamp;
 use crate::text;
 use crate::text::bytes;
 use crate::text::time::now;
-use counts::{AllCounts, Cluster, PolicyCounts, Rates, SharedKeys, Traces};
+use counts::{AllCounts, Cluster, ModeCounts, PolicyCounts, Rates, RuleChecks, SharedKeys, Traces};
 
 /// Permissions of the file for Prometheus, which another user reads.
 const READABLE: u32 = 0o644;
@@ -106,25 +106,26 @@ impl Stats {
 }
 
 fn print(screen: &mut Screen<'_>, counts: &AllCounts, now: Timestamp) -> Result<(), Failure> {
-    if let Some(rates) = &counts.rates {
+    let AllCounts { rates, policies, cluster, traces, .. } = counts;
+    let mut blocks = 0;
+    let mut next = |screen: &mut Screen<'_>| {
+        blocks += 1;
+        if blocks > 1 { writeln!(screen) } else { Ok(()) }
+    };
+    if let Some(rates) = rates {
+        next(screen)?;
         print_rates(screen, rates)?;
     }
-    if let Some(policies) = &counts.policies {
-        if counts.rates.is_some() {
-            writeln!(screen)?;
-        }
+    if let Some(policies) = policies {
+        next(screen)?;
         print_policies(screen, policies)?;
     }
-    if let Some(cluster) = &counts.cluster {
-        if counts.rates.is_some() || counts.policies.is_some() {
-            writeln!(screen)?;
-        }
+    if let Some(cluster) = cluster {
+        next(screen)?;
         print_cluster(screen, cluster)?;
     }
-    if let Some(traces) = &counts.traces {
-        if counts.rates.is_some() || counts.policies.is_some() || counts.cluster.is_some() {
-            writeln!(screen)?;
-        }
+    if let Some(traces) = traces {
+        next(screen)?;
         print_traces(screen, traces, now)?;
     }
     Ok(())
@@ -176,29 +177,15 @@ fn print_rates(screen: &mut Screen<'_>, rates: &Rates) -> Result<(), Failure> {
         return Ok(());
     }
     writeln!(screen)?;
-    let columns = [
-        Column::numbers("KEYS"),
-        Column::numbers("BLOCKED"),
-        Column::numbers("BYTES"),
-        Column::words("PERIOD"),
-        Column::words("MODE"),
+    let or_other = |text: &str| if text.is_empty() { "other" } else { text }.to_owned();
+    let columns: [table::Shows<'_, ModeCounts>; 5] = [
+        (Column::numbers("KEYS"), &|kind| kind.keys.to_string()),
+        (Column::numbers("BLOCKED"), &|kind| kind.over.to_string()),
+        (Column::numbers("BYTES"), &|kind| bytes(kind.bytes)),
+        (Column::words("PERIOD"), &|kind| or_other(&kind.period)),
+        (Column::words("MODE"), &|kind| or_other(&kind.mode)),
     ];
-    let cells = || {
-        rates.kinds.iter().map(|kind| {
-            let or_other = |text: &str| if text.is_empty() { "other" } else { text }.to_owned();
-            [
-                kind.keys.to_string(),
-                kind.over.to_string(),
-                bytes(kind.bytes),
-                or_other(&kind.period),
-                or_other(&kind.mode),
-            ]
-        })
-    };
-    let layout = Layout::of(screen, columns, cells());
-    layout.head(screen)?;
-    layout.write(screen, anstyle::Style::new(), cells(), None)?;
-    Ok(())
+    Ok(table::print(screen, &rates.kinds, columns)?)
 }
 
 fn print_policies(screen: &mut Screen<'_>, policies: &PolicyCounts) -> Result<(), Failure> {
@@ -212,38 +199,21 @@ fn print_policies(screen: &mut Screen<'_>, policies: &PolicyCounts) -> Result<()
         return Ok(());
     }
     writeln!(screen)?;
-    let columns = [
-        Column::numbers("CHECKS"),
-        Column::numbers("LOG"),
-        Column::numbers("DELAY"),
-        Column::numbers("HOLD"),
-        Column::numbers("DEFER"),
-        Column::numbers("REJECT"),
-        Column::words("MODE"),
-        Column::words("POLICY"),
-        Column::words("RULE"),
-    ];
-    let cells = || {
-        rules.iter().map(|rule| {
-            let count_of =
-                |verdict| rule.verdicts.get(verdict).map_or(String::new(), u64::to_string);
-            [
-                rule.checks.to_string(),
-                count_of("log"),
-                count_of("delay"),
-                count_of("hold"),
-                count_of("defer"),
-                count_of("reject"),
-                rule.mode.to_owned(),
-                text::printable(rule.policy.as_bytes()).to_string(),
-                text::printable(rule.rule.as_bytes()).to_string(),
-            ]
-        })
+    let count_of = |rule: &RuleChecks, verdict| {
+        rule.verdicts.get(verdict).map_or(String::new(), u64::to_string)
     };
-    let layout = Layout::of(screen, columns, cells());
-    layout.head(screen)?;
-    layout.write(screen, anstyle::Style::new(), cells(), None)?;
-    Ok(())
+    let columns: [table::Shows<'_, RuleChecks>; 9] = [
+        (Column::numbers("CHECKS"), &|rule| rule.checks.to_string()),
+        (Column::numbers("LOG"), &|rule| count_of(rule, "log")),
+        (Column::numbers("DELAY"), &|rule| count_of(rule, "delay")),
+        (Column::numbers("HOLD"), &|rule| count_of(rule, "hold")),
+        (Column::numbers("DEFER"), &|rule| count_of(rule, "defer")),
+        (Column::numbers("REJECT"), &|rule| count_of(rule, "reject")),
+        (Column::words("MODE"), &|rule| rule.mode.to_owned()),
+        (Column::words("POLICY"), &|rule| text::printable(rule.policy.as_bytes())),
+        (Column::words("RULE"), &|rule| text::printable(rule.rule.as_bytes())),
+    ];
+    Ok(table::print(screen, rules, columns)?)
 }
 
 fn print_traces(screen: &mut Screen<'_>, traces: &Traces, now: Timestamp) -> Result<(), Failure> {

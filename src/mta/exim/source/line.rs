@@ -6,14 +6,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use serde::{Serialize, Serializer};
+
 /// Where something stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(crate) struct Position {
+    #[serde(serialize_with = "shown")]
     pub(crate) file: Rc<Path>,
     pub(crate) line: usize,
     /// The piece of Debian's split configuration that the line was copied from,
     /// below `/etc/exim4/conf.d`.
+    #[serde(skip)]
     pub(crate) piece: Option<Rc<str>>,
+}
+
+fn shown<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 impl fmt::Display for Position {
