@@ -27,6 +27,7 @@ use std::rc::Rc;
 pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
 pub(crate) use dry::Dry;
+pub(crate) use list::items;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
 pub(crate) use program::{
