@@ -35,7 +35,7 @@ pub(super) fn look(
         rules.try_dry(&installation.exim);
     }
     let rules = rules;
-    if rules.settled {
+    if rules.source.unplaced {
         findings.note(
             "Exim reads its configuration differently from exirate: what follows is about what \
              Exim reads (`exim -bP config`), and line numbers may be those of nearby lines",

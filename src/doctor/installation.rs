@@ -103,7 +103,7 @@ fn refused_macro(program: &Exim, complaint: &str) -> Option<String> {
         return None;
     }
     let usual = exim::usual_configuration();
-    let source = Source::read(program.config.as_deref().or(usual)?, []).ok()?;
+    let source = Source::read(program.config.as_deref().or(usual)?, [], None).ok()?;
     let Refused { position, name, earlier, earlier_position } = source.refused.first()?;
     let above = earlier_position.as_ref().map_or(String::new(), |at| format!(" ({at})"));
     Some(format!(

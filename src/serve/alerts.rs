@@ -4,19 +4,15 @@
 //! as root, the daemon goes on as the owner of the database before it reads anything of it.
 
 use std::fmt::Arguments;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use tokio::runtime::Builder;
-use tokio::task::spawn_blocking;
-
 use super::config::{self, Config};
 use super::log::{Level, Log};
 use super::notify::Manager;
-use super::supervise::{Signals, Unit, until_stopped};
+use super::supervise::{Unit, start, work_until_stopped};
 use crate::alerts::{Connect, Sender, Sent, Voice};
 use crate::cluster::ClusterSettings;
 use crate::place;
@@ -47,9 +43,7 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
     let agent = shared_limits(&directory);
     let manager = Manager::from_environment();
     let user = become_owner(&directory)?;
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let mut signals = Signals::within(&runtime).map_err(cannot)?;
+    let started = start()?;
     let shared = Arc::new(SharedByThreads::default());
     let work = Work {
         directory: directory.clone(),
@@ -60,15 +54,9 @@ pub fn run_alerts(spool: Option<&Path>, sendmail: &str) -> Result<(), String> {
     let mut daemon = AlertsDaemon { shared: Arc::clone(&shared), log: Rc::clone(&log) };
     let shown = directory.display();
     log.write(Level::Notice, format_args!("alerts of the database in {shown}, as {user}"));
-    runtime.block_on(async {
-        let sending = Arc::clone(&shared);
-        let mut serving = spawn_blocking(move || work.run(&sending));
-        until_stopped(&mut daemon, &mut signals, &manager, &log, &[], &mut serving).await?;
-        shared.stop();
-        serving.await.map_err(|error| format!("sending has failed: {error}"))?;
-        log.write(Level::Notice, "stopped");
-        Ok(())
-    })
+    let sending = Arc::clone(&shared);
+    let work = move || work.run(&sending);
+    work_until_stopped(started, &mut daemon, &manager, &log, work, || shared.stop())
 }
 
 /// The agent's configuration, where limits are shared and it can be read.

@@ -1,10 +1,8 @@
 //! Start, reload and stop of the agent.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
@@ -13,7 +11,9 @@ use super::config::{self, Config, exim_group};
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::socket::{Access, Listener};
-use super::supervise::{Signals, Unit, is_in_use, raise_open_files, read_again, until_stopped};
+use super::supervise::{
+    Signals, Unit, cannot_start, is_in_use, raise_open_files, read_again, start, until_stopped,
+};
 use crate::redis::servers_file;
 
 /// Runs the agent with the configuration at `path` until a signal stops it. It connects to
@@ -28,10 +28,7 @@ pub fn run_agent<B: Backend>(
     let log = Rc::new(Log::stderr());
     let config = config::read(path)?.logged(path, &log)?;
     raise_open_files(&log, config.agent.max_connections);
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    // Before anybody can connect: from then on a signal stops it as it should.
-    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let (runtime, signals) = start()?;
     let access = Access::of_group(config.agent.socket_group, exim_group());
     let listener = Listener::bind(&config.agent_socket, access);
     let listener = listener.map_err(|error| error.to_string())?;
@@ -56,9 +53,8 @@ struct AgentDaemon<B: Backend, F> {
 
 impl<B: Backend, F: Fn(&Config) -> B::Settings> AgentDaemon<B, F> {
     async fn run(mut self, mut signals: Signals, mut socket: Listener) -> Result<(), String> {
-        let cannot = |error: io::Error| format!("cannot start: {error}");
         let listener = socket.take().ok_or("the socket is in use")?;
-        let listener = tokio::net::UnixListener::from_std(listener).map_err(cannot)?;
+        let listener = tokio::net::UnixListener::from_std(listener).map_err(cannot_start)?;
         let (stop, stopped) = watch::channel(false);
         let agent = Rc::clone(&self.agent);
         let connecting = spawn_local(async move { agent.keep_connected().await });

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::config::Checked;
@@ -24,6 +24,20 @@ const TICK: Duration = Duration::from_secs(1);
 const STATUS_TICKS: u32 = 10;
 /// Files that are open besides connections.
 const OTHER_FILES: u64 = 64;
+
+/// What a unit runs in, and its signals. It is made before anybody can connect: from then on a signal
+/// stops the unit as it should.
+pub(super) fn start() -> Result<(Runtime, Signals), String> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot_start)?;
+    let signals = Signals::within(&runtime).map_err(cannot_start)?;
+    Ok((runtime, signals))
+}
+
+/// Why a unit does not start, in words.
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(super) fn cannot_start(error: io::Error) -> String {
+    format!("cannot start: {error}")
+}
 
 /// A unit of the daemon.
 pub(super) trait Unit {
@@ -102,6 +116,25 @@ pub(super) async fn listen_until_stopped(
     Ok(why)
 }
 
+/// As [`until_stopped`], for a unit whose `work` is done in a thread, which ends after `stop`.
+pub(super) fn work_until_stopped(
+    (runtime, mut signals): (Runtime, Signals),
+    unit: &mut impl Unit,
+    manager: &Manager,
+    log: &Log,
+    work: impl FnOnce() + Send + 'static,
+    stop: impl FnOnce(),
+) -> Result<(), String> {
+    runtime.block_on(async {
+        let mut serving = spawn_blocking(work);
+        until_stopped(unit, &mut signals, manager, log, &[], &mut serving).await?;
+        stop();
+        serving.await.map_err(|error| format!("the daemon has failed: {error}"))?;
+        log.write(Level::Notice, "stopped");
+        Ok(())
+    })
+}
+
 /// Runs until a signal says to stop, or one of the unit's sockets is lost. An error says that
 /// `serving` has ended before.
 pub(super) async fn until_stopped(
@@ -168,7 +201,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// Takes them over from the system, for tasks of `runtime`.
-    pub(super) fn within(runtime: &Runtime) -> io::Result<Self> {
+    fn within(runtime: &Runtime) -> io::Result<Self> {
         let _guard = runtime.enter();
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SetupError;
 use super::files;
+use super::files::Steps;
 use super::policy_file::is_unchanged;
 use super::service::Service;
-use super::steps::Steps;
 use crate::policy::image;
 use crate::policy::source;
 use crate::sys::files::open_real_directory;

@@ -1,5 +1,7 @@
-//! Files of the configuration: each change of one is a rename.
+//! Files of the configuration, and their lines: each change of a file is a rename, and a step at
+//! which a setup may be killed.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -10,8 +12,46 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::process::{Signal, getpid, kill_process};
+
 use super::error::SetupError;
-use super::steps::Steps;
+
+/// A failpoint: counts the steps that another process can see.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    left: Cell<Option<u32>>,
+}
+
+impl Steps {
+    /// The process kills itself after so many steps; with `None`, never.
+    pub(crate) fn new(left: Option<u32>) -> Self {
+        Self { left: Cell::new(left) }
+    }
+
+    /// Makes one step.
+    pub(super) fn step(&self) {
+        match self.left.get() {
+            // As `kill -9` does: nothing is tidied up.
+            Some(0) => drop(kill_process(getpid(), Signal::KILL)),
+            left => self.left.set(left.map(|left| left - 1)),
+        }
+    }
+}
+
+/// Each line with its end.
+pub(super) fn lines_of(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut end = 0;
+    text.split_inclusive(|&byte| byte == b'\n').map(move |line| {
+        let start = end;
+        end += line.len();
+        (start, line)
+    })
+}
+
+/// Where the first line begins that `is_it`.
+pub(super) fn line_at(text: &[u8], is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+    lines_of(text).find(|(_, line)| is_it(line)).map(|(start, _)| start)
+}
 
 /// A directory for a configuration beside the one in use; it is removed when this is dropped.
 #[derive(Debug)]

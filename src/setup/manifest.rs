@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::error::SetupError;
 use super::files;
-use super::steps::Steps;
+use super::files::Steps;
 use crate::sys::lock::{self, LockKind};
 use crate::versions::{OtherVersion, Versions};
 

@@ -6,7 +6,6 @@
 //! [`Setup::undo`] takes back what the [`manifest`] names. [`policy_file`] writes the policy
 //! file to start from.
 
-mod action;
 mod change;
 mod daemon;
 mod diff;
@@ -14,7 +13,6 @@ mod error;
 mod exim;
 mod files;
 pub(crate) mod find;
-mod lines;
 mod manifest;
 mod plan;
 pub(crate) mod policy_file;
@@ -24,19 +22,17 @@ mod revert;
 mod sendmail;
 mod server;
 mod service;
-mod steps;
 
 use std::path::Path;
 
 pub(crate) use change::{BEGIN, Change, END};
 pub(crate) use error::SetupError;
-pub(crate) use files::Contents;
+pub(crate) use files::{Contents, Steps};
 pub(crate) use manifest::{DIRECTORY, Manifest, clean};
 pub(crate) use plan::Plan;
 pub(crate) use server::{Absent, MailServer};
 pub(crate) use service::is_in_runlevels;
 use service::{Service, run};
-pub(crate) use steps::Steps;
 
 use manifest::{Directory, ManifestEntry};
 
@@ -117,6 +113,19 @@ impl Setup<'_> {
             let _ = start.revert(&self.steps);
             manifest.entries.pop();
             let _ = self.write(&directory, &manifest);
+        })
+    }
+
+    /// Puts the policy file `new`, which is sound, in the place of `old` and has it be in use.
+    ///
+    /// # Errors
+    /// The file and the policies in use are as they were before.
+    pub(crate) fn set_policies(&self, path: &Path, old: &str, new: &str) -> Result<(), SetupError> {
+        if old != new {
+            files::replace(path, new.as_bytes(), &self.steps)?;
+        }
+        change::apply_policies(path, self.server.spool()).inspect_err(|_| {
+            let _ = files::replace(path, old.as_bytes(), &self.steps);
         })
     }
 

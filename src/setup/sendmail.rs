@@ -11,12 +11,12 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use super::daemon::DaemonNeeds;
+use super::files::Steps;
 use super::files::Temporary;
-use super::lines::line_at;
+use super::files::line_at;
 use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
-use super::steps::Steps;
 use super::{Contents, MailServer, Plan, SetupError};
 use crate::mta::command;
 use crate::mta::sendmail::Sendmail as Settings;

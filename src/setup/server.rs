@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::error::SetupError;
 use super::files::Contents;
+use super::files::Steps;
 use super::plan::Plan;
-use super::steps::Steps;
 use crate::place::OWN;
 
 /// A mail server, as setup deals with it.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use crate::sys::files::{self, Access};
 use crate::sys::lock::{self, Guard, LockKind};
+use crate::sys::mapping::Mapping;
 use crate::sys::secure_dir::{DirError, SecureDir};
 use crate::versions::{OtherVersion, Versions};
 
 use super::SpoolError;
 use super::format::VERSIONS;
 use super::hashing::Hashing;
-use super::known_overrides::DatabaseWord;
 use super::sizes::MAX_BYTES_DEFAULT;
 
 /// The database's directory in the spool directory.
@@ -36,6 +36,14 @@ const INCIDENTS_MAX: usize = 1024;
 /// Those of [`SecureDir::open`].
 pub fn open_directory(spool: &Path, create: bool) -> Result<SecureDir, DirError> {
     SecureDir::open(spool, &[DIRECTORY], create)
+}
+
+/// The file `database`, mapped for its word.
+#[derive(Debug)]
+pub(super) struct DatabaseWord {
+    pub(super) map: Mapping,
+    /// Its device and inode.
+    pub(super) identity: (u64, u64),
 }
 
 /// How the database is used.

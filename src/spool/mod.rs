@@ -6,12 +6,12 @@
 //! a killed process leaves behind.
 //!
 //! - a check: `decide`, by `locked` for one shard; `apply` writes changes, `preview` only looks
-//! - a shard: `shard`, `index`, `record`, `hashing`; `open_shard`, `new_shard`, `rebuild`,
-//!   `live_records` and `quarantine` make and repair its file
+//! - a shard: `shard`, `index`, `record`, `hashing`; `new_shard`, `rebuild`, `live_records`
+//!   and `quarantine` open, make and repair its file
 //! - the directory: `database`, `superblock`, `format`, `sizes`
 //! - crossings and refusals: `events`; lines of text, and notes of held messages: `text_log`,
 //!   `held_note`
-//! - overrides: `overrides`, the file; `known_overrides`, what a handle has read of it
+//! - overrides: `overrides`
 //! - what may go: `forget`, `eviction`; upkeep: `tidy`, `verify`, `copy`, `stats`, [`counter_file`]
 //! - by hand: `inspect`, `iterate`, `edit`
 //! - habits of accounts: [`habits`], with `slots`
@@ -45,11 +45,9 @@ mod inspect;
 mod iterate;
 #[cfg(test)]
 mod kill_tests;
-mod known_overrides;
 mod live_records;
 mod locked;
 mod new_shard;
-mod open_shard;
 mod overrides;
 mod preview;
 #[cfg(test)]
@@ -79,6 +77,7 @@ use std::path::Path;
 
 use crate::engine::{RecordKey, Remembered};
 use crate::rate::bloom::Event;
+use crate::store::Overrides;
 use crate::sys::fork;
 use crate::sys::lock;
 use crate::sys::secure_dir::{DirError, SecureDir};
@@ -107,6 +106,21 @@ use database::{Database, shard_name};
 use format::SHARDS;
 use shard::{Body, Shard};
 
+/// The overrides as this process knows them.
+#[derive(Debug, Default)]
+struct KnownOverrides {
+    /// The word they belong to; 0 says that there never were any.
+    word: u64,
+    list: Overrides,
+    /// Where keys are folded, so that a check allocates nothing.
+    scratch: String,
+    /// The fault that was reported last.
+    reported: Option<String>,
+    /// The second of the coarse clock in which the mapped file was last found to be
+    /// `database`.
+    checked: i64,
+}
+
 /// The spool database, open.
 ///
 /// Opening it touches only its directory and one small file; each shard is
@@ -120,7 +134,7 @@ pub struct Spool {
     damaged: u64,
     /// How many of them [`Spool::take_incidents`] has returned.
     reported: u64,
-    overrides: known_overrides::KnownOverrides,
+    overrides: KnownOverrides,
     /// Crossings and refusals that wait for [`Spool::describe`].
     events: Vec<events::entry::PendingEvent>,
     /// Whether locks are kept: see [`crate::store::Store::keep_lock`].
@@ -176,7 +190,7 @@ impl Spool {
 
     fn new(database: Database) -> Self {
         let shards = std::iter::repeat_with(|| None).take(SHARDS).collect();
-        let overrides = known_overrides::KnownOverrides::default();
+        let overrides = KnownOverrides::default();
         Self {
             database,
             shards,
@@ -302,7 +316,7 @@ impl Spool {
     /// Opens a shard.
     #[cold]
     fn open_shard(&mut self, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
-        self.with_files(|database| open_shard::open(database, number))
+        self.with_files(|database| rebuild::open(database, number))
     }
 
     /// Runs `act`, which opens files. If the process has too many open files, closes all

@@ -14,8 +14,8 @@ use crate::sys::files::{self, Access};
 use crate::sys::mapping::Mapping;
 
 use super::database::Database;
+use super::database::DatabaseWord;
 use super::format::{DATABASE_FILE_BYTES, DATABASE_MAGIC, DATABASE_WORD};
-use super::known_overrides::DatabaseWord;
 use super::superblock::DATABASE;
 use super::text_log::AUDIT;
 use super::{Spool, SpoolError};

@@ -1,4 +1,4 @@
-//! Creates and rebuilds shards: an empty one, one with a larger index, or one with
+//! Opens, creates and rebuilds shards: an empty one, one with a larger index, or one with
 //! what could be saved from a damaged one.
 //!
 //! A new file is complete and on disk before it gets the shard's name. Processes
@@ -12,14 +12,15 @@ use std::io::ErrorKind;
 use crate::rate::Timestamp;
 use crate::sys::lock::LockKind;
 use crate::sys::mapping::Mapping;
+use crate::sys::secure_dir::DirError;
 use crate::sys::{clock, files};
 
 use super::SpoolError;
-use super::database::{Database, shard_name};
-use super::format::{FLAGS, HEADER_BYTES, HEADER_CRC, Header, SUPERSEDED};
+use super::database::{ATTEMPTS, Database, shard_name};
+use super::format::{FLAGS, HEADER_BYTES, HEADER_CRC, Header, HeaderFault, SUPERSEDED};
 use super::live_records::LiveRecords;
 use super::new_shard::NewShard;
-use super::shard::{Body, Counts};
+use super::shard::{Body, Counts, OpenFault, Shard};
 
 /// Why a shard is rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,46 @@ pub(super) enum Outcome {
     Postponed,
     /// It would have gained too little.
     Unneeded,
+}
+
+/// Opens shard `number`. Creates it if there is none, and replaces it by what can
+/// be saved if its header is damaged.
+///
+/// In a database that is open for reading, neither happens: a missing shard is
+/// `None`, and a damaged one is an error.
+pub(super) fn open(database: &mut Database, number: u8) -> Result<Option<Box<Shard>>, SpoolError> {
+    let name = shard_name(number);
+    for _ in 0..ATTEMPTS {
+        let Some((file, facts)) = database.open_file(&name)? else {
+            if !database.writable {
+                return Ok(None);
+            }
+            create(database, number)?;
+            continue;
+        };
+        let what = match Body::open(database, number, &file, &facts) {
+            Ok(body) => {
+                // Writing to a hole could fail for lack of disk.
+                if database.writable {
+                    body.reserve_disk(&file, &facts)
+                        .map_err(SpoolError::io("reserve disk for", &database.path_of(&name)))?;
+                }
+                return Ok(Some(Box::new(Shard { file, body })));
+            }
+            Err(OpenFault::Io(source)) => {
+                return Err(SpoolError::io("map", &database.path_of(&name))(source));
+            }
+            Err(OpenFault::Header(HeaderFault::Version(found))) => {
+                return Err(database.unknown_version(&name, found));
+            }
+            Err(OpenFault::Header(HeaderFault::Damaged)) => "its header is damaged",
+        };
+        if !database.writable {
+            return Err(SpoolError::Damaged { path: database.path_of(&name), what });
+        }
+        replace_damaged(database, number, &file, &facts)?;
+    }
+    Err(SpoolError::Directory(DirError::Unsettled { path: database.path_of(&name) }))
 }
 
 /// Creates an empty shard if there is none.

@@ -173,7 +173,7 @@ impl Rules {
             writeln!(screen, "Exim's own ratelimit, counted apart: {text} ({position})")?;
         }
         screen.flush()?;
-        if found.settled {
+        if found.source.unplaced {
             note(
                 "Exim reads its configuration differently from exirate: this is what Exim reads \
                  (`exim -bP config`), and line numbers may be those of nearby lines",

@@ -331,7 +331,7 @@ mod tests {
             file.display()
         );
         std::fs::write(&conf, text).unwrap();
-        let acls = Acls::of(&Source::read(&conf, []).unwrap());
+        let acls = Acls::of(&Source::read(&conf, [], None).unwrap());
         for (acl, options) in [
             ("first", &["acl_smtp_rcpt"][..]),
             ("second", &["acl_smtp_rcpt"]),

@@ -16,7 +16,7 @@ use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
 use super::calls::verb;
 use super::list;
 use super::order;
-use super::source::{Line, definition};
+use super::source::{Line, definition, label};
 use super::{Exim, Rules};
 
 /// What is written to the log at a line that limits, before its number.
@@ -136,7 +136,8 @@ struct DryClient {
 impl Exim {
     /// Tries the ACLs in dry sessions; `None` where it cannot.
     pub(crate) fn dry(&self, rules: &Rules) -> Option<Dry> {
-        if !rustix::process::geteuid().is_root() || rules.rules.is_empty() || rules.settled {
+        if !rustix::process::geteuid().is_root() || rules.rules.is_empty() || rules.source.unplaced
+        {
             return None;
         }
         let copy = copy(rules);
@@ -318,19 +319,13 @@ fn copy(rules: &Rules) -> String {
             continue;
         }
         let at = |rule: &super::Rule| rule.position == line.position && rule.acl.is_some();
-        match is_of_acl && !line.text.is_empty() && !is_label(&line.text) {
+        match is_of_acl && !line.text.is_empty() && label(&line.text).is_none() {
             false => text.push_str(&line.text),
             true => text.push_str(&statement(&line.text, rules.rules.iter().position(at))),
         }
         text.push('\n');
     }
     text
-}
-
-/// `check_rcpt:`
-fn is_label(text: &str) -> bool {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    text.get(end..).is_some_and(|rest| rest.trim_start().starts_with(':'))
 }
 
 /// A line of an ACL, as it is tried.

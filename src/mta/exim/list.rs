@@ -157,7 +157,7 @@ fn named<'a>(source: &'a Source, kind: ListKind, wanted: &str) -> Option<&'a str
 
 /// The items of a list, as Exim takes it apart: a colon between them, or the character behind a
 /// `<` at the start; doubled, it is one of the item.
-pub(super) fn items(list: &str) -> Vec<String> {
+pub(crate) fn items(list: &str) -> Vec<String> {
     let list = list.trim_start();
     let mut rest = list.chars();
     let separator = match (rest.next(), rest.next()) {

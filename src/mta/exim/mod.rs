@@ -1,11 +1,10 @@
 //! Exim's configuration, for what it limits by our library: `exirate rules`
 //! lists it, `exirate doctor` judges it.
 //!
-//! [`source`] reads the files, [`acls`] finds the ACLs in use, [`order`] what ends them
+//! [`source`] finds where in the files the lines are that Exim reads, [`acls`] finds the ACLs in use, [`order`] what ends them
 //! before a line, [`calls`] the calls of our functions, [`expansion`] what may become of
 //! their arguments, [`spec`] what they limit, and [`lookup_file`] the files that limits are
-//! looked up in. What Exim itself prints of its configuration comes first: the reader
-//! explains it.
+//! looked up in.
 
 mod acls;
 mod calls;
@@ -30,6 +29,7 @@ use serde::{Serialize, Serializer};
 pub(crate) use acls::Acls;
 pub(crate) use calls::{Call, Form, LOOKUPS, Library};
 pub(crate) use dry::Dry;
+pub(crate) use list::items;
 pub(crate) use lookup_file::LookupFile;
 pub(crate) use order::Ending;
 pub(crate) use program::{
@@ -91,8 +91,6 @@ pub(crate) struct Rules {
     pub(crate) source: Source,
     /// Files that the limits of calls in use are looked up in.
     pub(crate) lookup_files: Vec<LookupFile>,
-    /// Exim reads other lines than were read here: those of Exim are the ones above.
-    pub(crate) settled: bool,
     /// What dry sessions showed, where there were any.
     pub(crate) dry: Option<Dry>,
 }
@@ -105,8 +103,7 @@ impl Rules {
         predefined: impl IntoIterator<Item = (String, String)>,
         printed: Option<&str>,
     ) -> Result<Self, ReadError> {
-        let mut source = Source::read(file, predefined)?;
-        let settled = printed.is_some_and(|printed| source.settle(printed));
+        let source = Source::read(file, predefined, printed)?;
         let acls = Acls::of(&source);
         let (mut rules, mut native, mut lookup_files) = (Vec::new(), Vec::new(), Vec::new());
         for line in source.lines.iter().chain(&acls.from_files) {
@@ -159,7 +156,7 @@ impl Rules {
                 rules.push(rule);
             }
         }
-        Ok(Self { rules, native, acls, source, lookup_files, settled, dry: None })
+        Ok(Self { rules, native, acls, source, lookup_files, dry: None })
     }
 
     /// Tries what was read in dry sessions of Exim, and keeps what it shows.

@@ -121,7 +121,8 @@ impl Exim {
         }
         let own = built_in(&output.stdout);
         let printed = self.run(&["-bP", "config"]).map_err(RulesError::Failed)?;
-        let printed = printed.success.then_some(&*printed.stdout);
+        let printed =
+            Some(&*printed.stdout).filter(|text| printed.success && text.starts_with('#'));
         Rules::read(file, own, printed).map_err(|error| {
             let denied = error.error.kind() == std::io::ErrorKind::PermissionDenied;
             if denied && !rustix::process::geteuid().is_root() {

@@ -8,7 +8,7 @@ use super::acls::Acls;
 use super::calls::{calls, verb};
 use super::debian::{Debian, ETC, GENERATED};
 use super::macros::switches;
-use super::source::{Include, Line, Position, ReadError, Source, definition};
+use super::source::{Include, Line, Position, ReadError, Source, definition, label};
 
 /// What a text has in it that names a file of ours, or asks our daemon.
 const OURS: [&str; 5] =
@@ -36,7 +36,7 @@ pub(crate) fn references(
             return Ok(found);
         }
     }
-    let mut found = in_source(&Source::read_all(&[config], predefined, true)?);
+    let mut found = in_source(&Source::read_all(&[config], predefined)?);
     if is_generated {
         // The lines of the package's own files go with them.
         let read = |name| std::fs::read_to_string(Path::new(ETC).join("conf.d").join(name));
@@ -56,11 +56,11 @@ fn in_sources(
     let unsplit = || Debian { etc: folder.to_owned(), split: false };
     let files = Debian::look(folder).unwrap_or_else(unsplit).sources();
     // What the generator adds: such as DCconfig_internet.
-    let generated = Source::read_all(&[config], predefined.clone(), true)?;
+    let generated = Source::read_all(&[config], predefined.clone())?;
     let added = generated.macros.into_iter().filter(|known| known.name.starts_with("DC"));
     predefined.extend(added.map(|known| (known.name, known.value)));
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
-    Ok(in_source(&Source::read_all(&files, predefined, true)?))
+    Ok(in_source(&Source::read_all(&files, predefined)?))
 }
 
 fn in_source(source: &Source) -> Vec<(Position, String)> {
@@ -94,13 +94,7 @@ fn continues(line: &Line) -> bool {
     line.acl.is_some()
         && verb(&line.text).0.is_none()
         && definition(&line.text).is_none()
-        && !is_label(&line.text)
-}
-
-fn is_label(text: &str) -> bool {
-    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
-    !name.is_empty() && rest.trim_start().starts_with(':')
+        && label(&line.text).is_none()
 }
 
 fn uses(line: &Line, switches: &BTreeSet<&str>) -> bool {

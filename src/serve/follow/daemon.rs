@@ -1,12 +1,8 @@
 //! Start, reload and stop of the follower.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-
-use tokio::runtime::Builder;
-use tokio::task::spawn_blocking;
 
 use super::reader::Reader;
 use super::shared::Shared;
@@ -14,7 +10,7 @@ use crate::serve::config;
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::rates::{Purpose, may_use};
-use crate::serve::supervise::{Signals, Unit, is_in_use, read_again, until_stopped};
+use crate::serve::supervise::{Unit, is_in_use, read_again, start, work_until_stopped};
 
 /// Follows the mail log with the configuration at `path` until a signal stops it.
 ///
@@ -24,23 +20,14 @@ pub fn run_follow(path: &Path) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let config = config::read_follow(path)?.logged(path, &log)?;
     may_use(&config.spool, Purpose::Change, "exirate-follow")?;
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let mut signals = Signals::within(&runtime).map_err(cannot)?;
+    let started = start()?;
     let shared = Arc::new(Shared::default());
     let reader = Reader::open(config.clone(), Arc::clone(&shared))?;
     let mut daemon =
         FollowDaemon { path: path.to_owned(), shared: Arc::clone(&shared), log: Rc::clone(&log) };
-    runtime.block_on(async {
-        let reading = Arc::clone(&shared);
-        let mut serving = spawn_blocking(move || follow(config, reader, &reading));
-        let manager = Manager::from_environment();
-        until_stopped(&mut daemon, &mut signals, &manager, &log, &[], &mut serving).await?;
-        shared.stop();
-        serving.await.map_err(|error| format!("the follower has failed: {error}"))?;
-        log.write(Level::Notice, "stopped");
-        Ok(())
-    })
+    let (reading, manager) = (Arc::clone(&shared), Manager::from_environment());
+    let work = move || follow(config, reader, &reading);
+    work_until_stopped(started, &mut daemon, &manager, &log, work, || shared.stop())
 }
 
 /// Reads until it is to stop, each time by the newest configuration.

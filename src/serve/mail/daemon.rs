@@ -1,11 +1,9 @@
 //! Start, reload and stop of the mail front ends.
 
-use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
@@ -18,7 +16,8 @@ use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
 use crate::serve::log::{Level, Log};
 use crate::serve::notify::Manager;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
+    Signals, Unit, cannot_start, is_in_use, listen_until_stopped, need_restart, raise_open_files,
+    read_again, start,
 };
 use crate::spool::{Options, Spool};
 use crate::sys::inherited;
@@ -62,10 +61,7 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
         Spool::open(&mail.spool, Options::default()).map_err(|error| error.to_string())?;
     }
     raise_open_files(&log, mail.max_connections.saturating_add(CLOSING));
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    // Before anybody can connect: from then on a signal stops it as it should.
-    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let (runtime, signals) = start()?;
     let bind_by = if take_over { Bound::take_over } else { Bound::bind };
     let bind = |address: &Address| bind_by(address, mail.access);
     let mut policy = mail.policy.as_ref().map(bind).transpose()?;
@@ -78,7 +74,7 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
     for name in inherited::close_rest() {
         manager.forget(&name);
     }
-    let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot)?);
+    let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot_start)?);
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
@@ -104,10 +100,9 @@ impl MailDaemon {
         mut policy: Option<Bound>,
         mut milter: Option<Bound>,
     ) -> Result<(), String> {
-        let cannot = |error: io::Error| format!("cannot start: {error}");
         let (stop, stopped) = watch::channel(false);
         let acceptor = |bound: &mut Option<Bound>| -> Result<Option<Acceptor>, String> {
-            bound.as_mut().map(Bound::acceptor).transpose().map_err(cannot)
+            bound.as_mut().map(Bound::acceptor).transpose().map_err(cannot_start)
         };
         let (policy_acceptor, milter_acceptor) = (acceptor(&mut policy)?, acceptor(&mut milter)?);
         let (service, filter) = (Rc::clone(&self.service), Rc::clone(&self.filter));

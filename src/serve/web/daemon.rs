@@ -1,11 +1,9 @@
 //! Start, reload and stop of the web service.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_local};
 
@@ -18,7 +16,8 @@ use crate::serve::log::{Level, Log};
 use crate::serve::rates::{Purpose, may_use};
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, listen_until_stopped, need_restart, raise_open_files, read_again,
+    Signals, Unit, cannot_start, is_in_use, listen_until_stopped, need_restart, raise_open_files,
+    read_again, start,
 };
 
 /// How long requests may take to end when the daemon stops.
@@ -33,9 +32,7 @@ pub fn run_web(path: &Path) -> Result<(), String> {
     let web = config::read_web(path)?.logged(path, &log)?;
     may_use(&web.spool, Purpose::Read, "exirate-web")?;
     raise_open_files(&log, web.max_connections.saturating_add(CLOSING));
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let (runtime, signals) = start()?;
     let bound = Bound::bind(&web.listen, Access { mode: 0o660, group: web.group })?;
     let peers = Peers::new(web.max_connections, Rc::clone(&log));
     let api = Rc::new(Api::new(web, Rc::clone(&log))?);
@@ -52,7 +49,7 @@ struct WebDaemon {
 
 impl WebDaemon {
     async fn run(mut self, mut signals: Signals, mut bound: Bound) -> Result<(), String> {
-        let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
+        let acceptor = bound.acceptor().map_err(cannot_start)?;
         let (stop, stopped) = watch::channel(false);
         let (api, peers) = (Rc::clone(&self.api), Rc::clone(&self.peers));
         let of_connections = stopped.clone();

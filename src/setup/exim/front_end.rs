@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::mta::exim::debian::{LIBRARY_FILES, SOCKET_FILES};
-use crate::serve::config::Address;
+use crate::serve::config::{Address, CALLERS};
+use crate::serve::mail::surroundings::USER as UNIT;
+use crate::setup::change::Change;
 use crate::setup::daemon::DaemonNeeds;
+use crate::setup::plan::Plan;
+use crate::setup::service::{Service, has_systemd};
 
 /// The library, and the file that names it.
 const LIBRARIES: [&str; 2] = ["exirate.so", "exirate-libraries.conf"];
@@ -13,6 +17,9 @@ const LIBRARY_FOLDER: &str = "/usr/lib/exim4";
 
 /// The socket, which `exirate.toml` names as well.
 pub(super) const SOCKET: &str = "/var/lib/exirate/exim/policy";
+
+/// What the init script of the daemon for callers reads.
+const DEFAULT: &str = "/etc/default/exirate-mail";
 
 /// One of the two, and where its files are.
 #[derive(Clone, Debug)]
@@ -102,6 +109,30 @@ impl FrontEnd {
     pub(super) fn daemon(&self, group: String) -> Option<DaemonNeeds> {
         let (asker, key, socket) = ("Exim", "policy", PathBuf::from(SOCKET));
         self.socket.then_some(DaemonNeeds { asker, key, socket, group: Some(group) })
+    }
+}
+
+/// Has the daemon run that decides about the accounts which start an Exim with the library and this
+/// spool directory themselves, as its `user`.
+pub(super) fn decide_for_callers(plan: &mut Plan, spool: &Path, user: &str) {
+    let name = match has_systemd() {
+        true => format!("{UNIT}@{user}"),
+        false => {
+            if !Path::new(DEFAULT).exists() {
+                let text = format!(
+                    "# Written by `exirate setup`: the daemon decides about accounts that start Exim \
+                     themselves.\nuser={user}\ncallers={}\n",
+                    spool.display()
+                );
+                let file = DEFAULT.into();
+                plan.prepare.push(Change::Create { file, text, mode: 0o644 });
+            }
+            UNIT.to_owned()
+        }
+    };
+    let service = Service::look(&name, &spool.join(CALLERS));
+    if !service.is_up() {
+        plan.prepare.push(Change::Start(service));
     }
 }
 

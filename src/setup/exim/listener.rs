@@ -3,8 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use super::lists::list;
-use crate::mta::exim::Exim;
+use crate::mta::exim::{Exim, items};
 use crate::setup::SetupError;
 
 /// How long Exim may take to accept a connection.
@@ -18,7 +17,7 @@ pub(super) fn address(exim: &Exim) -> Result<SocketAddr, SetupError> {
     let value = |name: &str| {
         let lines = output.stdout.lines().filter_map(|line| line.split_once('='));
         let mut lines = lines.filter(|(known, _)| known.trim() == name);
-        lines.next().map_or(Vec::new(), |(_, value)| list(value))
+        lines.next().map_or(Vec::new(), |(_, value)| items(value))
     };
     let ports = value("daemon_smtp_ports");
     let port = ports.iter().find_map(|port| port.parse().ok()).unwrap_or(SMTP);
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_loopback_address_comes_first() {
-        let chosen = |text: &str| choose(&list(text), 25).to_string();
+        let chosen = |text: &str| choose(&items(text), 25).to_string();
         assert_eq!(chosen(""), "127.0.0.1:25");
         assert_eq!(chosen("<; 192.0.2.1 ; ::1"), "[::1]:25");
         assert_eq!(chosen("<; 0.0.0.0.26 ; 192.0.2.1"), "127.0.0.1:26");

@@ -1,10 +1,8 @@
 //! Exim: Debian's configurations, and those of one's own.
 
-mod callers;
 mod candidate;
 mod front_end;
 mod listener;
-mod lists;
 mod planner;
 mod stages;
 
@@ -12,16 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::daemon::DaemonNeeds;
+use super::files::Steps;
 use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
 use super::service::reload;
-use super::steps::Steps;
 use super::{Contents, MailServer, Plan, SetupError, run};
 use crate::mta::exim::debian::{Debian, ETC, GENERATED};
-use crate::mta::exim::{Exim as Program, Rules};
+use crate::mta::exim::{Exim as Program, Rules, items};
 use candidate::{Candidate, GROUP, UPDATE};
 use front_end::FrontEnd;
-use lists::list;
 use planner::Planner;
 use stages::{STAGES, missing};
 
@@ -100,7 +97,7 @@ impl MailServer for Exim {
             }
             None => {
                 plan.policies(&self.spool, || self.facts())?;
-                callers::plan(&mut plan, &self.spool, &self.user);
+                front_end::decide_for_callers(&mut plan, &self.spool, &self.user);
             }
         }
         match &self.debian {
@@ -184,9 +181,10 @@ impl Exim {
             "localhost" | "@[]" | "@mx_any" | "" => None,
             item => Some(item.to_owned()),
         };
-        let domains = list(&printed("+local_domains")?);
+        let domains = items(&printed("+local_domains")?);
         let domains = domains.iter().filter_map(|item| own(item)).collect();
-        let relays = list(&printed("+relay_from_hosts")?);
+        let mut relays = items(&printed("+relay_from_hosts")?);
+        relays.retain(|item| !item.is_empty());
         let qualify = qualifying(&printed("qualify_domain")?);
         let facts = Facts::of(name.clone(), domains, relays, self.smarthost());
         Ok(Facts { qualify, ..facts })

@@ -12,7 +12,7 @@ use super::front_end::{FrontEnd, SOCKET};
 use super::stages::{STAGES, Stage, missing};
 use crate::mta::exim::debian::Debian;
 use crate::mta::exim::{Exim, Rules};
-use crate::setup::lines::{line_at, lines_of};
+use crate::setup::files::{line_at, lines_of};
 use crate::setup::plan::Plan;
 use crate::setup::{BEGIN, END, SetupError};
 use crate::sys::child;

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::daemon::DaemonNeeds;
+use super::files::Steps;
 use super::files::Temporary;
 use super::policy_file::{Facts, qualifying};
 use super::probe::comes_to_policies;
-use super::steps::Steps;
 use super::{BEGIN, Contents, END, MailServer, Plan, SetupError, run};
 use crate::mta::postfix::{
     Asked, END_OF_DATA, MILTERS, Postfix as Settings, RECIPIENT, Receiver, Service, Sockets,

@@ -13,7 +13,6 @@ mod expire;
 mod limits;
 mod log;
 mod read;
-mod retain;
 #[cfg(test)]
 mod retain_tests;
 #[cfg(test)]

@@ -101,6 +101,8 @@ pub(crate) struct Source {
     pub(crate) includes: Vec<Include>,
     /// All lines as Exim keeps them, definitions of macros and `begin` as well.
     pub(crate) texts: Vec<Line>,
+    /// Exim prints lines that are not found in the files: their positions are nearby ones.
+    pub(crate) unplaced: bool,
 }
 
 /// A file of the configuration that could not be read.

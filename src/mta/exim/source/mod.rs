@@ -1,87 +1,94 @@
-//! Read Exim's configuration as Exim does: `.include`, conditionals, macros and
-//! continued lines, with the file and the line of everything that remains.
+//! Exim's configuration, with the file and the line of everything in it.
 //!
-//! `exim -bP config` prints the same without line numbers, and without the files
-//! that `.include_if_exists` did not find.
+//! What Exim reads is what `exim -bP config` prints. It prints no line numbers, and nothing of
+//! files that `.include_if_exists` did not find: for these, [`Reader`] goes through the files as
+//! Exim does. Where Exim prints nothing, as of the files that Debian generates a configuration
+//! from, what was found there is all that is known.
 
 mod line;
 mod reader;
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::rc::Rc;
 
 pub(crate) use line::{Absent, Include, Line, Macro, Position, ReadError, Refused, Source};
 use reader::Reader;
 pub(super) use reader::definition;
 
 impl Source {
-    /// Reads `file` and what it includes. `predefined` are Exim's own macros.
+    /// Reads the configuration in `file`. `predefined` are Exim's own macros. Where Exim prints
+    /// its lines (`exim -bP config`), these count, and the files only say where each stands.
     pub(crate) fn read(
         file: &Path,
         predefined: impl IntoIterator<Item = (String, String)>,
+        printed: Option<&str>,
     ) -> Result<Self, ReadError> {
-        Self::read_all(&[file], predefined, false)
+        let mut source = Reader::read(&[file], predefined, false)?;
+        if let Some(printed) = printed {
+            source.place(printed);
+        }
+        Ok(source.sorted())
     }
 
-    /// Reads files one after the other, as one configuration. `lenient` goes on where a file
-    /// that is included does not exist.
-    pub(crate) fn read_all(
+    /// Reads files one after the other, as one configuration that Exim does not print. It goes on
+    /// where a file that is included does not exist.
+    pub(super) fn read_all(
         files: &[&Path],
         predefined: impl IntoIterator<Item = (String, String)>,
-        lenient: bool,
     ) -> Result<Self, ReadError> {
-        let mut reader = Reader::default();
-        reader.lenient = lenient;
-        reader.source.macros.extend(predefined.into_iter().map(|(name, value)| Macro {
-            name,
-            value,
-            position: None,
-            used: false,
-        }));
-        for file in files {
-            reader.file(file, None, 0)?;
-        }
-        if let Some(last) = reader.unfinished.take() {
-            reader.logical(last);
-        }
-        Ok(reader.source)
+        Ok(Reader::read(files, predefined, true)?.sorted())
     }
 
-    /// Puts the lines that Exim read, as `exim -bP config` prints them in `printed`, in place
-    /// of those that were read here. Returns whether they differ.
-    pub(crate) fn settle(&mut self, printed: &str) -> bool {
-        let theirs =
-            printed.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-        let theirs: Vec<&str> = theirs.collect();
-        // Exim prints several blanks as one.
-        let is_same =
-            |ours: &str, theirs: &str| ours.split_whitespace().eq(theirs.split_whitespace());
-        let mut pairs = self.texts.iter().zip(&theirs);
-        if self.texts.len() == theirs.len() && pairs.all(|(ours, text)| is_same(&ours.text, text)) {
-            return false;
-        }
-        let Some(first) = self.texts.first() else { return false };
-        let first = first.position.clone();
-        let mut reader = Reader::default();
-        reader.source = std::mem::take(self);
-        reader.source.lines.clear();
-        let texts = std::mem::take(&mut reader.source.texts);
-        let (mut texts, mut position) = (texts.iter(), first);
-        for text in theirs {
-            if definition(text).is_some_and(|(name, _)| reader.source.macro_named(name).is_some()) {
+    /// Takes the lines that Exim prints in place of those of the files, each at the place of the
+    /// one that says the same, else near the one before.
+    fn place(&mut self, printed: &str) {
+        let found = std::mem::take(&mut self.texts);
+        let (mut rest, mut near) = (&found[..], Line::default().position);
+        for text in printed.lines().map(str::trim).filter(|text| !text.is_empty()) {
+            if text.starts_with('#') {
+                near = marker(text).unwrap_or(near);
                 continue;
             }
-            // Where it stands, or near: what was read here only is passed over.
-            let mut ahead = texts.clone();
-            if let Some(known) = ahead.find(|known| is_same(&known.text, text)) {
-                (position, texts) = (known.position.clone(), ahead);
+            // Exim prints several blanks as one.
+            let is_same = |one: &Line| one.text.split_whitespace().eq(text.split_whitespace());
+            if let Some(at) = rest.iter().position(is_same)
+                && let Some((line, after)) = rest.get(at..).and_then(<[Line]>::split_first)
+            {
+                (near, rest) = (line.position.clone(), after);
+                self.texts.push(line.clone());
+            } else {
+                self.unplaced = true;
+                let (position, text) = (near.clone(), text.to_owned());
+                self.texts.push(Line { position, text, ..Line::default() });
             }
-            let line =
-                Line { position: position.clone(), text: text.to_owned(), ..Line::default() };
-            reader.logical(line);
         }
-        *self = reader.source;
-        true
+    }
+
+    /// With the section and the ACL of each line.
+    fn sorted(mut self) -> Self {
+        let (mut section, mut acl): (Rc<str>, Option<Rc<str>>) = ("".into(), None);
+        for kept in &mut self.texts {
+            if definition(&kept.text).is_some() {
+                continue;
+            }
+            if let Some((begin, name)) = kept.text.split_once(' ')
+                && begin.eq_ignore_ascii_case("begin")
+            {
+                (section, acl) = (section_named(name), None);
+                continue;
+            }
+            let label = label(&kept.text).filter(|_| &*section == "acl");
+            acl = label.map(Rc::from).or(acl);
+            (kept.section, kept.acl) = (section.clone(), acl.clone());
+            let mut line = kept.clone();
+            // Exim ignores the rest of the line.
+            if label.is_some() {
+                line.text.clear();
+            }
+            self.lines.push(line);
+        }
+        self
     }
 
     /// The value of a macro.
@@ -98,6 +105,29 @@ impl Source {
             Some((name, unquoted(value.trim()), &line.position))
         })
     }
+}
+
+/// The place that `# 12 "/etc/exim4/exim4.conf"` names.
+fn marker(text: &str) -> Option<Position> {
+    let (line, file) = text.strip_prefix("# ")?.split_once(" \"")?;
+    let file = Path::new(file.strip_suffix('"')?).into();
+    Some(Position { file, line: line.parse().ok()?, piece: None })
+}
+
+/// The name of a section: Exim takes it in any case, and with or without an `s` at its end.
+fn section_named(name: &str) -> Rc<str> {
+    let name = name.trim().to_ascii_lowercase();
+    match name.strip_suffix('s').unwrap_or(&name) {
+        one @ ("authenticator" | "router" | "transport") => format!("{one}s").into(),
+        one => one.into(),
+    }
+}
+
+/// The name of the ACL that begins with a line: `check_rcpt:`.
+pub(super) fn label(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
+    let (name, rest) = text.split_at(end);
+    (!name.is_empty() && rest.trim_start().starts_with(':')).then_some(name)
 }
 
 /// A value as Exim takes it, which may be in double quotes.

@@ -23,19 +23,36 @@ struct Conditional {
 /// Reads files line by line.
 #[derive(Default)]
 pub(super) struct Reader {
-    pub(super) source: Source,
-    section: Rc<str>,
-    acl: Option<Rc<str>>,
+    source: Source,
     conditionals: Vec<Conditional>,
     lines_read: usize,
     /// Goes on where a file that is included does not exist.
-    pub(super) lenient: bool,
+    lenient: bool,
     /// A line that ends in a backslash, and goes on in another file as well.
-    pub(super) unfinished: Option<Line>,
+    unfinished: Option<Line>,
 }
 
 impl Reader {
-    pub(super) fn file(
+    /// Reads `files`, one after the other. `lenient` goes on where one that is included does not
+    /// exist.
+    pub(super) fn read(
+        files: &[&Path],
+        predefined: impl IntoIterator<Item = (String, String)>,
+        lenient: bool,
+    ) -> Result<Source, ReadError> {
+        let mut reader = Self { lenient, ..Self::default() };
+        let own = |(name, value)| Macro { name, value, position: None, used: false };
+        reader.source.macros.extend(predefined.into_iter().map(own));
+        for file in files {
+            reader.file(file, None, 0)?;
+        }
+        if let Some(last) = reader.unfinished.take() {
+            reader.logical(last);
+        }
+        Ok(reader.source)
+    }
+
+    fn file(
         &mut self,
         path: &Path,
         included: Option<Position>,
@@ -172,54 +189,33 @@ impl Reader {
         (format!("{head}{text}"), found)
     }
 
-    pub(super) fn logical(&mut self, mut line: Line) {
-        self.source.texts.push(line.clone());
+    fn logical(&mut self, line: Line) {
         if let Some((name, at)) = definition(&line.text) {
             let value = line.text.get(at..).unwrap_or_default();
             let value = value.trim_start_matches('=').trim().to_owned();
-            let name = name.to_owned();
-            let is_part = |known: &&Macro| known.name != name && name.contains(&known.name);
-            if let Some(known) = self.source.macros.iter().find(is_part) {
-                self.source.refused.push(Refused {
-                    position: line.position.clone(),
-                    name: name.clone(),
-                    earlier: known.name.clone(),
-                    earlier_position: known.position.clone(),
-                });
-            }
-            match self.source.macros.iter_mut().find(|known| known.name == name) {
-                Some(known) => known.value = value,
-                None => self.source.macros.push(Macro {
-                    name,
-                    value,
-                    position: Some(line.position),
-                    used: false,
-                }),
-            }
-            return;
+            self.define(name.to_owned(), value, &line.position);
         }
-        if let Some((begin, name)) = line.text.split_once(' ')
-            && begin.eq_ignore_ascii_case("begin")
-        {
-            self.section = section(name);
-            self.acl = None;
-            return;
+        self.source.texts.push(line);
+    }
+
+    fn define(&mut self, name: String, value: String, position: &Position) {
+        let macros = &mut self.source.macros;
+        let is_part = |known: &&Macro| known.name != name && name.contains(&known.name);
+        if let Some(known) = macros.iter().find(is_part) {
+            self.source.refused.push(Refused {
+                position: position.clone(),
+                name: name.clone(),
+                earlier: known.name.clone(),
+                earlier_position: known.position.clone(),
+            });
         }
-        if &*self.section == "acl" {
-            let end = line.text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            let (name, rest) = line.text.split_at(end.unwrap_or(line.text.len()));
-            if !name.is_empty() && rest.trim_start().starts_with(':') {
-                self.acl = Some(name.into());
-                // Exim ignores the rest of the line.
-                line.text.clear();
+        match macros.iter_mut().find(|known| known.name == name) {
+            Some(known) => known.value = value,
+            None => {
+                let position = Some(position.clone());
+                macros.push(Macro { name, value, position, used: false });
             }
         }
-        line.section = self.section.clone();
-        line.acl = self.acl.clone();
-        if let Some(kept) = self.source.texts.last_mut() {
-            (kept.section, kept.acl) = (line.section.clone(), line.acl.clone());
-        }
-        self.source.lines.push(line);
     }
 }
 
@@ -236,15 +232,6 @@ fn included_by(line: &str) -> Option<(bool, &str)> {
     let name = name.trim();
     let inside = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
     Some((optional, inside.unwrap_or(name)))
-}
-
-/// The name of a section: Exim takes it in any case, and with or without an `s` at its end.
-fn section(name: &str) -> Rc<str> {
-    let name = name.trim().to_ascii_lowercase();
-    match name.strip_suffix('s').unwrap_or(&name) {
-        one @ ("authenticator" | "router" | "transport") => format!("{one}s").into(),
-        one => one.into(),
-    }
 }
 
 /// The name that a line defines as a macro, and where its `=` stands.

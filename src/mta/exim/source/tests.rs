@@ -7,7 +7,7 @@ fn read(files: &[(&str, &str)]) -> (tempfile::TempDir, Source) {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
     let first = folder.path().join(files[0].0);
-    let source = Source::read(&first, [("_HAVE_X".to_owned(), "y".to_owned())]).unwrap();
+    let source = Source::read(&first, [("_HAVE_X".to_owned(), "y".to_owned())], None).unwrap();
     (folder, source)
 }
 
@@ -39,22 +39,29 @@ fn options_and_sections_are_written_in_several_ways() {
 #[test]
 fn what_exim_reads_comes_first() {
     let text = "A = b\na = 1\nbegin acl\ncheck:\n  accept\n";
-    let (_folder, mut source) = read(&[("conf", text)]);
+    let (folder, _) = read(&[("conf", text)]);
+    let read =
+        |printed: &str| Source::read(&folder.path().join("conf"), [], Some(printed)).unwrap();
     let printed = "# Exim Configuration (4.96)\n# 1 \"conf\"\nA = b\na = 1\n\nbegin acl\n\n  \
                    check:\n    accept\n";
-    assert!(!source.settle(printed));
-    assert!(!source.settle(&printed.replace("A = b", "A  =\tb")));
-    assert!(source.settle(&printed.replace("  accept", "  deny hosts = x\n    accept")));
+    assert!(!read(printed).unplaced);
+    assert!(!read(&printed.replace("A = b", "A  =\tb")).unplaced);
+    let more = "  deny hosts = x\n# 7 \"/other\"\n    warn\n    accept";
+    let source = read(&printed.replace("  accept", more));
+    assert!(source.unplaced);
     assert_eq!(
         texts(&source),
         [
             "conf:2  - a = 1",
             "conf:4 acl check ",
             "conf:4 acl check deny hosts = x",
+            "other:7 acl check warn",
             "conf:5 acl check accept",
         ]
     );
     assert!(source.macro_named("A").is_some() && source.refused.is_empty());
+    // What Exim does not read, it does not print.
+    assert_eq!(texts(&read(&printed.replace("    accept\n", ""))).len(), 2);
 }
 
 #[test]
@@ -125,6 +132,6 @@ fn an_endless_configuration_has_an_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("conf");
     std::fs::write(&path, format!(".include {}\n", path.display())).unwrap();
-    let error = Source::read(&path, []).unwrap_err().to_string();
+    let error = Source::read(&path, [], None).unwrap_err().to_string();
     assert!(error.contains("conf:1: cannot read") && error.contains("too many"), "{error}");
 }

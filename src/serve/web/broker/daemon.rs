@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::runtime::Builder;
 use tokio::sync::watch;
 use tokio::task::{LocalSet, spawn_blocking, spawn_local};
 use tokio::time::timeout;
@@ -23,7 +22,7 @@ use crate::serve::log::{Level, Log};
 use crate::serve::rates::{Purpose, may_use};
 use crate::serve::socket::Access;
 use crate::serve::supervise::{
-    Signals, Unit, is_in_use, listen_until_stopped, need_restart, read_again,
+    Signals, Unit, cannot_start, is_in_use, listen_until_stopped, need_restart, read_again, start,
 };
 use crate::standing::held::HoldQueue;
 use crate::sys::{files, users};
@@ -156,9 +155,7 @@ fn run(path: &Path, make: impl FnOnce(Web) -> Result<Served, String>) -> Result<
     let log = Rc::new(Log::stderr());
     let web = config::read_web(path)?.logged(path, &log)?;
     may_use(&web.spool, Purpose::Change, "exirate-broker")?;
-    let cannot = |error: io::Error| format!("cannot start: {error}");
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let signals = Signals::within(&runtime).map_err(cannot)?;
+    let (runtime, signals) = start()?;
     let read = web.clone();
     let mut served = make(web)?;
     let access = Access::of_group(None, served.group);
@@ -182,7 +179,7 @@ struct BrokerDaemon {
 
 impl BrokerDaemon {
     async fn run(mut self, mut signals: Signals, mut bound: Bound) -> Result<(), String> {
-        let acceptor = bound.acceptor().map_err(|error| format!("cannot start: {error}"))?;
+        let acceptor = bound.acceptor().map_err(cannot_start)?;
         let (stop, stopped) = watch::channel(false);
         let peers = Peers::new(CONNECTIONS_MAX, Rc::clone(&self.log));
         let (log, served) = (Rc::clone(&self.log), Rc::clone(&self.served));
