@@ -232,8 +232,14 @@ fn reason(rest: &str) -> (&str, Maker) {
 }
 
 fn other_of_message(rest: &str) -> What<'_> {
-    const KNOWN: [&str; 25] = [
+    const KNOWN: [&str; 30] = [
         "failed to find ",
+        "no IP address",
+        "remote host address",
+        "qualify/rewrite:",
+        "frozen by ",
+        "DANE ",
+        "TLS session:",
         "Message is frozen",
         "Frozen",
         "Unfrozen",
@@ -246,7 +252,6 @@ fn other_of_message(rest: &str) -> What<'_> {
         "Spool file is locked",
         "Remote host closed",
         "SMTP error from remote",
-        "error ignored",
         "retry time not reached",
         "TLS error",
         "TLS:",
@@ -259,16 +264,31 @@ fn other_of_message(rest: &str) -> What<'_> {
         "mailing list",
         "Delivery status",
     ];
+    // Of the address of a bounce, and of Exim's own login at another server.
+    const SECOND: [&str; 3] =
+        ["error ignored", "authenticator failed H=", "authenticator cancelled "];
+    let begins = |rest: &str, starts: &[&str]| starts.iter().any(|start| rest.starts_with(start));
     match refused(rest).or_else(|| connection(rest)) {
         Some(what) => what,
-        None if KNOWN.iter().any(|start| rest.starts_with(start)) => What::Known,
+        None if begins(rest, &KNOWN) || begins(token(rest).1, &SECOND) => What::Known,
         None => What::Other(rest),
     }
 }
 
 /// `SMTP connection from …`: a session begins or ends. From 4.98 on, the connection's id may come
-/// first: `SMTP connection Ci=712 from …`.
+/// first: `SMTP connection Ci=712 from …`. Other ends are of a message too, as `SMTP data timeout …`.
 fn connection(rest: &str) -> Option<What<'_>> {
+    const ENDS: [&str; 5] = [
+        "unexpected disconnection while reading SMTP command ",
+        "SMTP command timeout on ",
+        "SMTP data timeout ",
+        "SMTP call ",
+        "SMTP connection lost ",
+    ];
+    if ENDS.iter().any(|start| rest.starts_with(start)) {
+        let after = split(rest, " from ").or_else(|| split(rest, " H=")).map_or("", |(_, of)| of);
+        return Some(What::Close(host(after).map_or(Host::default(), |(host, _)| host)));
+    }
     let after = rest.strip_prefix("SMTP connection ")?;
     let (id, others) = token(after);
     let after = if id.starts_with("Ci=") { others } else { after };
@@ -314,17 +334,6 @@ fn of_session(rest: &str) -> What<'_> {
         "proxy",
         "[",
     ];
-    const ENDS: [&str; 5] = [
-        "unexpected disconnection while reading SMTP command ",
-        "SMTP command timeout on ",
-        "SMTP data timeout ",
-        "SMTP call ",
-        "SMTP connection lost ",
-    ];
-    if ENDS.iter().any(|start| rest.starts_with(start)) {
-        let after = rest.split_once(" from ").map_or("", |(_, after)| after);
-        return What::Close(host(after).map_or(Host::default(), |(host, _)| host));
-    }
     if let Some(what) = connection(rest) {
         return what;
     }
@@ -460,9 +469,12 @@ fn sure<'a>(mut arrival: Arrival<'a>, text: &'a str) -> Arrival<'a> {
     let end = memchr_iter(b' ', text.as_bytes()).find(tail_at);
     let (before, tail) = end.and_then(|end| text.split_at_checked(end)).unwrap_or((text, ""));
     let protocol_is_sure = !text.starts_with("U=") || is_once(before, " P=");
-    let login = before.rfind(" A=").and_then(|at| before.get(at + 1..)).and_then(field_user);
+    let field = before.rfind(" A=").and_then(|at| before.get(at + 1..));
+    let login = field.and_then(field_user);
+    // Without `server_set_id` there is no user: `A=plain`.
+    let is_read = login.is_some() || field.is_some() && is_once(before, " A=");
     let tail = Tail::read(tail.get(1..)).filter(|_| protocol_is_sure);
-    arrival.hides_login = tail.is_none() || is_login && login.is_none();
+    arrival.hides_login = tail.is_none() || is_login && !is_read;
     arrival.auth = login.filter(|_| is_login && !arrival.hides_login);
     let tail = tail.filter(|_| !arrival.hides_login).unwrap_or_default();
     (arrival.size, arrival.recipients) = (tail.size, tail.recipients);

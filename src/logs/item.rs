@@ -39,6 +39,7 @@ pub enum Server {
 
 impl Server {
     /// The event that a front end of this mail server decides on, where the log has this one.
+    /// What the log shows to be the mail server's own stays so: no front end is asked.
     ///
     /// Exim knows the account of a program. The others pass its mail to the milter as that of
     /// 127.0.0.1, and their policy protocol not at all: what their logs say of the account
@@ -47,7 +48,7 @@ impl Server {
     pub fn decided(self, mut event: Event<Text>) -> Event<Text> {
         if event.client == Origin::Program {
             let is_uid_0 = self == Self::Postfix && event.local_account.as_deref() == Some("0");
-            event.system = is_uid_0 || event.is_of_a_system_account();
+            event.system |= is_uid_0 || event.is_of_a_system_account();
             if self != Self::Exim {
                 event.client = Origin::Client(Ipv4Addr::LOCALHOST.into());
                 event.local_account = None;

@@ -73,6 +73,11 @@ pub enum What<'a> {
         /// Whether a login succeeded.
         has_logged_in: bool,
     },
+    /// `postmaster non-delivery notification: ID`: Postfix itself has written a message.
+    Notice {
+        /// Its queue id.
+        id: &'a str,
+    },
     /// A line that says nothing of who sends how much.
     Known,
 }
@@ -225,11 +230,20 @@ pub fn line<'a>(daemon: &str, rest: &'a str) -> Option<What<'a>> {
         let is_known = daemon != "smtpd" || KNOWN.iter().any(|start| rest.starts_with(start));
         return is_known.then_some(What::Known);
     };
+    if let "bounce" | "defer" = daemon
+        && let Some((_, id)) =
+            after.rsplit_once(" notification: ").filter(|(_, id)| is_queue_id(id))
+    {
+        return Some(What::Notice { id });
+    }
     of_message(id, after)
 }
 
 /// How other lines of `smtpd` begin.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 21] = [
+    "bare <LF> ",
+    "discarding EHLO keywords",
+    "table ",
     "warning: ",
     "error: ",
     "fatal: ",
@@ -669,6 +683,7 @@ mod tests {
         for (daemon, text, known) in [
             ("smtpd", "lost connection after RCPT from x[192.0.2.1]", true),
             ("smtpd", "warning: hostname x does not resolve to address 192.0.2.1", true),
+            ("smtpd", "discarding EHLO keywords: CHUNKING", true),
             ("smtpd", "something new", false),
             ("qmgr", "statistics: x", true),
             ("smtpd", "3F2504E0: reject_warning: RCPT from x[192.0.2.1]: 450 x; from=<a>", true),

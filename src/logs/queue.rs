@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::handed_on::HandedOn;
 use super::item::{SessionKey, Text};
-use crate::event::Event;
+use crate::event::{Event, Origin};
 use crate::rate::Timestamp;
 
 /// At most so many messages have begun and are not active yet.
@@ -63,6 +63,13 @@ pub(super) struct Known {
 struct Active {
     recent: HashMap<String, Known>,
     before: HashMap<String, Known>,
+}
+
+impl Begun {
+    /// Whether it can be the mail server's own: nobody has handed it over.
+    pub(super) fn is_servers(&self) -> bool {
+        self.is_nobodys && self.event.client == Origin::Program
+    }
 }
 
 impl Queue {

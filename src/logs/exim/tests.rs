@@ -74,6 +74,8 @@ fn what_could_be_imitated_is_no_login() {
         ("U=al P=esmtpsa X=T:256 DN=\"/CN=a b\" SNI=\"m\"", "A=plain:me", Some(Some("me"))),
         ("U=a b P=esmtpa", "A=plain:me", Some(Some("me"))),
         ("P=esmtps DN=\"/CN=a\"", "K", Some(None)),
+        // An authenticator without `server_set_id`.
+        ("U=al P=esmtpa", "A=plain", Some(None)),
         ("P=esmtpsa DN=\"/CN=a\"b\"", "A=plain:me", Some(Some("me"))),
         // Who has not logged in has no login; nor the size and the recipients that it likes.
         ("P=esmtps DN=\"/CN=a\" A=plain:ceo\"", "K", Some(None)),
@@ -87,6 +89,7 @@ fn what_could_be_imitated_is_no_login() {
         ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo S=1 id=\"b\\\"", "A=plain:me", Some(Some("me"))),
         ("P=esmtpsa DN=\"/CN=a\" A=plain:ceo\"", "A=plain:me", Some(Some("me"))),
         ("P=esmtpsa SNI=\"a\" A=plain:ceo\"", "A=plain:me", Some(Some("me"))),
+        ("P=esmtpsa SNI=\"a\" A=plain:ceo\"", "A=plain", None),
         ("U=a P=esmtpa A=plain:ceo S=1 P=esmtpa", "A=plain:me", None),
     ] {
         let line = format!("{ID} <= a@x.org H=(h) [192.0.2.7] {head} {tail} {end}");
@@ -97,7 +100,7 @@ fn what_could_be_imitated_is_no_login() {
         assert_eq!(all, login.map_or((None, None), |_| (Some(500), Some("r@x.test"))), "{line}");
         known += usize::from(login.is_some());
     }
-    assert_eq!(known, 12);
+    assert_eq!(known, 13);
     // What follows the size is quoted, or has forms of its own.
     for subject in ["x A=plain:ceo", " for v@v", " from <a@b> for v@v", "\\\" A=plain:ceo S=1 id="]
     {
@@ -293,6 +296,27 @@ fn other_lines_are_no_arrivals() {
 
 /// As a real Exim writes them: outside quotes, a local part may have any character after a
 /// backslash.
+#[test]
+fn other_lines_of_a_message_are_known() {
+    for line in [
+        "b@x.test: error ignored",
+        "plain authenticator failed H=relay.test [192.0.2.7] 535 Incorrect authentication data",
+        "remote host address is the local host: x.test",
+        "TLS session: (certificate invalid): delivering unencrypted to H=x.test [192.0.2.7]",
+    ] {
+        assert_eq!(super::line(&format!("{ID} {line}")).what, What::Known, "{line}");
+    }
+    // The session may end during a message.
+    for line in [
+        "SMTP data timeout (message abandoned) on connection from (h) [192.0.2.7]:25 F=<a@x.test>",
+        "SMTP connection lost after final dot H=(h) [192.0.2.7]:25 P=esmtp",
+    ] {
+        let line = format!("{ID} {line}");
+        let What::Close(found) = super::line(&line).what else { panic!("{line}") };
+        assert_eq!((found.address, found.port), (Some("192.0.2.7"), Some(25)), "{line}");
+    }
+}
+
 #[test]
 fn escaped_senders_cannot_imitate_fields() {
     for sender in [

@@ -93,15 +93,8 @@ impl Joiner {
                 self.removed(queue, id, at, visit);
                 return Ok(());
             }
-            What::Requeued { id } => {
-                let known = self.queue(queue).active(id);
-                self.removed(queue, id, at, visit);
-                // It is looked for when it comes back.
-                if let Some(known) = known {
-                    self.queue(queue).set_active(id, known);
-                }
-                return Ok(());
-            }
+            What::Requeued { id } => return self.put_again(queue, id, at, visit),
+            What::Notice { id } => return self.written_here(queue, id),
             What::Refusal(found) => {
                 let (session, login, event) = self.refused(source, process, &found, line);
                 (session, login, event, ItemKind::Refusal(refusal(&found)))
@@ -134,6 +127,31 @@ impl Joiner {
             What::Known => return Err(Reason::Silent),
         };
         self.push(Item { at, session, login, server: Server::Postfix, event, what }, visit);
+        Ok(())
+    }
+
+    /// The administrator has put a message into the queue again.
+    fn put_again(
+        &mut self,
+        queue: u32,
+        id: &str,
+        at: crate::rate::Timestamp,
+        visit: Visit<'_>,
+    ) -> Result<(), Reason> {
+        let known = self.queue(queue).active(id);
+        self.removed(queue, id, at, visit);
+        // It is looked for when it comes back.
+        if let Some(known) = known {
+            self.queue(queue).set_active(id, known);
+        }
+        Ok(())
+    }
+
+    /// Postfix itself has written a message, which has not become active yet.
+    fn written_here(&mut self, queue: u32, id: &str) -> Result<(), Reason> {
+        if let Some(begun) = self.queue(queue).begun_mut(id) {
+            begun.event.system = begun.is_servers();
+        }
         Ok(())
     }
 
@@ -285,7 +303,7 @@ impl Joiner {
         if queue.active(id).is_some() {
             return Err(Reason::Again);
         }
-        let begun = queue.take_begun(id);
+        let mut begun = queue.take_begun(id);
         let is_again = begun.as_ref().is_some_and(|begun| begun.is_again);
         let client = begun.as_ref().and_then(|begun| begun.event.client.address());
         queue.set_active(id, Known { client, is_again, has_left: false });
@@ -293,7 +311,12 @@ impl Joiner {
             return Err(Reason::Again);
         }
         let is_filtering = self.proxied.get(host as usize).is_some_and(|count| *count > 0);
-        let is_bounce = begun.as_ref().is_some_and(|begun| begun.is_nobodys) && sender.is_empty();
+        if let Some(begun) = &mut begun {
+            begun.event.system |= begun.is_servers() && is_of_bounces(sender);
+        }
+        let is_bounce = begun
+            .as_ref()
+            .is_some_and(|begun| begun.event.system || begun.is_nobodys && sender.is_empty());
         let origin = match &begun {
             Some(_) if is_bounce => OriginShown::Yes,
             Some(begun) if begun.is_nobodys => OriginShown::No,
@@ -392,6 +415,12 @@ pub(super) fn process_of(session: Option<SessionKey>) -> Option<(u32, u32)> {
 /// Whether it is of this machine, as filters are.
 pub(super) fn is_of_this_machine(client: IpAddr) -> bool {
     client.to_canonical().is_loopback()
+}
+
+/// Whether Postfix itself writes with this sender: bounces, and by the usual name what it tells the
+/// postmaster and its probes of addresses (`double_bounce_sender`).
+fn is_of_bounces(sender: &str) -> bool {
+    sender.is_empty() || sender.split('@').next() == Some("double-bounce")
 }
 
 /// A client, of which lines of messages have no name.

@@ -239,6 +239,44 @@ fn only_the_mail_servers_own_bounces_are_nobodys() {
     assert_eq!(failed(&postfix(pickup)), 1);
 }
 
+/// What Postfix itself writes (bounces, what it tells the postmaster, probes of addresses) passes no
+/// front end: it is not mail of 127.0.0.1, and no message of which the log does not show the client.
+#[test]
+fn what_postfix_writes_itself_is_the_systems() {
+    let log = |notice: &str, sender: &str| {
+        let line = |program: &str, text: &str| {
+            format!("Nov 20 10:00:00 mx1 postfix/{program}[60]: {text}\n")
+        };
+        [
+            line("cleanup", "AB3116645B: message-id=<x@mx1.test>"),
+            line("bounce", notice),
+            line("qmgr", &format!("AB3116645B: from=<{sender}>, size=9, nrcpt=1 (queue active)")),
+            line("local", "AB3116645B: to=<root@mx1.test>, relay=local, delay=1, status=sent (ok)"),
+            line("qmgr", "AB3116645B: removed"),
+        ]
+        .concat()
+    };
+    let found = |notice: &str, sender: &str| {
+        let joined = join(&log(notice, sender));
+        let systems = joined.items.iter().filter(|item| item.submitter().system).count();
+        (joined.items.len(), systems, joined.counts.without_origin)
+    };
+    let named = "AC3116645C: postmaster non-delivery notification: AB3116645B";
+    for (notice, sender) in [
+        ("AC3116645C: sender non-delivery notification: AB3116645B", ""),
+        ("", ""),
+        (named, "errors@mx1.test"),
+        ("", "double-bounce@mx1.test"),
+    ] {
+        assert_eq!(found(notice, sender), (1, 1, 0), "{notice} {sender}");
+    }
+    assert_eq!(found("", "errors@mx1.test"), (1, 0, 1));
+    // Of what has a client, nobody can say so.
+    let client = "Nov 20 10:00:00 mx1 postfix/smtpd[9]: AB3116645B: client=x[192.0.2.9]\n";
+    let joined = join(&format!("{client}{}", log(named, "double-bounce@mx1.test")));
+    assert_eq!((joined.items.len(), joined.items[0].submitter().system), (1, false));
+}
+
 #[test]
 fn a_failure_says_whether_its_login_is_known() {
     let log = |user: &str| {

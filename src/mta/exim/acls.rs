@@ -164,7 +164,10 @@ impl Acls {
         }
         let outcomes = Expansion::of(value).outcomes();
         let mut found = Vec::new();
-        if outcomes.iter().any(|outcome| outcome.text.contains(UNKNOWN)) {
+        // Text with a blank in it is an ACL itself, whatever its variables are.
+        let is_acl = |text: &str| text.contains(char::is_whitespace) && verb(text).0.is_some();
+        let is_name = |text: &str| text.contains(UNKNOWN) && !is_acl(text.trim_start());
+        if outcomes.iter().any(|outcome| is_name(&outcome.text)) {
             let words = value.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let known = words.filter_map(|word| self.defined.get_key_value(word));
             found.extend(known.map(|(name, _)| (name.clone(), true)));
@@ -173,13 +176,12 @@ impl Acls {
             let text = outcome.text.trim_start();
             // The row of a file may change.
             let is_sure = outcome.row.is_none();
-            if text.contains(UNKNOWN) {
-                let fitting = self.defined.keys().filter(|acl| fits(text.trim_end(), acl));
-                found.extend(fitting.map(|acl| (acl.clone(), false)));
-            } else if text.contains(char::is_whitespace) && verb(text).0.is_some() {
-                // Text with a blank in it is an ACL itself.
+            if is_acl(text) {
                 let place = acl.as_deref().unwrap_or(option);
                 found.push((self.inline(text, place, position), is_sure));
+            } else if text.contains(UNKNOWN) {
+                let fitting = self.defined.keys().filter(|acl| fits(text.trim_end(), acl));
+                found.extend(fitting.map(|acl| (acl.clone(), false)));
             } else if let Some(acl) = self.named(text, position, source) {
                 found.push((acl, is_sure));
             } else if is_sure && !text.is_empty() && verb(text).0.is_none() {
@@ -369,6 +371,16 @@ mod tests {
             (unknown, native),
             (vec!["c".into()], vec!["2 defer ratelimit = 500/1h/k".into()])
         );
+    }
+
+    /// Exim expands them before it reads the ACL; a word of the text is no name of another ACL.
+    #[test]
+    fn an_acl_that_is_a_value_may_contain_variables() {
+        let text = "acl_smtp_rcpt = defer ratelimit = 5/1h/$sender_host_address\\n\\\n\
+                    message = b at $sender_rate\\n accept";
+        let (unknown, native) = found(text);
+        assert!(unknown.is_empty(), "{unknown:?}");
+        assert_eq!(native, ["1 defer ratelimit = 5/1h/?"]);
     }
 
     /// Names of which Exim says `unknown ACL verb`, or that it cannot expand.

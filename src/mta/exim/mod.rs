@@ -111,7 +111,7 @@ impl Rules {
                 !acls.used_by(acl).is_empty() || !acls.perhaps_used_by(acl).is_empty()
             };
             if line.acl.as_ref().is_some_and(is_read) && calls::is_native(&line.text) {
-                native.push((line.position.clone(), line.text.clone()));
+                native.push((line.position.clone(), line.text.replace(UNKNOWN, "?")));
             }
             // Exim expands the value of an option before it takes it as an ACL: its calls are
             // those of the option.
