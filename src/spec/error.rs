@@ -85,10 +85,7 @@ pub enum Fault {
         text: Vec<u8>,
     },
     /// Two `per_*` options, or one twice.
-    #[error(
-        "conflicting per_* options ({}; one per_* option is allowed)",
-        two_modes(*.first, *.second)
-    )]
+    #[error(fmt = two_modes)]
     TwoModes {
         /// The first.
         first: Mode,
@@ -207,12 +204,14 @@ impl SpecError {
     }
 }
 
-/// The modes of two options that conflict.
-fn two_modes(first: Mode, second: Mode) -> String {
+/// That two options conflict, or that one is written twice.
+fn two_modes(first: &Mode, second: &Mode, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "conflicting per_* options ({} ", first.word())?;
     match first == second {
-        true => format!("{} is written twice", first.word()),
-        false => format!("{} and {}", first.word(), second.word()),
+        true => f.write_str("is written twice")?,
+        false => write!(f, "and {}", second.word())?,
     }
+    f.write_str("; one per_* option is allowed)")
 }
 
 /// Bytes from outside, as Exim prints them in its logs: one line of ASCII, cut

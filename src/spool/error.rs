@@ -1,5 +1,6 @@
 //! Errors of the spool database.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,7 +44,7 @@ pub enum SpoolError {
         what: &'static str,
     },
     /// A file has a format version that this exirate does not know.
-    #[error("{path} {version}: {}", remedy(.version))]
+    #[error(fmt = other_version)]
     Version {
         /// The file.
         path: PathBuf,
@@ -121,13 +122,14 @@ impl From<DirError> for SpoolError {
     }
 }
 
-/// What to do about a file of this version.
-fn remedy(version: &OtherVersion) -> String {
-    let export = match version.is_later() {
-        true => format!("{USE_THE_LATER}, or run its `exirate export`"),
-        false => "run `exirate export` of the exirate that wrote it".to_owned(),
-    };
-    format!("{export}, move the directory away, and run `exirate import` of this one")
+/// What version a file has, and what to do.
+fn other_version(path: &Path, version: &OtherVersion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{} {version}: ", path.display())?;
+    match version.is_later() {
+        true => write!(f, "{USE_THE_LATER}, or run its `exirate export`")?,
+        false => f.write_str("run `exirate export` of the exirate that wrote it")?,
+    }
+    f.write_str(", move the directory away, and run `exirate import` of this one")
 }
 
 /// What to do about this list of overrides.

@@ -1,5 +1,6 @@
 //! Why a policy image cannot be used.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -36,10 +37,7 @@ pub enum ImageError {
         what: &'static str,
     },
     /// It has a format version that this exirate does not read.
-    #[error(
-        "the policy image {path} {version}: {}",
-        remedy(.version)
-    )]
+    #[error(fmt = other_version)]
     Version {
         /// The image.
         path: PathBuf,
@@ -61,11 +59,12 @@ impl ImageError {
     }
 }
 
-/// What to do about an image of this version.
-fn remedy(version: &OtherVersion) -> String {
+/// What version an image has, and what to do.
+fn other_version(path: &Path, version: &OtherVersion, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "the policy image {} {version}: ", path.display())?;
     match version.is_later() {
-        true => format!("{USE_THE_LATER}, or {APPLY} again with this one"),
-        false => format!("{APPLY} again"),
+        true => write!(f, "{USE_THE_LATER}, or {APPLY} again with this one"),
+        false => write!(f, "{APPLY} again"),
     }
 }
 
