@@ -64,22 +64,11 @@ impl std::fmt::Display for FollowedLog {
 /// Reads the file; what is there for the other daemons is not looked at, but `mail.spool`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Follow> {
     let (mut mail, mut follow) = (Mail::new(), Follow::new());
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "mail" => {
-                if let Some(table) = reader.table(value, "[mail]") {
-                    keys::read(reader, table, "[mail]", mail::KEYS, &mut mail);
-                }
-            }
-            "follow" => {
-                if let Some(table) = reader.table(value, "[follow]") {
-                    keys::read(reader, table, "[follow]", KEYS, &mut follow);
-                }
-            }
-            "listen" | "redis" | "agent" | "web" => {}
-            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
-        }
-    }
+    keys::sections(reader, table, |reader, name, value| match name {
+        "mail" => _ = keys::read(reader, value, "[mail]", mail::KEYS, &mut mail),
+        "follow" => _ = keys::read(reader, value, "[follow]", KEYS, &mut follow),
+        _ => {}
+    });
     if follow.state.as_os_str().is_empty() {
         follow.state = Path::new(STATE).join(user_of(&mail.spool));
     }

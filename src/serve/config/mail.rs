@@ -143,38 +143,24 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
 
 fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
     let mut mail = Mail::new();
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "listen" => listen(reader, value, &mut mail),
-            "mail" => {
-                if let Some(table) = reader.table(value, "[mail]") {
-                    keys::read(reader, table, "[mail]", KEYS, &mut mail);
-                }
-            }
-            "redis" | "agent" | "follow" | "web" => {}
-            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
-        }
-    }
+    keys::sections(reader, table, |reader, name, value| match name {
+        "listen" => _ = keys::read(reader, value, "[listen]", LISTEN, &mut mail),
+        "mail" => _ = keys::read(reader, value, "[mail]", KEYS, &mut mail),
+        _ => {}
+    });
     mail
 }
 
-/// `[listen]`
-fn listen(reader: &mut Reader<'_>, value: Value<'_>, mail: &mut Mail) {
-    for (key, value) in reader.table(value, "[listen]").into_iter().flatten() {
-        match key.get_ref().as_ref() {
-            "policy" => {
-                let example = "unix:/var/spool/postfix/exirate/policy";
-                mail.policy = address(reader, value, example);
-            }
-            "milter" => {
-                let example = "unix:/var/spool/postfix/exirate/milter";
-                mail.milter = address(reader, value, example);
-            }
-            "agent" => {}
-            _ => reader.unknown_key(key, "in [listen]", &keys::LISTEN),
-        }
-    }
-}
+/// The keys of `[listen]`, without what belongs to the agent.
+const LISTEN: &[Key<Mail>] = &[
+    ("agent", |_, _, _| {}),
+    ("policy", |reader, value, mail| {
+        mail.policy = address(reader, value, "unix:/var/spool/postfix/exirate/policy");
+    }),
+    ("milter", |reader, value, mail| {
+        mail.milter = address(reader, value, "unix:/var/spool/postfix/exirate/milter");
+    }),
+];
 
 fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<Address> {
     let text = reader.string(value, &format!("{example:?}"))?;

@@ -249,16 +249,12 @@ fn document_of(
     let mut agent_socket = PathBuf::from(AGENT_SOCKET);
     let mut agent = None;
     let mut redis = None;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "listen" => agent_socket = listen(reader, value).unwrap_or(agent_socket),
-            "redis" => redis = redis::read(reader, value, path, web),
-            "agent" => agent = agent_of(reader, value),
-            // Of the other daemons.
-            "mail" | "follow" | "web" => {}
-            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
-        }
-    }
+    keys::sections(reader, table, |reader, name, value| match name {
+        "listen" => _ = keys::read(reader, value, "[listen]", LISTEN, &mut agent_socket),
+        "redis" => redis = redis::read(reader, value, path, web),
+        "agent" => agent = agent_of(reader, value),
+        _ => {}
+    });
     if !table.contains_key("redis") {
         let message = "[redis] is missing: it names the server, such as \
                        server = \"redis://127.0.0.1:6379\"";
@@ -275,28 +271,18 @@ fn document_of(
     Some(Config { agent_socket, redis, agent })
 }
 
-/// `[listen]`
-fn listen(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
-    let mut agent = None;
-    for (key, value) in reader.table(value, "[listen]")? {
-        match key.get_ref().as_ref() {
-            "agent" => agent = socket(reader, value),
-            // Of the mail front ends.
-            "policy" | "milter" => {}
-            _ => reader.unknown_key(key, "in [listen]", &keys::LISTEN),
+/// The keys of `[listen]`, without what belongs to the mail front ends.
+const LISTEN: &[keys::Key<PathBuf>] = &[
+    ("agent", |reader, value, socket| {
+        let Some(text) = reader.string(value, &format!("{AGENT_SOCKET:?}")) else { return };
+        if let Err(message) = address::socket_path(text, AGENT_SOCKET) {
+            reader.error(value, message);
         }
-    }
-    agent
-}
-
-/// The path of a unix socket.
-fn socket(reader: &mut Reader<'_>, value: Value<'_>) -> Option<PathBuf> {
-    let text = reader.string(value, &format!("{AGENT_SOCKET:?}"))?;
-    if let Err(message) = address::socket_path(text, AGENT_SOCKET) {
-        reader.error(value, message);
-    }
-    Some(text.into())
-}
+        *socket = text.into();
+    }),
+    ("policy", |_, _, _| {}),
+    ("milter", |_, _, _| {}),
+];
 
 /// The keys of `[agent]`.
 const KEYS: &[keys::Key<Agent>] = &[
@@ -354,8 +340,7 @@ fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {
         server_name: host_name().to_owned(),
         socket_group: None,
     };
-    let table = reader.table(value, "[agent]")?;
-    keys::read(reader, table, "[agent]", KEYS, &mut agent);
+    let table = keys::read(reader, value, "[agent]", KEYS, &mut agent)?;
     if !table.contains_key("servers") {
         let message = "servers is missing: how many mail servers share the limits, such as \
                        servers = 4";

@@ -102,7 +102,6 @@ pub(super) fn read(
     path: &Path,
     web: Option<&DeTable<'_>>,
 ) -> Option<Settings> {
-    let table = reader.table(value, "[redis]")?;
     let mut draft = Draft {
         path: path.to_owned(),
         servers: None,
@@ -112,7 +111,7 @@ pub(super) fn read(
         deadline: DEADLINE,
         is_another: web.is_some_and(|web| web.contains_key("redis_user")),
     };
-    keys::read(reader, table, "[redis]", KEYS, &mut draft);
+    let table = keys::read(reader, value, "[redis]", KEYS, &mut draft)?;
     one_form(reader, value, table);
     let another = web.filter(|_| draft.is_another);
     for (key, read) in OF_WEB {

@@ -113,27 +113,12 @@ impl Web {
 /// `follow.log`.
 pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> {
     let (mut mail, mut follow, mut web) = (Mail::new(), Follow::new(), Web::new());
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "mail" => {
-                if let Some(table) = reader.table(value, "[mail]") {
-                    keys::read(reader, table, "[mail]", mail::KEYS, &mut mail);
-                }
-            }
-            "web" => {
-                if let Some(table) = reader.table(value, "[web]") {
-                    keys::read(reader, table, "[web]", KEYS, &mut web);
-                }
-            }
-            "follow" => {
-                if let Some(table) = reader.table(value, "[follow]") {
-                    keys::read(reader, table, "[follow]", follow::KEYS, &mut follow);
-                }
-            }
-            "listen" | "redis" | "agent" => {}
-            _ => reader.unknown_key(key, "at the top of the file", &keys::TOP),
-        }
-    }
+    keys::sections(reader, table, |reader, name, value| match name {
+        "mail" => _ = keys::read(reader, value, "[mail]", mail::KEYS, &mut mail),
+        "web" => _ = keys::read(reader, value, "[web]", KEYS, &mut web),
+        "follow" => _ = keys::read(reader, value, "[follow]", follow::KEYS, &mut follow),
+        _ => {}
+    });
     if web.state.as_os_str().is_empty() {
         web.state = Path::new(STATE).join(user_of(&mail.spool));
     }
