@@ -526,6 +526,8 @@ fn recipient(text: &str, result: Delivery) -> (&str, &str) {
 /// `H=… F=<…> A=… [temporarily ]rejected …`, `… RCPT <…>: discarded by RCPT ACL`,
 /// `H=… incomplete transaction (…) …`, and the older forms that begin with what was refused.
 fn refused(text: &str) -> Option<What<'_>> {
+    // Of other commands Exim writes no sender, and so no login.
+    const WITH_SENDER: [&str; 6] = ["RCPT", "MAIL", "DATA", "PRDR", "after ", "during "];
     const STARTS: [&str; 8] =
         ["H=", "U=", "F=", "DS ", "rejected ", "unqualified ", "refused ", "Connection from "];
     if !STARTS.iter().any(|start| text.starts_with(start)) {
@@ -571,9 +573,6 @@ fn refused(text: &str) -> Option<What<'_>> {
             _ if field == "temporarily" => refusal.temporary = true,
             _ if field == "rejected" => {
                 refusal.what = after;
-                // Of other commands Exim writes no sender, and so no login.
-                const WITH_SENDER: [&str; 6] =
-                    ["RCPT", "MAIL", "DATA", "PRDR", "after ", "during "];
                 if from_client.is_some() && !WITH_SENDER.iter().any(|what| after.starts_with(what))
                 {
                     refusal.hides_login |= refusal.auth.is_some();
@@ -582,10 +581,7 @@ fn refused(text: &str) -> Option<What<'_>> {
                 return Some(What::Refusal(refusal));
             }
             _ if field == "RCPT" => {
-                let (_, after) = bracketed(after.strip_prefix('<')?)?;
-                let by = after.strip_prefix(": discarded by ")?;
-                let by = ["RCPT ACL", "MAIL ACL"].iter().find_map(|acl| by.strip_prefix(acl));
-                by.filter(|text| text.is_empty() || text.starts_with(": "))?;
+                discarded_recipient(after)?;
                 refusal.what = rest;
                 return Some(What::Discarded(refusal));
             }
@@ -608,6 +604,14 @@ fn refused(text: &str) -> Option<What<'_>> {
         }
         rest = after;
     }
+}
+
+/// Whether `<…>: discarded by RCPT ACL` or the like follows.
+fn discarded_recipient(text: &str) -> Option<()> {
+    let (_, after) = bracketed(text.strip_prefix('<')?)?;
+    let by = after.strip_prefix(": discarded by ")?;
+    let by = ["RCPT ACL", "MAIL ACL"].iter().find_map(|acl| by.strip_prefix(acl))?;
+    (by.is_empty() || by.starts_with(": ")).then_some(())
 }
 
 /// The user of `A=driver:user`, who may contain spaces, before what was refused, and what

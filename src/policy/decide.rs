@@ -65,10 +65,20 @@ struct Planned<'a> {
     decision: Option<Decision>,
 }
 
-/// Decides `event`, of which the `occurrences` are counted, in `store`.
+/// What of an event is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct ToCount<'o> {
+    /// How often it is which unit.
+    pub occurrences: &'o [Occurrence],
+    /// It is of a message of which every recipient is exempt: see [`exempt_recipients`].
+    pub all_exempt: bool,
+    /// Which of the checks count.
+    pub counts: CountedChecks,
+}
+
+/// Decides `event`, as far as `to_count` says, in `store`.
 ///
-/// With `all_exempt`, it is of a message of which every recipient is exempt (see
-/// [`exempt_recipients`]). Decisions that `cache` has are reused. Of what was planned, `counts`.
+/// Decisions that `cache` has are reused.
 /// `clock` is called at most three times. The outcome says nothing against the event if
 /// the policy does not apply to it: a condition of `when` does not hold, or nothing
 /// is known that its key could be made of. `visit` is called with each limit that applies
@@ -77,19 +87,17 @@ struct Planned<'a> {
 /// # Errors
 /// The tables or the store could not be used; nothing was counted.
 #[inline]
-#[allow(clippy::too_many_arguments)] // each is another part of the question
 pub fn decide<S: Store>(
     rules: &Rules<'_>,
     event: &Event<&str>,
-    occurrences: &[Occurrence],
-    all_exempt: bool,
-    counts: CountedChecks,
+    to_count: ToCount<'_>,
     cache: &mut DecisionCache,
     store: &mut S,
     clock: impl Fn() -> Timestamp,
     mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<S::Error>> {
     let Rules { name, identity, policy } = *rules;
+    let ToCount { occurrences, all_exempt, counts } = to_count;
     let settings = policy.settings();
     if !applies(settings, identity, event) {
         return Ok(Outcome::default());

@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use super::compare::{Compared, ComparedMessage};
 use super::counters::{Checked, Counters};
-use super::decide::{CountedChecks, Decided, Rules, applies, decide, exempt_recipients, is_total};
+use super::decide::{
+    CountedChecks, Decided, Rules, ToCount, applies, decide, exempt_recipients, is_total,
+};
 use super::habits::{HABITS, is_bounce, is_learned_at};
 use super::image::{Image, ImageError, PolicyFile, PolicyImage};
 use super::key::Key;
@@ -163,6 +165,16 @@ enum ImageSource<'i> {
     Unknown(String),
 }
 
+impl ImageSource<'_> {
+    fn image(&mut self) -> Result<&Image, String> {
+        match self {
+            Self::InUse(file) => file.refresh().map_err(ToString::to_string),
+            Self::Given(image) => Ok(*image),
+            Self::Unknown(why) => Err(why.clone()),
+        }
+    }
+}
+
 /// Evaluates policies.
 #[derive(Debug)]
 pub struct Evaluator<'i> {
@@ -227,11 +239,7 @@ impl<'i> Evaluator<'i> {
             observer.evaluated(&evaluated);
             return evaluated;
         }
-        let image = match &mut self.source {
-            ImageSource::InUse(file) => file.refresh().map_err(ToString::to_string),
-            ImageSource::Given(image) => Ok(*image),
-            ImageSource::Unknown(why) => Err(why.clone()),
-        };
+        let image = self.source.image();
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
         let mut store = store.map(KeptLock);
@@ -603,27 +611,13 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let of_it = occurrences.iter_mut().filter(|one| unit.includes(one.unit));
             of_it.for_each(|one| one.count = 1.0);
         }
-        let mut all_exempt = false;
-        if policy.exempts_recipients() {
-            // Before the first recipient it is not known whether the message counts.
-            if matches!(step.stage, AclStage::Mail | AclStage::NotSmtpStart) {
-                occurrences.retain(|one| !one.is_of_message());
+        let all_exempt = match policy.exempts_recipients() {
+            true => {
+                leave_out_exempt(&rules, step, recipients, known.all_exempt, occurrences, clock)
             }
-            if step.stage.has_all_recipients() {
-                let listed = (step.recipients)();
-                let is_all = !listed.is_empty() && listed.len() >= recipients as usize;
-                let now = || clock().seconds;
-                let exempt = match is_all {
-                    true => exempt_recipients(&rules, &step.event, &listed, now()),
-                    false => Ok(0),
-                };
-                let exempt = exempt.map_err(damaged)?;
-                all_exempt = if is_all { exempt == listed.len() } else { known.all_exempt };
-                for one in occurrences.iter_mut().filter(|one| one.unit == Unit::Recipients) {
-                    one.count = (one.count - exempt as f64).max(0.0);
-                }
-            }
-        }
+            false => Ok(false),
+        };
+        let all_exempt = all_exempt.map_err(damaged)?;
         let counts = *counts;
         // Of the message, then of each recipient.
         let mut weigh = |event: &Event<&str>, occurrences: &[Occurrence]| {
@@ -635,9 +629,16 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
                 }
                 observer.decided(decided);
             };
-            let all = all_exempt && event.recipient.is_none();
-            let decided =
-                decide(&rules, event, occurrences, all, counts, cache, *store, clock, visit);
+            let all_exempt = all_exempt && event.recipient.is_none();
+            let decided = decide(
+                &rules,
+                event,
+                ToCount { occurrences, all_exempt, counts },
+                cache,
+                *store,
+                clock,
+                visit,
+            );
             decided.map_err(|error| fault(error.to_string(), true))
         };
         let outcome = weigh(&step.event, occurrences)?;
@@ -665,6 +666,34 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         };
         Ok((policy, if each.outweighs(&outcome) { each } else { outcome }))
     }
+}
+
+/// Leaves the exempt ones of `recipients` out of `occurrences`; whether each of the message is,
+/// which was known to be `all_exempt` before.
+fn leave_out_exempt(
+    rules: &Rules<'_>,
+    step: &Step<'_>,
+    recipients: u32,
+    all_exempt: bool,
+    occurrences: &mut Vec<Occurrence>,
+    clock: &impl Fn() -> Timestamp,
+) -> Result<bool, ImageError> {
+    // Before the first recipient it is not known whether the message counts.
+    if matches!(step.stage, AclStage::Mail | AclStage::NotSmtpStart) {
+        occurrences.retain(|one| !one.is_of_message());
+    }
+    if !step.stage.has_all_recipients() {
+        return Ok(false);
+    }
+    let listed = (step.recipients)();
+    if listed.is_empty() || listed.len() < recipients as usize {
+        return Ok(all_exempt);
+    }
+    let exempt = exempt_recipients(rules, &step.event, &listed, clock().seconds)?;
+    for one in occurrences.iter_mut().filter(|one| one.unit == Unit::Recipients) {
+        one.count = (one.count - exempt as f64).max(0.0);
+    }
+    Ok(exempt == listed.len())
 }
 
 /// Whether a total of `policy` counts `event`.

@@ -7,7 +7,7 @@ use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
 use crate::store::{Candidates, EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
-use crate::sys::lock::LockKind;
+use crate::sys::lock::{Guard, LockKind};
 
 use super::apply::AddFailure;
 use super::database::{ATTEMPTS, shard_name};
@@ -264,41 +264,19 @@ impl Spool {
             }
             let mut parts: Vec<_> =
                 shards.iter_mut().map(|shard| (&shard.file, &mut shard.body)).collect();
-            let mut guards = Vec::with_capacity(parts.len());
-            let mut out_of_order = Vec::new();
-            for (file, body) in &mut parts {
-                let number = body.number;
-                let path = || self.database.path_of(&shard_name(number));
-                guards.push(self.database.lock(file, LockKind::Exclusive, path)?);
-                let condition = body.condition(file, &self.database, clock::coarse_seconds());
-                match condition.map_err(|source| self.shard_error("examine", number, source))? {
-                    Condition::Ready => {}
-                    Condition::Stale | Condition::Damaged(_) => out_of_order.push(number),
-                }
-            }
-            let mut lookups: Vec<Lookup> = Vec::new();
+            let (guards, mut out_of_order) = self.lock_all(&mut parts)?;
+            let mut lookups = Vec::new();
             if out_of_order.is_empty() {
-                let find =
-                    |one: &HashedCheck<'_>| parts.get(index_of(one)).map(|(_, b)| one.find(b));
-                lookups.extend(hashed.iter().map_while(find));
-                let due = |one: &(&HashedCheck<'_>, &Lookup)| {
-                    let part = parts.get(index_of(one.0));
-                    attempt == 0
-                        && !one.1.stays()
-                        && part.is_some_and(|(_, b)| due(b, &lookups).is_some())
-                };
-                let all = hashed.iter().zip(&lookups);
-                out_of_order.extend(all.filter(due).map(|(one, _)| one.key_slot.shard));
+                let due;
+                (lookups, due) = look_up(hashed, &parts, index_of);
+                // Once put in order, it is used as it is.
+                out_of_order.extend(due.into_iter().filter(|_| attempt == 0));
             }
             if !out_of_order.is_empty() {
-                // One shard at a time, so that no check waits for several of them.
                 drop(guards);
                 shards.retain(|shard| !out_of_order.contains(&shard.body.number));
                 shards.into_iter().for_each(|shard| self.put_shard(shard));
-                for one in hashed.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
-                    let grows = one.event.is_some();
-                    self.locked(one.check.record_key(), grows, |_| Ok(()))?;
-                }
+                self.put_in_order(hashed, &out_of_order)?;
                 continue;
             }
             let read = |number: usize| {
@@ -341,6 +319,56 @@ impl Spool {
         }
         Err(self.unsettled(numbers.first().copied().unwrap_or(0)))
     }
+
+    /// Locks shards; and which of them are not as they should be.
+    fn lock_all<'f>(
+        &self,
+        parts: &mut [(&'f File, &mut Body)],
+    ) -> Result<(Vec<Guard<'f>>, Vec<u8>), SpoolError> {
+        let mut guards = Vec::with_capacity(parts.len());
+        let mut out_of_order = Vec::new();
+        for (file, body) in parts {
+            let number = body.number;
+            let path = || self.database.path_of(&shard_name(number));
+            guards.push(self.database.lock(file, LockKind::Exclusive, path)?);
+            let condition = body.condition(file, &self.database, clock::coarse_seconds());
+            match condition.map_err(|source| self.shard_error("examine", number, source))? {
+                Condition::Ready => {}
+                Condition::Stale | Condition::Damaged(_) => out_of_order.push(number),
+            }
+        }
+        Ok((guards, out_of_order))
+    }
+
+    /// Puts these shards of checks in order, one at a time, so that no check waits for several of
+    /// them.
+    fn put_in_order(
+        &mut self,
+        hashed: &[HashedCheck<'_>],
+        out_of_order: &[u8],
+    ) -> Result<(), SpoolError> {
+        for one in hashed.iter().filter(|one| out_of_order.contains(&one.key_slot.shard)) {
+            let grows = one.event.is_some();
+            self.locked(one.check.record_key(), grows, |_| Ok(()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks up checks in their locked shards; and which of these are due to be put in order.
+fn look_up(
+    hashed: &[HashedCheck<'_>],
+    parts: &[(&File, &mut Body)],
+    index_of: impl Fn(&HashedCheck<'_>) -> usize,
+) -> (Vec<Lookup>, Vec<u8>) {
+    let body = |one: &HashedCheck<'_>| parts.get(index_of(one)).map(|(_, body)| &**body);
+    let lookups: Vec<Lookup> = hashed.iter().map_while(|one| Some(one.find(body(one)?))).collect();
+    let is_due = |one: &(&HashedCheck<'_>, &Lookup)| {
+        !one.1.stays() && body(one.0).is_some_and(|body| due(body, &lookups).is_some())
+    };
+    let due = hashed.iter().zip(&lookups).filter(is_due).map(|(one, _)| one.key_slot.shard);
+    let due = due.collect();
+    (lookups, due)
 }
 
 /// The checks of one event, as they were decided.

@@ -161,10 +161,10 @@ impl<S: Session> Boundary<S> {
 }
 
 /// Declares a function that Exim finds by its name and calls as a dlfunc:
-/// `fn NAME => SESSION.call(REST…)` passes on what Exim passes, and the rest. The method is
+/// `NAME => SESSION.call(REST…)` passes on what Exim passes, and the rest. The method is
 /// unsafe to call for the same reason: [`Boundary::call`], or one with its contract.
 macro_rules! entry_point {
-    ($(#[$doc:meta])* fn $name:ident => $session:ident.$method:ident($($rest:expr),* $(,)?)) => {
+    ($(#[$doc:meta])* $name:ident => $session:ident.$method:ident($($rest:expr),* $(,)?)) => {
         $(#[$doc])*
         ///
         /// # Safety

@@ -25,7 +25,7 @@ entry_point! {
     /// `accept`, which is the default, and `fail-closed` returns `defer`. The error is logged in the main
     /// log, once a process, and `policy_info` has it. A wrong ATTRIBUTE fails the
     /// expansion, so that Exim defers the client's command.
-    fn policy => SESSION.call(c"accept", |session, _, arguments| {
+    policy => SESSION.call(c"accept", |session, _, arguments| {
         Ok(FunctionReply::Word(word(verdict(session, "policy", arguments)?)))
     })
 }
@@ -45,7 +45,7 @@ pub(in crate::exim) fn word(verdict: Verdict) -> &'static CStr {
 entry_point! {
     /// `${dlfunc{…}{policy_over}{NAME}{ATTRIBUTE}…}`: `yes` where [`policy`] returns
     /// `defer` or `reject`, else `no`; for `condition =`.
-    fn policy_over => SESSION.call(c"no", |session, _, arguments| {
+    policy_over => SESSION.call(c"no", |session, _, arguments| {
         Ok((verdict(session, "policy_over", arguments)? >= Verdict::Defer).into())
     })
 }
@@ -71,7 +71,7 @@ entry_point! {
     /// | `measured` | the verdict without exemptions, of a policy that is enforced |
     /// | `explain` | the verdict and its reason in a line for people; tainted |
     /// | `error` | why the policy could not be evaluated; empty if it could |
-    fn policy_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
+    policy_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
         [field] => {
             let field = call::field(&session.policies, field, clock::now().into())?;
             present(&session.host, buffer, &field)

@@ -12,7 +12,7 @@ entry_point! {
     ///
     /// FIELD is `auth` for a login, `client` for an address, or another field of policies. It
     /// is tainted if TEXT is. Where nothing would be left, TEXT is returned.
-    fn identity => SESSION.call(c"", |session, _, arguments| match arguments {
+    identity => SESSION.call(c"", |session, _, arguments| match arguments {
         [field, text] => session.identity(field, text),
         _ => Err(wrong_count(arguments.len())),
     })

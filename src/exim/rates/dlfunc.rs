@@ -25,14 +25,14 @@ entry_point! {
     /// `$sender_rate`, `$sender_rate_limit` and `$sender_rate_period` are set. A
     /// wrong SPEC or an unusable database fails the expansion, so that Exim defers the
     /// client's command.
-    fn ratelimit => SESSION.call(c"no", check)
+    ratelimit => SESSION.call(c"no", check)
 }
 
 entry_point! {
     /// `${dlfunc{…}{ratelimit_or_no}{SPEC}{KEY}{UNIQUE}}`: as [`ratelimit`], but `no`
     /// where that fails, for any reason; the reason is logged in the main log, once a
     /// process. For lines that only measure or log, and so must not defer mail.
-    fn ratelimit_or_no => SESSION.call_or_no("ratelimit_or_no", check)
+    ratelimit_or_no => SESSION.call_or_no("ratelimit_or_no", check)
 }
 
 entry_point! {
@@ -45,7 +45,7 @@ entry_point! {
     /// the record that it has alone. `$sender_rate` and its companions, and
     /// `ratelimit_info`, are those of the SPEC with the longest wait, of those that
     /// are over if any is.
-    fn ratelimit_all => SESSION.call(c"no", |session, _, arguments| match arguments {
+    ratelimit_all => SESSION.call(c"no", |session, _, arguments| match arguments {
         [key, specs @ ..] if !specs.is_empty() => Ok(session.ratelimit_all(key, specs)?.into()),
         _ => Err(wants_specs(arguments.len())),
     })
@@ -82,7 +82,7 @@ entry_point! {
     /// | `remaining` | how many more events would pass right now, or `unlimited` |
     /// | `retry_after` | whole seconds until one more would pass, or `never` |
     /// | `explain` | all that in a line for people; tainted |
-    fn ratelimit_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
+    ratelimit_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
         [field] => {
             let (latest, asked) = (session.latest.as_ref(), session.asked.as_ref());
             let field = info::field(latest, asked, field, clock::now().into())?;

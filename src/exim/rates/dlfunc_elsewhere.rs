@@ -46,15 +46,15 @@ const RECORDED_OR_NO: Elsewhere = Elsewhere { name: "recorded_or_no", argument: 
 
 entry_point! {
     /// `record` is in exirate-trace.so: this returns `no`.
-    fn record => RECORD.no()
+    record => RECORD.no()
 }
 
 entry_point! {
     /// `recorded` is in exirate-trace.so: this returns `no`.
-    fn recorded => RECORDED.no()
+    recorded => RECORDED.no()
 }
 
 entry_point! {
     /// `recorded_or_no` is in exirate-trace.so: this returns `no`.
-    fn recorded_or_no => RECORDED_OR_NO.no()
+    recorded_or_no => RECORDED_OR_NO.no()
 }

@@ -16,7 +16,7 @@ entry_point! {
     /// `m / p / options / key`. Our check is counted in our database. A difference is counted,
     /// and logged in the main log; `$sender_rate` and its companions stay as they were. Nothing
     /// that goes wrong on our side changes the verdict; it is logged once a process, and counted.
-    fn shadow => SESSION.call(c"no", |session, _, arguments| {
+    shadow => SESSION.call(c"no", |session, _, arguments| {
         let [verdict, rate, spec] = *arguments else {
             return Err(usage(&format!("{} were given", arguments.len())));
         };

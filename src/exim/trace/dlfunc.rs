@@ -80,7 +80,7 @@ entry_point! {
     /// be empty or left out. A message is recorded once, however often this is called
     /// for it. This never fails the expansion: errors are logged in the main log, once a
     /// message, and `exim -be` prints them.
-    fn record => SESSION.call(c"no", |session, _, options| {
+    record => SESSION.call(c"no", |session, _, options| {
         Ok(session.record(options).into())
     })
 }
@@ -93,7 +93,7 @@ entry_point! {
     /// seven days; `short=no` (or `yes`) is the result where TEXT is too short to search
     /// for, which is an error otherwise. A search that takes too long is an error as well.
     /// The message that Exim is receiving is found once it is recorded.
-    fn recorded => SESSION.call(c"no", |session, _, arguments| {
+    recorded => SESSION.call(c"no", |session, _, arguments| {
         Ok(session.recorded(arguments)?.into())
     })
 }
@@ -102,7 +102,7 @@ entry_point! {
     /// `${dlfunc{…}{recorded_or_no}{TEXT}{OPTIONS}}`: as [`recorded`], but `no` where
     /// that fails, for any reason; the reason is logged in the main log, once a process.
     /// For lines that only log, and so must not defer mail.
-    fn recorded_or_no => SESSION.call_or_no("recorded_or_no", |session, _, arguments| {
+    recorded_or_no => SESSION.call_or_no("recorded_or_no", |session, _, arguments| {
         Ok(session.recorded(arguments)?.into())
     })
 }

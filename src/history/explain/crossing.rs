@@ -231,45 +231,6 @@ impl Crossing {
             add(&mut senders, envelope.sender.to_lowercase());
         }
         let alike = Alike::of(sample);
-        let mut unknown = Vec::new();
-        if sample.mixed > 0 {
-            unknown.push(format!(
-                "{} of the messages are in sealed segments of the scheme hbf, which does not keep \
-                 their digests apart: they were not compared",
-                sample.mixed
-            ));
-        }
-        if sample.otherwise > 0 {
-            unknown.push(format!(
-                "{} of the messages were recorded with other settings, or by another version: they \
-                 were not compared",
-                sample.otherwise
-            ));
-        }
-        let without = sample.chosen - sample.sketches.len() - sample.mixed - sample.otherwise;
-        if without > 0 {
-            unknown.push(format!(
-                "{without} of the messages have no text, or are very large: they were not compared"
-            ));
-        }
-        if sample.omitted > 0 {
-            unknown.push(format!(
-                "the {} oldest messages of the window are only counted",
-                sample.omitted
-            ));
-        }
-        if sample.other_key > 0 {
-            unknown.push(format!(
-                "{} of the trace store not searched: written with another key",
-                counted(sample.other_key, "file", "files")
-            ));
-        }
-        if !sample.damaged.is_empty() {
-            unknown.push(format!(
-                "{} in the trace store: see `exirate verify`",
-                counted(sample.damaged.len(), "damaged file", "damaged files")
-            ));
-        }
         let different: BTreeSet<&str> =
             recipients.iter().map(|address| domain_of(address)).collect();
         let pattern = match (messages.len(), &alike) {
@@ -293,7 +254,7 @@ impl Crossing {
             senders: largest(&senders),
             alike,
             pattern,
-            unknown,
+            unknown: not_compared(sample),
         }
     }
 
@@ -514,6 +475,48 @@ pub fn network_of(client: IpAddr) -> Cidr {
 /// `192.0.2.0/24`.
 fn network_text(network: Cidr) -> String {
     format!("{}/{}", network.address(), network.bits())
+}
+
+/// What is not known of the messages of a sample, in sentences.
+fn not_compared(sample: &Sample) -> Vec<String> {
+    let mut unknown = Vec::new();
+    if sample.mixed > 0 {
+        unknown.push(format!(
+            "{} of the messages are in sealed segments of the scheme hbf, which does not keep \
+             their digests apart: they were not compared",
+            sample.mixed
+        ));
+    }
+    if sample.otherwise > 0 {
+        unknown.push(format!(
+            "{} of the messages were recorded with other settings, or by another version: they \
+             were not compared",
+            sample.otherwise
+        ));
+    }
+    let without = sample.chosen - sample.sketches.len() - sample.mixed - sample.otherwise;
+    if without > 0 {
+        unknown.push(format!(
+            "{without} of the messages have no text, or are very large: they were not compared"
+        ));
+    }
+    if sample.omitted > 0 {
+        unknown
+            .push(format!("the {} oldest messages of the window are only counted", sample.omitted));
+    }
+    if sample.other_key > 0 {
+        unknown.push(format!(
+            "{} of the trace store not searched: written with another key",
+            counted(sample.other_key, "file", "files")
+        ));
+    }
+    if !sample.damaged.is_empty() {
+        unknown.push(format!(
+            "{} in the trace store: see `exirate verify`",
+            counted(sample.damaged.len(), "damaged file", "damaged files")
+        ));
+    }
+    unknown
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl Joiner {
     ) {
         let at = line.at;
         let exim::Line { pid, id, what } = exim::line(line.rest);
-        let pid = pid.or(syslog_pid);
+        let (pid, mail) = (pid.or(syslog_pid), id.unwrap_or_default());
         let is_login = matches!(what, What::FailedLogin(_));
         let is_refused = is_login || matches!(what, What::Refusal(_) | What::Discarded(_));
         if is_refused
@@ -38,28 +38,20 @@ impl Joiner {
         let item = match what {
             What::Arrival(arrival) => {
                 self.counts.used += 1;
-                return self.arrival(
-                    source.queue,
-                    at,
-                    session,
-                    id.unwrap_or_default(),
-                    &arrival,
-                    visit,
-                );
+                return self.arrival(source.queue, at, session, mail, &arrival, visit);
             }
             What::Recipient { address, result, failure } => {
                 self.counts.used += 1;
-                let id = id.unwrap_or_default();
-                self.recipient(source.queue, id, address, result);
+                self.recipient(source.queue, mail, address, result);
                 if let Some(failure) = failure {
-                    self.failed((source.queue, id), address, failure, at, visit);
+                    self.failed((source.queue, mail), address, failure, at, visit);
                 }
                 return;
             }
             What::Completed => {
                 self.counts.used += 1;
-                self.submitted.end(source.queue, id.unwrap_or_default(), at);
-                return self.complete(source.queue, id.unwrap_or_default(), visit);
+                self.submitted.end(source.queue, mail, at);
+                return self.complete(source.queue, mail, visit);
             }
             What::Refusal(refusal) => {
                 let (event, mut found) = refused(&refusal, id);

@@ -62,15 +62,9 @@ impl Joiner {
         let queue = source.queue;
         let (session, login, event, what) = match what {
             What::Begin(begin) => {
-                let session = begin.client.and_then(|client| {
-                    self.session(
-                        source,
-                        process,
-                        Client { address: client, port: None },
-                        line,
-                        false,
-                    )
-                });
+                let client = begin.client.map(|address| Client { address, port: None });
+                let session =
+                    client.and_then(|client| self.session(source, process, client, line, false));
                 return self.begin(source, &begin, session);
             }
             What::Proxied(begin) => {

@@ -82,7 +82,8 @@ impl<'p> Session<'p> {
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
         let counts = if self.looks { CountedChecks::Nothing } else { CountedChecks::All };
-        decide(&rules, event, &occurrences, false, counts, cache, store, || now, |_| {}).unwrap()
+        let to_count = ToCount { occurrences: &occurrences, all_exempt: false, counts };
+        decide(&rules, event, to_count, cache, store, || now, |_| {}).unwrap()
     }
 }
 
@@ -693,17 +694,9 @@ fn what_an_override_denies_uses_up_no_total() {
             for _ in 0..5 {
                 session.cache.new_command();
                 let (event, cache) = (to(alice(), "b@x.test"), &mut session.cache);
-                let outcome = decide(
-                    &rules,
-                    &event,
-                    &once,
-                    false,
-                    CountedChecks::All,
-                    cache,
-                    &mut store,
-                    || START,
-                    |_| {},
-                );
+                let counts = CountedChecks::All;
+                let to_count = ToCount { occurrences: &once, all_exempt: false, counts };
+                let outcome = decide(&rules, &event, to_count, cache, &mut store, || START, |_| {});
                 assert_eq!(outcome.unwrap().verdict, verdict, "{more}");
             }
             session.store = store.0;

@@ -191,7 +191,8 @@ impl<'i> Replay<'i> {
     ) -> Result<Decisions, ReplayError> {
         let Self { evaluator, names, spare, .. } = self;
         let mut decisions = Decisions::default();
-        let verdict = evaluate(evaluator, names, session, step, now, store, &mut decisions, spare)?;
+        let collected = Collected { decisions: &mut decisions, spare, failed: None };
+        let verdict = collected.evaluate(evaluator, names, session, step, now, store)?;
         if verdict >= Verdict::Defer && step.event.recipient.is_some() {
             decisions.refused_recipients = 1;
         }
@@ -204,39 +205,38 @@ impl<'i> Replay<'i> {
     }
 }
 
-/// Evaluates policies at a step until one refuses, and adds what they decide; the strictest
-/// verdict.
-#[allow(clippy::too_many_arguments)] // each is another part of the question
-fn evaluate<S: Store>(
-    evaluator: &mut Evaluator<'_>,
-    names: &str,
-    session: &mut PolicySession,
-    step: &Step<'_>,
-    now: Timestamp,
-    store: &mut S,
-    decisions: &mut Decisions,
-    spare: &mut Vec<Window>,
-) -> Result<Verdict, ReplayError> {
-    let mut collected = Collected { decisions, spare, failed: None };
-    let strictest = evaluator.evaluate(session, names, step, Ok(store), || now, &mut collected);
-    if let Some(failed) = collected.failed {
-        return Err(failed);
-    }
-    let Evaluated { policy, outcome, .. } = strictest;
-    let verdict = outcome.verdict;
-    if outcome.outweighs(&decisions.outcome) {
-        decisions.outcome = outcome;
-        decisions.policy = Some(policy);
-    }
-    Ok(verdict)
-}
-
 /// Collects what is decided.
 struct Collected<'a> {
     decisions: &'a mut Decisions,
     spare: &'a mut Vec<Window>,
     /// The first policy that could not be evaluated.
     failed: Option<ReplayError>,
+}
+
+impl Collected<'_> {
+    /// Evaluates policies at a step until one refuses, and adds what they decide; the strictest
+    /// verdict.
+    fn evaluate<S: Store>(
+        mut self,
+        evaluator: &mut Evaluator<'_>,
+        names: &str,
+        session: &mut PolicySession,
+        step: &Step<'_>,
+        now: Timestamp,
+        store: &mut S,
+    ) -> Result<Verdict, ReplayError> {
+        let strictest = evaluator.evaluate(session, names, step, Ok(store), || now, &mut self);
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        let Evaluated { policy, outcome, .. } = strictest;
+        let verdict = outcome.verdict;
+        if outcome.outweighs(&self.decisions.outcome) {
+            self.decisions.outcome = outcome;
+            self.decisions.policy = Some(policy);
+        }
+        Ok(verdict)
+    }
 }
 
 impl Observer for Collected<'_> {
@@ -346,7 +346,8 @@ impl Steps<'_, '_> {
             is_one_of: event.outcome.map(ReplayOutcome::unit),
             ..Step::new(stage, policy_event(event, recipient))
         };
-        evaluate(evaluator, names, session, &step, event.time, store, decisions, &mut Vec::new())
+        let collected = Collected { decisions, spare: &mut Vec::new(), failed: None };
+        collected.evaluate(evaluator, names, session, &step, event.time, store)
     }
 }
 

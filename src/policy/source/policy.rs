@@ -1,7 +1,7 @@
 //! `[policy.NAME]`.
 
 use toml::Spanned;
-use toml::de::DeString;
+use toml::de::{DeString, DeTable};
 
 use super::super::model::{HabitsSettings, Identity, MemberKind, Policy, PolicySettings};
 use super::super::settings::Group as _;
@@ -16,16 +16,8 @@ use crate::toml_file::text::Load;
 pub(in crate::policy) const TABLES: &[&str] =
     &["bucket", "default", "package", "customer", "domain", "user", "users", "exempt"];
 
-/// Reads the policy `name`; `common` is what it does not set itself.
-pub(super) fn read(
-    reader: &mut Reader<'_>,
-    identity: &Identity,
-    common: &PolicySettings,
-    name: &Spanned<DeString<'_>>,
-    value: Value<'_>,
-    load: Load<'_>,
-) -> Option<Policy> {
-    let at = reader.at(name);
+/// Adds a diagnostic where this is no name of a policy.
+fn check_name(reader: &mut Reader<'_>, name: &Spanned<DeString<'_>>) {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.get_ref().is_empty() || !name.get_ref().chars().all(plain) || name.get_ref().len() > 64
     {
@@ -37,6 +29,19 @@ pub(super) fn read(
             ),
         );
     }
+}
+
+/// Reads the policy `name`; `common` is what it does not set itself.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    identity: &Identity,
+    common: &PolicySettings,
+    name: &Spanned<DeString<'_>>,
+    value: Value<'_>,
+    load: Load<'_>,
+) -> Option<Policy> {
+    let at = reader.at(name);
+    check_name(reader, name);
     let table = reader.table(value, "[policy.outbound]")?;
     let mut policy = Policy { at, settings: common.clone(), ..Policy::default() };
     let place = format!("in [policy.{}]", name.get_ref());
@@ -82,16 +87,7 @@ pub(super) fn read(
             _ => {}
         }
     }
-    // What a policy says of habits is of its default.
-    for (key, value) in table {
-        let Some(setting) = tables::of_habits(key.get_ref()) else { continue };
-        let own = &mut policy.default.habits;
-        if !(setting.show)(own).is_empty() {
-            let text = format!("the policy has {} here and in its default", setting.name);
-            reader.error(key, text);
-        }
-        (setting.parse)(own, reader, value, context);
-    }
+    read_habits(reader, table, &mut policy.default.habits, context);
     if let Some(value) = table.get("users") {
         users::read(reader, value, load, &mut named);
     }
@@ -107,4 +103,21 @@ pub(super) fn read(
     let known: Vec<&str> = policy.customers.keys().collect();
     customers.check(reader, "customer", &known);
     Some(policy)
+}
+
+/// What a policy says of habits is of its default.
+fn read_habits(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    habits: &mut HabitsSettings,
+    context: Context,
+) {
+    for (key, value) in table {
+        let Some(setting) = tables::of_habits(key.get_ref()) else { continue };
+        if !(setting.show)(habits).is_empty() {
+            let text = format!("the policy has {} here and in its default", setting.name);
+            reader.error(key, text);
+        }
+        (setting.parse)(habits, reader, value, context);
+    }
 }

@@ -187,7 +187,6 @@ pub(super) fn envelopes(
     if [&from, &to].into_iter().flatten().any(Vec::is_empty) {
         return SegmentResults::default();
     }
-    let mut numbers = Vec::new();
     let Some(messages) = Messages::of(segment) else {
         return unreadable(hits, damage);
     };
@@ -197,22 +196,10 @@ pub(super) fn envelopes(
     {
         return SegmentResults::default();
     }
-    // The hit of each message that has one.
-    let mut found: Vec<(u32, (usize, Hit))> = Vec::new();
-    if let Some(hits) = &hits {
-        let positions: Vec<_> = hits.iter().map(|(_, hit)| hit.message).collect();
-        for (message, hit) in messages.at_positions(&positions).into_iter().zip(hits) {
-            match message {
-                Some(message) => found.push((message, *hit)),
-                None => {
-                    results.push(Pending::unread(first, Some(*hit)));
-                    damage.push("the order of its messages is damaged".into());
-                }
-            }
-        }
-        found.sort_by_key(|(message, _)| *message);
-        numbers.extend(found.iter().map(|(message, _)| *message));
-    }
+    let found = hits
+        .as_ref()
+        .map_or_else(Vec::new, |hits| with_message(&messages, hits, first, &mut results, damage));
+    let numbers: Vec<u32> = found.iter().map(|(message, _)| *message).collect();
     let hit_of = |message: u32| {
         let position = found.binary_search_by_key(&message, |(message, _)| *message).ok()?;
         found.get(position).map(|(_, hit)| *hit)
@@ -246,6 +233,30 @@ pub(super) fn envelopes(
     }
     damage.dedup();
     SegmentResults { results, others: unread.others, unreadable }
+}
+
+/// The hit of each message that has one, in order of the messages. Of which the message is not
+/// found are results of their own.
+fn with_message(
+    messages: &Messages<'_>,
+    hits: &[(usize, Hit)],
+    first: i64,
+    results: &mut Vec<Pending>,
+    damage: &mut Vec<Damage>,
+) -> Vec<(u32, (usize, Hit))> {
+    let positions: Vec<_> = hits.iter().map(|(_, hit)| hit.message).collect();
+    let mut found = Vec::new();
+    for (message, hit) in messages.at_positions(&positions).into_iter().zip(hits) {
+        match message {
+            Some(message) => found.push((message, *hit)),
+            None => {
+                results.push(Pending::unread(first, Some(*hit)));
+                damage.push("the order of its messages is damaged".into());
+            }
+        }
+    }
+    found.sort_by_key(|(message, _)| *message);
+    found
 }
 
 /// The numbers of the matching addresses; `None` if they cannot be determined

@@ -210,24 +210,6 @@ impl EximRequest {
             is_new_command: true,
             is_of_account: self.caller().account().is_some(),
         };
-        // A client that only the account speaks of is not counted: no key may be that of another.
-        let claims = self.claims_client();
-        let check = self.is_check.then(|| {
-            let key = match claims {
-                Some(account) => Some(account_key(account).into_owned()),
-                None => decoded("key", &self.key)?,
-            };
-            let address = Some(given(&self.address)).filter(|_| claims.is_none());
-            Ok(EximCheck {
-                spec: decoded("spec", &self.spec)?.ok_or(EximFault::NoSpec)?,
-                key,
-                unique: decoded("unique", &self.unique)?,
-                address: address.filter(|address| !address.is_empty()),
-                size: number(&self.size),
-                local_part,
-                domain,
-            })
-        });
         Ok(EximStep {
             session: given(&self.session),
             message: given(&self.message),
@@ -241,7 +223,27 @@ impl EximRequest {
                 marked: self.is_marked()?,
                 hold: None,
             },
-            check: check.transpose()?,
+            check: self.is_check.then(|| self.check(local_part, domain)).transpose()?,
+        })
+    }
+
+    /// The check of a spec that it asks for.
+    fn check(&self, local_part: Vec<u8>, domain: Vec<u8>) -> Result<EximCheck, EximFault> {
+        // A client that only the account speaks of is not counted: no key may be that of another.
+        let claims = self.claims_client();
+        let key = match claims {
+            Some(account) => Some(account_key(account).into_owned()),
+            None => decoded("key", &self.key)?,
+        };
+        let address = self.address.clone().filter(|_| claims.is_none());
+        Ok(EximCheck {
+            spec: decoded("spec", &self.spec)?.ok_or(EximFault::NoSpec)?,
+            key,
+            unique: decoded("unique", &self.unique)?,
+            address: address.filter(|address| !address.is_empty()),
+            size: number(&self.size),
+            local_part,
+            domain,
         })
     }
 
