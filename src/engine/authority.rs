@@ -1,12 +1,12 @@
 //! Who decides the checks of one event, where several servers share the limits.
 
-use super::check::{Algorithm, Check, Update};
+use super::check::{Check, Update};
 use super::decide::{Pending, decide, decide_adjusted, second};
 use super::decision::{Decision, decide_over};
 use super::over_since;
 use super::state::{Change, FilterChange, Remembered, State};
 use crate::rate::bloom::Event;
-use crate::rate::{Average, Bucket, CalendarWindow, Timestamp};
+use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp};
 
 /// Who decides the checks of one event.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The input of a decision: a [`Check`].
 
 use super::state::State;
-use crate::rate::{Bucket, CalendarWindow, Timestamp};
+use crate::rate::{Algorithm, AlgorithmKind, CalendarWindow, Timestamp};
 
 /// The record that a check is counted in, and its identity.
 ///
@@ -54,108 +54,7 @@ pub enum Kind {
     Habits,
 }
 
-/// How a record is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AlgorithmKind {
-    /// See [`Algorithm::MovingAverage`].
-    #[default]
-    MovingAverage,
-    /// See [`Algorithm::Bucket`].
-    Bucket,
-    /// See [`Algorithm::Calendar`].
-    Calendar,
-}
-
-impl AlgorithmKind {
-    /// Its name in output.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::MovingAverage => "average",
-            Self::Bucket => "bucket",
-            Self::Calendar => "calendar",
-        }
-    }
-}
-
-/// How events become a rate, and the limit it is compared with.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Algorithm {
-    /// The exponentially weighted moving average of Exim's `ratelimit`.
-    MovingAverage {
-        /// The limit: a rate at or above it is over. Not negative, not NaN; may
-        /// be infinite.
-        limit: f64,
-        /// The period in seconds; greater than zero.
-        period: f64,
-    },
-    /// A leaky bucket: see [`Bucket`]. Where a moving average has a rate, it has
-    /// a level; the burst is its limit. A refused event adds nothing, but the
-    /// level is stored as it is then, and dated now, as rspamd does.
-    Bucket {
-        /// An event for which there is no room is over, unless the bucket is
-        /// empty. Greater than zero.
-        burst: f64,
-        /// What leaks out in a second. Not negative, not NaN; may be 0.
-        rate: f64,
-    },
-    /// So many in a window of the calendar. Where a moving average has a rate, it has the count
-    /// of the window, which starts again with the next one: see [`CalendarWindow`].
-    Calendar {
-        /// An event with which more would be counted is over. Not negative, not NaN; may be
-        /// infinite.
-        limit: f64,
-        /// The present window, which is not empty.
-        window: CalendarWindow,
-    },
-}
-
 impl Algorithm {
-    /// Its kind, which selects the record.
-    #[must_use]
-    #[inline]
-    pub fn kind(&self) -> AlgorithmKind {
-        match self {
-            Self::MovingAverage { .. } => AlgorithmKind::MovingAverage,
-            Self::Bucket { .. } => AlgorithmKind::Bucket,
-            Self::Calendar { .. } => AlgorithmKind::Calendar,
-        }
-    }
-
-    /// The limit; of a bucket, the burst.
-    #[must_use]
-    #[inline]
-    pub fn limit(&self) -> f64 {
-        match self {
-            Self::MovingAverage { limit, .. } | Self::Calendar { limit, .. } => *limit,
-            Self::Bucket { burst, .. } => *burst,
-        }
-    }
-
-    /// The period in seconds. That of a bucket is the time in which a full one
-    /// becomes empty: for so long a unique event does not count again, and
-    /// after so long without over decisions the next one is a crossing. That of a calendar
-    /// window is its length.
-    #[must_use]
-    #[inline]
-    pub fn period(&self) -> f64 {
-        match *self {
-            Self::MovingAverage { period, .. } => period,
-            Self::Bucket { burst, rate } => Bucket { burst, rate }.period(),
-            Self::Calendar { window, .. } => window.seconds(),
-        }
-    }
-
-    /// The present window of the calendar, if it counts in one, by the clock of who asks.
-    #[must_use]
-    #[inline]
-    pub fn window(&self) -> Option<CalendarWindow> {
-        match self {
-            Self::MovingAverage { .. } | Self::Bucket { .. } => None,
-            Self::Calendar { window, .. } => Some(*window),
-        }
-    }
-
     /// The present window of the calendar, if it counts in one, by the clock of the store, where
     /// `kept` is the state of the record.
     #[inline]
@@ -169,16 +68,6 @@ impl Algorithm {
         match self.window_at(now, Some(&state)) {
             None => state,
             Some(window) => state.in_window(window, now),
-        }
-    }
-
-    /// What leaks out of a bucket in a second; 0 for others.
-    #[must_use]
-    #[inline]
-    pub fn leak(&self) -> f64 {
-        match self {
-            Self::MovingAverage { .. } | Self::Calendar { .. } => 0.0,
-            Self::Bucket { rate, .. } => *rate,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The outcome of a check.
 
-use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, remaining, retry_after};
+use crate::rate::{Algorithm, AlgorithmKind, Average, CalendarWindow, Timestamp, Wait};
 
-use super::check::{AlgorithmKind, Overridden};
+use super::check::Overridden;
 
 /// The outcome of one check, with details.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -126,15 +126,8 @@ impl Decision {
     /// What a read-only decision would be if an event of this size was counted.
     #[must_use]
     pub fn if_counted(self, count: f64) -> Self {
-        let Self { kept, at, period, limit, leak, algorithm, overridden, .. } = self;
-        let rate = match algorithm {
-            AlgorithmKind::MovingAverage => match kept {
-                Some(average) => average.next(at, period, count).rate,
-                None => Average::first(at, count).rate,
-            },
-            AlgorithmKind::Bucket => Bucket { burst: limit, rate: leak }.level(kept, at) + count,
-            AlgorithmKind::Calendar => self.counted(at) + count,
-        };
+        let Self { kept, at, limit, algorithm, overridden, .. } = self;
+        let rate = self.counted().after(kept, at, count);
         let over = decide_over(algorithm.over(rate, limit, count), overridden);
         Self { rate, over, count, ..self }
     }
@@ -142,19 +135,10 @@ impl Decision {
     /// How many more events of the same kind would pass at `now`.
     #[must_use]
     pub fn remaining(&self, now: Timestamp) -> f64 {
-        let Self { kept, limit, next_count, .. } = *self;
-        match (self.overridden, self.algorithm) {
-            (Some(Overridden::Allow), _) => f64::INFINITY,
-            (Some(Overridden::Deny | Overridden::Reject), _) => 0.0,
-            (None, AlgorithmKind::MovingAverage) => {
-                remaining(kept, now, self.period, limit, next_count)
-            }
-            (None, AlgorithmKind::Bucket) => {
-                Bucket { burst: limit, rate: self.leak }.remaining(kept, now, next_count)
-            }
-            (None, AlgorithmKind::Calendar) => {
-                calendar::remaining(self.counted(now), limit, next_count)
-            }
+        match self.overridden {
+            Some(Overridden::Allow) => f64::INFINITY,
+            Some(Overridden::Deny | Overridden::Reject) => 0.0,
+            None => self.counted().remaining(self.kept, now, self.next_count),
         }
     }
 
@@ -162,25 +146,30 @@ impl Decision {
     /// kind would pass.
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Wait {
-        let Self { kept, limit, next_count, .. } = *self;
-        match (self.overridden, self.algorithm) {
-            (Some(Overridden::Allow), _) => Wait::Seconds(0.0),
-            (Some(Overridden::Deny | Overridden::Reject), _) => Wait::Never,
-            (None, AlgorithmKind::MovingAverage) => {
-                retry_after(kept, now, self.period, limit, next_count)
-            }
-            (None, AlgorithmKind::Bucket) => {
-                Bucket { burst: limit, rate: self.leak }.retry_after(kept, now, next_count)
-            }
-            (None, AlgorithmKind::Calendar) => {
-                calendar::retry_after(self.counted(now), limit, next_count, self.restarts, now)
-            }
+        match self.overridden {
+            Some(Overridden::Allow) => Wait::Seconds(0.0),
+            Some(Overridden::Deny | Overridden::Reject) => Wait::Never,
+            None => self.counted().retry_after(self.kept, now, self.next_count),
         }
     }
 
-    /// What is counted in the calendar window of `now`.
-    fn counted(&self, now: Timestamp) -> f64 {
-        self.kept.filter(|_| now.seconds < self.restarts).map_or(0.0, |kept| kept.rate)
+    /// The window of the calendar in which the record counts, if it counts in one.
+    #[must_use]
+    pub fn window(&self) -> Option<CalendarWindow> {
+        let is_of_calendar = self.algorithm == AlgorithmKind::Calendar;
+        is_of_calendar.then(|| CalendarWindow::lasting(self.start, self.period))
+    }
+
+    /// How the record counts, by the clock of the store.
+    fn counted(&self) -> Algorithm {
+        let Self { limit, period, leak, start, restarts, .. } = *self;
+        match self.algorithm {
+            AlgorithmKind::MovingAverage => Algorithm::MovingAverage { limit, period },
+            AlgorithmKind::Bucket => Algorithm::Bucket { burst: limit, rate: leak },
+            AlgorithmKind::Calendar => {
+                Algorithm::Calendar { limit, window: CalendarWindow { start, end: restarts } }
+            }
+        }
     }
 }
 
@@ -190,20 +179,5 @@ pub(super) fn decide_over(measured: bool, overridden: Option<Overridden>) -> boo
     match overridden {
         None => measured,
         Some(overridden) => overridden.is_denial(),
-    }
-}
-
-impl AlgorithmKind {
-    /// Whether an event of size `count` is over, if `rate` is the rate or level
-    /// with it. A moving average exactly at the limit is over: a limit of zero
-    /// blocks. A bucket or a calendar window that is exactly full is not.
-    #[inline]
-    pub(crate) fn over(self, rate: f64, limit: f64, count: f64) -> bool {
-        match self {
-            // Exim tests `rate < limit`, so NaN is over.
-            Self::MovingAverage => rate.partial_cmp(&limit) != Some(std::cmp::Ordering::Less),
-            Self::Bucket => Bucket { burst: limit, rate: 0.0 }.over(rate, count),
-            Self::Calendar => calendar::exceeds(rate, limit),
-        }
     }
 }

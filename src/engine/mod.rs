@@ -31,10 +31,11 @@ mod decision;
 mod state;
 mod unique;
 
+pub use crate::rate::{Algorithm, AlgorithmKind};
 pub use authority::Authority;
 #[cfg(feature = "cli")]
 pub(crate) use authority::refused_by_own;
-pub use check::{Algorithm, AlgorithmKind, Check, Kind, Overridden, RecordKey, Update};
+pub use check::{Check, Kind, Overridden, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};
 pub use decision::{Decision, Details};

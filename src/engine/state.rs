@@ -62,12 +62,6 @@ impl State {
         CalendarWindow::lasting(self.start, self.period)
     }
 
-    /// Whether nothing is lost with it at `now`, if it counts in a calendar window: every later
-    /// check that asks in the same zone begins another one. A day later, in any zone.
-    pub(crate) fn is_of_the_past(&self, now: Timestamp) -> bool {
-        now.seconds.saturating_sub(self.window().end) >= CalendarWindow::KEPT
-    }
-
     /// This state as a check of this window finds it at `now`: without what was counted in a
     /// window that is over, or in one that only a clock which was wrong can have been in, and
     /// without its over decisions.

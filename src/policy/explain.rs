@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::engine::{AlgorithmKind, Decision, Overridden};
-use crate::rate::{Bucket, Timestamp, Wait};
+use crate::rate::{Timestamp, Wait};
 use crate::text;
 
 /// One limit, and what an event makes of its rate.
@@ -30,20 +30,12 @@ impl<'w> Measured<'w> {
     /// What was decided, whatever an override says.
     #[must_use]
     pub fn of(decision: &Decision, window: &'w str) -> Self {
-        let Decision { rate, limit, count, period, at, kept, algorithm, leak, .. } = *decision;
-        // A rate that includes the event does not say what it was before.
+        let Decision { rate, limit, count, algorithm, .. } = *decision;
         let before = match (algorithm, decision.details.written) {
-            (AlgorithmKind::Bucket | AlgorithmKind::Calendar, true) => {
-                Some((rate - count).max(0.0))
-            }
-            (AlgorithmKind::Bucket, false) => {
-                Some(Bucket { burst: limit, rate: leak }.level(kept, at))
-            }
-            (AlgorithmKind::Calendar, false) => Some(kept.map_or(0.0, |kept| kept.rate)),
+            (_, false) => Some(decision.if_counted(0.0).rate),
+            // A rate that includes the event does not say what it was before.
             (AlgorithmKind::MovingAverage, true) => None,
-            (AlgorithmKind::MovingAverage, false) => {
-                Some(kept.map_or(0.0, |kept| kept.next(at, period, 0.0).rate))
-            }
+            (_, true) => Some((rate - count).max(0.0)),
         };
         let over = algorithm.over(rate, limit, count);
         Self { window, algorithm, before, after: rate, limit, count: Some(count), over }
@@ -52,11 +44,7 @@ impl<'w> Measured<'w> {
     /// The smallest whole limit, or burst, that would let the event pass.
     #[must_use]
     pub fn least_limit(&self) -> f64 {
-        // A bucket or a calendar window may be exactly full; a rate must stay below its limit.
-        match self.algorithm {
-            AlgorithmKind::Bucket | AlgorithmKind::Calendar => self.after.ceil(),
-            AlgorithmKind::MovingAverage => self.after.floor() + 1.0,
-        }
+        self.algorithm.least_limit(self.after)
     }
 
     /// A rate with as many decimals as it takes to be on its side of the limit.
@@ -75,11 +63,7 @@ impl<'w> Measured<'w> {
 /// `100/1h: rate 99.4 before, 100.4 with this event, which counts 1: over the limit`.
 impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.algorithm {
-            AlgorithmKind::MovingAverage => "rate",
-            AlgorithmKind::Bucket => "level",
-            AlgorithmKind::Calendar => "count",
-        };
+        let what = self.algorithm.measure();
         write!(f, "{}: {what} ", self.window)?;
         if let Some(before) = self.before {
             write!(f, "{} before, ", self.figure(before))?;

@@ -13,7 +13,7 @@
 //! not the present. A record that is in a far window nevertheless, as the
 //! store's own clock was wrong, counts as none.
 
-use super::{Timestamp, Wait};
+use super::{Average, Timestamp, Wait};
 
 /// A window of the calendar, in seconds since 1970: from `start` until before `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +80,19 @@ impl CalendarWindow {
         now.seconds < self.end && !self.is_far(now)
     }
 
+    /// Whether nothing is lost with a record of this window at `now`: every later check that asks
+    /// in the same zone begins another one. A day later, in any zone.
+    #[must_use]
+    pub fn is_of_the_past(self, now: Timestamp) -> bool {
+        now.seconds.saturating_sub(self.end) >= Self::KEPT
+    }
+
+    /// What is counted at `now` of what a record of this window remembers.
+    #[must_use]
+    pub fn counted(self, kept: Option<Average>, now: Timestamp) -> f64 {
+        kept.filter(|_| self.is_present(now)).map_or(0.0, |kept| kept.rate)
+    }
+
     /// Whether it begins so late that only a clock which was wrong can have been in it.
     #[must_use]
     #[inline]
@@ -126,7 +139,7 @@ pub fn unpack(packed: f64) -> (f64, i64) {
 
 /// How many more events of size `count` would pass if `counted` are counted already.
 #[must_use]
-pub fn remaining(counted: f64, limit: f64, count: f64) -> f64 {
+pub(super) fn remaining(counted: f64, limit: f64, count: f64) -> f64 {
     if exceeds(counted + count, limit) {
         0.0
     } else if count > 0.0 {
@@ -139,7 +152,13 @@ pub fn remaining(counted: f64, limit: f64, count: f64) -> f64 {
 /// The wait from `now` until one more event of size `count` would pass, if `counted` are counted
 /// already and the count starts again in second `restarts`.
 #[must_use]
-pub fn retry_after(counted: f64, limit: f64, count: f64, restarts: i64, now: Timestamp) -> Wait {
+pub(super) fn retry_after(
+    counted: f64,
+    limit: f64,
+    count: f64,
+    restarts: i64,
+    now: Timestamp,
+) -> Wait {
     if exceeds(count, limit) {
         return Wait::Never;
     }
@@ -159,7 +178,7 @@ pub fn exceeds(counted: f64, limit: f64) -> bool {
 
 /// Whether a store that is given this limit of a window keeps it as `stored`: see [`pack`].
 #[must_use]
-pub fn is_stored_as(limit: f64, stored: f64) -> bool {
+pub(super) fn is_stored_as(limit: f64, stored: f64) -> bool {
     unpack(pack(limit, 0)).0 == stored
 }
 

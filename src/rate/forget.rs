@@ -45,7 +45,7 @@ const VANISHES: f64 = f64::EPSILON / 8.0;
 /// counted. A record from the future (the clock went back) is kept. An infinite
 /// or NaN rate never decays, and is kept for ever, as in Exim.
 #[must_use]
-pub fn forgettable(
+pub(super) fn forgettable(
     average: Average,
     limit: f64,
     filter_epoch: Option<i64>,

@@ -6,6 +6,7 @@
 //! `acl_ratelimit`), with the same order of operations, so that every `f64` is
 //! the same; those of the leaky bucket are rspamd's.
 
+mod algorithm;
 mod average;
 pub mod bloom;
 mod bucket;
@@ -14,8 +15,8 @@ mod forget;
 pub mod habits;
 mod outlook;
 
+pub use algorithm::{Algorithm, AlgorithmKind};
 pub use average::{Average, Timestamp};
 pub use bucket::{Bucket, score};
 pub use calendar::CalendarWindow;
-pub use forget::forgettable;
-pub use outlook::{Wait, remaining, retry_after};
+pub use outlook::Wait;

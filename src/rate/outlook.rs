@@ -35,7 +35,7 @@ const LONGEST_MICROS: i64 = 1 << 62;
 
 /// More periods than any finite rate needs to decay to 0: the smallest `e^-x`
 /// above zero is at x = 745.1.
-const ENOUGH_PERIODS: f64 = 750.0;
+pub(super) const ENOUGH_PERIODS: f64 = 750.0;
 
 /// How many more events of size `count` would pass, one directly after the
 /// other from `now` on.
@@ -50,7 +50,7 @@ const ENOUGH_PERIODS: f64 = 750.0;
 ///
 /// Infinite if events have no size, or the limit is infinite.
 #[must_use]
-pub fn remaining(
+pub(super) fn remaining(
     kept: Option<Average>,
     now: Timestamp,
     period: f64,
@@ -88,7 +88,7 @@ pub fn remaining(
 /// under 1e-8 periods (6 ms of a week), where the rounding of `1 - e^-x`
 /// outweighs the decay in a microsecond.
 #[must_use]
-pub fn retry_after(
+pub(super) fn retry_after(
     kept: Option<Average>,
     now: Timestamp,
     period: f64,

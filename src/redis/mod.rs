@@ -53,9 +53,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::cluster::wire::read_decision;
-use crate::engine::{
-    Algorithm, AlgorithmKind, Check, Decision, Overridden, Update, refused_by_own,
-};
+use crate::engine::{Algorithm, Check, Decision, Overridden, Update, refused_by_own};
 use crate::rate::Timestamp;
 use crate::rate::bloom;
 use crate::sys::clock;
@@ -504,11 +502,7 @@ fn decision(bytes: &[u8], check: &Check<'_>) -> Option<Decision> {
 
 /// A check, for the script.
 fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
-    let algorithm = match check.algorithm.kind() {
-        AlgorithmKind::MovingAverage => 1,
-        AlgorithmKind::Bucket => 2,
-        AlgorithmKind::Calendar => 3,
-    };
+    let algorithm = check.algorithm.kind().code();
     let update = match check.update {
         Update::Leaky => 1,
         Update::Strict => 2,

@@ -1,8 +1,8 @@
 //! Which records may go, because remembering them could change no decision.
 
-use crate::rate::{self, Timestamp};
+use crate::rate::Timestamp;
 
-use super::format::{BUCKET, CALENDAR, State};
+use super::format::{BUCKET, State};
 use super::record::period_is_known;
 
 /// An account that has not sent for so many seconds is forgotten: 400 days, so that recipients of
@@ -18,9 +18,8 @@ pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
 /// the second in which its filter was started, if it has one.
 ///
 /// The size of future events is not known here, so this waits until even the smallest
-/// would make no difference: see [`rate::forgettable`]. A bucket can go as soon as it is
-/// empty: see [`rate::Bucket::forgettable`]; a calendar window once it is over. A record without a period is
-/// kept. The latest over decision must be at least a period ago, since the next one is
+/// would make no difference: see [`rate::Algorithm::forgettable`](crate::rate::Algorithm::forgettable).
+/// A record without a period is kept. The latest over decision must be at least a period ago, since the next one is
 /// then a crossing with or without the record.
 pub(super) fn forgettable(
     state: &State,
@@ -42,20 +41,14 @@ pub(super) fn forgettable(
     // more slowly, within a period.
     average.rate += f64::from(state.apart);
     let apart = state.apart > 0.0 && now.as_seconds() - average.at.as_seconds() < period;
-    if !state.has_rate() {
-        true
-    } else if algorithm == BUCKET {
-        !apart && state.bucket(period).forgettable(average, epoch, now)
-    } else if algorithm == CALENDAR {
-        state.decoded(algorithm).is_of_the_past(now)
-    } else {
-        rate::forgettable(average, state.limit, epoch, period, 0.0, now)
-    }
+    !state.has_rate()
+        || !(algorithm == BUCKET && apart)
+            && state.counted(algorithm).forgettable(average, epoch, 0.0, now)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::MOVING_AVERAGE;
+    use super::super::format::{CALENDAR, MOVING_AVERAGE};
     use super::*;
     use crate::rate::calendar::pack;
 

@@ -4,6 +4,7 @@
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::{Decode, Encode};
 
+use crate::rate::AlgorithmKind;
 use crate::versions::Versions;
 
 /// The format version of the databases that this exirate creates.
@@ -95,11 +96,12 @@ pub(super) const KIND_POLICY: u8 = 2;
 /// RecordHead kind: the habits of an account.
 pub(super) const KIND_HABITS: u8 = 3;
 /// RecordHead algorithm: the moving average.
-pub(super) const MOVING_AVERAGE: u8 = 1;
+#[cfg(test)]
+pub(super) const MOVING_AVERAGE: u8 = AlgorithmKind::MovingAverage.code();
 /// The code of the leaky bucket.
-pub(super) const BUCKET: u8 = 2;
+pub(super) const BUCKET: u8 = AlgorithmKind::Bucket.code();
 /// The code of the calendar window.
-pub(super) const CALENDAR: u8 = 3;
+pub(super) const CALENDAR: u8 = AlgorithmKind::Calendar.code();
 /// The offsets of a record's two states, from the start of the record.
 pub(super) const STATES: [usize; 2] = [20, 72];
 /// The size of a state with its checksum.

@@ -2,13 +2,13 @@
 
 use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Average, Bucket, Timestamp, calendar};
+use crate::rate::{Algorithm, Average, Timestamp, calendar};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
     ALIGN, BUCKET, CALENDAR, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX,
-    KIND_HABITS, KIND_POLICY, KIND_SPEC, MOVING_AVERAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES,
-    STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    KIND_HABITS, KIND_POLICY, KIND_SPEC, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC,
+    STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
@@ -97,12 +97,7 @@ fn codes(kind: Kind, algorithm: AlgorithmKind) -> (u8, u8) {
         Kind::Policy => KIND_POLICY,
         Kind::Habits => KIND_HABITS,
     };
-    let algorithm = match algorithm {
-        AlgorithmKind::MovingAverage => MOVING_AVERAGE,
-        AlgorithmKind::Bucket => BUCKET,
-        AlgorithmKind::Calendar => CALENDAR,
-    };
-    (kind, algorithm)
+    (kind, algorithm.code())
 }
 
 /// The kind and algorithm with these codes, if this exirate knows them.
@@ -113,13 +108,7 @@ fn known(codes: (u8, u8)) -> Option<(Kind, AlgorithmKind)> {
         KIND_HABITS => Kind::Habits,
         _ => return None,
     };
-    let algorithm = match codes.1 {
-        MOVING_AVERAGE => AlgorithmKind::MovingAverage,
-        BUCKET => AlgorithmKind::Bucket,
-        CALENDAR => AlgorithmKind::Calendar,
-        _ => return None,
-    };
-    Some((kind, algorithm))
+    Some((kind, AlgorithmKind::of_code(codes.1)?))
 }
 
 /// The stored form of a period. Rounded up, as it does no harm to keep a record for too
@@ -195,20 +184,17 @@ impl State {
             0.0
         } else if !period_is_known(period) {
             self.rate
-        } else if algorithm == BUCKET {
-            self.bucket(period).level(Some(self.average()), now)
-        } else if algorithm == CALENDAR {
-            if self.decoded(algorithm).window().is_present(now) { self.rate } else { 0.0 }
         } else {
             // As a check that counts nothing computes it.
-            self.average().next(now, period, 0.0).rate
+            self.counted(algorithm).after(Some(self.average()), now, 0.0)
         }
     }
 
-    /// The parameters of a bucket with this period.
-    pub(super) fn bucket(&self, period: f64) -> Bucket {
-        let rate = if period.is_finite() { self.limit / period } else { 0.0 };
-        Bucket { burst: self.limit, rate }
+    /// How it is counted, in a record with this algorithm, whose period is known.
+    pub(super) fn counted(&self, algorithm: u8) -> Algorithm {
+        let kind = AlgorithmKind::of_code(algorithm).unwrap_or_default();
+        let period = self.period(algorithm);
+        Algorithm::of_record(kind, self.limit(algorithm), period, self.start(algorithm))
     }
 
     /// Its contents for the engine, in a record with this algorithm.

@@ -6,14 +6,14 @@ use std::path::Path;
 
 use super::key_state::{KeyState, KeyStateJson, Next};
 use super::override_state::{participle, sentence};
-use crate::engine::{AlgorithmKind, Overridden, RecordKey};
+use crate::engine::{Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, LimitRule, Said};
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, split_field};
 use crate::policy::image::{Image, ImageError, PolicyFile, PolicyImage};
 use crate::policy::model::MemberKind;
 use crate::policy::outcome::strictest;
 use crate::policy::word::{Action, Verdict, Word as _};
-use crate::rate::{Timestamp, Wait, calendar};
+use crate::rate::{Timestamp, Wait};
 use crate::store::{FOREVER, Inspect, Override, Overrides, Target, deciding};
 use crate::text;
 use crate::text::time::now as clock;
@@ -86,10 +86,7 @@ impl InForce {
     fn is_over(&self, record: &KeyState) -> bool {
         let rate = record.rate_after(self.now, 1.0);
         let is_near = (rate - record.limit).abs() <= record.limit * ROUNDED;
-        let rule = match record.algorithm {
-            AlgorithmKind::Calendar if is_near => self.rule(record),
-            _ => None,
-        };
+        let rule = if is_near { self.rule(record) } else { None };
         match rule {
             Some(rule) => record.algorithm.over(rate, rule.limit, 1.0),
             None => !record.passes(rate),
@@ -204,10 +201,8 @@ impl InForce {
     /// The rule of a policy that counts a record with its latest limit. Another limit is that
     /// of a package which only Exim knows, or of an earlier policy.
     pub(crate) fn rule(&self, record: &KeyState) -> Option<LimitRule> {
-        self.said(record)?.rule.filter(|rule| match record.algorithm {
-            AlgorithmKind::Calendar => calendar::is_stored_as(rule.limit, record.limit),
-            AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => rule.limit == record.limit,
-        })
+        let rule = self.said(record)?.rule;
+        rule.filter(|rule| record.algorithm.is_stored_as(rule.limit, record.limit))
     }
 }
 

@@ -3,16 +3,10 @@
 use super::key_text::{self, PolicyKey};
 use crate::engine::{AlgorithmKind, Kind, RecordKey, State};
 use crate::json_schema::described;
-use crate::rate::{
-    self, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom, calendar, remaining, retry_after,
-};
+use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom};
 use crate::spec::StoredKey;
 use crate::store::Entry;
 use crate::text;
-
-/// More periods than any finite rate needs to decay to nothing: the smallest
-/// `e^-x` above zero is at x = 745.1.
-const LONGEST_PERIODS: f64 = 750.0;
 
 /// A record, with the share of bits set in place of its filter's bits.
 #[derive(Clone, Debug)]
@@ -57,18 +51,8 @@ pub(crate) fn share_at_most(algorithm: AlgorithmKind, state: &State, now: Timest
     let (Some(average), true) = (state.average, state.period > 0.0 && state.limit > 0.0) else {
         return f64::INFINITY;
     };
-    let rate = match algorithm {
-        AlgorithmKind::MovingAverage => average.next(now, state.period, 1.0).rate,
-        AlgorithmKind::Bucket => {
-            let rate = if state.period.is_finite() { state.limit / state.period } else { 0.0 };
-            Bucket { burst: state.limit, rate }.level(Some(average), now) + 1.0
-        }
-        AlgorithmKind::Calendar => {
-            let is_present = CalendarWindow::lasting(state.start, state.period).is_present(now);
-            if is_present { average.rate + 1.0 } else { 1.0 }
-        }
-    };
-    rate / state.limit
+    let counted = Algorithm::of_record(algorithm, state.limit, state.period, state.start);
+    counted.after(Some(average), now, 1.0) / state.limit
 }
 
 /// What is remembered of the record of a spec, as far as its name and these
@@ -151,22 +135,21 @@ impl KeyState {
         self.period
     }
 
+    /// How it is counted, if its period is known.
+    pub(crate) fn counted(&self) -> Option<Algorithm> {
+        let of_period =
+            |period| Algorithm::of_record(self.algorithm, self.limit, period, self.start);
+        self.period.map(of_period)
+    }
+
     /// The parameters of the bucket, if it is one and they are known.
     pub(crate) fn bucket(&self) -> Option<Bucket> {
-        let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Bucket)?;
-        let rate = if period.is_finite() { self.limit / period } else { 0.0 };
-        Some(Bucket { burst: self.limit, rate })
+        self.counted()?.bucket()
     }
 
     /// The window of the calendar in which it counts, if it does and it is known.
     pub(crate) fn window(&self) -> Option<CalendarWindow> {
-        let period = self.period.filter(|_| self.algorithm == AlgorithmKind::Calendar)?;
-        Some(CalendarWindow::lasting(self.start, period))
-    }
-
-    /// What is counted in the window of `now`.
-    fn counted(&self, window: CalendarWindow, now: Timestamp) -> f64 {
-        if window.is_present(now) { self.average.rate } else { 0.0 }
+        self.counted()?.window()
     }
 
     /// The period as it was written, for people.
@@ -188,13 +171,8 @@ impl KeyState {
     /// The rate that an event of size `count` would get at `now`. Without a
     /// period, nothing is known but the rate that was written.
     pub(crate) fn rate_after(&self, now: Timestamp, count: f64) -> f64 {
-        if let Some(bucket) = self.bucket() {
-            return bucket.level(Some(self.average), now) + count;
-        }
-        if let Some(window) = self.window() {
-            return self.counted(window, now) + count;
-        }
-        self.period().map_or(self.average.rate, |period| self.average.next(now, period, count).rate)
+        let after = |counted: Algorithm| counted.after(Some(self.average), now, count);
+        self.counted().map_or(self.average.rate, after)
     }
 
     /// The part of the limit that is used up at `now`: 1 at the limit.
@@ -215,25 +193,12 @@ impl KeyState {
 
     /// When one more event, of size 1, would pass.
     pub(crate) fn wait(&self, now: Timestamp) -> Option<Wait> {
-        if let Some(bucket) = self.bucket() {
-            return Some(bucket.retry_after(Some(self.average), now, 1.0));
-        }
-        if let Some(window) = self.window() {
-            let counted = self.counted(window, now);
-            return Some(calendar::retry_after(counted, self.limit, 1.0, window.end, now));
-        }
-        self.period().map(|period| retry_after(Some(self.average), now, period, self.limit, 1.0))
+        self.counted().map(|counted| counted.retry_after(Some(self.average), now, 1.0))
     }
 
     /// How many more events of size 1 would pass.
     pub(crate) fn remaining(&self, now: Timestamp) -> Option<f64> {
-        if let Some(bucket) = self.bucket() {
-            return Some(bucket.remaining(Some(self.average), now, 1.0));
-        }
-        if let Some(window) = self.window() {
-            return Some(calendar::remaining(self.counted(window, now), self.limit, 1.0));
-        }
-        self.period().map(|period| remaining(Some(self.average), now, period, self.limit, 1.0))
+        self.counted().map(|counted| counted.remaining(Some(self.average), now, 1.0))
     }
 
     /// Since when every counted event was at or over the limit, if the last
@@ -245,44 +210,15 @@ impl KeyState {
 
     /// Whether its filter has outlived the period.
     pub(crate) fn filter_expired(&self, now: Timestamp) -> bool {
-        if let (Some(window), Some(_)) = (self.window(), self.filter) {
-            return now.seconds >= window.end;
-        }
-        self.filter
-            .zip(self.period())
-            .is_some_and(|(filter, period)| bloom::expired(filter.since.seconds, now, period))
+        let filter = self.filter.zip(self.counted());
+        filter.is_some_and(|(filter, counted)| counted.filter_expired(filter.since.seconds, now))
     }
 
     /// From which second on the database may forget this, if nothing more is
     /// counted; `None` if never.
     pub(crate) fn forgettable_from(&self) -> Option<Timestamp> {
-        let period = self.period()?;
-        if let Some(window) = self.window() {
-            return Some(second(window.end.saturating_add(CalendarWindow::KEPT)));
-        }
         let since = self.filter.map(|filter| filter.since.seconds);
-        // As the database asks it, which knows no least size of an event.
-        let may_go = |at| match self.bucket() {
-            Some(bucket) => bucket.forgettable(self.average, since, second(at)),
-            None => rate::forgettable(self.average, self.limit, since, period, 0.0, second(at)),
-        };
-        // A bucket may have been empty already.
-        let start = self.average.at.seconds - i64::from(self.bucket().is_some());
-        // Whatever may ever go has decayed to nothing by then, and its filter
-        // has expired.
-        let leaking = self.bucket().map_or(0.0, |bucket| self.average.rate / bucket.rate);
-        let periods = (LONGEST_PERIODS * period).max(leaking + period + 2.0) as i64;
-        let end = since.map_or(start, |since| since.max(start)).saturating_add(periods);
-        if !may_go(end) {
-            return None;
-        }
-        let (mut kept, mut gone) = (start, end);
-        // At most 63 halvings.
-        while gone - kept > 1 {
-            let middle = i64::midpoint(kept, gone);
-            if may_go(middle) { gone = middle } else { kept = middle }
-        }
-        Some(second(gone))
+        self.counted()?.forgettable_from(self.average, since).map(second)
     }
 
     /// The record in JSON.
@@ -546,7 +482,7 @@ mod tests {
             let record = record(b"1h/per_mail/x", events, 10.0);
             let from = record.forgettable_from().unwrap().seconds;
             let may_go =
-                |at| rate::forgettable(record.average, 10.0, None, 3600.0, 0.0, second(at));
+                |at| record.counted().unwrap().forgettable(record.average, None, 0.0, second(at));
             assert!(may_go(from) && !may_go(from - 1), "{events}");
         }
         assert_eq!(record(b"1h/per_mail/x", f64::INFINITY, 1.0).forgettable_from(), None);

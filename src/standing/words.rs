@@ -57,7 +57,7 @@ pub(crate) fn used(record: &KeyState, now: Timestamp) -> String {
 }
 
 /// `4.0 of 3 in 1h (133%)`.
-pub(crate) fn rate(record: &KeyState, now: Timestamp) -> String {
+fn rate(record: &KeyState, now: Timestamp) -> String {
     let limit = text::number(record.limit);
     let Some(period) = record.period() else {
         return format!("unknown (its key names no period), limit {limit}");
@@ -67,7 +67,7 @@ pub(crate) fn rate(record: &KeyState, now: Timestamp) -> String {
 }
 
 /// `400 of 500 daily (80%)`.
-pub(crate) fn count(record: &KeyState, now: Timestamp) -> String {
+fn count(record: &KeyState, now: Timestamp) -> String {
     let (count, limit) = (record.rate(now), text::number(record.limit));
     let word = record.period_text().unwrap_or_default();
     let share = share(record, now);
@@ -75,7 +75,7 @@ pub(crate) fn count(record: &KeyState, now: Timestamp) -> String {
 }
 
 /// `4.0 of a burst of 5 (80%)`.
-pub(crate) fn level(record: &KeyState, now: Timestamp) -> String {
+fn level(record: &KeyState, now: Timestamp) -> String {
     let (level, burst) = (record.rate(now), text::number(record.limit));
     let share = share(record, now);
     format!("{level:.1} of a burst of {burst}{share}")

@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
 use crate::rate::habits::Habits;
-use crate::rate::{self, Bucket, Timestamp};
+use crate::rate::{Algorithm, Timestamp};
 
 use super::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored, Sending,
@@ -144,19 +144,13 @@ impl MemoryRecord {
     /// Whether it can be dropped at `now`. The latest over decision must be at least a
     /// period ago, since the next one is then a crossing in any case.
     fn is_forgettable(&self, algorithm: AlgorithmKind, least: f64, now: Timestamp) -> bool {
-        let State { average, limit, period, last_over, .. } = self.state;
+        let State { average, limit, period, start, last_over, .. } = self.state;
         let epoch = self.filter.as_ref().map(|filter| filter.epoch);
         let quiet = last_over == 0 || now.seconds as f64 - f64::from(last_over) > period;
         quiet
-            && average.is_none_or(|average| match algorithm {
-                AlgorithmKind::MovingAverage => {
-                    rate::forgettable(average, limit, epoch, period, least, now)
-                }
-                AlgorithmKind::Bucket => {
-                    let bucket = Bucket { burst: limit, rate: limit / period };
-                    bucket.forgettable(average, epoch, now)
-                }
-                AlgorithmKind::Calendar => self.state.is_of_the_past(now),
+            && average.is_none_or(|average| {
+                let counted = Algorithm::of_record(algorithm, limit, period, start);
+                counted.forgettable(average, epoch, least, now)
             })
     }
 }
@@ -214,7 +208,7 @@ impl Memory {
     }
 
     /// Drops the records without which no decision at `now` or later would be another, where
-    /// an event that is counted costs at least `least`: see [`rate::forgettable`].
+    /// an event that is counted costs at least `least`: see [`Algorithm::forgettable`].
     pub fn forget(&mut self, now: Timestamp, least: f64) {
         self.records.retain(|key, record| !record.is_forgettable(key.key.algorithm, least, now));
     }

@@ -25,7 +25,6 @@ use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
 use crate::standing::words;
-use crate::standing::words::{count, level, rate};
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
@@ -281,26 +280,17 @@ fn counted_so_far(
     line: &mut WriteLine<'_>,
 ) -> std::io::Result<()> {
     let (at, last) = (record.average.at, record.average.rate);
-    match record.algorithm {
-        AlgorithmKind::MovingAverage => {
-            line("rate now", rate(record, now))?;
-            line("last counted", format!("rate {last:.1}, {}", moment(at, now)))?;
-        }
-        AlgorithmKind::Bucket => {
-            line("level now", level(record, now))?;
-            line("leak", leak(record))?;
-            line("last checked", format!("level {last:.1}, {}", moment(at, now)))?;
-        }
-        AlgorithmKind::Calendar => {
-            line("count now", count(record, now))?;
-            if let Some(window) = record.window() {
-                line("since", text::local(second(window.start)))?;
-                line("until", moment(second(window.end), now))?;
-            }
-            line("last counted", format!("count {last}, {}", moment(at, now)))?;
-        }
+    let is_bucket = record.algorithm == AlgorithmKind::Bucket;
+    line(&format!("{} now", record.algorithm.measure()), words::used(record, now))?;
+    if is_bucket {
+        line("leak", leak(record))?;
     }
-    Ok(())
+    if let Some(window) = record.window() {
+        line("since", text::local(second(window.start)))?;
+        line("until", moment(second(window.end), now))?;
+    }
+    let last = format!("{}, {}", record.algorithm.measured(last), moment(at, now));
+    line(if is_bucket { "last checked" } else { "last counted" }, last)
 }
 
 /// The filter of a record of unique events.
@@ -356,24 +346,22 @@ fn leak(record: &KeyState) -> String {
 fn next_event(record: &KeyState, now: Timestamp) -> String {
     let rate = record.rate_after(now, 1.0);
     let Some(more) = record.remaining(now) else { return "unknown".to_owned() };
+    let measured = record.algorithm.measured(rate);
     if !record.passes(rate) {
-        return match record.algorithm {
-            AlgorithmKind::MovingAverage => {
-                format!("refused: rate {rate:.1}, at or over the limit")
-            }
-            AlgorithmKind::Bucket => format!("refused: level {rate:.1} would be over the burst"),
-            AlgorithmKind::Calendar => format!("refused: count {rate} would be over the limit"),
+        let over = match record.algorithm {
+            AlgorithmKind::MovingAverage => ", at or over the limit",
+            AlgorithmKind::Bucket => " would be over the burst",
+            AlgorithmKind::Calendar => " would be over the limit",
         };
+        return format!("refused: {measured}{over}");
     }
     let more = match more {
         1.0 => "no more now".to_owned(),
         more if more.is_finite() => format!("{more:.0} would pass now"),
         _ => "any number would pass".to_owned(),
     };
-    match record.algorithm {
-        AlgorithmKind::MovingAverage => {}
-        AlgorithmKind::Bucket => return format!("passes: level {rate:.1}; {more}"),
-        AlgorithmKind::Calendar => return format!("passes: count {rate}; {more}"),
+    if record.algorithm != AlgorithmKind::MovingAverage {
+        return format!("passes: {measured}; {more}");
     }
     // 3.0 of 3 would read as if it did not pass.
     let rate = match format!("{rate:.1}") {

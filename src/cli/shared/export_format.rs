@@ -101,7 +101,7 @@ struct RecordLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     kind: Option<KindWord>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    algorithm: Option<AlgorithmWord>,
+    algorithm: Option<AlgorithmKind>,
     #[serde(skip_serializing_if = "Option::is_none", default, borrow)]
     filter: Option<FilterLine<'a>>,
 }
@@ -112,14 +112,6 @@ struct RecordLine<'a> {
 enum KindWord {
     Policy,
     Habits,
-}
-
-/// How a record is counted, where that is no moving average.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AlgorithmWord {
-    Bucket,
-    Calendar,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -159,11 +151,7 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
             Kind::Policy => Some(KindWord::Policy),
             Kind::Habits => Some(KindWord::Habits),
         },
-        algorithm: match entry.algorithm {
-            AlgorithmKind::MovingAverage => None,
-            AlgorithmKind::Bucket => Some(AlgorithmWord::Bucket),
-            AlgorithmKind::Calendar => Some(AlgorithmWord::Calendar),
-        },
+        algorithm: Some(entry.algorithm).filter(|algorithm| *algorithm != AlgorithmKind::default()),
         filter: filter.map(|filter| FilterLine {
             since: filter.epoch,
             bits: STANDARD.encode(&filter.bits).into(),
@@ -238,10 +226,7 @@ fn entry(line: RecordLine<'_>) -> Result<Entry, String> {
         return Err(format!("identity_start is {identity_start}: the key is shorter"));
     }
     let period = line.period.unwrap_or(plain.period);
-    let algorithm = line.algorithm.map_or(plain.algorithm, |word| match word {
-        AlgorithmWord::Bucket => AlgorithmKind::Bucket,
-        AlgorithmWord::Calendar => AlgorithmKind::Calendar,
-    });
+    let algorithm = line.algorithm.unwrap_or(plain.algorithm);
     let bucket = algorithm == AlgorithmKind::Bucket;
     let start = line.start.unwrap_or(0);
     if line.start.is_some() != (algorithm == AlgorithmKind::Calendar)

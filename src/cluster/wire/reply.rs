@@ -1,6 +1,6 @@
 //! The reply to a request.
 
-use crate::engine::{AlgorithmKind, Check, Decision, Details, Overridden, Update};
+use crate::engine::{Check, Decision, Details, Overridden, Update};
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
@@ -103,13 +103,10 @@ pub fn write_refusal(out: &mut Vec<u8>, event: u128, status: ReplyStatus, reason
 fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     let Decision { rate, over, overridden, count, at, kept, crossed, crossings, details, .. } =
         *decision;
-    let (start, length) = match decision.algorithm {
-        // Beyond what a request can have, neither is.
-        AlgorithmKind::Calendar => {
-            (u32::try_from(decision.start).unwrap_or(0), decision.period as u32)
-        }
-        AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => (0, 0),
-    };
+    // Beyond what a request can have, neither is.
+    let (start, length) = decision.window().map_or((0, 0), |window| {
+        (u32::try_from(window.start).unwrap_or(0), window.seconds() as u32)
+    });
     let Details { found, filter_expired, seen, written } = details;
     let flags = [
         (over, outcome::OVER),

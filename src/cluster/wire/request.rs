@@ -72,14 +72,9 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| WireFault::Field(field));
     let unique = event.unwrap_or_default();
-    let (algorithm, limit, period, start) = match algorithm {
-        Algorithm::MovingAverage { limit, period } => (1, limit, period, 0),
-        Algorithm::Bucket { burst, rate } => (2, burst, rate, 0),
-        Algorithm::Calendar { limit, window } => {
-            let start = u32::try_from(window.start).map_err(|_| WireFault::Field("start"))?;
-            (3, limit, window.seconds(), start)
-        }
-    };
+    let start = algorithm.window().map_or(0, |window| window.start);
+    let start = u32::try_from(start).map_err(|_| WireFault::Field("start"))?;
+    let second = algorithm.bucket().map_or(algorithm.period(), |bucket| bucket.rate);
     let kind = match key.kind {
         Kind::Spec => 1,
         Kind::Policy => 2,
@@ -96,13 +91,13 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
         | flag(overridden == Some(Overridden::Allow), ALLOWED)
         | flag(overridden.is_some_and(Overridden::is_denial), DENIED)
         | flag(overridden == Some(Overridden::Reject), REJECTED);
-    out.extend_from_slice(&[kind, algorithm, update, flags]);
+    out.extend_from_slice(&[kind, algorithm.kind().code(), update, flags]);
     out.extend_from_slice(&short(key.name.len(), "name_bytes")?.to_le_bytes());
     out.extend_from_slice(&short(key.identity_start, "identity_start")?.to_le_bytes());
     out.extend_from_slice(&short(unique.len(), "unique_bytes")?.to_le_bytes());
     out.extend_from_slice(&start.to_le_bytes());
     out.extend_from_slice(&[0; 2]);
-    for number in [limit, period, count, refuses.unwrap_or_default()] {
+    for number in [algorithm.limit(), second, count, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(key.name);

@@ -7,7 +7,7 @@
 use super::rule;
 use crate::engine::{AlgorithmKind, RecordKey};
 use crate::identity::fold::TOTALS;
-use crate::rate::{Average, Bucket, Timestamp, Wait, calendar, retry_after};
+use crate::rate::{Algorithm, Average, Timestamp, Wait};
 use crate::spool::{Enforcement, EventWindow, LoggedEvent};
 
 /// More periods than a rate needs to decay to nothing.
@@ -52,18 +52,12 @@ impl PastWindow {
         };
         let before = logged.after - count;
         let kept = if strict { logged.after } else { before };
-        match logged.algorithm {
-            AlgorithmKind::Calendar => {
-                let wait = calendar::retry_after(kept, logged.limit, count, logged.restarts, at);
-                return known(before, wait);
-            }
-            AlgorithmKind::Bucket => {
-                let leak = if logged.period > 0.0 { logged.limit / logged.period } else { 0.0 };
-                let bucket = Bucket { burst: logged.limit, rate: leak };
-                let kept = Average { at, rate: kept };
-                return known(before, bucket.retry_after(Some(kept), at, count));
-            }
-            AlgorithmKind::MovingAverage => {}
+        let EventWindow { algorithm, limit, period, restarts, .. } = logged;
+        let start = restarts.saturating_sub(period as i64);
+        let counted = Algorithm::of_record(algorithm, limit, period, start);
+        if algorithm != AlgorithmKind::MovingAverage {
+            let kept = Average { at, rate: kept };
+            return known(before, counted.retry_after(Some(kept), at, count));
         }
         // An isolated event counts in full, whatever is left of the rate.
         if logged.before > 0.0 && logged.after <= count * (1.0 + f64::from(f32::EPSILON)) {
@@ -80,7 +74,7 @@ impl PastWindow {
                 Average { at: then, rate: logged.before }
             }
         };
-        known(decayed, retry_after(Some(kept), at, logged.period, logged.limit, count))
+        known(decayed, counted.retry_after(Some(kept), at, count))
     }
 }
 
@@ -146,7 +140,8 @@ mod tests {
                 return TestResult::from_bool(found.before.is_none());
             }
             let near = (found.before.unwrap() - exact).abs() < 1e-3 * (1.0 + rate);
-            let wait = retry_after(Some(kept), AT, 3600.0, 10.0, count.into());
+            let wait = Algorithm::MovingAverage { limit: 10.0, period: 3600.0 }
+                .retry_after(Some(kept), AT, count.into());
             let same = match (wait, found.wait.unwrap()) {
                 (Wait::Seconds(one), Wait::Seconds(other)) => (one - other).abs() < 5.0,
                 (one, other) => one == other,

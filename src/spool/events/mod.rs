@@ -18,7 +18,7 @@ mod retain_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::engine::{AlgorithmKind, Check, Kind, Pending, RecordKey, Update};
+use crate::engine::{Check, Kind, Pending, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, SUSPECTED_FOR};
 
@@ -73,9 +73,9 @@ impl DecidedCheck<'_> {
         EventWindow {
             limit: decision.limit,
             period: decision.period,
-            before: match decision.algorithm {
-                AlgorithmKind::Calendar => decision.rate - decision.count,
-                _ => self.pending.before().map_or(0.0, crate::engine::State::rate),
+            before: match decision.window() {
+                Some(_) => decision.rate - decision.count,
+                None => self.pending.before().map_or(0.0, crate::engine::State::rate),
             },
             after: decision.rate,
             count: decision.count as f32,
@@ -113,11 +113,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
             Kind::Policy => 2,
             Kind::Habits => 3,
         },
-        algorithm: match key.algorithm {
-            AlgorithmKind::MovingAverage => 1,
-            AlgorithmKind::Bucket => 2,
-            AlgorithmKind::Calendar => 3,
-        },
+        algorithm: key.algorithm.code(),
     }
 }
 

@@ -152,11 +152,7 @@ impl LoggedEvent {
             name: &self.stored,
             identity_start: self.identity_start.min(self.stored.len()),
             kind: self.of.unwrap_or(Kind::Spec),
-            algorithm: match self.record.algorithm {
-                2 => AlgorithmKind::Bucket,
-                3 => AlgorithmKind::Calendar,
-                _ => AlgorithmKind::MovingAverage,
-            },
+            algorithm: AlgorithmKind::of_code(self.record.algorithm).unwrap_or_default(),
         }
     }
 

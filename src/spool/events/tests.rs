@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::engine::{Algorithm, Check, Update};
+use crate::engine::{Algorithm, AlgorithmKind, Check, Update};
 use crate::rate::Timestamp;
 use crate::store::Store as _;
 use crate::sys::failpoint;
