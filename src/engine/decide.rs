@@ -190,7 +190,22 @@ fn compute(
             count = 0.0;
         }
     }
-    let (next, kept) = counted(check, average, count, now);
+    let mut kept = average;
+    let next = match (check.algorithm, average) {
+        (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
+        (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
+        (Algorithm::Bucket { burst, rate }, _) => {
+            let level = Bucket { burst, rate }.level(average, now);
+            // A leaky check that does not count the event stores the level.
+            if average.is_some() && check.update == Update::Leaky {
+                kept = Some(Average { at: now, rate: level });
+            }
+            Average { at: now, rate: level + count }
+        }
+        (Algorithm::Calendar { .. }, average) => {
+            Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
+        }
+    };
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
     let over_since = over_since(measured, before, now);
@@ -231,34 +246,6 @@ fn compute(
         refuses: check.refuses,
         total: check.total,
         same_as: None,
-    }
-}
-
-/// The rate with an event of size `count`, and what is remembered if it is not counted; of a
-/// calendar window, `average` is that of the present one.
-#[inline(always)] // as `compute`
-fn counted(
-    check: &Check<'_>,
-    average: Option<Average>,
-    count: f64,
-    now: Timestamp,
-) -> (Average, Option<Average>) {
-    match (check.algorithm, average) {
-        (Algorithm::MovingAverage { period, .. }, Some(known)) => {
-            (known.next(now, period, count), average)
-        }
-        (Algorithm::MovingAverage { .. }, None) => (Average::first(now, count), None),
-        (Algorithm::Bucket { burst, rate }, _) => {
-            let level = Bucket { burst, rate }.level(average, now);
-            // A leaky check that does not count the event stores the level.
-            let is_stored = average.is_some() && check.update == Update::Leaky;
-            let kept = if is_stored { Some(Average { at: now, rate: level }) } else { average };
-            (Average { at: now, rate: level + count }, kept)
-        }
-        (Algorithm::Calendar { .. }, _) => {
-            let known = average.map_or(0.0, |average| average.rate);
-            (Average { at: now, rate: known + count }, average)
-        }
     }
 }
 
