@@ -48,7 +48,7 @@ impl Spool {
         self.append(&AUDIT, line.as_bytes())
     }
 
-    /// Notes in `held.log`, in the same way, that a mail server is told to hold a message.
+    /// Notes in `held.log`, in the same way, of messages that a mail server shall hold.
     ///
     /// # Errors
     /// It could not be written.

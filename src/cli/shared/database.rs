@@ -115,16 +115,16 @@ pub(in crate::cli) fn require_owner(spool: &Path) -> Result<(), Failure> {
 }
 
 /// Runs `work` while this file of the database's directory is locked; `None` if another
-/// process has kept it locked for all of `patience`.
+/// process has kept it locked for all of `timeout`.
 pub(in crate::cli) fn exclusively<T>(
     spool: &Path,
     lock: &CStr,
-    patience: Duration,
+    timeout: Duration,
     work: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<Option<T>, Failure> {
     let dir = spool::open_directory(spool, true).map_err(SpoolError::from)?;
     let file = dir.open_or_create(lock, spool::FILE_MODE).map_err(SpoolError::from)?;
-    let guard: Option<Guard<'_>> = lock::lock(&file, LockKind::Exclusive, patience)
+    let guard: Option<Guard<'_>> = lock::lock(&file, LockKind::Exclusive, timeout)
         .map_err(|error| SpoolError::from(dir.failed("lock", lock)(error)))?;
     guard.map(|_guard| work()).transpose()
 }

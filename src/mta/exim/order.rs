@@ -102,8 +102,8 @@ impl Statement<'_> {
             }
             let says_why = match part(source, text, facts) {
                 AclPart::Always => ListKind::of(name(text).1).is_some() && value(text) != "*",
-                AclPart::Except(whom) => {
-                    except = Some(whom);
+                AclPart::Except(hosts) => {
+                    except = Some(hosts);
                     true
                 }
                 AclPart::Sometimes(Some(fact)) if facts.contains(&fact) => true,

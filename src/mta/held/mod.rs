@@ -10,7 +10,7 @@
 //! | Postfix | in the queue `hold` | a [`HeldNote`] of its queue id | `serve/mail`: both ways |
 //! | Sendmail | a file `hfID` | a reason with `HELD_BY`, and a [`HeldNote`] | `serve/mail/milter` |
 //!
-//! Notes are written by `serve/mail/worker.rs` before the mail server is told.
+//! Notes are written by `serve/mail/worker.rs` before the reply to the mail server.
 
 mod exim;
 mod postfix;
