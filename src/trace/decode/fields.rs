@@ -98,6 +98,7 @@ impl<'a> BodyFields<'a> {
                 let joined = content.attribute("delsp");
                 media.is_joined = joined.is_some_and(|value| value.eq_ignore_ascii_case("yes"));
             });
+            media.is_doubtful |= is_name_unread(value, "name", media.named.as_deref());
             // What has parts, or may have, and is not understood so.
             let lower = value.to_ascii_lowercase();
             let says = |word: &str| memchr::memmem::find(&lower, word.as_bytes()).is_some();
@@ -118,9 +119,56 @@ impl<'a> BodyFields<'a> {
                 media.is_attached = kind == "attachment";
                 media.filename = content.attribute("filename").map(String::from);
             });
+            media.is_doubtful |= is_name_unread(value, "filename", media.filename.as_deref());
         }
         media
     }
+}
+
+/// Whether a field may name a file otherwise than `name`, which was read of the `attribute`: there is none, a quotation
+/// begins or ends within a value, or its charset or an encoded word is malformed. Mail programs differ in what they read of these.
+fn is_name_unread(field: &[u8], attribute: &str, name: Option<&str>) -> bool {
+    let field = String::from_utf8_lossy(field).to_ascii_lowercase();
+    // As in filename*=utf-8'en'name (RFC 2231).
+    let has_odd_charset = field.contains("*=") && field.matches('\'').count() > 2;
+    let is_odd =
+        name.is_none() || has_odd_charset || has_odd_quotes(&field) || has_odd_words(&field);
+    field.contains(attribute) && is_odd
+}
+
+fn has_odd_quotes(field: &str) -> bool {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, c) in field.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' if !is_quoted && !field[..at].trim_end().ends_with('=') => return true,
+            '"' if is_quoted && !field[at + 1..].starts_with([';', ' ', '\t', '\r', '\n', '(']) => {
+                return at + 1 < field.len();
+            }
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    is_quoted
+}
+
+/// Whether not all that begins as an encoded word is one (RFC 2047, section 2); blanks in it are common.
+fn has_odd_words(field: &str) -> bool {
+    let mut rest = field;
+    while let Some((before, word)) = rest.split_once("=?") {
+        let mut parts = word.splitn(4, '?');
+        let [charset, encoding, text, end] = [(); 4].map(|()| parts.next().unwrap_or_default());
+        let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b"+/=".contains(&b);
+        let is_known = encoding == "q" || encoding == "b" && text.bytes().all(is_base64);
+        let is_apart = before.is_empty() || before.ends_with([' ', '\t', '\n', '"', '=', '(']);
+        let is_named = !charset.is_empty() && !charset.contains(char::is_whitespace);
+        if !is_apart || !is_named || !is_known || !end.starts_with('=') {
+            return true;
+        }
+        rest = &end[1..];
+    }
+    false
 }
 
 /// The type and encoding of a body.
@@ -354,6 +402,36 @@ mod tests {
         assert_eq!(head.add(b"Content-Type", content_type.as_bytes()), None);
         assert_eq!(head.add(b"CONTENT-DISPOSITION", disposition.as_bytes()), None);
         head.media()
+    }
+
+    /// Each was hidden from a search, while Python's email reads a name.
+    #[test]
+    fn names_of_files_that_programs_read_differently() {
+        let is_doubtful = |disposition: &str| media("application/pdf", disposition).is_doubtful;
+        for odd in [
+            "attachm(nt; filename=name.pdf; size=12",
+            "atta(chment;\r\n filename*0=na;\r\n filename*1=me.pdf",
+            "attachment;\r\n filename=\"=?utf-8?b?bmF)tZQ==?=\"",
+            "attachment; filename=\"=?\n utf-8?b?bmFtZQ==?=\"",
+            "attachment; filename=\"a=\"name.pdf\"",
+            "attachment; filename=\"a\"name.pdf\"",
+            "attachment; filename*=a\"\"utf-8''name.pdf",
+            "attachment; filename*=utf-8''name'.pdf",
+            "attachment; filename=\"name.pdf",
+        ] {
+            assert!(is_doubtful(odd), "{odd:?}");
+        }
+        for usual in [
+            "attachment; filename=name.pdf; size=12",
+            "attachment; filename = \"a name.pdf\" ; size=12\r\n",
+            "attachment; filename=a name's.pdf",
+            "attachment;\r\n\tfilename=\"=?utf-8?B?bmFtZQ==?=\r\n =?iso-8859-1?Q?_a b.pdf?=\"",
+            "attachment; filename*0*=utf-8'en'a%20;\r\n filename*1=\"name.pdf\" (a comment)",
+            "attachment; filename=\"an \\\"a\\\".pdf\"",
+            "inline",
+        ] {
+            assert!(!is_doubtful(usual), "{usual:?}");
+        }
     }
 
     #[test]
