@@ -32,6 +32,7 @@ use senders::{
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
+use shell::json::Json;
 use shell::{completions, help, man, other_words};
 use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve, setup, status, web, where_is};

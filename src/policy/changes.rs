@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::Hasher as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
@@ -66,7 +67,7 @@ pub fn digest(policies: &Policies) -> String {
 }
 
 /// How many settings of a part differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Changes {
     /// Only the new ones have it.
     pub added: usize,

@@ -1,8 +1,10 @@
 //! The state of a key as commands show it.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::key_text::{self, PolicyKey};
 use crate::engine::{AlgorithmKind, Kind, RecordKey, State};
-use crate::json_schema::described;
 use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom};
 use crate::spec::StoredKey;
 use crate::store::Entry;
@@ -276,94 +278,81 @@ pub(crate) struct Next {
     pub(crate) wait: Option<Wait>,
 }
 
-described! {
-    /// A record: the rate of a key, against one limit.
-    pub(crate) struct KeyStateJson {
-        /// The key; null where it is not UTF-8.
-        key: Option<String>,
-        /// The bytes of the key, in hexadecimal.
-        key_hex: String,
-        /// The name of a local user.
-        user: Option<String>,
-        /// The whole stored key, in hexadecimal.
-        stored: String,
-        /// What is counted: of a policy, POLICY/UNIT.
-        mode: Option<String>,
-        /// Whether each unique event counts once a period.
-        unique: bool,
-        /// average, bucket or calendar.
-        algorithm: &'static str,
-        /// The window of the calendar in which it counts.
-        window: Option<WindowJson>,
-        /// What leaks out of a bucket in a second.
-        leak: Option<f64>,
-        /// The period in seconds; of a bucket, the time in which a full one becomes empty.
-        period: Option<f64>,
-        /// The period as it was written.
-        period_text: Option<String>,
-        /// The limit of the last check that counted; of a bucket, the burst.
-        limit: f64,
-        /// The rate now; of a bucket, the level; of the calendar, the count.
-        rate: f64,
-        /// Which part of the limit is used up.
-        share: f64,
-        /// Whether one more event of size 1 would be refused.
-        over: bool,
-        /// Whether one more event of size 1 would be over the limit.
-        over_limit: bool,
-        /// What decides: rate, allow, deny, exempt, observe, or a verdict that does not refuse (log,
-        /// delay, hold).
-        decided_by: &'static str,
-        /// Since when it is over the limit, of strict checks.
-        over_since: Option<String>,
-        /// In how many seconds one more event would pass; null if never.
-        retry_after: Option<u64>,
-        /// When that is.
-        free_at: Option<String>,
-        /// The rate at the last event.
-        last_rate: f64,
-        /// When the last event was counted.
-        last_seen: String,
-        /// The filter of unique events.
-        filter: Option<FilterJson>,
-    }
-
-    /// A window of the calendar.
-    struct WindowJson {
-        /// When it begins.
-        start: String,
-        /// When it ends.
-        end: String,
-    }
-
-    /// A filter of unique events.
-    struct FilterJson {
-        /// Its size.
-        bytes: usize,
-        /// Which part of its bits is set, 0 to 1.
-        fill: f64,
-        /// About how many different events it holds.
-        events: f64,
-        /// When it was begun.
-        since: String,
-        /// Whether it has outlived the period.
-        expired: bool,
-    }
+/// A record: the rate of a key, against one limit.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct KeyStateJson {
+    /// The key; null where it is not UTF-8.
+    key: Option<String>,
+    /// The bytes of the key, in hexadecimal.
+    key_hex: String,
+    /// The name of a local user.
+    user: Option<String>,
+    /// The whole stored key, in hexadecimal.
+    stored: String,
+    /// What is counted: of a policy, POLICY/UNIT.
+    mode: Option<String>,
+    /// Whether each unique event counts once a period.
+    unique: bool,
+    /// average, bucket or calendar.
+    algorithm: &'static str,
+    /// The window of the calendar in which it counts.
+    window: Option<WindowJson>,
+    /// What leaks out of a bucket in a second.
+    leak: Option<f64>,
+    /// The period in seconds; of a bucket, the time in which a full one becomes empty.
+    period: Option<f64>,
+    /// The period as it was written.
+    period_text: Option<String>,
+    /// The limit of the last check that counted; of a bucket, the burst.
+    limit: f64,
+    /// The rate now; of a bucket, the level; of the calendar, the count.
+    rate: f64,
+    /// Which part of the limit is used up.
+    share: f64,
+    /// Whether one more event of size 1 would be refused.
+    over: bool,
+    /// Whether one more event of size 1 would be over the limit.
+    over_limit: bool,
+    /// What decides: rate, allow, deny, exempt, observe, or a verdict that does not refuse (log,
+    /// delay, hold).
+    decided_by: &'static str,
+    /// Since when it is over the limit, of strict checks.
+    over_since: Option<String>,
+    /// In how many seconds one more event would pass; null if never.
+    retry_after: Option<u64>,
+    /// When that is.
+    free_at: Option<String>,
+    /// The rate at the last event.
+    last_rate: f64,
+    /// When the last event was counted.
+    last_seen: String,
+    /// The filter of unique events.
+    filter: Option<FilterJson>,
 }
 
-/// What [`KeyStateJson`] means, for the help of commands that print it.
-pub(crate) const JSON_HELP: &str = "\
-`rate`, `share` and `over` are those of now: `share` is the part of
-the limit that is used up, `over` is whether one more event of size 1 would
-be refused, `over_limit` whether it is over the limit, and `decided_by` what decides:
-rate, allow, deny, exempt, observe, or a verdict that does not refuse (log, delay,
-hold). `retry_after` is in how many seconds it would pass (null: never),
-`free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
-`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
-whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\", \"bucket\" or \"calendar\": the rate of a bucket is its level,
-`limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
-a full one becomes empty; that of the calendar is the count of its `window`, and `period`
-the seconds that this has.";
+/// A window of the calendar.
+#[derive(Debug, Serialize, JsonSchema)]
+struct WindowJson {
+    /// When it begins.
+    start: String,
+    /// When it ends.
+    end: String,
+}
+
+/// A filter of unique events.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FilterJson {
+    /// Its size.
+    bytes: usize,
+    /// Which part of its bits is set, 0 to 1.
+    fill: f64,
+    /// About how many different events it holds.
+    events: f64,
+    /// When it was begun.
+    since: String,
+    /// Whether it has outlived the period.
+    expired: bool,
+}
 
 /// When one more event would pass: roughly how long that takes, and the second.
 pub(crate) fn passes(wait: Wait, now: Timestamp) -> String {

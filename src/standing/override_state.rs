@@ -1,38 +1,39 @@
 //! Overrides as commands show them.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::key_state::second;
 use super::pattern;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::Field;
 use crate::identity::fold::{Folding, address, split_field};
 use crate::identity::network::Cidr;
-use crate::json_schema::described;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
 use crate::toml_file::Word;
 
-described! {
-    /// An override of limits.
-    pub(crate) struct OverrideJson {
-        /// allow or deny.
-        r#override: &'static str,
-        /// The key, as it was given.
-        key: String,
-        /// Of a denial: defer (the client may try again) or reject; null of a permission.
-        reply: Option<&'static str>,
-        /// Whether that is a glob.
-        glob: bool,
-        /// Whether it is for one name, byte for byte.
-        exact: bool,
-        /// When it ends; null if never.
-        until: Option<String>,
-        /// When it was set.
-        since: String,
-        /// Why.
-        reason: String,
-        /// Who did it.
-        who: String,
-    }
+/// An override of limits.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OverrideJson {
+    /// allow or deny.
+    r#override: &'static str,
+    /// The key, as it was given.
+    key: String,
+    /// Of a denial: defer (the client may try again) or reject; null of a permission.
+    reply: Option<&'static str>,
+    /// Whether that is a glob.
+    glob: bool,
+    /// Whether it is for one name, byte for byte.
+    exact: bool,
+    /// When it ends; null if never.
+    until: Option<String>,
+    /// When it was set.
+    since: String,
+    /// Why.
+    reason: String,
+    /// Who did it.
+    who: String,
 }
 
 impl OverrideJson {

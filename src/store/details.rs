@@ -49,7 +49,7 @@ macro_rules! event_details {
 
         /// The texts of [`EventDetails`], as they were logged; empty where nothing is known.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        #[cfg_attr(feature = "cli", derive(serde::Serialize))]
+        #[cfg_attr(feature = "cli", derive(serde::Serialize, schemars::JsonSchema))]
         pub struct DetailTexts<T> {
             $(#[doc = $help] pub $name: T,)+
         }

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use anstyle::Style;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::OVER;
@@ -16,11 +17,11 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
 use crate::standing::in_force::{By, InForce};
-use crate::standing::key_state::{self, KeyState, KeyStateJson, later, passes, second};
+use crate::standing::key_state::{KeyState, KeyStateJson, later, passes, second};
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
@@ -30,7 +31,7 @@ use crate::text;
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<Vec<Shown>>())]
 pub(in crate::cli) struct Show {
     /// Show these keys or globs
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
@@ -73,40 +74,38 @@ rate, limit and period; for a limit by the calendar, the count and its window. W
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only observes or
 does not refuse, that is shown; all else is what is measured. The totals of its domain and its
 customer are shown as well; where one of them refuses, the next event is refused. Messages of KEY
-that policies hold are counted, if this user may read the mail server's queue.
-
-JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
-result of one more event, of which `over` is as in `exirate list`; `why` says what decides
-instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
-is when the record may be dropped, if no more events come (null: never); `event_seen`
-is null without --event or without a filter; `refused_by` has the keys of the totals that refuse
-the event as well, whatever the rate of this key; `held` is how many of its messages policies
-hold, or null where this user cannot read the mail server's queue; `override` is null or an object, as in
-`exirate overrides`. {}",
-        key_state::JSON_HELP,
+that policies hold are counted, if this user may read the mail server's queue.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// A record and its prospects, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shown {
     #[serde(flatten)]
     facts: KeyStateJson,
+    /// The result of one more event.
     next: Next,
+    /// What decides instead of the rate.
     why: Option<String>,
+    /// How many more would pass now.
     remaining: Option<f64>,
+    /// When the record may be dropped, if no more events come; null: never.
     forgotten_from: Option<String>,
+    /// Null without --event or without a filter.
     event_seen: Option<bool>,
+    /// The keys of the totals that refuse the event as well, whatever the rate of this key.
     refused_by: Vec<String>,
+    /// How many of its messages policies hold; null where this user cannot read the mail server's
+    /// queue.
     held: Option<usize>,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
 }
 
 /// The result of the next event, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Next {
     count: f64,
     rate: f64,

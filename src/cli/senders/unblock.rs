@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::habits::account::suspected;
@@ -20,7 +21,7 @@ use crate::cli::shared::database::{parts, print_incidents, require_owner};
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, noted};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
 use crate::standing::change;
@@ -37,7 +38,7 @@ use crate::text::time::now;
 
 /// Unblock keys: delete their records, and end denials of them
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<UnblockReport>())]
 pub(in crate::cli) struct Unblock {
     /// Unblock these keys or globs
     #[arg(value_name = "KEY", required_unless_present = "over", add = complete::keys())]
@@ -99,20 +100,19 @@ names it. Exim may run meanwhile; its running processes apply this at their next
 
 Where several keys may match (a glob or --over), it asks first; without a terminal, --yes
 is needed. What was done is logged to audit.log in the database's directory, and to syslog
-(facility mail): one line for each record, or one for all if they are more than 100.
-
-JSON: an object; `reset` is an array of the deleted records, in the form of `exirate
-list`, `removed` of the overrides, in the form of `exirate overrides`.",
+(facility mail): one line for each record, or one for all if they are more than 100.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// The records that were reset, and the denials that were removed.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct UnblockReport {
     dry_run: bool,
+    /// The deleted records.
     reset: Vec<KeyStateJson>,
+    /// The overrides that were removed.
     removed: Vec<OverrideJson>,
 }
 

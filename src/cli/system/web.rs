@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{self, FILE, Token};
 use crate::store::FOREVER;
@@ -88,9 +89,7 @@ Exit status: 0 made; 2 an error, such as a token of this NAME that exists alread
 
 The role view may look; the role help may also unblock, allow and deny for a time, and answer
 alarms, within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each
-change.
-
-JSON: an object with `name`, `role`, `until` (null: forever) and `token`.")]
+change.", add = Json::of::<Made<'_>>())]
 struct Add {
     /// Whose it is: letters, digits and ._-@+
     #[arg(value_name = "NAME")]
@@ -114,9 +113,7 @@ struct Add {
   Who has a token?
     exirate web token list
 
-Exit status: 0 listed; 2 an error.
-
-JSON: an array of objects with `name`, `role`, `since`, `until` (null: forever) and `ended`.")]
+Exit status: 0 listed; 2 an error.", add = Json::of::<Vec<ListedToken<'_>>>())]
 struct TokenList {
     #[command(flatten)]
     file: File,
@@ -128,9 +125,8 @@ struct TokenList {
   End a token now:
     exirate web token remove desk
 
-Exit status: 0 removed; 1 there is no token of a NAME; 2 an error.
-
-JSON: an array of the names of the tokens that were removed.")]
+Exit status: 0 removed; 1 there is no token of a NAME; 2 an error.")]
+#[command(add = Json::of::<Vec<String>>())]
 struct Remove {
     /// The names of the tokens
     #[arg(value_name = "NAME", required = true)]
@@ -145,20 +141,22 @@ fn role(text: &str) -> Result<Role, String> {
 }
 
 /// A token that was made, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Made<'a> {
     name: &'a str,
     role: &'static str,
+    /// Null: forever.
     until: Option<String>,
     token: &'a str,
 }
 
 /// A token, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ListedToken<'a> {
     name: &'a str,
     role: &'static str,
     since: String,
+    /// Null: forever.
     until: Option<String>,
     ended: bool,
 }

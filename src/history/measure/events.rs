@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::MeasureError;
@@ -66,7 +67,7 @@ pub fn cut(key: &str) -> &str {
 }
 
 /// What of a message counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {
     /// Each one once
@@ -102,7 +103,7 @@ pub enum Measured<'a> {
 }
 
 /// What became of the lines and messages.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Lines {
     /// All lines; empty ones are neither used nor unused.
     pub read: u64,
@@ -110,6 +111,7 @@ pub struct Lines {
     pub used: u64,
     /// The others, by reason.
     #[serde(flatten, serialize_with = "by_reason")]
+    #[schemars(skip)]
     pub unused: Unused,
     /// Messages that lack something of what is measured.
     pub messages_lacking: u64,

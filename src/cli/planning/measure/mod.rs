@@ -8,15 +8,16 @@ use std::io::{self, Write as _};
 
 use clap::Args;
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
-use super::logs::{Logs, notes, notes_of_origin, print_unused};
+use super::logs::{LineCounts, Logs, notes, notes_of_origin, print_unused};
 use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{self, Column};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::history::measure::{
     By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Period, Runs, Suggestion,
     replay,
@@ -82,16 +83,10 @@ all keys but those few (at most 1 %) whose peaks are three times as high or more
 these, to be exempted or to have a limit of their own.
 
 Memory is bounded: events beyond two million are kept in temporary files in $TMPDIR, 29 bytes
-each; there may be at most four million keys.
-
-JSON: `lines` says what became of the lines: used, of no use, without time, not understood
-and so on; `rates` is an array of objects. `key` is empty where all lines count together;
-`count` and `period`, in seconds, are there if several are measured, and `every` (`daily`) by
-the calendar. With --suggest, `periods`
-has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
-`message_rates` the highest rate of each share of the messages, `limits` the keys, events
-and messages that each limit would have hit, and `suggested` a limit, with its `reason` and the
-keys that it `hits`. With --unused, an array of the reasons has the count and examples of each.")]
+each; there may be at most four million keys.")]
+#[command(add = Json::of::<RatesReport<'_>>()
+    .or::<Suggestions<'_>>("With --suggest")
+    .or::<Vec<LineCounts<'_>>>("With --unused"))]
 pub(in crate::cli) struct Measure {
     /// The period, such as 1h, as in a spec, or hourly, daily, weekly or monthly; several are
     /// separated by commas
@@ -142,23 +137,27 @@ pub(in crate::cli) struct Measure {
 }
 
 /// What was found of a key.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Peak<'a> {
+    /// Empty where all lines count together.
     key: &'a str,
-    /// Of several.
+    /// What is counted, if several are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<Count>,
-    /// In seconds; of several.
+    /// In seconds, if several are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<f64>,
-    /// By the calendar: `daily`.
+    /// daily, where the calendar counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     every: Option<&'static str>,
     #[serde(skip)]
     period_text: &'a str,
+    /// The highest rate.
     peak: f64,
+    /// When that was.
     when: String,
     events: u64,
+    /// How many of the events were over the limit.
     over: Option<u64>,
 }
 
@@ -192,16 +191,19 @@ fn suspected() -> BTreeSet<String> {
 }
 
 /// All rates, as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RatesReport<'a> {
+    /// What became of the lines.
     lines: &'a Lines,
     rates: &'a [Peak<'a>],
 }
 
 /// What is suggested, as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Suggestions<'a> {
+    /// What became of the lines.
     lines: &'a Lines,
+    /// Each count and period.
     periods: &'a [Suggestion],
 }
 

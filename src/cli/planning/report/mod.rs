@@ -59,7 +59,7 @@ as by `exirate simulate`: those of --policy, or of /etc/exirate/policy.toml if i
 page has the addresses of users and clients: its file is readable by its owner only.
 docs/report.md explains each part.
 
-JSON: with --json, what the page shows is written to FILE as JSON instead, with the fields that
+With --json, what the page shows is written to FILE as JSON instead, with the fields that
 docs/report.md lists.")]
 pub(in crate::cli) struct Report {
     #[command(flatten)]

@@ -58,7 +58,7 @@ Assumed: all rates start at zero when the log does. Other mail servers try again
 accepted then and is deferred now, as Exim does (--retry); users and local programs do not,
 and nobody does after a refusal for good. What was refused then is not tried again.
 
-JSON: the fields are listed in docs/simulate.md. With --events, each attempt is an object on a
+docs/simulate.md lists the fields of --json. With --events, each attempt is an object on a
 line of its own.")]
 pub(in crate::cli) struct Simulate {
     /// Decide by this policy file

@@ -20,7 +20,7 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
 use crate::standing::key_text;
 pub(in crate::cli) use crate::standing::logged::{decisive, in_period, key, period};
@@ -31,7 +31,8 @@ const POLL: Duration = Duration::from_millis(300);
 
 /// List the crossings of limits, or the refusals
 #[derive(Debug, Args)]
-#[command(after_help = help(), args_conflicts_with_subcommands = true)]
+#[command(after_help = help())]
+#[command(add = Json::when::<EventJson>("For each event"), args_conflicts_with_subcommands = true)]
 pub(in crate::cli) struct Events {
     #[command(subcommand)]
     command: Option<EventsCommand>,
@@ -107,16 +108,7 @@ account: RATE is its score, and what led to it follows the key.
 Where limits are shared, the crossings are those of all servers, as far as `exirate events
 deliver` has sent them to the shared store, and SERVER is where they happened; --local shows those
 of this server. Refusals are always those of this server. With --follow, the command ends with an
-error when the shared store can no longer be reached.
-
-JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
-those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
-`enforcement` is enforced, observed or exempt.
-`limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
-`windows` lists all that were compared, with `rate_before`, and `algorithm` (average,
-bucket or calendar). `policy`, `rule`, `unit` (`habits`: an alarm), `login`, `client`, `sender`, `recipient`, `message_id`,
-`protocol`, `script` and `evidence` (of an alarm) are null where there is none, and escaped where they are not UTF-8. What is
-infinite is null. `server` is there for the crossings of all servers.",
+error when the shared store can no longer be reached.",
         key = keys::HELP,
         manual = keys::MANUAL
     )

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::remedies;
@@ -19,25 +20,33 @@ use crate::text;
 use crate::text::time::now;
 
 /// An event that was logged, explained, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct EventExplanation {
+    /// Its limits; what is not known of them is null.
     windows: Vec<WindowJson>,
+    /// When it would have passed all of them.
     passes_at: Option<String>,
+    /// The same in words.
     text: Vec<String>,
+    /// What would let it pass.
     remedies: Vec<String>,
 }
 
 /// A limit, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WindowJson {
     window: String,
+    /// average, bucket or calendar.
     algorithm: &'static str,
     limit: f64,
+    /// What the event counted.
     count: Option<f64>,
     rate_before: Option<f64>,
     rate: f64,
     over: bool,
+    /// In seconds; null: never, or not known.
     retry_after: Option<u64>,
+    /// The smallest whole limit that would let it pass.
     least_limit: f64,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bypass::Bypass;
@@ -30,25 +31,30 @@ use crate::trace::{Query, TraceStore};
 const KINDS_MAX: usize = 100;
 
 /// Everything that is counted.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AllCounts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
-    /// Until the bypass ends; 0 without one.
+    /// How long `exirate bypass` still lasts; 0 without one.
     pub(super) bypass_seconds: u64,
+    /// Null before a policy was evaluated.
     pub(super) policies: Option<PolicyCounts>,
+    /// Null where this server shares no limits.
     pub(super) cluster: Option<Cluster>,
+    /// Null where there is no trace store.
     #[serde(rename = "trace")]
     pub(super) traces: Option<Traces>,
 }
 
 /// What is counted in the rate database.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Rates {
     pub(super) keys: u64,
+    /// How many keys are blocked: their next event would be refused.
     pub(super) over: u64,
     pub(super) disk_bytes: u64,
     pub(super) max_bytes: u64,
+    /// The used part of the size limit.
     pub(super) fill: f64,
     pub(super) heap_bytes: u64,
     pub(super) dead_bytes: u64,
@@ -65,11 +71,12 @@ pub(super) struct Rates {
     pub(super) dropped: u64,
     pub(super) lock_waits: u64,
     pub(super) events_lost: u64,
+    /// The counts for each mode and period.
     pub(super) kinds: Vec<ModeCounts>,
 }
 
 /// The keys of one mode and period.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct ModeCounts {
     pub(super) period: String,
     pub(super) mode: String,
@@ -79,15 +86,17 @@ pub(super) struct ModeCounts {
 }
 
 /// What policies have decided.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PolicyCounts {
     pub(super) rules: Vec<RuleChecks>,
+    /// Evaluations that failed.
     pub(super) errors: u64,
+    /// Checks of rules for which there was no room.
     pub(super) uncounted: u64,
 }
 
 /// The checks of a rule of a policy in one mode.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RuleChecks {
     pub(super) policy: String,
     pub(super) rule: String,
@@ -98,13 +107,16 @@ pub(super) struct RuleChecks {
 }
 
 /// How the limits that this server shares were decided.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Cluster {
     pub(super) servers: u32,
     /// Whether the shared limits cannot be reached now.
     pub(super) is_away: bool,
+    /// Events decided by the shared store.
     pub(super) decided_shared: u64,
+    /// Events decided without it.
     pub(super) decided_apart: u64,
+    /// Those of the latter that were over a limit.
     pub(super) apart_over: u64,
     /// The shared keys, where they were asked for and can be read.
     #[serde(flatten)]
@@ -115,8 +127,9 @@ pub(super) struct Cluster {
 }
 
 /// The keys in the shared store.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct SharedKeys {
+    /// The keys in the shared store, where this user can read it.
     #[serde(rename = "shared_keys")]
     pub(super) keys: u64,
     #[serde(rename = "shared_over")]
@@ -124,7 +137,7 @@ pub(super) struct SharedKeys {
 }
 
 /// What is counted in the trace store.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Traces {
     pub(super) messages: u64,
     #[serde(skip)]

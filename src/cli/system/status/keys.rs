@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::alerts::{self, Delivered};
@@ -25,10 +26,11 @@ use crate::text::time::{midnight, now};
 const SHOWN: usize = 5;
 
 /// What the rate database holds.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct DatabaseKeys {
     pub(super) keys: u64,
     pub(super) keys_today: u64,
+    /// Each spec and each policy at each stage is one.
     pub(super) decisions_since_utc_midnight: u64,
     pub(super) last_event: Option<String>,
     #[serde(skip)]
@@ -43,6 +45,7 @@ pub(super) struct DatabaseKeys {
     pub(super) denied: usize,
     pub(super) overrides: Vec<OverrideShown>,
     pub(super) crossings_today: usize,
+    /// The last ones.
     pub(super) crossings: Vec<CrossingShown>,
     pub(super) receivers: Vec<ReceiverShown>,
     pub(super) database: Option<Database>,
@@ -52,7 +55,7 @@ pub(super) struct DatabaseKeys {
 }
 
 /// A key whose next event is refused.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Blocked {
     pub(super) key: String,
     pub(super) rate: f64,
@@ -71,7 +74,7 @@ pub(super) struct Blocked {
     pub(super) wait: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct OverrideShown {
     #[serde(rename = "override")]
     overridden: &'static str,
@@ -81,7 +84,7 @@ pub(super) struct OverrideShown {
     pub(super) text: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CrossingShown {
     time: String,
     #[serde(skip)]
@@ -96,17 +99,18 @@ pub(super) struct CrossingShown {
     /// It has no alert.
     #[serde(skip)]
     pub(super) is_silent: bool,
+    /// The receivers that have not received it.
     pub(super) waiting_for: Vec<&'static str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ReceiverShown {
     pub(super) name: &'static str,
     pub(super) waiting: usize,
     pub(super) failing: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Database {
     pub(super) disk_bytes: u64,
     pub(super) max_bytes: u64,

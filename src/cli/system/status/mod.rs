@@ -14,7 +14,7 @@ use clap::Args;
 use crate::cli::shared::bypass_notice;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use facts::Status;
 
 /// Show whether mail is limited, by what, and who is blocked
@@ -40,25 +40,8 @@ habits` suspects; how many messages policies hold, if this user may read the mai
 were sent; what the follower of the mail log does; the servers that share limits; the databases.
 The last line says what `exirate doctor` finds, which also verifies each record.
 
-Where limits are shared, the keys are those that this server has seen.
-
-JSON: an object. `verdict` is limited, observed, bypassed, doubtful or not_limited, and `text`
-says it. `decided_by` is an array with `server`, `front_end`, `specs` (how many a configuration
-has there) and `policies` (null: all). `policies` has `name`, `action` and whether it is
-`evaluated`, `applied` is when they were applied, `policy_file` and `policy_file_state` (same,
-differs, errors, absent, unreadable or large: not compared). `keys`, `keys_today`,
-`decisions_since_utc_midnight` (each spec and each policy at each stage is one), `last_event`,
-`blocked` and `blocked_first` (`key`, `rate`, `limit`, `period`, `mode`, `since`, `free_at`,
-`why`), `suspected` and `suspected_first` (accounts with habits unlike their own), `allowed`,
-`denied` and `overrides`, `exempt` (entries of the policies), `crossings_today`, `crossings` (the
-last ones, with `waiting_for`, the receivers that have not received it), `receivers` (`name`,
-`waiting`, `failing`), `units` (those that run or are to: `name`, `enabled`, `active`, `last` and
-`fault`), `bypass_until`, `follower` (null, or `log`, `running`, `behind_seconds`,
-`counted_today` and `error`), `cluster` (null, or `servers`, `away_since`, `reply_ms` and
-`error`), `database` (null, or `disk_bytes`, `max_bytes`, `damaged` and `unreadable`), `trace`
-(null, or `messages`, `disk_bytes`, `max_bytes` and `damaged`), `held` (null: not known; or
-`messages`, `keys` and `since`), `doctor` (`problems`, `warnings`,
-`first`, `complete`).")]
+Where limits are shared, the keys are those that this server has seen.")]
+#[command(add = Json::of::<Status>())]
 pub(in crate::cli) struct StatusCommand {
     #[command(flatten)]
     common: Common,
