@@ -203,7 +203,12 @@ fn of_message(rest: &str) -> What<'_> {
 /// `… error from remote mail server after RCPT TO:<bob@example.org>: 550 …`: the reply, without the
 /// command, whose address is a client's text, and what it was to.
 fn in_reply_to(reason: &str) -> (&str, InReplyTo) {
-    let says = ["SMTP error from remote mail server after ", "LMTP error after "];
+    let says = [
+        "SMTP error from remote mail server after ",
+        // Before 4.86.
+        "SMTP error from remote mailer after ",
+        "LMTP error after ",
+    ];
     let Some((_, command)) = says.iter().find_map(|says| split(reason, says)) else {
         return (reason, InReplyTo::Recipient);
     };

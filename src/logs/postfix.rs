@@ -644,6 +644,27 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_is_to_a_command() {
+        for (text, to) in [
+            ("host m[192.0.2.1] said: 550 no (in reply to RCPT TO command))", InReplyTo::Recipient),
+            ("host m[192.0.2.1] said: 550 no (in reply to MAIL FROM command))", InReplyTo::Sender),
+            (
+                "host m[192.0.2.1] said: 550 no (in reply to end of DATA command))",
+                InReplyTo::Message,
+            ),
+            ("host m[192.0.2.1] said: 550 (in reply to DATA command))", InReplyTo::Message),
+            (
+                "host m[192.0.2.1] said: 550 (in reply to RCPT TO command) x (in reply to EHLO command))",
+                InReplyTo::Sender,
+            ),
+            ("host m[192.0.2.1] refused to talk to me: 554 unknown user)", InReplyTo::Sender),
+            ("unknown user: \"b\")", InReplyTo::Recipient),
+        ] {
+            assert_eq!(in_reply_to(text), to, "{text}");
+        }
+    }
+
+    #[test]
     fn clients_and_logins_are_read() {
         let id = "3F2504E0";
         let begin = |client, auth| {
