@@ -5,7 +5,7 @@
 //! it, quoted texts as a whole, and of a field that occurs twice the first one counts. Where a
 //! client could have imitated the field itself ([`is_chosen`]), there is no login and no size.
 
-use super::failure::{Failure, Maker, Status};
+use super::failure::{Failure, InReplyTo, Maker, Status};
 use super::quotes::first_outside;
 use memchr::{memchr_iter, memchr2, memchr3};
 
@@ -191,22 +191,40 @@ fn of_message(rest: &str) -> What<'_> {
     let is_failed = result == Delivery::Failed && is_own();
     let failure = || {
         let (reason, maker) = reason(rest);
-        Status::in_text(after_command(reason), address).failure(maker)
+        let (reply, to) = in_reply_to(reason);
+        let mut status = Status::in_text(reply, address);
+        status.to = to;
+        status.failure(maker)
     };
     let failure = if is_failed { failure() } else { None };
     What::Recipient { address, result, failure }
 }
 
-/// `… error from remote mail server after RCPT TO:<bob@example.org>: 550 …`: what follows the
-/// command, whose address is a client's text.
-fn after_command(reason: &str) -> &str {
-    let after = || {
-        let (_, command) = split(reason, " after ")?;
-        let command = command.strip_prefix("pipelined ").unwrap_or(command);
-        let address = ["RCPT TO:<", "MAIL FROM:<"].iter().find_map(|s| command.strip_prefix(s))?;
-        Some(bracketed(address)?.1)
+/// `… error from remote mail server after RCPT TO:<bob@example.org>: 550 …`: the reply, without the
+/// command, whose address is a client's text, and what it was to.
+fn in_reply_to(reason: &str) -> (&str, InReplyTo) {
+    let says = [
+        "SMTP error from remote mail server after ",
+        // Before 4.86.
+        "SMTP error from remote mailer after ",
+        "LMTP error after ",
+    ];
+    let Some((_, command)) = says.iter().find_map(|says| split(reason, says)) else {
+        return (reason, InReplyTo::Recipient);
     };
-    after().unwrap_or(reason)
+    let command = command.strip_prefix("pipelined ").unwrap_or(command);
+    let addressed = [("RCPT TO:<", InReplyTo::Recipient), ("MAIL FROM:<", InReplyTo::Sender)];
+    for (start, to) in addressed {
+        let after = command.strip_prefix(start).and_then(bracketed);
+        if let Some((_, reply)) = after {
+            return (reply, to);
+        }
+    }
+    let is_of_message = ["end of data", "sending data block", "DATA", "BDAT"];
+    match is_of_message.iter().any(|start| command.starts_with(start)) {
+        true => (command, InReplyTo::Message),
+        false => (command, InReplyTo::Sender),
+    }
 }
 
 /// What follows the fields of a line of delivery, and who says it: `R=r T=t H=host [address]: reason`.

@@ -4,7 +4,7 @@
 //! the default from 3.5 on); it is read as a whole, and what Postfix writes itself is looked for
 //! before and after it.
 
-use super::failure::{self, Failure, Maker, Status};
+use super::failure::{self, Failure, InReplyTo, Maker, Status};
 use super::quotes::first_outside;
 
 /// What a line says.
@@ -394,13 +394,25 @@ fn recipient<'a>(id: &'a str, to: &'a str) -> Option<Recipient<'a>> {
         // `host mx[192.0.2.1] said: 550 … (in reply to RCPT TO command)`
         let said = text.split_once(" said: ").map_or(text, |(_, said)| said);
         let mut status = Status::in_text(said, to);
-        status.enhanced = enhanced;
+        (status.enhanced, status.to) = (enhanced, in_reply_to(text));
         found.failure = status.failure(Maker::RouterOrServer);
     }
     found.queued_as = queued_as(reply);
     let forwarded = reply.strip_prefix("sent (forwarded as ").and_then(|id| id.strip_suffix(')'));
     found.forwarded_as = forwarded.filter(|id| is_queue_id(id));
     Some(found)
+}
+
+/// `… said: 550 … (in reply to RCPT TO command))`
+fn in_reply_to(text: &str) -> InReplyTo {
+    match text.rsplit_once(" (in reply to ").map(|(_, command)| command) {
+        Some(command) if command.starts_with("RCPT TO ") => InReplyTo::Recipient,
+        Some(command) if command.starts_with("end of DATA ") => InReplyTo::Message,
+        Some(command) if command.starts_with("DATA ") => InReplyTo::Message,
+        Some(_) => InReplyTo::Sender,
+        None if text.contains(" refused to talk to me: ") => InReplyTo::Sender,
+        None => InReplyTo::Recipient,
+    }
 }
 
 /// `250 2.0.0 Ok: queued as ID`
@@ -629,6 +641,27 @@ mod tests {
         let text = format!("{id}: message-id=<x, client=[192.0.2.9], sasl_username=ceo>");
         let begin = What::Begin(Begin { id, ..Begin::default() });
         assert_eq!(line("cleanup", &text), Some(begin));
+    }
+
+    #[test]
+    fn a_reply_is_to_a_command() {
+        for (text, to) in [
+            ("host m[192.0.2.1] said: 550 no (in reply to RCPT TO command))", InReplyTo::Recipient),
+            ("host m[192.0.2.1] said: 550 no (in reply to MAIL FROM command))", InReplyTo::Sender),
+            (
+                "host m[192.0.2.1] said: 550 no (in reply to end of DATA command))",
+                InReplyTo::Message,
+            ),
+            ("host m[192.0.2.1] said: 550 (in reply to DATA command))", InReplyTo::Message),
+            (
+                "host m[192.0.2.1] said: 550 (in reply to RCPT TO command) x (in reply to EHLO command))",
+                InReplyTo::Sender,
+            ),
+            ("host m[192.0.2.1] refused to talk to me: 554 unknown user)", InReplyTo::Sender),
+            ("unknown user: \"b\")", InReplyTo::Recipient),
+        ] {
+            assert_eq!(in_reply_to(text), to, "{text}");
+        }
     }
 
     #[test]

@@ -209,6 +209,30 @@ fn failures_are_of_addresses_that_the_client_named() {
                 .to_owned(),
             Some(Failure::Other),
         ),
+        (
+            "** b@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after MAIL \
+             FROM:<a@y.test>: 550 5.1.1 user unknown"
+                .to_owned(),
+            Some(Failure::Other),
+        ),
+        (
+            "** b@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after \
+             initial connection: 550 unknown user"
+                .to_owned(),
+            Some(Failure::Other),
+        ),
+        (
+            "** b@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after \
+             pipelined end of data: 550 unknown user"
+                .to_owned(),
+            Some(Failure::Other),
+        ),
+        (
+            "** b@x.test R=r T=t H=mx [192.0.2.1]: SMTP error from remote mail server after end of \
+             data: 554 delivery error: dd This user doesn't have a x.test account"
+                .to_owned(),
+            Some(Failure::Unknown),
+        ),
         ("** b@x.test R=fail: gone away".to_owned(), Some(Failure::Other)),
         ("** b@x.test R=r T=t: retry timeout exceeded".to_owned(), None),
         ("** b@x.test".to_owned(), Some(Failure::Other)),
