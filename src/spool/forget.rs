@@ -1,5 +1,6 @@
 //! Which records may go, because remembering them could change no decision.
 
+use crate::engine::quiet_from;
 use crate::rate::Timestamp;
 
 use super::format::{BUCKET, State};
@@ -20,7 +21,7 @@ pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
 /// The size of future events is not known here, so this waits until even the smallest
 /// would make no difference: see [`rate::Algorithm::forgettable`](crate::rate::Algorithm::forgettable).
 /// A record without a period is kept. The latest over decision must be at least a period ago, since the next one is
-/// then a crossing with or without the record.
+/// then a crossing with or without the record; a block must have ended.
 pub(super) fn forgettable(
     state: &State,
     algorithm: u8,
@@ -31,9 +32,7 @@ pub(super) fn forgettable(
         return true;
     }
     let period = state.period(algorithm);
-    let last_over = f64::from(state.last_over);
-    if !period_is_known(period) || state.last_over != 0 && now.seconds as f64 - last_over <= period
-    {
+    if !period_is_known(period) || now.seconds as f64 <= quiet_from(state.last_over, period) {
         return false;
     }
     let mut average = state.average();

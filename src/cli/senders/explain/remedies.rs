@@ -45,6 +45,13 @@ pub(super) fn now(
     match &next.by {
         _ if !next.is_refused() => Vec::new(),
         By::Override(denial) => denied(rates, &key, denial),
+        By::Blocked(_) => {
+            let (unblock, allow) = (rates.command("unblock", &key), rates.command("allow", &key));
+            vec![
+                format!("`{unblock}`: the block ends, and what was counted is forgotten"),
+                format!("`{allow}`: no limit applies for a day, and the block refuses nothing"),
+            ]
+        }
         _ => {
             let mut lines = then(&[*measured], record.record_key().kind, passes);
             // Where a single event is as large as the limit, it is refused from nothing.
