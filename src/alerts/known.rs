@@ -144,7 +144,8 @@ impl AlertContext {
             Enforcement::Exempt => ", and exempt",
         };
         if let Some(block) = event.blocked() {
-            text += &format!("; blocked {}, or by `{}`", until(block), self.commands.unblock);
+            let unblock = &self.commands.unblock;
+            text += &format!("; blocked {}: `{unblock}` ends that", until(block));
         }
         if let Some(recorded) = recorded {
             text += &format!(

@@ -121,6 +121,18 @@ pub(crate) fn quiet_from(last_over: u32, period: f64) -> f64 {
 }
 
 #[cfg(test)]
+impl quickcheck::Arbitrary for BlockTime {
+    fn arbitrary(g: &mut quickcheck::Gen) -> Self {
+        match u16::arbitrary(g) {
+            0..10_000 => Self::Ignored,
+            10_000..20_000 => Self::Kept,
+            20_000..21_000 => Self::UntilLifted,
+            seconds => Self::Seconds(60 + u32::from(seconds) % 4000),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

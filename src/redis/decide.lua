@@ -293,9 +293,10 @@ local function settle(one, refused, over)
     -- The first of a calendar window has none before.
     if last == 0 or is_new and not calendar then
       state.crossings = state.crossings + 1
-      one.crossed, one.blocked = true, begun(one.check)
-      if one.blocked then
-        state.last_over = one.blocked
+      one.crossed = true
+      local block = begun(one.check)
+      if block then
+        one.blocked, state.last_over = block, block
         -- Commands find records by their rates.
         if not state.has_rate then state.has_rate, state.rate, state.at = true, 0, now_micros end
       end

@@ -49,6 +49,7 @@ pub(super) fn forgettable(
 mod tests {
     use super::super::format::{CALENDAR, MOVING_AVERAGE};
     use super::*;
+    use crate::engine::BlockTime;
     use crate::rate::calendar::pack;
 
     /// A rate of 1 in second 1000.
@@ -77,6 +78,12 @@ mod tests {
             assert!(!forgettable(&state, MOVING_AVERAGE, None, at(4000)), "the clock was set back");
         }
         assert!(forgettable(&State::blank(1), MOVING_AVERAGE, None, at(0)), "forgotten by hand");
+        let block = |time: BlockTime| time.begun(at(5000)).unwrap().code();
+        let hour = State { last_over: block(BlockTime::Seconds(3600)), ..state(60) };
+        assert!(!forgettable(&hour, MOVING_AVERAGE, None, at(8600)));
+        assert!(forgettable(&hour, MOVING_AVERAGE, None, at(8661)));
+        let lasting = State { last_over: block(BlockTime::UntilLifted), ..state(60) };
+        assert!(!forgettable(&lasting, MOVING_AVERAGE, None, at(1 << 33)));
     }
 
     #[test]
