@@ -45,6 +45,9 @@ pub(crate) struct EventJson {
     rate: f64,
     /// All limits that were compared.
     windows: Vec<LimitJson>,
+    /// When the block ends that the crossing has set, or `lifted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_until: Option<String>,
     #[serde(flatten)]
     texts: DetailTexts<Option<String>>,
 }
@@ -68,7 +71,7 @@ impl EventJson {
     }
 
     pub(super) fn of(event: &LoggedEvent) -> Self {
-        let window = decisive(event);
+        let (window, blocked) = (decisive(event), event.blocked());
         let key = key(event);
         let windows = event.windows.iter().map(|window| LimitJson {
             limit: window.limit,
@@ -95,7 +98,13 @@ impl EventJson {
             period: window.period,
             rate: window.after,
             windows: windows.collect(),
-            texts: event.texts.map(|text| optional(text)),
+            blocked_until: blocked
+                .map(|block| block.end().map_or_else(|| "lifted".to_owned(), text::iso_second)),
+            texts: DetailTexts {
+                // It says the same.
+                evidence: optional(&event.texts.evidence).filter(|_| blocked.is_none()),
+                ..event.texts.map(|text| optional(text))
+            },
         }
     }
 }

@@ -633,7 +633,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let decided = decide(
                 &rules,
                 event,
-                ToCount { occurrences, all_exempt, counts },
+                ToCount { occurrences, all_exempt, counts, bypassed: step.bypassed },
                 cache,
                 *store,
                 clock,

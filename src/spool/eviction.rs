@@ -6,11 +6,13 @@
 //! that a client can invent cannot push out the keys of other limits: if not all fit,
 //! each kind of key (its period and mode) gets an equal part of the room, and what one
 //! kind does not need goes to the others. What was counted in a calendar window that is over
-//! weighs nothing, even if it was over its limit: the total of last month decides no event.
+//! weighs nothing, even if it was over its limit: the total of last month decides no event. An
+//! identity that is blocked is as one that is far over its limit.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
+use crate::engine::Block;
 use crate::rate::Timestamp;
 use crate::sys::mapping::Mapping;
 
@@ -68,6 +70,7 @@ impl<'a> Weighed<'a> {
         // the same without the record.
         let limit = state.limit(record.algorithm());
         let part = if limit > 0.0 { rate / limit } else { 0.0 };
+        let part = Block::in_force(state.last_over, now).map_or(part, |_| f64::INFINITY);
         let bytes = record.bytes + INDEX_BYTES;
         Some(Self { index, bytes, kind: record.prefix(map)?, part, rate, at: state.at })
     }

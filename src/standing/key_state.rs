@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::key_text::{self, PolicyKey};
-use crate::engine::{AlgorithmKind, Kind, RecordKey, State};
+use crate::engine::{AlgorithmKind, Block, Kind, RecordKey, State};
 use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom};
 use crate::spec::StoredKey;
 use crate::store::Entry;
@@ -25,6 +25,7 @@ pub(crate) struct KeyState {
     period: Option<f64>,
     start: i64,
     over_since: u32,
+    last_over: u32,
     pub(crate) filter: Option<Filter>,
 }
 
@@ -47,12 +48,15 @@ impl Filter {
 }
 
 /// Which part of its limit a record has used with one more event at most; cheaper than
-/// [`KeyState::share`], and not less.
+/// [`KeyState::share`], and not less; infinite if it is blocked.
 pub(crate) fn share_at_most(algorithm: AlgorithmKind, state: &State, now: Timestamp) -> f64 {
     // A store keeps periods rounded up; without one, nothing is known.
     let (Some(average), true) = (state.average, state.period > 0.0 && state.limit > 0.0) else {
         return f64::INFINITY;
     };
+    if Block::in_force(state.last_over, now).is_some() {
+        return f64::INFINITY;
+    }
     let counted = Algorithm::of_record(algorithm, state.limit, state.period, state.start);
     counted.after(Some(average), now, 1.0) / state.limit
 }
@@ -103,6 +107,7 @@ impl From<Entry> for KeyState {
             period,
             start: entry.start,
             over_since: entry.over_since,
+            last_over: entry.last_over,
             filter,
         }
     }
@@ -210,6 +215,11 @@ impl KeyState {
         (self.over_since != 0).then(|| second(i64::from(self.over_since)))
     }
 
+    /// The block that a crossing has set, if it is in force at `now`.
+    pub(crate) fn blocked(&self, now: Timestamp) -> Option<Block> {
+        Block::in_force(self.last_over, now)
+    }
+
     /// Whether its filter has outlived the period.
     pub(crate) fn filter_expired(&self, now: Timestamp) -> bool {
         let filter = self.filter.zip(self.counted());
@@ -249,6 +259,8 @@ impl KeyState {
             over: next.is_refused,
             over_limit: next.is_over,
             decided_by: next.decided_by,
+            blocked: self.blocked(now).is_some(),
+            blocked_until: self.blocked(now).and_then(Block::end).map(text::iso_second),
             over_since: self.over_since().map(text::iso),
             retry_after: wait,
             free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
@@ -313,9 +325,13 @@ pub(crate) struct KeyStateJson {
     over: bool,
     /// Whether one more event of size 1 would be over the limit.
     over_limit: bool,
-    /// What decides: rate, allow, deny, exempt, observe, or a verdict that does not refuse (log,
-    /// delay, hold).
+    /// What decides: rate, allow, deny, blocked, exempt, observe, or a verdict that does not refuse
+    /// (log, delay, hold).
     decided_by: &'static str,
+    /// Whether a crossing has blocked it: see `deny` of `[on.crossing]`.
+    blocked: bool,
+    /// When that ends; null if it does not by itself.
+    blocked_until: Option<String>,
     /// Since when it is over the limit, of strict checks.
     over_since: Option<String>,
     /// In how many seconds one more event would pass; null if never.

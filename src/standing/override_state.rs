@@ -9,9 +9,10 @@ use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::Field;
 use crate::identity::fold::{Folding, address, split_field};
 use crate::identity::network::Cidr;
+pub(crate) use crate::policy::word::DenialReply;
+use crate::policy::word::Word as _;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
-use crate::toml_file::Word;
 
 /// An override of limits.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -53,26 +54,6 @@ impl OverrideJson {
     }
 }
 
-/// What a denied client is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DenialReply {
-    /// 451: it may try again.
-    Defer,
-    /// 550: it shall not.
-    Reject,
-}
-
-impl Word for DenialReply {
-    const ALL: &'static [Self] = &[Self::Defer, Self::Reject];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Defer => "defer",
-            Self::Reject => "reject",
-        }
-    }
-}
-
 impl DenialReply {
     /// That of a denial of `target` until then, which names none: a login without an end is
     /// rejected, as the program of who has stolen it would try for days. What ends, and what may be
@@ -89,14 +70,6 @@ impl DenialReply {
             },
         };
         if is_login && until == FOREVER { Self::Reject } else { Self::Defer }
-    }
-
-    /// The denial with this reply.
-    pub(crate) fn denial(self) -> Overridden {
-        match self {
-            Self::Defer => Overridden::Deny,
-            Self::Reject => Overridden::Reject,
-        }
     }
 
     /// What it means, for people.

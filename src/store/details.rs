@@ -99,5 +99,5 @@ event_details! {
     message_id, 64, "The message id.";
     protocol, 32, "The protocol, as Exim calls it.";
     script, 320, "The script of a web host.";
-    evidence, 256, "What led to an alarm of habits; empty for a limit.";
+    evidence, 256, "What led to an alarm of habits; of a crossing that blocks, until when.";
 }

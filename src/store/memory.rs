@@ -10,7 +10,7 @@ use siphasher::sip128::SipHasher24;
 
 use crate::engine::{
     self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Overridden, Pending,
-    RecordKey, Remembered, State,
+    RecordKey, Remembered, State, quiet_from,
 };
 use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
@@ -142,11 +142,11 @@ impl MemoryRecord {
 
 impl MemoryRecord {
     /// Whether it can be dropped at `now`. The latest over decision must be at least a
-    /// period ago, since the next one is then a crossing in any case.
+    /// period ago, since the next one is then a crossing in any case; a block must have ended.
     fn is_forgettable(&self, algorithm: AlgorithmKind, least: f64, now: Timestamp) -> bool {
         let State { average, limit, period, start, last_over, .. } = self.state;
         let epoch = self.filter.as_ref().map(|filter| filter.epoch);
-        let quiet = last_over == 0 || now.seconds as f64 - f64::from(last_over) > period;
+        let quiet = now.seconds as f64 > quiet_from(last_over, period);
         quiet
             && average.is_none_or(|average| {
                 let counted = Algorithm::of_record(algorithm, limit, period, start);

@@ -3,6 +3,7 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod block;
 mod buckets;
 mod calendar;
 mod care;

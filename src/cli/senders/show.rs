@@ -212,6 +212,7 @@ impl Show {
             By::Override(_) => {
                 format!(", and{} by an override", next.mark().replace(['(', ')'], ""))
             }
+            By::Blocked(_) => ", and blocked by a crossing".to_owned(),
             By::Exempt(..) => ", and exempt by the policy".to_owned(),
             By::Observed(_) => ", and only observed by the policy".to_owned(),
             By::Accepted(..) => ", which the policy does not refuse".to_owned(),
@@ -225,7 +226,12 @@ impl Show {
             writeln!(screen, "  {name:<12}  {value}")
         };
         if let Some(why) = next.why() {
-            line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
+            let name = match &next.by {
+                By::Override(_) => "override",
+                By::Blocked(_) => "blocked",
+                _ => "policy",
+            };
+            line(name, why)?;
         }
         counted_so_far(record, now, &mut line)?;
         if let Some(since) = record.over_since() {
@@ -245,6 +251,9 @@ impl Show {
                     next_event(record, now)
                 ),
                 By::Rate => next_event(record, now),
+                By::Blocked(_) => {
+                    format!("{what}; without the block: {}", next_event(record, now))
+                }
                 By::Override(_) => {
                     format!("{what}; without the override: {}", next_event(record, now))
                 }

@@ -25,7 +25,7 @@ use crate::cli::{Failure, Json, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
 use crate::standing::change;
-use crate::standing::in_force::InForce;
+use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
 use crate::standing::left;
@@ -89,7 +89,8 @@ a key is still denied or suspected; 2 an error.
 
 {manual}
 
-The records of KEY are deleted: its rates, and the unique events it has counted. The next check of
+The records of KEY are deleted: its rates, the unique events it has counted, and the block that a
+crossing has set (`deny` of [on.crossing]), which --over leaves alone. The next check of
 the key starts from nothing, with the limit in Exim's configuration. The override that `exirate
 deny` has set for KEY is removed as well; a glob removes its own override, and those of the keys
 that it matches. With --mode, --period, --over or --keep-denials, only records are deleted. A
@@ -337,7 +338,7 @@ fn blocked_by_rate(
         let entry = store.get(key.key())?;
         let Some(record) = entry.map(KeyState::from) else { continue };
         let next = in_force.next(&record);
-        if next.is_refused() && next.overridden().is_none() {
+        if next.is_refused() && matches!(next.by, By::Rate) {
             over.push(key);
         }
     }

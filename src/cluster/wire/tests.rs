@@ -5,7 +5,8 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::engine::{
-    Algorithm, AlgorithmKind, Check, Decision, Details, Kind, Overridden, RecordKey, Update,
+    Algorithm, AlgorithmKind, Block, BlockTime, Check, Decision, Details, Kind, Overridden,
+    RecordKey, Update,
 };
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
@@ -81,6 +82,7 @@ impl Item {
             total: self.choice & 64 != 0,
             overridden: [None, Some(Overridden::Allow), Some(Overridden::Deny), None]
                 [usize::from(self.choice >> 5 & 3)],
+            blocks: BlockTime::of_code(self.decided.3),
         }
     }
 
@@ -91,6 +93,7 @@ impl Item {
             rate: self.numbers[2],
             over,
             overridden: check.overridden,
+            blocked: Block::held(crossings),
             algorithm: check.algorithm.kind(),
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),

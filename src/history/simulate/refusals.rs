@@ -72,6 +72,9 @@ pub struct Refused {
     pub over: f64,
     /// The longest time that it was over without a break, in seconds.
     pub longest: f64,
+    /// For how long a crossing has blocked it (`deny` of `[on.crossing]`), in seconds, all times
+    /// together, until the log ends.
+    pub blocked: f64,
     /// The highest rate.
     #[serde(rename = "peak")]
     pub highest: f64,
@@ -98,6 +101,8 @@ struct RefusalEntry {
     refused: Refused,
     /// Since when it is over, and when the next event would pass.
     since: Option<(Timestamp, Timestamp)>,
+    /// The latest block: since when, and until when.
+    block: Option<(Timestamp, Timestamp)>,
     /// The latest message that was refused.
     message: u64,
 }
@@ -175,9 +180,14 @@ impl Refusals {
         let Some(entry) = self.entry(hash, || RefusalEntry::of_window(window)) else { return };
         let passes = match decision.retry_after(decision.at) {
             Wait::Seconds(seconds) => later(decision.at, seconds),
+            Wait::Never if decision.blocked.is_some() => later(decision.at, f64::MAX),
             Wait::Never => decision.at,
         };
         entry.over(decision.at, passes);
+        if decision.crossed && decision.blocked.is_some() {
+            entry.end_block(decision.at);
+            entry.block = Some((decision.at, passes));
+        }
         entry.refused.crossings += u64::from(decision.crossed);
         entry.refused.highest = entry.refused.highest.max(decision.rate);
         entry.refused.limit = decision.limit;
@@ -229,6 +239,7 @@ impl Refusals {
             .into_values()
             .map(|mut entry| {
                 entry.pass(end);
+                entry.end_block(end);
                 entry.refused
             })
             .filter(|one| one.events + one.retries > 0)
@@ -253,10 +264,11 @@ impl RefusalEntry {
             crossings: 0,
             over: 0.0,
             longest: 0.0,
+            blocked: 0.0,
             highest: 0.0,
             limit: 0.0,
         };
-        Self { refused, since: None, message: 0 }
+        Self { refused, since: None, block: None, message: 0 }
     }
 
     fn of_window(window: &Window) -> Self {
@@ -292,6 +304,13 @@ impl RefusalEntry {
                 self.pass(at);
                 self.since = Some((at, passes));
             }
+        }
+    }
+
+    /// Adds up the latest block, until `end` at most.
+    fn end_block(&mut self, end: Timestamp) {
+        if let Some((since, until)) = self.block.take() {
+            self.refused.blocked += (until.min(end).as_seconds() - since.as_seconds()).max(0.0);
         }
     }
 

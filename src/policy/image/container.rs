@@ -49,6 +49,8 @@ pub(super) struct Container {
     pub(super) directory: u32,
     /// The position of `[identity]`.
     pub(super) identity: u32,
+    /// The version of the format.
+    pub(super) version: u32,
     /// The position of `[on.crossing]`.
     pub(super) on_crossing: u32,
     /// The position of the time zone; 0 if there is none.
@@ -114,6 +116,7 @@ impl Container {
             seed: seed(key),
             directory: u32(HEADER_DIRECTORY)?,
             identity: u32(HEADER_IDENTITY)?,
+            version,
             on_crossing: u32(HEADER_ON_CROSSING)?,
             zone: u32(HEADER_ZONE)?,
             source,

@@ -171,7 +171,7 @@ impl<'a> Summary<'a> {
 
 fn table(screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
     let words = |text: &str| printable(text.as_bytes());
-    let columns: [table::Shows<'_, Refused>; 11] = [
+    let columns: [table::Shows<'_, Refused>; 12] = [
         (Column::numbers("REFUSED"), &|one| one.events.to_string()),
         (Column::numbers("MESSAGES"), &|one| one.messages.to_string()),
         (Column::numbers("RETRIES").spare(4), &|one| match one.retries {
@@ -180,6 +180,10 @@ fn table(screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
         }),
         (Column::numbers("TIMES"), &|one| one.crossings.to_string()),
         (Column::words("OVER").spare(3), &|one| duration(one.over)),
+        (Column::words("BLOCKED"), &|one| match one.blocked {
+            0.0 => String::new(),
+            blocked => duration(blocked),
+        }),
         (Column::numbers("PEAK").spare(2), &|one| format!("{:.1}", one.highest)),
         (Column::words("FIRST").spare(1), &|one| {
             one.refused.map_or_else(String::new, |(first, _)| utc(first))

@@ -22,6 +22,7 @@ use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
 use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::key_text;
 pub(in crate::cli) use crate::standing::logged::{decisive, in_period, key, period};
 use crate::text;
@@ -213,9 +214,13 @@ const COLUMNS: [Column; 13] = [
     Column::words("KEY"),
 ];
 
-/// What follows the key of an account of which habits have raised an alarm.
-fn may_be_stolen(evidence: &str) -> String {
-    if evidence.is_empty() { String::new() } else { format!(" may be stolen: {evidence}") }
+/// What follows the key of an account of which habits have raised an alarm, or which is blocked.
+fn what_follows(event: &LoggedEvent, evidence: &str) -> String {
+    match event.blocked() {
+        Some(block) => format!(" blocked {}", until(block)),
+        None if evidence.is_empty() => String::new(),
+        None => format!(" may be stolen: {evidence}"),
+    }
 }
 
 fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
@@ -238,6 +243,6 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         texts.sender,
         texts.recipient,
         texts.message_id,
-        key_text::shown(key(event)) + &mark(event) + &may_be_stolen(&texts.evidence),
+        key_text::shown(key(event)) + &mark(event) + &what_follows(event, &texts.evidence),
     ]
 }

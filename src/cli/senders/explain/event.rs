@@ -13,6 +13,7 @@ use crate::cli::shared::screen::Screen;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::key_state::later;
 use crate::standing::key_text;
 use crate::standing::logged::{LoggedLimits, by};
@@ -110,6 +111,9 @@ impl EventExplanation {
         writeln!(screen, "{}", screen.paint(OVER.bold(), line))?;
         let mut line = |name: &str, value: &str| writeln!(screen, "  {name:<8}  {value}");
         line("by", &by(event))?;
+        if let Some(block) = event.blocked() {
+            line("blocked", &until(block))?;
+        }
         let texts = event.texts.map(|text| text::printable(text));
         let parts = [
             ("message", texts.message_id),

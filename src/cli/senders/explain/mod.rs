@@ -243,8 +243,12 @@ impl Explain {
                 if let Some(one) = can_send.overridden {
                     said.insert(now::decides(one));
                 }
-                if let Some(denial) = can_send.denial() {
-                    let remedies = remedies::denied(&self.common, name, denial);
+                let remedies = match can_send.denial() {
+                    Some(denial) => remedies::denied(&self.common, name, denial),
+                    None if can_send.is_blocked() => remedies::blocked(&self.common, name),
+                    None => Vec::new(),
+                };
+                if !remedies.is_empty() {
                     for (n, text) in remedies.into_iter().enumerate() {
                         let word = if n == 0 { "to pass" } else { "or" };
                         writeln!(screen, "  {word:<8}  {text}")?;

@@ -12,6 +12,7 @@ use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Client, Crossing, Crossings};
 use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
+use crate::standing::in_force::until;
 use crate::standing::key_state::later;
 use crate::standing::key_text;
 use crate::standing::logged::{LoggedLimits, by, decisive, key};
@@ -140,7 +141,11 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
         by: if is_alarm { "habits".to_owned() } else { by(event) },
         text: match evidence {
             Some(evidence) if is_alarm => vec![evidence],
-            _ => limits.measured().map(|(measured, _)| measured.to_string()).collect(),
+            _ => {
+                let blocked = event.blocked().map(|block| format!("blocked {}", until(block)));
+                let measured = limits.measured().map(|(measured, _)| measured.to_string());
+                measured.chain(blocked).collect()
+            }
         },
         rate: window.map(|window| window.after),
         limit: window.map(|window| window.limit),
