@@ -1,0 +1,87 @@
+//! What a session counts of the usage of its account, each thing once although several policies
+//! and ACLs ask.
+
+use super::SessionFacts;
+use crate::event::AclStage;
+use crate::rate::usage::Sent;
+
+/// What was counted of the usage of an account.
+#[derive(Clone, Default)]
+pub(crate) struct UsageMemory {
+    /// The login or the local account, as the client sent it, and the name of the record.
+    account: String,
+    pub(crate) name: Vec<u8>,
+    /// This message, its bytes, and all of its recipients at once.
+    message: bool,
+    bytes: bool,
+    all_recipients: bool,
+    /// There was a recipient of this message at RCPT.
+    has_rcpt: bool,
+    /// The recipient of this command.
+    recipient: bool,
+    /// Refused recipients of this message.
+    refused: u32,
+}
+
+impl UsageMemory {
+    pub(super) fn new_message(&mut self) {
+        let (account, name) = (std::mem::take(&mut self.account), std::mem::take(&mut self.name));
+        *self = Self { account, name, ..Self::default() };
+    }
+
+    #[inline]
+    pub(super) fn new_command(&mut self) {
+        self.recipient = false;
+    }
+
+    #[cfg(feature = "cli")]
+    pub(super) fn bytes(&self) -> usize {
+        self.account.capacity() + self.name.capacity()
+    }
+
+    /// Whether the name of the record is that of this account, which `write` has written; if not,
+    /// it is written now.
+    #[inline]
+    pub(crate) fn name_of(&mut self, account: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.name.is_empty() || self.account != account {
+            self.account.clear();
+            self.account.push_str(account);
+            self.name.clear();
+            write(&mut self.name);
+        }
+    }
+
+    /// What an evaluation at `stage`, which was `accepted`, is to count: what limits of these units
+    /// count, see [`AlreadyCounted::occurrences`](super::AlreadyCounted::occurrences).
+    #[inline]
+    pub(crate) fn sent(&mut self, stage: AclStage, facts: &SessionFacts, accepted: bool) -> Sent {
+        use AclStage as S;
+        let mut sent = Sent::default();
+        if !matches!(stage, S::NotSmtp | S::NotSmtpStart | S::Outside | S::Delivery) {
+            let refused = facts.rejected_recipients.saturating_sub(self.refused);
+            self.refused = facts.rejected_recipients;
+            sent.refused = refused.into();
+        }
+        let had_rcpt = self.has_rcpt;
+        self.has_rcpt |= stage == S::Rcpt;
+        if !accepted {
+            return sent;
+        }
+        let once = |counted: &mut bool| stage == S::Outside || !std::mem::replace(counted, true);
+        let has_all = stage.has_all_recipients();
+        if (has_all || matches!(stage, S::Mail | S::Rcpt | S::Outside)) && once(&mut self.message) {
+            sent.messages = 1;
+        }
+        if matches!(stage, S::Rcpt | S::Outside) {
+            sent.recipients = once(&mut self.recipient).into();
+        } else if has_all && !had_rcpt && facts.recipients > 0 && once(&mut self.all_recipients) {
+            sent.recipients = facts.recipients.into();
+        }
+        let is_complete = matches!(stage, S::Mime | S::Dkim | S::Data | S::Prdr | S::NotSmtp)
+            || stage == S::Outside && facts.has_message;
+        if is_complete && facts.message_size > 0 && once(&mut self.bytes) {
+            sent.bytes = facts.message_size;
+        }
+        sent
+    }
+}
