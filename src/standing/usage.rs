@@ -3,12 +3,13 @@
 //! Accounts alone are counted, so a domain or a customer is the sum of those accounts of it that
 //! are known, by the policies in use.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::accounts::of_target;
 use super::key_text;
 use crate::calendar::Zone;
+use crate::engine::RecordKey;
 use crate::identity::fold::{CUSTOMER, DOMAIN, domain, split_field};
 use crate::json_schema::described;
 use crate::policy::image::{Image, PolicyFile};
@@ -31,6 +32,9 @@ pub(crate) enum By {
 }
 
 impl By {
+    /// All of them.
+    pub(crate) const ALL: &[Self] = &[Self::Customer, Self::Domain, Self::User];
+
     /// How it is written.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -56,6 +60,24 @@ pub(crate) enum SortBy {
     Failed,
     /// Keys, in their order.
     Key,
+}
+
+impl SortBy {
+    /// All of them.
+    pub(crate) const ALL: &[Self] =
+        &[Self::Messages, Self::Recipients, Self::Bytes, Self::Refused, Self::Failed, Self::Key];
+
+    /// How it is written.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Recipients => "recipients",
+            Self::Bytes => "bytes",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::Key => "key",
+        }
+    }
 }
 
 described! {
@@ -157,6 +179,36 @@ impl UsageRow {
     }
 }
 
+impl UsageReport {
+    /// The last days, at most 35, today included.
+    pub(crate) fn last_days(&self, days: usize) -> &[UsageDay] {
+        self.days.get(self.days.len().saturating_sub(days)..).unwrap_or_default()
+    }
+
+    /// Sorts the accounts of a domain or a customer.
+    pub(crate) fn sort_members(&mut self, by: SortBy) {
+        sort(&mut self.members, by);
+    }
+}
+
+/// `today 12 messages to 30 recipients, yesterday 3 to 5`: the last two days in a line.
+pub(crate) fn in_a_line(usage: &Usage) -> String {
+    let [.., yesterday, today] = &usage.days;
+    let refused = |day: &Sent| match (day.refused, day.failed) {
+        (0, 0) => String::new(),
+        (refused, failed) => format!(" ({refused} refused, {failed} failed)"),
+    };
+    format!(
+        "today {} to {}{}, yesterday {} to {}{}",
+        text::counted(today.messages, "message", "messages"),
+        text::counted(today.recipients, "recipient", "recipients"),
+        refused(today),
+        yesterday.messages,
+        yesterday.recipients,
+        refused(yesterday)
+    )
+}
+
 /// Reads what was sent, as of a time, by the policies in use.
 #[derive(Debug)]
 pub(crate) struct UsageReader {
@@ -188,6 +240,17 @@ impl UsageReader {
         self.zone.day(self.now)
     }
 
+    /// Calls `visit` with the identity of each account and what it has sent. A part that cannot be
+    /// read is an error: a sum without it would be wrong.
+    fn each(
+        &self,
+        store: &mut dyn Inspect,
+        visit: &mut dyn FnMut(&[u8], &Usage),
+    ) -> Result<(), InspectError> {
+        let unread = store.for_each_usage(self.now, self.day(), visit)?;
+        unread.parts.into_iter().next().map_or(Ok(()), Err)
+    }
+
     /// What the accounts, or the domain or the customer, that `target` may mean have sent: nothing
     /// for those of which nothing is known. The members of a domain or a customer are with what they
     /// have sent in so many days.
@@ -214,16 +277,24 @@ impl UsageReader {
         Ok(reports)
     }
 
-    /// What an account of this identity has sent.
+    /// What each account among these keys sends, in a line.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub(crate) fn usage(
+    pub(crate) fn lines<'k>(
         &self,
         store: &mut dyn Inspect,
-        identity: &[u8],
-    ) -> Result<Option<Usage>, InspectError> {
-        store.usage(identity, self.now, self.day())
+        keys: impl Iterator<Item = RecordKey<'k>>,
+    ) -> Result<Vec<String>, InspectError> {
+        let identities: BTreeSet<&[u8]> = keys.map(|key| key.identity()).collect();
+        let mut lines = Vec::new();
+        for identity in identities {
+            if let Some(usage) = store.usage(identity, self.now, self.day())? {
+                let (key, sent) = (key_text::key(identity), in_a_line(&usage));
+                lines.push(format!("{key} sent {sent}: see `exirate usage`"));
+            }
+        }
+        Ok(lines)
     }
 
     /// Of a domain or a customer, `key`.
@@ -235,7 +306,7 @@ impl UsageReader {
         days: usize,
     ) -> Result<Option<UsageReport>, InspectError> {
         let (mut sum, mut members) = (Usage::default(), Vec::new());
-        store.for_each_usage(self.now, self.day(), &mut |identity, usage| {
+        self.each(store, &mut |identity, usage| {
             if self.group(by, identity).as_bytes() == key {
                 sum += usage;
                 members.push((key_text::key(identity), usage.last(days)));
@@ -260,7 +331,7 @@ impl UsageReader {
         order: SortBy,
     ) -> Result<UsageList, InspectError> {
         let (mut groups, mut all) = (BTreeMap::<String, Sent>::new(), Sent::default());
-        store.for_each_usage(self.now, self.day(), &mut |identity, usage| {
+        self.each(store, &mut |identity, usage| {
             let sent = usage.last(days);
             if !sent.is_nothing() {
                 all += sent;
@@ -276,14 +347,17 @@ impl UsageReader {
         Ok(UsageList { by: by.word(), days, zone: self.zone(), from, to, total, rows })
     }
 
-    /// What all accounts have sent, by day.
+    /// What all accounts have sent, by day, and how many of them today.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub(crate) fn total(&self, store: &mut dyn Inspect) -> Result<Usage, InspectError> {
-        let mut sum = Usage::default();
-        store.for_each_usage(self.now, self.day(), &mut |_, usage| sum += usage)?;
-        Ok(sum)
+    pub(crate) fn total(&self, store: &mut dyn Inspect) -> Result<(Usage, u64), InspectError> {
+        let (mut sum, mut accounts) = (Usage::default(), 0);
+        self.each(store, &mut |_, usage| {
+            sum += usage;
+            accounts += u64::from(!usage.last(1).is_nothing());
+        })?;
+        Ok((sum, accounts))
     }
 
     /// The key of the group of an account, empty if it has none; of users, as it is shown.

@@ -24,6 +24,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "explain",
             "events",
             "top",
+            "usage",
             "habits",
             "held",
             "unblock",
