@@ -29,8 +29,8 @@ use crate::text::time::now;
     exirate usage alice@example.org --days 35
   Which customer was refused most often today, for a spreadsheet?
     exirate usage --by customer --days 1 --sort refused --csv
-  Who used up the total of this customer?
-    exirate usage customer:acme --days 1
+  Whose mail is that of this domain?
+    exirate usage domain:example.org --days 1
 
 KEY is a login or a local account, or domain:NAME or customer:NAME, which are shown with their
 members. Without KEY, all are listed, those that sent most first.

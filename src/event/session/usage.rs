@@ -85,3 +85,109 @@ impl UsageMemory {
         sent
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use kit::random::Random;
+
+    use super::super::AlreadyCounted;
+    use super::*;
+    use crate::event::{Scope, Unit};
+
+    /// What limits count of the same steps: each unit once in its scope.
+    #[derive(Default)]
+    struct Limits {
+        counted: AlreadyCounted,
+        message: HashSet<Unit>,
+        command: HashSet<Unit>,
+    }
+
+    impl Limits {
+        fn sent(&mut self, stage: AclStage, facts: &SessionFacts) -> Sent {
+            let mut all = Vec::new();
+            self.counted.occurrences(stage, facts, &mut all);
+            let mut sent = Sent::default();
+            for one in all.iter().filter(|one| one.count > 0.0) {
+                let is_new = match one.scope {
+                    Scope::Message => self.message.insert(one.unit),
+                    Scope::Command => self.command.insert(one.unit),
+                    Scope::Connection | Scope::Evaluation => true,
+                };
+                let count = if is_new { one.count as u64 } else { 0 };
+                match one.unit {
+                    Unit::Messages => sent.messages += count,
+                    Unit::Recipients => sent.recipients += count,
+                    Unit::Bytes => sent.bytes += count,
+                    Unit::RejectedRecipients => sent.refused += count,
+                    _ => {}
+                }
+            }
+            sent
+        }
+    }
+
+    #[test]
+    fn it_counts_what_limits_of_these_units_count() {
+        use AclStage as S;
+        let stages = [
+            S::Connect,
+            S::Mail,
+            S::Rcpt,
+            S::Rcpt,
+            S::Predata,
+            S::Mime,
+            S::Data,
+            S::Prdr,
+            S::NotSmtp,
+            S::Outside,
+            S::Quit,
+        ];
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let (mut limits, mut usage) = (Limits::default(), UsageMemory::default());
+            let (mut expected, mut found) = (Sent::default(), Sent::default());
+            let mut facts = SessionFacts::default();
+            for _ in 0..60 {
+                match random.below(8) {
+                    0 => {
+                        limits.counted.new_message();
+                        limits.message.clear();
+                        usage.new_message();
+                        facts = SessionFacts::default();
+                    }
+                    1..5 => {
+                        limits.counted.new_command();
+                        limits.command.clear();
+                        usage.new_command();
+                    }
+                    _ => {}
+                }
+                let stage = stages[random.below(stages.len())];
+                facts.recipients += random.below(2) as u32;
+                facts.rejected_recipients += (random.below(4) == 0) as u32;
+                facts.has_message = stage == S::Outside && random.below(2) == 0;
+                // It is known from then on.
+                facts.message_size =
+                    if stage.has_all_recipients() { 700 } else { facts.message_size };
+                expected += limits.sent(stage, &facts);
+                found += usage.sent(stage, &facts, true);
+                assert_eq!(found, expected, "seed {seed}, {stage:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused_is_not_counted_and_may_be_later() {
+        let facts = SessionFacts { rejected_recipients: 1, ..SessionFacts::default() };
+        let mut usage = UsageMemory::default();
+        let refused = Sent { refused: 1, ..Sent::default() };
+        assert_eq!(usage.sent(AclStage::Rcpt, &facts, false), refused);
+        usage.new_command();
+        let one = Sent { messages: 1, recipients: 1, ..Sent::default() };
+        assert_eq!(usage.sent(AclStage::Rcpt, &facts, true), one);
+        // Another policy is asked by the same command.
+        assert_eq!(usage.sent(AclStage::Rcpt, &facts, true), Sent::default());
+    }
+}
