@@ -53,6 +53,8 @@ pub enum Kind {
     Policy,
     /// The habits of an account, which are no rate: no check has this kind.
     Habits,
+    /// What an account sends, which is no rate either.
+    Usage,
 }
 
 impl Algorithm {

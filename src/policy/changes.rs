@@ -26,6 +26,9 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     if let Some(zone) = &policies.zone {
         all.insert("timezone".to_owned(), zone.to_string());
     }
+    if policies.no_usage {
+        all.insert("usage".to_owned(), "false".to_owned());
+    }
     for (name, policy) in &policies.policies {
         add(&mut all, &format!("policy.{name}"), policy);
     }

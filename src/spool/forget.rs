@@ -10,9 +10,13 @@ use super::record::period_is_known;
 /// yearly greetings stay known.
 pub(super) const HABITS_KEPT: f64 = 400.0 * 86_400.0;
 
-/// Whether a record of habits with this state can be forgotten at `now`.
-pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
-    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > HABITS_KEPT
+/// What an account sends is forgotten so many seconds after the last day on which it sent.
+pub(super) const USAGE_KEPT: f64 = 36.0 * 86_400.0;
+
+/// Whether a record with this state was last written more than so many seconds ago, or forgotten
+/// by hand.
+pub(super) fn is_older(state: &State, seconds: f64, now: Timestamp) -> bool {
+    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > seconds
 }
 
 /// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is

@@ -14,6 +14,7 @@
 //! - [`left`]: what still refuses a key after a change
 //! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
 //! - [`bypass_state`]: whether nothing is refused now
+//! - [`usage`]: what accounts, domains and customers have sent
 //! - [`key_text`], [`pattern`], [`one_key`]: keys as text, and what a text means as a key
 
 pub(crate) mod accounts;
@@ -35,4 +36,5 @@ pub(crate) mod override_state;
 pub(crate) mod pattern;
 pub(crate) mod sent;
 pub(crate) mod totals;
+pub(crate) mod usage;
 pub(crate) mod words;

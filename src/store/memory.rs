@@ -15,11 +15,12 @@ use crate::engine::{
 use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
 use crate::rate::habits::Habits;
+use crate::rate::usage::{self, Usage, WORDS};
 use crate::rate::{Algorithm, Timestamp};
 
 use super::{
-    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored, Sending,
-    Statistics, Store, Unread,
+    Counting, Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored,
+    Sending, Statistics, Store, Unread,
 };
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
@@ -30,6 +31,8 @@ pub struct Memory {
     records: HashMap<Hashed<OwnedKey>, MemoryRecord, BuildHasherDefault<Computed>>,
     /// By the identity of their keys.
     habits: HashMap<Box<[u8]>, Habits, FastHash>,
+    /// Likewise.
+    usage: HashMap<Box<[u8]>, Box<[u64; WORDS]>, FastHash>,
     filter_key: FilterKey,
     pending: Vec<Pending>,
     hashes: Vec<u64>,
@@ -188,6 +191,12 @@ impl Memory {
         self.habits.insert(identity.into(), habits);
     }
 
+    /// What the account of this identity has sent until the second `at`, which is in this `day`.
+    #[must_use]
+    pub fn usage(&self, identity: &[u8], at: i64, day: i64) -> Option<Usage> {
+        self.usage.get(identity).map(|words| Usage::of(&**words, at, day))
+    }
+
     /// Updates habits as [`Store::learn`], with this override.
     pub(crate) fn learn_overridden(
         &mut self,
@@ -340,6 +349,18 @@ impl Store for Memory {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Infallible> {
         Ok(self.learn_overridden(sending, None, clock()))
+    }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Infallible> {
+        let Counting { key, sent, day } = counting;
+        let words = self.usage.entry(key.identity().into()).or_insert_with(|| Box::new([0; WORDS]));
+        let at = clock().seconds;
+        usage::count(&mut **words, at, || day(at), sent);
+        Ok(())
     }
 }
 

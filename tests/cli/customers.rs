@@ -271,3 +271,62 @@ fn all_that_goes_through_a_server_is_counted_together() {
     assert_eq!(found["key"], format!("server:{}", name.trim()));
     assert_eq!(found["rate"].as_f64().unwrap().round(), 2.0);
 }
+
+#[test]
+fn usage_of_a_customer_or_a_domain_is_that_of_its_accounts() {
+    let machine = Machine::new();
+    // The fourth of acme is refused.
+    for (login, times) in [("x@a.test", 2), ("ann@c.test", 2), ("bob@c.test", 5), ("carl", 1)] {
+        for _ in 0..times {
+            machine.sends("*", login);
+        }
+    }
+    let usage =
+        |arguments: &[&str]| machine.run(&[&["usage"], arguments, &["--spool", "spool"]].concat());
+    let rows = |by: &str| -> Vec<(String, u64)> {
+        let list = json(&usage(&["--by", by, "--json"]));
+        assert_eq!(list["total"]["messages"], 9, "{by}");
+        let rows = list["rows"].as_array().unwrap().clone();
+        let row = |row: &Value| {
+            (row["key"].as_str().unwrap().to_owned(), row["messages"].as_u64().unwrap())
+        };
+        let mut rows: Vec<_> = rows.iter().map(row).collect();
+        rows.sort();
+        rows
+    };
+    let of = |rows: &[(&str, u64)]| -> Vec<(String, u64)> {
+        rows.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect()
+    };
+    assert_eq!(rows("customer"), of(&[("", 6), ("customer:acme", 3)]));
+    assert_eq!(rows("domain"), of(&[("", 1), ("domain:a.test", 2), ("domain:c.test", 6)]));
+    let users =
+        [("auth:ann@c.test", 1), ("auth:bob@c.test", 5), ("auth:carl", 1), ("auth:x@a.test", 2)];
+    assert_eq!(rows("user"), of(&users));
+    let acme = json(&usage(&["customer:acme", "--json"]));
+    let members = acme[0]["members"].as_array().unwrap();
+    assert_eq!(members.len(), 2);
+    assert_eq!(acme[0]["days"].as_array().unwrap().len(), 35);
+    assert_eq!(acme[0]["days"][34]["messages"], 3);
+    let shown = stdout(&usage(&["x@a.test", "--days", "1"]));
+    assert!(shown.starts_with("auth:x@a.test: in the last 24 hours 0 recipients"), "{shown}");
+    let csv = stdout(&usage(&["--csv", "--sort", "messages", "--days", "1"]));
+    assert_eq!(csv.lines().nth(1), Some("auth:bob@c.test,5,0,0,0,0"));
+    // What cannot be known is refused, with the reason.
+    for by in ["script", "client"] {
+        let refused = usage(&["--by", by]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains("strangers could fill"), "{}", stderr(&refused));
+    }
+    assert_eq!(usage(&["nobody@c.test"]).status.code(), Some(1));
+    // It is of a person, and goes with it.
+    let erased = machine.run(&["erase", "bob@c.test", "--yes", "--spool", "spool"]);
+    assert_eq!(erased.status.code(), Some(0), "{}", stderr(&erased));
+    assert_eq!(usage(&["bob@c.test"]).status.code(), Some(1));
+    let status = json(&machine.run(&["status", "--json", "--spool", "spool"]));
+    assert_eq!(status["sent_today"]["messages"], 4);
+    let metrics = stdout(&machine.run(&["stats", "--prometheus", "--spool", "spool"]));
+    assert!(metrics.contains("\nexirate_sent_messages_today 4\n"), "{metrics}");
+    let shown = stdout(&machine.run(&["show", "x@a.test", "--spool", "spool"]));
+    let line = "auth:x@a.test sent today 2 messages to 0 recipients, yesterday 0 to 0";
+    assert!(shown.contains(line), "{shown}");
+}

@@ -25,6 +25,7 @@ use crate::standing::key_state::{KeyState, KeyStateJson, later, passes, second};
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
+use crate::standing::usage::UsageReader;
 use crate::standing::words;
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
@@ -74,7 +75,8 @@ rate, limit and period; for a limit by the calendar, the count and its window. W
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only observes or
 does not refuse, that is shown; all else is what is measured. The totals of its domain and its
 customer are shown as well; where one of them refuses, the next event is refused. Messages of KEY
-that policies hold are counted, if this user may read the mail server's queue.",
+that policies hold are counted, if this user may read the mail server's queue. The last line is what
+KEY has sent today and yesterday: `exirate usage`.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
@@ -168,6 +170,10 @@ impl Show {
                     writeln!(screen)?;
                 }
                 self.print(screen, record, &in_force, *seen, &totals)?;
+            }
+            let usage = UsageReader::of(&self.common.directory()?, now);
+            for line in usage.lines(&mut *store, keys.iter().map(OwnedKey::key))? {
+                writeln!(screen, "{line}")?;
             }
             if let Some(held) = &held {
                 let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &folding)?;

@@ -25,6 +25,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "explain",
             "events",
             "top",
+            "usage",
             "habits",
             "held",
             "unblock",

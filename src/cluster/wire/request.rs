@@ -78,7 +78,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     let kind = match key.kind {
         Kind::Spec => 1,
         Kind::Policy => 2,
-        Kind::Habits => return Err(WireFault::Field("record_kind")),
+        Kind::Habits | Kind::Usage => return Err(WireFault::Field("record_kind")),
     };
     let update = match update {
         Update::Leaky => 1,

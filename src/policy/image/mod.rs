@@ -154,6 +154,13 @@ impl Image {
         read.map_err(|fault| fault.of(&self.path))
     }
 
+    /// Whether what accounts send is counted: `usage`.
+    #[must_use]
+    #[inline]
+    pub fn counts_usage(&self) -> bool {
+        self.container.counts_usage
+    }
+
     /// The time zone of the calendar; UTC, if no limit counts by the calendar.
     ///
     /// # Errors

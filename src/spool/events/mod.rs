@@ -115,6 +115,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
             Kind::Spec => 1,
             Kind::Policy => 2,
             Kind::Habits => 3,
+            Kind::Usage => 4,
         },
         algorithm: key.algorithm.code(),
     }

@@ -41,6 +41,7 @@ use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
 use crate::standing::pattern::{Pattern, Syntax};
 use crate::standing::totals::Totals;
+use crate::standing::usage::UsageReader;
 use crate::store::{Entry, Inspect, Override, OwnedKey, Target, Wanted};
 use crate::text;
 use crate::text::counted_or_no;
@@ -377,9 +378,28 @@ impl Explain {
             explained.print(screen, event, server, logs.was_refused(event, server))?;
             now::print(screen, &now, &mut said)?;
         }
+        self.say_usage(screen, &mut *store, &records, in_force.now)?;
         screen.flush()?;
         database::incomplete(unread.parts.len())?;
         Ok(Outcome::Fine)
+    }
+
+    /// Says what the accounts among these keys have sent.
+    fn say_usage(
+        &self,
+        screen: &mut Screen<'_>,
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        if self.common.json {
+            return Ok(());
+        }
+        let usage = UsageReader::of(&self.common.directory()?, now);
+        for line in usage.lines(store, keys.iter().map(OwnedKey::key))? {
+            writeln!(screen, "{line}")?;
+        }
+        Ok(())
     }
 
     /// The events that match, in order, and what the logs say of others.
@@ -586,6 +606,7 @@ impl Explain {
             }
             now::print(screen, &found, &mut said)?;
         }
+        self.say_usage(screen, &mut *store, &keys, in_force.now)?;
         screen.flush()?;
         let missing = selection.report_missing(&mut *store)?;
         database::incomplete(unread)?;

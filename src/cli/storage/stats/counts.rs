@@ -17,13 +17,16 @@ use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
+use crate::rate::usage::Sent;
 use crate::serve::servers;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
+use crate::standing::usage::UsageReader;
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
 use crate::text;
+use crate::text::time::now;
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
@@ -71,8 +74,21 @@ pub(super) struct Rates {
     pub(super) dropped: u64,
     pub(super) lock_waits: u64,
     pub(super) events_lost: u64,
+    /// What accounts have sent today, and how many have; null: it is not counted.
+    pub(super) usage: Option<UsageToday>,
     /// The counts for each mode and period.
     pub(super) kinds: Vec<ModeCounts>,
+}
+
+/// What accounts have sent today.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct UsageToday {
+    pub(super) accounts: u64,
+    pub(super) messages: u64,
+    pub(super) recipients: u64,
+    pub(super) bytes: u64,
+    pub(super) refused: u64,
+    pub(super) failed: u64,
 }
 
 /// The keys of one mode and period.
@@ -284,8 +300,19 @@ impl Rates {
             dropped: stats.dropped,
             lock_waits: stats.waits,
             events_lost: stats.lost,
+            usage: UsageToday::of(spool, directory),
             kinds: kinds.collect(),
         })
+    }
+}
+
+impl UsageToday {
+    /// None, where it is not counted, or a part of the database cannot be read.
+    fn of(spool: &mut Spool, directory: &Path) -> Option<Self> {
+        let reader = UsageReader::of(directory, now());
+        let (usage, accounts) = reader.is_counted().then(|| reader.total(spool).ok())??;
+        let Sent { messages, recipients, bytes, refused, failed } = usage.last(1);
+        Some(Self { accounts, messages, recipients, bytes, refused, failed })
     }
 }
 

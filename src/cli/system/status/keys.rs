@@ -14,9 +14,11 @@ use crate::cli::shared::spool_dir;
 use crate::engine::AlgorithmKind;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
+use crate::rate::usage::{Sent, Usage};
 use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
+use crate::standing::usage::UsageReader;
 use crate::standing::{key_text, override_state};
 use crate::store::FOREVER;
 use crate::text;
@@ -41,6 +43,13 @@ pub(super) struct DatabaseKeys {
     pub(super) suspected: usize,
     /// Those whose alarms are the latest.
     pub(super) suspected_first: Vec<String>,
+    /// What all accounts have sent.
+    #[serde(skip)]
+    pub(super) usage: Option<Usage>,
+    /// What accounts have sent today; null: it is not counted.
+    pub(super) sent_today: Option<SentShown>,
+    /// What they sent yesterday.
+    pub(super) sent_yesterday: Option<SentShown>,
     pub(super) allowed: usize,
     pub(super) denied: usize,
     pub(super) overrides: Vec<OverrideShown>,
@@ -118,6 +127,23 @@ pub(super) struct Database {
     pub(super) unreadable: usize,
 }
 
+/// What was sent on a day.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SentShown {
+    messages: u64,
+    recipients: u64,
+    bytes: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl From<&Sent> for SentShown {
+    fn from(sent: &Sent) -> Self {
+        let Sent { messages, recipients, bytes, refused, failed } = *sent;
+        Self { messages, recipients, bytes, refused, failed }
+    }
+}
+
 impl DatabaseKeys {
     /// Reads the database in `spool`, if there is one.
     pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
@@ -161,6 +187,13 @@ impl DatabaseKeys {
         suspected.sort();
         found.suspected = suspected.len();
         found.suspected_first = suspected.into_iter().take(SHOWN).map(|(_, key)| key).collect();
+        let reader = UsageReader::of(spool, now);
+        if reader.is_counted() {
+            let (usage, _) = reader.total(&mut database)?;
+            let [.., yesterday, today] = &usage.days;
+            (found.sent_today, found.sent_yesterday) = (Some(today.into()), Some(yesterday.into()));
+            found.usage = Some(usage);
+        }
         found.overrides(&mut database, now)?;
         found.crossings(&mut database, spool, on_crossing, today)?;
         Ok(found)

@@ -36,7 +36,7 @@ a line of exirate or asks `exirate serve mail`, the policies that it evaluates a
 enforced, and there is no `exirate bypass`. Then follow what decides; the policies and their file,
 and whether that differs from what was applied; how many keys there are, how many were counted
 today, and when the last event was; who is blocked now, and since when; which accounts `exirate
-habits` suspects; how many messages policies hold, if this user may read the mail server's queue; who is allowed, denied or exempt; the last crossings, and whether their alerts
+habits` suspects; how many messages policies hold, if this user may read the mail server's queue; who is allowed, denied or exempt; what accounts sent today and yesterday; the last crossings, and whether their alerts
 were sent; what the follower of the mail log does; the servers that share limits; the databases.
 The last line says what `exirate doctor` finds, which also verifies each record.
 

@@ -6,7 +6,7 @@ mod out;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::fields::{Row, Stored as _};
-use super::layout::{BUCKETS, EACH, HABITS, TOTAL, VERSIONS, unit_code, window_code};
+use super::layout::{BUCKETS, EACH, HABITS, NO_USAGE, TOTAL, VERSIONS, unit_code, window_code};
 use crate::policy::model::{Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
 use out::Writer;
@@ -44,7 +44,8 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
         directory.u32(write(&mut writer, policy));
     }
     let directory = writer.row(&directory.0);
-    writer.finish(version, [directory, identity, on_crossing, zone])
+    let flags = if policies.counts_usage() { 0 } else { NO_USAGE };
+    writer.finish([version, flags], [directory, identity, on_crossing, zone])
 }
 
 /// A row that starts with these settings.
