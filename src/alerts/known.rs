@@ -243,7 +243,7 @@ fn who(record: &RecordKey<'_>) -> String {
             Some(Field::Sender) => format!("sender {value}"),
             Some(Field::SenderDomain) => format!("senders of {value}"),
             Some(Field::Recipient) => format!("mail to {value}"),
-            Some(Field::RecipientDomain) => format!("mail to {value}"),
+            Some(Field::RecipientDomain | Field::Destination) => format!("mail to {value}"),
             Some(Field::Helo) => format!("clients called {value}"),
             Some(Field::Server) => format!("all of the server {value}"),
             None if field == CUSTOMER => format!("all of customer {value}"),

@@ -38,7 +38,10 @@ pub use write::{build, build_with};
 
 use super::fold::domain;
 use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
-use super::settings::{Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings};
+use super::destination::Destinations;
+use super::settings::{
+    DeliverySettings, Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings,
+};
 use super::word::OnHabits;
 use crate::calendar::Zone;
 
@@ -68,6 +71,7 @@ struct Decoded {
     /// The position of its row.
     at: u32,
     settings: PolicySettings,
+    delivery: DeliverySettings,
     /// Whether a table has habits on.
     uses_habits: bool,
     default: Box<[u8]>,
@@ -138,7 +142,7 @@ impl Image {
     /// # Errors
     /// It is damaged.
     pub fn identity(&self) -> Result<&Identity, ImageError> {
-        let read = || self.container.read(self.container.identity, Identity::read);
+        let read = || self.container.read(self.container.identity, read_identity);
         once(&self.identity, read).map_err(|fault| fault.of(&self.path))
     }
 
@@ -189,6 +193,12 @@ impl Image {
     }
 }
 
+fn read_identity(row: &mut Fields<'_>) -> Result<Identity, What> {
+    let identity = Identity::read(row)?;
+    let destinations = if row.is_empty() { Destinations::default() } else { Stored::read(row)? };
+    Ok(Identity { destinations, ..identity })
+}
+
 fn directory(container: &Container) -> Result<Vec<PolicyEntry>, Fault> {
     container.read(container.directory, |row| row.list(directory_entry))
 }
@@ -202,9 +212,10 @@ fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
     let settings = PolicySettings::read(row)?;
     let uses_habits = row.flag()?;
     let length = row.u32()?;
-    Ok(Decoded {
+    let mut decoded = Decoded {
         at,
         settings,
+        delivery: DeliverySettings::default(),
         uses_habits,
         default: row.bytes(length)?.into(),
         packages: Stored::read(row)?,
@@ -212,7 +223,11 @@ fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
         domains: Stored::read(row)?,
         users: Stored::read(row)?,
         exempts: exempt::exempts(row)?,
-    })
+    };
+    if !row.is_empty() {
+        decoded.delivery = DeliverySettings::read(row)?;
+    }
+    Ok(decoded)
 }
 
 /// What was read before, or is read now.
@@ -292,6 +307,13 @@ impl<'i> PolicyImage<'i> {
         &self.decoded.settings
     }
 
+    /// Where it is evaluated, and what becomes of what waits.
+    #[must_use]
+    #[inline]
+    pub fn delivery(&self) -> &'i DeliverySettings {
+        &self.decoded.delivery
+    }
+
     /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the
     /// key by unit, then the totals of the domain and of the customer by unit, then the
     /// buckets. Nothing for what is unlimited.
@@ -312,7 +334,17 @@ impl<'i> PolicyImage<'i> {
     }
 
     fn fill<'a>(&'a self, subject: &Subject<'a>, limits: &mut Vec<Limit<'a>>) -> Result<(), Fault> {
-        self.chosen(subject)?.append_to(limits).map_err(|(row, what)| fault_at(row, what))
+        self.chosen(subject)?.append_to(limits).map_err(|(row, what)| fault_at(row, what))?;
+        self.pace(limits);
+        Ok(())
+    }
+
+    /// Makes buckets of the windows by which a destination is limited.
+    fn pace(&self, limits: &mut [Limit<'_>]) {
+        if self.delivery().is_at_delivery() && self.settings().counts_attempts() {
+            let burst = self.delivery().burst;
+            limits.iter_mut().for_each(|one| one.algorithm = limit::paced(one.algorithm, burst));
+        }
     }
 
     /// The limits that apply to `subject`, with what is unlimited, in the order of
@@ -325,7 +357,9 @@ impl<'i> PolicyImage<'i> {
         let applied = self
             .chosen(subject)
             .and_then(|chosen| chosen.applied().map_err(|(row, what)| fault_at(row, what)));
-        applied.map_err(|fault| fault.of(&self.image.path))
+        let mut applied = applied.map_err(|fault| fault.of(&self.image.path))?;
+        applied.iter_mut().for_each(|one| self.pace(&mut one.limits));
+        Ok(applied)
     }
 
     /// Whether accounts are compared with their habits by a table of the policy.

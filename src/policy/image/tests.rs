@@ -164,6 +164,19 @@ fn settings(g: &mut Gen) -> PolicySettings {
     }
 }
 
+fn destination(g: &mut Gen) -> Destination {
+    Destination { name: one(g, &CUSTOMERS).to_owned(), domains: some(g, 3, pattern) }
+}
+
+fn delivery(g: &mut Gen) -> DeliverySettings {
+    DeliverySettings {
+        at: word(g),
+        burst: maybe(g, number),
+        longest: number(g),
+        after_longest: word(g),
+    }
+}
+
 fn policy(g: &mut Gen) -> Policy {
     let packages: BTreeMap<_, _> =
         some(g, 3, |g| (one(g, &PACKAGES).to_owned(), limits(g))).into_iter().collect();
@@ -183,6 +196,7 @@ fn policy(g: &mut Gen) -> Policy {
     Policy {
         at: Location::default(),
         settings: settings(g),
+        delivery: maybe(g, delivery).unwrap_or_default(),
         default: limits(g),
         packages,
         customers: customers.into_iter().collect(),
@@ -207,7 +221,7 @@ impl Arbitrary for AnyPolicies {
             v6: u8::arbitrary(g),
         };
         let identity =
-            Identity { chain: some(g, 3, word), folding, relay: some(g, 3, network), at: None };
+            Identity { chain: some(g, 3, word), folding, relay: some(g, 3, network), destinations: Destinations(some(g, 2, destination)), at: None };
         let on_crossing = OnCrossing {
             log: bool::arbitrary(g),
             run: some(g, 3, template),

@@ -3,7 +3,7 @@
 
 use toml::de::DeValue;
 
-use super::amount;
+use super::{amount, tables};
 use crate::policy::network::Cidr;
 use crate::policy::value::{DomainPattern, Grade, Template, UnitText, When, list};
 use crate::policy::word::{Field, State, Unit, Verdict, Word};
@@ -133,6 +133,25 @@ impl Kind<f64> for Period {
 
     fn show(&self, value: &f64) -> Shown {
         one(text::period(*value))
+    }
+}
+
+/// How many leave at once.
+pub(in crate::policy) struct Burst;
+
+impl Kind<f64> for Burst {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        "a number such as `10`".to_owned()
+    }
+
+    fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<f64> {
+        let text = tables::number_text(reader, value, "10")?;
+        amount::burst(&text).map_err(|message| reader.error(value, message)).ok()
+    }
+
+    fn show(&self, value: &f64) -> Shown {
+        one(value)
     }
 }
 

@@ -3,7 +3,9 @@
 use toml::Spanned;
 use toml::de::{DeString, DeTable};
 
-use super::super::model::{HabitsSettings, Identity, MemberKind, Policy, PolicySettings};
+use super::super::model::{
+    DeliverySettings, HabitsSettings, Identity, MemberKind, Policy, PolicySettings,
+};
 use super::super::settings::Group as _;
 use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
@@ -47,8 +49,19 @@ pub(super) fn read(
     let place = format!("in [policy.{}]", name.get_ref());
     let context = Context { has_relays: !identity.relay.is_empty() };
     let of_habits = HabitsSettings::SETTINGS.iter().map(|setting| setting.name);
-    let others: Vec<&str> = TABLES.iter().copied().chain(of_habits).collect();
+    let of_delivery = || DeliverySettings::SETTINGS.iter();
+    let others: Vec<&str> = TABLES
+        .iter()
+        .copied()
+        .chain(of_habits)
+        .chain(of_delivery().map(|setting| setting.name))
+        .collect();
     settings::read(reader, table, &mut policy.settings, &place, &others, context);
+    for setting in of_delivery() {
+        if let Some(value) = table.get(setting.name) {
+            (setting.parse)(&mut policy.delivery, reader, value, context);
+        }
+    }
     if !table.contains_key("verdicts") {
         policy.settings.verdicts.iter_mut().for_each(|grade| grade.at = at);
     }
