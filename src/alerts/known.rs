@@ -141,6 +141,7 @@ impl AlertContext {
             Enforcement::Enforced => "",
             Enforcement::Observed => ", which is only observed",
             Enforcement::Exempt => ", and exempt",
+            Enforcement::Waits => ", and waits",
         };
         if let Some(recorded) = recorded {
             text += &format!(

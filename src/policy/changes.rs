@@ -9,8 +9,8 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, DeliverySettings, HabitsSettings, Limits, Match, Member, MemberKind, Members, Policies,
-    Policy, Window,
+    Amount, Buckets, ByUnit, DeliverySettings, HabitsSettings, Limits, Match, Member, MemberKind,
+    Members, Policies, Policy, Window,
 };
 use super::settings::Group;
 use super::value::list;

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_domain_is_of_one_destination() {
-        let mut all: Vec<&str> = SHIPPED.iter().flat_map(|(_, domains)| *domains).copied().collect();
+        let mut all: Vec<&str> =
+            SHIPPED.iter().flat_map(|(_, domains)| *domains).copied().collect();
         let count = all.len();
         all.sort_unstable();
         all.dedup();

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use super::image::fields::Row;
 use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
-pub use super::settings::{
-    DeliverySettings, HabitsSettings, Identity, OnCrossing, PolicySettings,
-};
+pub use super::settings::{DeliverySettings, HabitsSettings, Identity, OnCrossing, PolicySettings};
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, UnitText, When};
 use super::word::Unit;
 use crate::calendar::{Every, Zone};

@@ -9,8 +9,8 @@ use super::settings::{
 };
 use super::source::TABLES;
 use super::word::{
-    Action, AfterWaiting, At, Counting, Field, OnError, OnHabits, Placeholder, Sensitivity, State, Unit, Verdict,
-    Word,
+    Action, AfterWaiting, At, Counting, Field, OnError, OnHabits, Placeholder, Sensitivity, State,
+    Unit, Verdict, Word,
 };
 
 fn read(path: &str) -> String {

@@ -36,9 +36,9 @@ use limits::{Chosen, Scope};
 #[cfg(feature = "cli")]
 pub use write::{build, build_with};
 
+use super::destination::Destinations;
 use super::fold::domain;
 use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
-use super::destination::Destinations;
 use super::settings::{
     DeliverySettings, Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings,
 };
@@ -451,6 +451,7 @@ impl<'i> PolicyImage<'i> {
                 added.map_err(|what| fault_at(row, what))?;
                 chosen.append_to(&mut limits).map_err(|(row, what)| fault_at(row, what))
             });
+        self.pace(&mut limits);
         filled.map(|()| limits).map_err(|fault| fault.of(&self.image.path))
     }
 

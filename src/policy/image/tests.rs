@@ -1,7 +1,8 @@
 //! The image returns what the plain evaluator does, and damage is never a wrong answer.
 
+use crate::policy::destination::{Destination, Destinations};
 use crate::policy::limit::AppliedHabits;
-use crate::policy::settings::HabitsSettings;
+use crate::policy::settings::{DeliverySettings, HabitsSettings};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -220,8 +221,13 @@ impl Arbitrary for AnyPolicies {
             v4: u8::arbitrary(g),
             v6: u8::arbitrary(g),
         };
-        let identity =
-            Identity { chain: some(g, 3, word), folding, relay: some(g, 3, network), destinations: Destinations(some(g, 2, destination)), at: None };
+        let identity = Identity {
+            chain: some(g, 3, word),
+            folding,
+            relay: some(g, 3, network),
+            destinations: Destinations(some(g, 2, destination)),
+            at: None,
+        };
         let on_crossing = OnCrossing {
             log: bool::arbitrary(g),
             run: some(g, 3, template),

@@ -205,7 +205,8 @@ fn destinations(reader: &mut Reader<'_>, value: Value<'_>) -> Destinations {
         }
         let domains = domains.unwrap_or_default();
         if domains.is_empty() {
-            reader.error(name, format!("{text:?} has no domains; write domains = [\"example.org\"]"));
+            reader
+                .error(name, format!("{text:?} has no domains; write domains = [\"example.org\"]"));
         }
         let twice = domains
             .iter()
