@@ -68,7 +68,6 @@ fn everything_can_be_set_beside_the_agent() {
         policy: Some(Address::Inet("[2001:db8::1]:10031".parse().unwrap())),
         milter: Some(Address::Unix("/run/exirate/milter".into())),
         spool: "/srv/exirate".into(),
-        names_spool: true,
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
         on_error: OnError::FailClosed,
         prepend: true,
@@ -139,7 +138,7 @@ fn every_error_says_where_and_what_would_be_right() {
         ),
         (
             mail("spool = \"a\""),
-            "f:4:9: \"a\" is not the full path of a directory; expected such as \
+            "f:4:9: \"a\" is not a full path; expected such as \
              \"/var/lib/exirate\""
                 .to_owned(),
         ),
