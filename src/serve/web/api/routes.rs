@@ -50,7 +50,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(Status::schema),
-        run: |api, _| Box::pin(async move { reply::json(&api.status().await?) }),
+        run: |api, asked| Box::pin(async move { reply::json(&api.status(&asked.seen()?).await?) }),
     },
     Route {
         method: Method::GET,
@@ -91,7 +91,7 @@ pub(super) const ROUTES: &[Route] = &[
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.identities(vec![key]).await?.pop())
+                reply::json(&api.look.identities(vec![key], asked.seen()?).await?.pop())
             })
         },
     },
@@ -133,7 +133,9 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(PoliciesInUse::schema),
-        run: |api, _| Box::pin(async move { reply::json(&api.look.policies().await?) }),
+        run: |api, asked| {
+            Box::pin(async move { reply::json(&api.look.policies(asked.seen()?).await?) })
+        },
     },
     Route {
         method: Method::GET,
@@ -143,10 +145,11 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(Overrides::schema),
-        run: |api, _| {
-            Box::pin(
-                async move { reply::json(&Overrides { overrides: api.look.overrides().await? }) },
-            )
+        run: |api, asked| {
+            Box::pin(async move {
+                let overrides = api.look.overrides(asked.seen()?).await?;
+                reply::json(&Overrides { overrides })
+            })
         },
     },
     Route {
