@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::engine::{Algorithm, BlockTime, Update};
 use crate::spool::open_directory;
-use crate::store::{Inspect as _, Judged, Memory, Sending, conformance};
+use crate::store::{Counting, Inspect as _, Judged, Memory, Sending, conformance};
 
 /// What the agent does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -638,6 +638,14 @@ impl Store for Timed {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, ClusterError> {
         self.store.learn(sending, clock)
+    }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), ClusterError> {
+        self.store.count_usage(counting, clock)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::engine::{Algorithm, BlockTime, Kind, RecordKey};
 use crate::identity::fold::Folding;
 use crate::rate::CalendarWindow;
 use crate::store::{
-    Entry, Inspect, Judged, Memory, Override, Sending, Store, Target, Wanted, conformance,
+    Counting, Entry, Inspect, Judged, Memory, Override, Sending, Store, Target, Wanted, conformance,
 };
 
 use kit::redis::RedisServer;
@@ -119,6 +119,14 @@ impl Store for SharedRates {
         _: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, RedisError> {
         panic!("habits are not shared")
+    }
+
+    fn count_usage(
+        &mut self,
+        _: &Counting<'_>,
+        _: impl FnOnce() -> Timestamp,
+    ) -> Result<(), RedisError> {
+        panic!("usage is not shared")
     }
 }
 

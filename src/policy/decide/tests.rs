@@ -12,7 +12,7 @@ use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::compile;
 use crate::rate::Average;
-use crate::store::{Entry, Inspect, Judged, Memory, Sending};
+use crate::store::{Counting, Entry, Inspect, Judged, Memory, Sending};
 
 const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
 
@@ -669,6 +669,14 @@ impl Store for Denying {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Self::Error> {
         self.0.learn(sending, clock)
+    }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Self::Error> {
+        self.0.count_usage(counting, clock)
     }
 }
 

@@ -256,7 +256,8 @@ impl Arbitrary for AnyPolicies {
                 changes: changes.into_iter().collect(),
             }
         });
-        Self(Policies { files: Vec::new(), identity, on_crossing, zone, policies })
+        let no_usage = bool::arbitrary(g);
+        Self(Policies { files: Vec::new(), identity, on_crossing, zone, no_usage, policies })
     }
 }
 
