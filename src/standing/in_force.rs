@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use super::key_state::{KeyState, KeyStateJson, Next};
+use super::key_text;
 use super::override_state::{participle, sentence};
+use super::scope::{OTHERS, Scope, Sight};
 use crate::engine::{Block, Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, LimitRule, Said};
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, split_field};
@@ -27,6 +29,8 @@ pub(crate) struct InForce {
     overrides: Vec<Override>,
     policies: Option<PolicyFile>,
     pub(crate) now: Timestamp,
+    /// Whose identities whoever looks may see.
+    scope: Option<Scope>,
 }
 
 /// What becomes of the next event of a key, if it is of size 1.
@@ -69,7 +73,34 @@ impl InForce {
             Err(error) => problems.push(format!("{error}: who is exempt is not known")),
         }
         let policies = file.image().is_ok().then_some(file);
-        (Self { overrides, policies, now: clock() }, problems)
+        (Self { overrides, policies, now: clock(), scope: None }, problems)
+    }
+
+    /// The same as somebody sees it who has this scope: nothing that others are called is said.
+    pub(crate) fn seen_by(mut self, scope: Option<&Scope>) -> Self {
+        self.scope = scope.cloned();
+        let sight = self.sight();
+        let masked = self.overrides.iter().map(|one| sight.masked(one)).collect();
+        self.overrides = masked;
+        self
+    }
+
+    /// Whose identities whoever looks may see.
+    pub(crate) fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
+    }
+
+    /// The same, by the policies in use.
+    pub(crate) fn sight(&self) -> Sight<'_> {
+        Sight::new(self.scope.as_ref(), self.image(), self.folding())
+    }
+
+    /// What the key of a total is called.
+    pub(crate) fn name_of_total(&self, key: &RecordKey<'_>) -> String {
+        if self.scope.is_none() || self.sight().has(key) {
+            return key_text::key(key.identity());
+        }
+        OTHERS.to_owned()
     }
 
     /// What becomes of the next event of a key.
@@ -152,6 +183,13 @@ impl InForce {
     /// The overrides, also those that have ended.
     pub(crate) fn overrides(&self) -> &[Override] {
         &self.overrides
+    }
+
+    /// Those that are in force, of whoever looks: none of others, and no glob unless he sees all.
+    pub(crate) fn own_overrides(&self) -> impl Iterator<Item = &Override> {
+        let (sight, now) = (self.sight(), self.now.seconds);
+        let all = self.overrides.iter().filter(move |one| one.is_active(now));
+        all.filter(move |one| sight.has_target(&one.target))
     }
 
     /// What decides the override of a key, of many keys in turn.

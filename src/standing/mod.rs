@@ -3,6 +3,7 @@
 //!
 //! - [`in_force`]: the overrides and the policies in use, and what they decide
 //! - [`key_state`]: a record as it stands now
+//! - [`scope`]: whose identities somebody may see
 //! - [`words`]: the same in words
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
@@ -34,6 +35,7 @@ pub(crate) mod logged;
 pub(crate) mod one_key;
 pub(crate) mod override_state;
 pub(crate) mod pattern;
+pub(crate) mod scope;
 pub(crate) mod sent;
 pub(crate) mod totals;
 pub(crate) mod usage;

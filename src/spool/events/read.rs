@@ -12,8 +12,8 @@ use crate::sys::files::{self, Access, FileInfo};
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, EventWindow, RecordId, TEXTS, has_another,
-    next_magic,
+    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, EventWindow, RecordId, TEXTS, TEXTS_MAX,
+    has_another, next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;
@@ -111,6 +111,12 @@ impl LoggedEvent {
             texts,
         };
         Self { has_details: true, ..Self::of(entry, EventKind::Crossings) }
+    }
+
+    /// Whether the end of the record's name may be missing.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.stored.len() >= TEXTS_MAX[0]
     }
 
     /// The event as bytes, for other servers.

@@ -51,7 +51,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<Status>),
-        run: |api, _| Box::pin(async move { reply::json(&api.status().await?) }),
+        run: |api, asked| Box::pin(async move { reply::json(&api.status(&asked.seen()?).await?) }),
     },
     Route {
         method: Method::GET,
@@ -92,7 +92,7 @@ pub(super) const ROUTES: &[Route] = &[
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.identities(vec![key]).await?.pop())
+                reply::json(&api.look.identities(vec![key], asked.seen()?).await?.pop())
             })
         },
     },
@@ -134,7 +134,9 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<PoliciesInUse>),
-        run: |api, _| Box::pin(async move { reply::json(&api.look.policies().await?) }),
+        run: |api, asked| {
+            Box::pin(async move { reply::json(&api.look.policies(asked.seen()?).await?) })
+        },
     },
     Route {
         method: Method::GET,
@@ -144,10 +146,11 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: None,
         reply: Some(SchemaGenerator::subschema_for::<Overrides>),
-        run: |api, _| {
-            Box::pin(
-                async move { reply::json(&Overrides { overrides: api.look.overrides().await? }) },
-            )
+        run: |api, asked| {
+            Box::pin(async move {
+                let overrides = api.look.overrides(asked.seen()?).await?;
+                reply::json(&Overrides { overrides })
+            })
         },
     },
     Route {

@@ -15,6 +15,8 @@ pub(in crate::serve::web) struct Me {
     pub(in crate::serve::web) name: String,
     /// view or help.
     pub(in crate::serve::web) role: &'static str,
+    /// Whose identities the token is for: customer NAME, or domain NAME NAME; null: all.
+    pub(in crate::serve::web) scope: Option<String>,
     /// When the token ends; null if never, or for a person.
     pub(in crate::serve::web) until: Option<String>,
     /// What a page sends as X-CSRF-Token with each change; not needed with an Authorization
