@@ -478,7 +478,7 @@ mod tests {
             let mut findings = Findings::default();
             let policies = read(&file).unwrap().policies.unwrap();
             let callers = Caller::of_exim(&Rules::read(&conf, [], None).unwrap());
-            outcomes(&policies, &callers, &mut findings);
+            outcomes(&policies, &callers.iter().collect::<Vec<_>>(), &mut findings);
             findings.list.into_iter().map(|one| (one.level, one.text)).collect::<Vec<_>>()
         };
         // The policies are not used at all, which is reported elsewhere.
@@ -544,6 +544,7 @@ mod tests {
             front_ends: Vec::new(),
             refused: false,
             ending_of_users: None,
+            at_delivery: false,
         }
     }
 

@@ -330,3 +330,87 @@ fn usage_of_a_customer_or_a_domain_is_that_of_its_accounts() {
     let line = "auth:x@a.test sent today 2 messages to 0 recipients, yesterday 0 to 0";
     assert!(shown.contains(line), "{shown}");
 }
+
+#[test]
+fn the_past_is_compared_by_domain_and_by_customer() {
+    let machine = Machine::new();
+    let policy = "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.messages = \"2/1h\"\n\
+                  customer.acme = { domains = [\"A.test\"], users = [\"ann@c.test\", \"web7\"] }\n";
+    machine.write("past.toml", policy);
+    let (mut log, mut number) = (String::new(), 0);
+    let mut send = |user: &str, as_user: &str, messages: usize| {
+        for _ in 0..messages {
+            number += 1;
+            let (id, second) = (format!("1vM2a0-{number:011}-1aBc"), number % 60);
+            log += &format!(
+                "2026-11-28 10:{:02}:{second:02} {id} <= {user} {as_user} S=2048 for x@y.test\n",
+                number / 60
+            );
+        }
+    };
+    for (login, messages) in [("Ann@c.test", 5), ("bob@a.test", 4), ("mal@d.test", 3)] {
+        let by = format!("H=(pc) [192.0.2.7] P=esmtpsa A=plain:{login}");
+        send(login, &by, messages);
+    }
+    send("web7@a.test", "U=web7 P=local", 2);
+    send("alice@a.test", "H=mx.test [192.0.2.99] P=esmtp", 6);
+    machine.write("mainlog", &log);
+    let events = |output: &Output| -> Vec<(String, u64)> {
+        let rates = json(output)["rates"].as_array().unwrap().clone();
+        let of = |one: &Value| {
+            (one["key"].as_str().unwrap().to_owned(), one["events"].as_u64().unwrap())
+        };
+        rates.iter().map(of).collect()
+    };
+    let measure = |arguments: &[&str]| {
+        machine.run(&[&["measure", "1d", "mainlog", "--json", "--by"], arguments].concat())
+    };
+    let known = |key: &str, events: u64| (key.to_owned(), events);
+    let by_domain = measure(&["domain", "--policy", "past.toml"]);
+    assert_eq!(events(&by_domain), [known("c.test", 5), known("a.test", 4), known("d.test", 3)]);
+    // Strangers who call themselves so are not of the domain.
+    let lacking = "8 messages without an authenticated user with a domain (A=): not counted";
+    assert!(stderr(&by_domain).contains(lacking), "{}", stderr(&by_domain));
+    let by_customer = measure(&["customer", "--policy", "past.toml"]);
+    assert_eq!(events(&by_customer), [known("acme", 11)]);
+    let wrong = stderr(&measure(&["auth", "--policy", "past.toml"]));
+    assert!(wrong.contains("--policy needs --by domain or --by customer"), "{wrong}");
+
+    let simulate = |arguments: &[&str]| -> Vec<(String, u64, u64)> {
+        let all = [&["simulate", "mainlog", "--policy", "past.toml", "--json"], arguments].concat();
+        let limits = json(&machine.run(&all))["limits"].as_array().unwrap().clone();
+        let number = |one: &Value, name: &str| one[name].as_u64().unwrap();
+        let row = |one: &Value| {
+            (one["key"].as_str().unwrap().to_owned(), number(one, "refused"), number(one, "times"))
+        };
+        limits.iter().map(row).collect()
+    };
+    let each = simulate(&[]);
+    let of = |key: &str| each.iter().find(|(one, ..)| one == key).unwrap().clone();
+    let [ann, bob, mal] = ["auth:ann@c.test", "auth:bob@a.test", "auth:mal@d.test"].map(of);
+    assert!(ann.1 > 0 && bob.1 > 0 && mal.1 > 0 && each.len() == 3, "{each:?}");
+    let acme = ("customer:acme".to_owned(), ann.1 + bob.1, ann.2 + bob.2);
+    assert_eq!(simulate(&["--by", "customer"]), [acme, (String::new(), mal.1, mal.2)]);
+    let domains = [("domain:c.test", ann), ("domain:a.test", bob), ("domain:d.test", mal)];
+    let domains = domains.map(|(key, (_, refused, times))| (key.to_owned(), refused, times));
+    assert_eq!(simulate(&["--by", "domain"]), domains);
+
+    let report = [
+        "report",
+        "mainlog",
+        "--by",
+        "customer",
+        "--policy",
+        "past.toml",
+        "--json",
+        "--output",
+        "r",
+    ];
+    assert_eq!(machine.run(&report).status.code(), Some(0));
+    let page = std::fs::read_to_string(machine.0.path().join("r")).unwrap();
+    let page: Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(
+        (&page["log"]["who"], &page["log"]["names"]),
+        (&"customers".into(), &serde_json::json!(["acme"]))
+    );
+}

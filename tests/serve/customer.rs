@@ -151,16 +151,20 @@ fn queue(desk: &Desk, keys: &Arc<Mutex<Vec<&'static str>>>) -> Arc<Mutex<String>
 
 /// A reply without what the time alone changes.
 fn timeless(value: Value) -> Value {
+    let of_field = |(name, one): (String, Value)| {
+        let is_time = ["next", "retry_after"].contains(&&*name) && !one.is_null();
+        (name, if is_time { json!("N") } else { timeless(one) })
+    };
     match value {
         Value::Number(number) if number.is_f64() => json!("N"),
         Value::String(text) => {
-            let is_digit = |c: char| c.is_ascii_digit();
-            json!(
-                text.split(is_digit).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("#")
-            )
+            // Of a time to wait, the units change as well.
+            let text = text.split(": the next passes in").next().unwrap_or_default();
+            let parts = text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
+            json!(parts.collect::<Vec<_>>().join("#"))
         }
         Value::Array(all) => all.into_iter().map(timeless).collect(),
-        Value::Object(all) => all.into_iter().map(|(name, one)| (name, timeless(one))).collect(),
+        Value::Object(all) => Value::Object(all.into_iter().map(of_field).collect()),
         other => other,
     }
 }
@@ -316,7 +320,16 @@ fn what_others_have_is_neither_shown_nor_counted_nor_changed() {
         assert_eq!(desk.change(&format!("/api/v1/{verb}"), body).status, 200);
     }
     let mut glob = std::process::Command::new(env!("CARGO_BIN_EXE_exirate"));
-    glob.args(["deny", "{eve,eve4}@evil.test", "--until", "1h", "--reason", "evil", "--spool"]);
+    glob.args([
+        "deny",
+        "{eve,eve4}@evil.test",
+        "--until",
+        "1h",
+        "--yes",
+        "--reason",
+        "evil",
+        "--spool",
+    ]);
     let glob = glob.arg(desk.folder.path()).output().unwrap();
     assert!(glob.status.code() < Some(2), "{glob:?}");
     let all = desk.get("/api/v1/status").json();
@@ -357,7 +370,7 @@ fn what_refuses_a_mailbox_and_others_is_said_without_their_names() {
     count(desk, &["auth:alice@acme.test"], 1, "", "");
     let glob = "{bob@shared,carol@acme}.test";
     let mut deny = std::process::Command::new(env!("CARGO_BIN_EXE_exirate"));
-    deny.args(["deny", glob, "--until", "1h", "--reason", "bob", "--spool"]);
+    deny.args(["deny", glob, "--until", "1h", "--yes", "--reason", "bob", "--spool"]);
     let done = deny.arg(desk.folder.path()).output().unwrap();
     assert!(done.status.code() < Some(2), "{done:?}");
     let (_broker, _web) = desk.both();

@@ -167,7 +167,7 @@ struct Made<'a> {
     /// Null: forever.
     until: Option<String>,
     token: &'a str,
-    /// Its customer or its domains; absent: all.
+    /// Only if it is for one customer or for some domains: customer NAME, domain NAME NAME.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
 }
@@ -181,7 +181,7 @@ struct ListedToken<'a> {
     /// Null: forever.
     until: Option<String>,
     ended: bool,
-    /// Its customer or its domains; absent: all.
+    /// Only if it is for one customer or for some domains: customer NAME, domain NAME NAME.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
 }

@@ -1,6 +1,6 @@
 //! What would have been refused, by limit and key.
 
-use std::collections::hash_map;
+use std::collections::{HashMap, hash_map};
 use std::hash::BuildHasher as _;
 
 use serde::{Serialize, Serializer};
@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::attempt::AttemptPart;
 use super::decided::{Decided, first_and_last};
 use crate::hash::{FastHash, FastMap};
+use crate::identity::fold::TOTALS;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
 use crate::policy::word::{Unit, Verdict};
@@ -17,7 +18,7 @@ use crate::rate::{Timestamp, Wait};
 const ROWS_MAX: usize = 500_000;
 
 /// A limit, and who was counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LimitKey {
     /// The policy.
     pub policy: String,
@@ -244,10 +245,59 @@ impl Refusals {
             })
             .filter(|one| one.events + one.retries > 0)
             .collect();
-        let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
-        all.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.order().cmp(&b.of.order())));
+        sort(&mut all);
         all
     }
+}
+
+impl Refused {
+    /// Adds what the same limit did to another key.
+    fn join(&mut self, other: &Self) {
+        self.observed |= other.observed;
+        self.events += other.events;
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.rejected += other.rejected;
+        self.retries += other.retries;
+        self.crossings += other.crossings;
+        self.over += other.over;
+        self.longest = self.longest.max(other.longest);
+        self.blocked += other.blocked;
+        self.highest = self.highest.max(other.highest);
+        let both = self.refused.into_iter().chain(other.refused);
+        self.refused = both.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
+    }
+}
+
+/// The rows of the keys of which `group` is the same, as one: each policy, table, unit, and limit, of
+/// each key or of all together, stays a row.
+#[must_use]
+pub fn grouped(rows: Vec<Refused>, group: impl Fn(&LimitKey) -> Option<String>) -> Vec<Refused> {
+    let mut all: Vec<Refused> = Vec::new();
+    let mut known: HashMap<(LimitKey, bool), usize> = HashMap::new();
+    for mut row in rows {
+        let is_total = TOTALS.iter().any(|total| row.of.key.starts_with(&format!("{total}:")));
+        row.of.key = group(&row.of).unwrap_or_default();
+        match known.entry((row.of.clone(), is_total)) {
+            hash_map::Entry::Occupied(at) => {
+                if let Some(one) = all.get_mut(*at.get()) {
+                    one.join(&row);
+                }
+            }
+            hash_map::Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(row);
+            }
+        }
+    }
+    sort(&mut all);
+    all
+}
+
+/// The most events first.
+fn sort(rows: &mut [Refused]) {
+    let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
+    rows.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.order().cmp(&b.of.order())));
 }
 
 impl RefusalEntry {

@@ -701,7 +701,8 @@ fn what_an_account_sends_is_counted_once_by_several_policies_unless_they_say_tha
     let policies = "[policy.a]\ndefault.recipients = \"2.5/1h\"\nupdate = \"leaky\"\n\
          [policy.b]\ndefault.messages = \"9/1h\"\ndefault.total.recipients = \"90/1h\"\n";
     let zone = "timezone = \"Europe/Berlin\"\n";
-    let sent = Sent { messages: 1, recipients: 2, bytes: 5000, refused: 1, failed: 2 };
+    let sent =
+        crate::rate::usage::Sent { messages: 1, recipients: 2, bytes: 5000, refused: 1, failed: 2 };
     for names in ["*", "a,b", "a"] {
         let found = sent_by_alice(&format!("{zone}{policies}"), names).unwrap();
         assert_eq!((found.last(1), found.last(35)), (sent, sent), "{names}");

@@ -5,6 +5,7 @@ mod suggestion;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use clap::Args;
 use regex::Regex;
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
 use super::logs::{LineCounts, Logs, notes, notes_of_origin, print_unused};
+use super::policy::measured_by;
 use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::spool_dir;
@@ -44,6 +46,8 @@ use crate::text::time::now;
     exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
   Which limits do the past days suggest for an hour, and for a calendar day?
     exirate measure 1h,daily /var/log/exim4 --by auth --suggest
+  Which customers sent the most recipients a day?
+    exirate measure 1d /var/log/exim4 --by customer --policy policy.toml --count recipients
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -74,6 +78,10 @@ hourly, daily, weekly (from Monday) and monthly are limits by the calendar, as a
 PEAK is the highest count, and OVER counts what is above --limit. They begin by the log's clock
 or, if its times have zones, by that of this server.
 
+--by domain counts the users of a domain together, by their logins; --by customer those of a customer
+(`users` and `domains`), also local users. Without --policy, /etc/exirate/policy.toml is used if it
+is there. What has none is not counted.
+
 --count different counts each recipient of a key once a period, as `per_addr` does. With several
 counts, COUNT says what was counted, and --limit cannot be used.
 
@@ -99,6 +107,10 @@ pub(in crate::cli) struct Measure {
     /// Count for this identity
     #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
     by: By,
+
+    /// With --by domain or customer, know users and customers by this policy file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    policy: Option<PathBuf>,
 
     /// Count this; several are separated by commas
     #[arg(
@@ -216,7 +228,7 @@ impl Measure {
         let files = self.logs.open()?;
         let measured = match &self.pattern {
             Some(pattern) => Measured::Lines(pattern),
-            None => Measured::Arrivals(self.by, counts),
+            None => Measured::Arrivals(measured_by(self.by, self.policy.as_deref())?, counts),
         };
         let mut events = Events::new(&measured);
         let mut has_zone = false;
@@ -349,14 +361,16 @@ impl Measure {
             (By::Auth, Count::Messages) => "an authenticated user (A=)",
             (By::Host, Count::Messages) => "a client (H=)",
             (By::User, Count::Messages) => "a user (U=)",
-            (By::Auth | By::Host | By::User, Count::Bytes) => "such an identity or a size (S=)",
-            (By::Auth | By::Host | By::User, Count::Recipients | Count::Different) => {
-                "such an identity or a recipient (neither `for` nor a delivery)"
-            }
+            (By::Domain, Count::Messages) => "an authenticated user with a domain (A=)",
+            (By::Customer, Count::Messages) => "a user of a customer",
             (By::Sender | By::All, Count::Recipients | Count::Different) => {
                 "a recipient (neither `for` nor a delivery)"
             }
             (By::Sender | By::All, _) => "a size (S=)",
+            (_, Count::Bytes) => "such an identity or a size (S=)",
+            (_, Count::Recipients | Count::Different) => {
+                "such an identity or a recipient (neither `for` nor a delivery)"
+            }
         }
     }
 

@@ -9,8 +9,9 @@ use super::settings::Retry;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{self, Column};
+use crate::history::measure::MeasuredBy;
 use crate::history::simulate::{
-    NamedAccount, NamedAccounts, Refusals, Refused, Retries, Simulation, Totals,
+    LimitKey, NamedAccount, NamedAccounts, Refusals, Refused, Retries, Simulation, Totals, grouped,
 };
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
@@ -70,6 +71,12 @@ impl<'a> Summary<'a> {
             notes,
             retry,
         }
+    }
+
+    /// Adds up the keys of each domain or customer.
+    pub(super) fn group(&mut self, by: &MeasuredBy) {
+        let of = |key: &LimitKey| by.group_of_key(&key.policy, &key.key);
+        self.limits = grouped(std::mem::take(&mut self.limits), of);
     }
 
     /// Shows it, of the limits and the accounts only the first `top`.
