@@ -92,7 +92,7 @@ fn a_session_is_as_the_manual_shows_it() {
         let own = inputs.iter().filter(|input| input.contains(&format!("exirate {command}")));
         assert!(own.count() > 0, "{} does not show exirate {command}", path_of(command));
         let machine = Prepared::with_callers();
-        if **command == "usage" {
+        if *command == "usage" {
             machine.count_usage();
         }
         let real = session(&machine, &inputs);
