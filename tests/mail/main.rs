@@ -7,4 +7,5 @@
 mod fail2ban;
 mod hostile;
 mod milter;
+mod network;
 mod policy;

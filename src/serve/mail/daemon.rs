@@ -76,6 +76,7 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
     }
     let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot_start)?);
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
+    peers.allow(&mail.allow);
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let daemon = MailDaemon { configured, mail, decider, peers, service, filter, log };
@@ -163,6 +164,7 @@ impl Unit for MailDaemon {
         self.service.set(&new);
         self.filter.set(&new);
         self.peers.set(new.max_connections);
+        self.peers.allow(&new.allow);
         raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
         let Mail { policy, milter, spool, workers, access, .. } = old.clone();
         self.mail = Mail { policy, milter, spool, workers, access, ..new };
