@@ -26,6 +26,7 @@ use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
 use crate::versions::{USE_THE_LATER, Versions};
+pub(crate) use amount::network;
 use kind::{Context, Kind as _};
 #[cfg(test)]
 pub(super) use policy::TABLES;

@@ -6,9 +6,12 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::address::Address;
+use super::gateway::gateways;
 use super::keys::{self, Key, keys};
 use super::kinds;
+use crate::identity::network::Cidr;
 use crate::place::{self, OWN};
+use crate::policy::source::{FILE as POLICY_FILE, network};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::toml_file::reader::{Reader, Value};
@@ -47,8 +50,12 @@ pub struct Mail {
     pub policy: Option<Address>,
     /// `listen.milter`: the milter.
     pub milter: Option<Address>,
+    /// `listen.allow`: whose peers on other machines may connect.
+    pub allow: Vec<Cidr>,
     /// The directory of the database, the policies and the trace store.
     pub spool: PathBuf,
+    /// The policy file that is applied at the start and when it changes.
+    pub policy_file: Option<PathBuf>,
     /// The policies, in this order; `None` for all of the image.
     pub policies: Option<Vec<String>>,
     /// What to reply when exirate itself cannot decide.
@@ -81,7 +88,9 @@ impl Mail {
         Self {
             policy: None,
             milter: None,
+            allow: Vec::new(),
             spool: place::unless_configured(),
+            policy_file: None,
             policies: None,
             on_error: OnError::FailOpen,
             prepend: false,
@@ -113,6 +122,7 @@ pub(super) fn of_callers(
     Some(Mail {
         policy: Some(Address::Unix(spool.join(CALLERS))),
         milter: None,
+        policy_file: None,
         spool: spool.to_owned(),
         access: Access { mode: 0o600, group: None },
         ..mail
@@ -128,7 +138,35 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
                        milter = \"unix:/var/spool/postfix/exirate/milter\"";
         reader.diagnostics.error(Location::START, message);
     }
+    let listen = table.get("listen").and_then(|listen| listen.get_ref().as_table());
+    listen.into_iter().for_each(|listen| over_a_network(reader, listen, &mail));
     Some(mail)
+}
+
+/// Diagnoses who can connect from other machines.
+fn over_a_network(reader: &mut Reader<'_>, listen: &DeTable<'_>, mail: &Mail) {
+    for (name, address) in [("policy", &mail.policy), ("milter", &mail.milter)] {
+        if let (Some(Address::Inet(place)), Some(value)) = (address, listen.get(name))
+            && !place.ip().is_loopback()
+            && !listen.contains_key("allow")
+        {
+            let message = format!(
+                "{place} can be reached from other machines, and who connects counts in the name \
+                 of others; allow = [\"172.22.1.0/24\"] names the networks that may connect"
+            );
+            reader.error(value, message);
+        }
+    }
+    let Some(allow) = listen.get("allow") else { return };
+    for gateway in gateways().filter(|&ip| mail.allow.iter().any(|network| network.contains(ip))) {
+        let message = format!(
+            "{gateway} is in these networks, and is the gateway of this one: what reaches a \
+             published port of a container may arrive from there; do not publish this port, or \
+             allow a smaller network"
+        );
+        let at = reader.at(allow);
+        reader.diagnostics.warning(at, message);
+    }
 }
 
 fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
@@ -148,12 +186,15 @@ pub(super) const LISTEN: &[Key<Mail>] = keys! {
     /// Where Postfix, or an Exim without the library, connects: `unix:PATH` or
     /// `inet:ADDRESS:PORT`. Whoever can connect can ask, and count in the name of others: use a
     /// unix socket, to which only the mail server's group can connect. Every local user can
-    /// connect to a port of the loopback address, and `--check` warns of it; keep any other port
-    /// behind a firewall. A change needs a restart
+    /// connect to a port of the loopback address, and `--check` warns of it; another address needs
+    /// `listen.allow`. A change needs a restart
     policy => policy = (), kinds::listen("unix:/var/spool/postfix/exirate/policy");
     /// Where Postfix or Sendmail connect to the milter, in the same notation. A change needs a
     /// restart
     milter => milter = (), kinds::listen("unix:/var/spool/postfix/exirate/milter");
+    /// The networks whose peers may connect to these ports, such as `["172.22.1.0/24"]`:
+    /// [over a network](#over-a-network)
+    allow => allow = (), kinds::texts("[\"172.22.1.0/24\"]", network);
 };
 
 /// The keys of `[mail]`.
@@ -162,6 +203,13 @@ pub(super) const KEYS: &[Key<Mail>] = keys! {
     /// commands: `exirate where` prints it. Needs a restart
     spool => spool = ("Exim's spool directory if there is one, else `/var/lib/exirate`"),
         kinds::path(OWN);
+    /// A policy file, such as `"/etc/exirate/policy.toml"`, that the daemon applies at its start,
+    /// on a reload, and when it or a file in its directory changes, as `exirate policy apply`
+    /// would: for containers. With errors in it, the policies that were in use stay in use, and
+    /// the log has the errors; if there are none, the daemon does not start
+    policy_file => policy_file = (), |reader: &mut Reader<'_>, value: Value<'_>| {
+        kinds::path(POLICY_FILE)(reader, value).map(Some)
+    };
     /// Which policies are evaluated, in this order, until one refuses: `["users", "clients"]`
     policies => policies = "*", policies;
     /// What happens when a step cannot be decided: `"fail-open"` accepts the mail,

@@ -2,6 +2,7 @@
 
 mod address;
 mod follow;
+mod gateway;
 mod keys;
 mod kinds;
 mod mail;
@@ -285,6 +286,8 @@ const LISTEN: &[Key<Listen>] = keys! {
     policy = (), kinds::elsewhere;
     /// Of the mail front ends
     milter = (), kinds::elsewhere;
+    /// Of the mail front ends
+    allow = (), kinds::elsewhere;
 };
 
 /// The keys of `[agent]`.
