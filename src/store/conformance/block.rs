@@ -57,7 +57,8 @@ fn a_crossing_blocks_until_the_end<S: Store>(store: &mut S) {
             }
         }
         // What is blocked is a rate of nobody else.
-        assert!(!one(store, Check { update: Update::ReadOnly, ..blocking("other") }, begun).over);
+        let looks = Check { update: Update::ReadOnly, count: 0.0, ..blocking("other") };
+        assert!(!one(store, looks, begun).over);
         let after =
             one(store, Check { update: Update::ReadOnly, count: 0.0, ..blocking("key") }, end);
         assert_eq!((after.over, after.overridden, after.blocked), (false, None, None));
