@@ -9,3 +9,4 @@ mod hostile;
 mod milter;
 mod network;
 mod policy;
+mod policy_file;

@@ -11,7 +11,7 @@ use super::keys::{self, Key, keys};
 use super::kinds;
 use crate::identity::network::Cidr;
 use crate::place::{self, OWN};
-use crate::policy::source::network;
+use crate::policy::source::{FILE as POLICY_FILE, network};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::toml_file::reader::{Reader, Value};
@@ -54,6 +54,8 @@ pub struct Mail {
     pub allow: Vec<Cidr>,
     /// The directory of the database, the policies and the trace store.
     pub spool: PathBuf,
+    /// The policy file that is applied at the start and when it changes.
+    pub policy_file: Option<PathBuf>,
     /// The policies, in this order; `None` for all of the image.
     pub policies: Option<Vec<String>>,
     /// What to reply when exirate itself cannot decide.
@@ -88,6 +90,7 @@ impl Mail {
             milter: None,
             allow: Vec::new(),
             spool: place::unless_configured(),
+            policy_file: None,
             policies: None,
             on_error: OnError::FailOpen,
             prepend: false,
@@ -119,6 +122,7 @@ pub(super) fn of_callers(
     Some(Mail {
         policy: Some(Address::Unix(spool.join(CALLERS))),
         milter: None,
+        policy_file: None,
         spool: spool.to_owned(),
         access: Access { mode: 0o600, group: None },
         ..mail
@@ -199,6 +203,13 @@ pub(super) const KEYS: &[Key<Mail>] = keys! {
     /// commands: `exirate where` prints it. Needs a restart
     spool => spool = ("Exim's spool directory if there is one, else `/var/lib/exirate`"),
         kinds::path(OWN);
+    /// A policy file, such as `"/etc/exirate/policy.toml"`, that the daemon applies at its start,
+    /// on a reload, and when it or a file in its directory changes, as `exirate policy apply`
+    /// would: for containers. With errors in it, the policies that were in use stay in use, and
+    /// the log has the errors; if there are none, the daemon does not start
+    policy_file => policy_file = (), |reader: &mut Reader<'_>, value: Value<'_>| {
+        kinds::path(POLICY_FILE)(reader, value).map(Some)
+    };
     /// Which policies are evaluated, in this order, until one refuses: `["users", "clients"]`
     policies => policies = "*", policies;
     /// What happens when a step cannot be decided: `"fail-open"` accepts the mail,

@@ -43,7 +43,7 @@ fn everything_can_be_set_beside_the_agent() {
         [listen]
         agent = "/run/exirate/agent.sock"
         policy = "inet:[2001:db8::1]:10031"
-        allow = ["2001:db8::/64", "192.0.2.7"]
+        allow = ["2001:db8::/64", "::1"]
         milter = "unix:/run/exirate/milter"
         [redis]
         password_file = "/nonexistent/which/only/the/agent/may/read"
@@ -51,6 +51,7 @@ fn everything_can_be_set_beside_the_agent() {
         servers = 4
         [mail]
         spool = "/srv/exirate"
+        policy_file = "/etc/exirate/policy.toml"
         policies = ["users", "clients"]
         on_error = "fail-closed"
         prepend = true
@@ -69,8 +70,9 @@ fn everything_can_be_set_beside_the_agent() {
     let expected = Mail {
         policy: Some(Address::Inet("[2001:db8::1]:10031".parse().unwrap())),
         milter: Some(Address::Unix("/run/exirate/milter".into())),
-        allow: ["2001:db8::/64", "192.0.2.7"].map(|one| Cidr::parse(one).unwrap()).into(),
+        allow: ["2001:db8::/64", "::1"].map(|one| Cidr::parse(one).unwrap()).into(),
         spool: "/srv/exirate".into(),
+        policy_file: Some("/etc/exirate/policy.toml".into()),
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
         on_error: OnError::FailClosed,
         prepend: true,
@@ -87,7 +89,7 @@ fn everything_can_be_set_beside_the_agent() {
     assert_eq!(mail, expected);
     assert_eq!(expected.policy.unwrap().to_string(), "inet:[2001:db8::1]:10031");
     for (text, address) in [("/run/a", "unix:/run/a"), ("inet:0.0.0.0:1", "inet:0.0.0.0:1")] {
-        let listen = format!("[listen]\nallow = [\"192.0.2.0/24\"]\npolicy = {text:?}\n");
+        let listen = format!("[listen]\nallow = [\"127.0.0.0/8\"]\npolicy = {text:?}\n");
         let mail = sound(&format!("{listen}[mail]\npolicies = \"*\""));
         assert_eq!((mail.policy.unwrap().to_string().as_str(), mail.policies), (address, None));
     }

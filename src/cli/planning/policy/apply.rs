@@ -223,6 +223,20 @@ impl Apply {
     }
 }
 
+/// Puts `file` into use in this spool directory, if anything would change: what has, in lines.
+///
+/// # Errors
+/// Why nothing has, in words.
+pub(in crate::cli) fn apply_file(file: &Path, spool: &Path) -> Result<Vec<String>, String> {
+    let common = Common { spool: Some(spool.to_owned()), json: false };
+    let (file, if_changed) = (file.to_owned(), true);
+    let apply =
+        Apply { file, dry_run: false, users: None, allow_shrink: false, if_changed, common };
+    let mut text = Vec::new();
+    apply.run(&mut Screen::of(&mut text)).map_err(|failure| failure.to_string())?;
+    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
+}
+
 impl AppliedJson<'_> {
     /// Prints it; `rates` and `habits` are how many of `moved` are these.
     fn print(

@@ -12,6 +12,7 @@ mod users;
 
 use clap::{Args, Subcommand};
 
+pub(in crate::cli) use apply::apply_file;
 pub(in crate::cli) use decided::{DecidingLimit, DecisionsJson};
 pub(in crate::cli) use file::compiled;
 

@@ -5,9 +5,12 @@
 
 mod facts;
 mod follower;
+mod health;
 mod keys;
 mod policies;
 mod print;
+
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -15,6 +18,7 @@ use crate::cli::shared::bypass_notice;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Json, Outcome};
+use crate::serve::config::FILE;
 use facts::Status;
 
 /// Show whether mail is limited, by what, and who is blocked
@@ -22,6 +26,8 @@ use facts::Status;
 #[command(after_help = "Examples:
   Is everything as it should be?
     exirate status
+  Does the daemon of this container decide?
+    exirate status --health
   For scripts: who is blocked?
     exirate status --json | jq -r '.blocked_first[].key'
 
@@ -40,15 +46,29 @@ habits` suspects; how many messages policies hold, if this user may read the mai
 were sent; what the follower of the mail log does; the servers that share limits; the databases.
 The last line says what `exirate doctor` finds, which also verifies each record.
 
-Where limits are shared, the keys are those that this server has seen.")]
+Where limits are shared, the keys are those that this server has seen.
+
+With --health, it asks `exirate serve mail` at the address of its configuration for a decision by the
+policies in use and for one by the database, which count nothing: exit status 0 if both are made.")]
 #[command(add = Json::of::<Status>())]
 pub(in crate::cli) struct StatusCommand {
+    /// Show only whether `exirate serve mail` decides, for the health check of a container
+    #[arg(long)]
+    health: bool,
+
+    /// With --health, the configuration of that daemon
+    #[arg(long, value_name = "FILE", default_value = FILE, requires = "health")]
+    config: PathBuf,
+
     #[command(flatten)]
     common: Common,
 }
 
 impl StatusCommand {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+        if self.health {
+            return health::health(&self.config, screen);
+        }
         // It is the first line.
         bypass_notice::announced();
         let directory = self.common.directory()?;
