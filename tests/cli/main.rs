@@ -10,6 +10,7 @@ mod care;
 mod check;
 mod cluster;
 mod config;
+mod containers;
 mod customers;
 mod database;
 mod deliver;
