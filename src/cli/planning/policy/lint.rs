@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::file::open;
-use super::{needs_exim, other_server};
+use super::file::{needs_exim, open, other_server};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
