@@ -101,6 +101,7 @@ impl<O> SessionMemory<O> {
         self.accepted = 0;
         self.habits.judged = None;
         self.usage.new_message();
+        self.usage.new_command();
     }
 
     /// A message begins: forgets what belongs to the one before.

@@ -25,8 +25,8 @@ pub(crate) struct UsageMemory {
 
 impl UsageMemory {
     pub(super) fn new_message(&mut self) {
-        let (account, name) = (std::mem::take(&mut self.account), std::mem::take(&mut self.name));
-        *self = Self { account, name, ..Self::default() };
+        let Self { account, name, recipient, .. } = std::mem::take(self);
+        *self = Self { account, name, recipient, ..Self::default() };
     }
 
     #[inline]
