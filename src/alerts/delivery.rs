@@ -135,8 +135,7 @@ pub(crate) fn has_alert(event: &LoggedEvent, observed: bool) -> bool {
     match event.enforcement {
         Enforcement::Enforced => true,
         Enforcement::Observed => observed,
-        // What waits is sent later.
-        Enforcement::Exempt | Enforcement::Waits => false,
+        Enforcement::Exempt => false,
     }
 }
 
