@@ -155,7 +155,7 @@ pub(super) const KEYS: &[Key<Web>] = keys! {
     /// The socket of `exirate serve held`. Needs a restart
     held => held = "/run/exirate-held/held", kinds::socket(HELD);
     /// The user of the web service, which alone may ask the broker, besides root. Needs a restart
-    user => user = "exirate-web", kinds::user(USER);
+    user => user = ("`\"exirate-web\"`"), kinds::user(USER);
     /// Where the broker stores the number of changes made today. Needs a restart
     state => state = ("`/var/lib/exirate-broker/USER`, USER being the user of the database"),
         kinds::path(STATE);
