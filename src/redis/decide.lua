@@ -173,8 +173,8 @@ end
 -- The block that a crossing of a check sets, if it sets one.
 local function begun(check)
   if check.blocks <= 1 then return nil end
-  if check.blocks == UNTIL_LIFTED then return UNTIL_LIFTED end
-  return BLOCKED + math.min(math.ceil((second + check.blocks) / 60), UNTIL_LIFTED - BLOCKED - 1)
+  if check.blocks == NEVER then return NEVER end
+  return BLOCKED + math.min(math.ceil((second + check.blocks) / 60), NEVER - BLOCKED - 1)
 end
 
 -- A leaky event that was counted was accepted.

@@ -26,12 +26,12 @@ local TTL_MAX = 315360000
 local KEPT = 86400
 
 -- A block, and one without an end.
-local BLOCKED, UNTIL_LIFTED = 0xF0000000, 0xFFFFFFFF
+local BLOCKED, NEVER = 0xF0000000, 0xFFFFFFFF
 
 -- The second in which the block ends that a record with this over decision holds; nil if it holds none.
 local function block_end(last_over)
   if last_over < BLOCKED then return nil end
-  if last_over == UNTIL_LIFTED then return math.huge end
+  if last_over == NEVER then return math.huge end
   return (last_over - BLOCKED) * 60
 end
 

@@ -107,8 +107,10 @@ impl<'p> Sight<'p> {
     pub(crate) fn has(&self, key: &RecordKey<'_>) -> bool {
         match key.kind {
             _ if self.is_of_all() => true,
+            // A name without a domain may be that of a local account.
             Kind::Spec => {
-                self.has_name(self.folding.folded_bytes(key.identity(), &mut String::new()))
+                let folding = self.folding.without_qualify();
+                self.has_name(folding.folded_bytes(key.identity(), &mut String::new()))
             }
             Kind::Policy | Kind::Habits | Kind::Usage => self.has_identity(key.identity()),
         }
@@ -149,7 +151,11 @@ impl<'p> Sight<'p> {
             let Some((name, value)) = split_field(&field) else { return false };
             let Ok(value) = std::str::from_utf8(value) else { return false };
             is_own = match Field::of(name) {
-                Some(Field::Auth | Field::LocalAccount) => self.has_user(value),
+                Some(Field::Auth) => {
+                    let mut login = String::new();
+                    self.folding.fold_into(value, &mut login) && self.has_user(&login)
+                }
+                Some(Field::LocalAccount) => self.has_user(value),
                 // Whoever makes a script gives it its name.
                 Some(Field::Script) => !value.contains('@') && self.has_user(value),
                 Some(_) => continue,

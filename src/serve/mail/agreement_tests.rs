@@ -69,7 +69,7 @@ recipients = "u2@private.test"
 [policy.m]
 when = "authenticated"
 update = "strict"
-default.messages = "7.5/2h"
+default.messages = "2.5/2h"
 [on.crossing]
 deny = "until-lifted"
 deny_policies = ["m"]
