@@ -30,8 +30,7 @@ pub use overrides::{
     OVERRIDES_MAX, Override, Overrides, Sort, TEXT_MAX, Target, compile_glob, deciding, names,
 };
 
-pub(crate) use usage::named_usage_key;
-pub use usage::{Counting, usage_key};
+pub use usage::{Counting, named_usage_key, usage_key};
 
 /// A store of rates.
 pub trait Store {

@@ -17,7 +17,8 @@ pub fn usage_key<'n>(identity: &[u8], name: &'n mut Vec<u8>) -> RecordKey<'n> {
 
 /// The key of the record with this name, which [`usage_key`] has written; `None` if it is empty.
 #[inline]
-pub(crate) fn named_usage_key(name: &[u8]) -> Option<RecordKey<'_>> {
+#[must_use]
+pub fn named_usage_key(name: &[u8]) -> Option<RecordKey<'_>> {
     (!name.is_empty()).then(|| key_of(name))
 }
 
