@@ -13,6 +13,7 @@ mod row;
 mod search;
 pub(super) mod snapshot;
 mod suspicion;
+mod usage;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::api::cursor::Cursor;
-use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
+use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse, SentOfKey};
 use super::http::problem::{Problem, ProblemKind, unavailable};
 use crate::identity::fold::Folding;
 use crate::policy::image::PolicyFile;
@@ -169,6 +170,11 @@ impl Look {
             Ok((reader, batch))
         })
         .await
+    }
+
+    /// What a key has sent.
+    pub(super) async fn sent(&self, key: String, seen: Seen) -> Result<SentOfKey, Problem> {
+        self.run(move |spool| usage::of_key(spool, &key, seen)).await
     }
 
     /// The policies in use.
