@@ -129,11 +129,12 @@ impl<'a> BodyFields<'a> {
 /// begins or ends within a value, or its charset or an encoded word is malformed. Mail programs differ in what they read of these.
 fn is_name_unread(field: &[u8], attribute: &str, name: Option<&str>) -> bool {
     let field = String::from_utf8_lossy(field).to_ascii_lowercase();
+    if !field.contains(attribute) {
+        return false;
+    }
     // As in filename*=utf-8'en'name (RFC 2231).
     let has_odd_charset = field.contains("*=") && field.matches('\'').count() > 2;
-    let is_odd =
-        name.is_none() || has_odd_charset || has_odd_quotes(&field) || has_odd_words(&field);
-    field.contains(attribute) && is_odd
+    name.is_none() || has_odd_charset || has_odd_quotes(&field) || has_odd_words(&field)
 }
 
 fn has_odd_quotes(field: &str) -> bool {
