@@ -38,7 +38,7 @@
 //! - `hash`: fast hashes for maps
 //! - `page_parts`: what the pages of the report and of the web service share
 //! - `csv`: comma-separated values, read and written
-//! - `json_schema`: JSON whose schema is stated with its type
+//! - `json_schema`: the schemas of what is written as JSON
 //! - [`versions`]: the versions of a format that a program knows
 //!
 //! `unsafe` is allowed in [`exim`] and [`sys`] only.

@@ -126,4 +126,40 @@ pub(crate) fn run(effort: Effort) {
         row(["two of a user, of its domain, of its customer", &micros(totals)]),
     ]);
     println!("(the latter takes {} times as long)", ratio(totals, plain));
+    usage(effort, &names);
+}
+
+/// Prints what a check costs where what its account sends is counted, and where it is not.
+fn usage(effort: Effort, users: &[String]) {
+    let mut times = [const { Vec::new() }; 2];
+    let mut machines = ["", "usage = false\n"].map(|usage| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("policy.toml");
+        let limits = "[policy.plain]\ndefault.recipients = \"100k/1h\"\n";
+        std::fs::write(&file, format!("version = 1\n{usage}{limits}")).unwrap();
+        measured(folder.path(), &["policy", "apply", file.to_str().unwrap()]);
+        let spool = Spool::open(folder.path(), Options::default()).unwrap();
+        (Evaluator::open(folder.path()), spool, folder)
+    });
+    for round in 0..=effort.short_rounds {
+        for ((evaluator, spool, _), times) in machines.iter_mut().zip(&mut times) {
+            let time = checked(evaluator, spool, "plain", users);
+            if round > 0 {
+                times.push(time);
+            }
+        }
+    }
+    let [counted, uncounted] = times.map(median);
+    print(&[
+        row(["a check of one window", "time"]),
+        row(["usage = false", &micros(uncounted)]),
+        row(["usage counted", &micros(counted)]),
+    ]);
+    let bytes = |spool: &Spool| spool.disk_bytes() as f64 / users.len() as f64;
+    let [with, without] = machines.each_ref().map(|(_, spool, _)| bytes(spool));
+    println!(
+        "(usage costs {} times as much; {:.0} bytes of disk an account)",
+        ratio(counted, uncounted),
+        with - without
+    );
 }

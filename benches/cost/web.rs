@@ -57,7 +57,7 @@ impl Desk {
             at("state"),
         );
         fs::write(&config, text).unwrap();
-        let add = |all: &mut token::Tokens| all.add("panel", Role::View, 0, FOREVER);
+        let add = |all: &mut token::Tokens| all.add("panel", Role::View, 0, FOREVER, None);
         let token = token::change(tokens.as_ref(), add).unwrap();
         let mut command = Command::new(program);
         command.args(["serve", "web", "--config", &config]).stdin(Stdio::null());

@@ -79,6 +79,9 @@ impl<'a> Alert<'a> {
             return "may be stolen";
         }
         match self.event.enforcement {
+            Enforcement::Enforced if self.event.blocked().is_some() => {
+                "is over the limit and blocked"
+            }
             Enforcement::Enforced => "is over the limit",
             Enforcement::Observed => "is over the limit, which is only observed",
             Enforcement::Exempt => "is over the limit, and exempt",
@@ -87,7 +90,9 @@ impl<'a> Alert<'a> {
 
     /// The texts that are not empty, with their names: that of the id is what it is of.
     fn details(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let texts = self.event.texts.values().filter(|(_, value)| !value.is_empty());
+        let is_said = |name| name == "evidence" && self.event.blocked().is_some();
+        let texts = self.event.texts.values();
+        let texts = texts.filter(move |(name, value)| !value.is_empty() && !is_said(*name));
         texts
             .map(|(name, value)| (name.strip_suffix("_id").unwrap_or(name), text::printable(value)))
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::alert::{Alert, Head};
@@ -37,12 +38,16 @@ const LATE: i64 = 300;
 const TOGETHER_MAX: usize = 1000;
 
 /// What was done for one receiver.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct ReceiverReport {
     pub(crate) receiver: &'static str,
+    /// How many events.
     pub(crate) sent: usize,
+    /// How many events.
     given_up: usize,
+    /// How many events.
     pub(crate) remaining: usize,
+    /// Whether the receiver has failed.
     pub(crate) failed: bool,
     /// Those that remain wait to be sent together.
     #[serde(skip)]

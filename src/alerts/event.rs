@@ -1,5 +1,6 @@
 //! A logged event, as it is shown and sent.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::rate::Timestamp;
@@ -17,31 +18,46 @@ pub(crate) fn mark(event: &LoggedEvent) -> String {
 }
 
 /// An event in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct EventJson {
+    /// crossing or refusal.
     event: &'static str,
+    /// Of the crossings of all servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
     time: String,
+    /// As in `exirate list`.
     key: Option<String>,
+    /// The bytes of the key, in hexadecimal.
     key_hex: String,
+    /// The whole stored key, in hexadecimal.
     stored: String,
+    /// Counts the crossings of the record; null: a refusal.
     number: Option<u32>,
+    /// The update mode.
     update: &'static str,
+    /// enforced, observed or exempt.
     enforcement: &'static str,
+    /// Of the first limit that was over.
     limit: f64,
+    /// In seconds.
     period: f64,
     rate: f64,
+    /// All limits that were compared.
     windows: Vec<LimitJson>,
+    /// When the block ends that the crossing has set, or `lifted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_until: Option<String>,
     #[serde(flatten)]
     texts: DetailTexts<Option<String>>,
 }
 
 /// One limit in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LimitJson {
     limit: f64,
     period: f64,
+    /// average, bucket or calendar.
     algorithm: &'static str,
     rate_before: f64,
     rate: f64,
@@ -55,7 +71,7 @@ impl EventJson {
     }
 
     pub(super) fn of(event: &LoggedEvent) -> Self {
-        let window = decisive(event);
+        let (window, blocked) = (decisive(event), event.blocked());
         let key = key(event);
         let windows = event.windows.iter().map(|window| LimitJson {
             limit: window.limit,
@@ -82,7 +98,13 @@ impl EventJson {
             period: window.period,
             rate: window.after,
             windows: windows.collect(),
-            texts: event.texts.map(|text| optional(text)),
+            blocked_until: blocked
+                .map(|block| block.end().map_or_else(|| "lifted".to_owned(), text::iso_second)),
+            texts: DetailTexts {
+                // It says the same.
+                evidence: optional(&event.texts.evidence).filter(|_| blocked.is_none()),
+                ..event.texts.map(|text| optional(text))
+            },
         }
     }
 }

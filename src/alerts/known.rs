@@ -12,6 +12,7 @@ use crate::history::explain::rule;
 use crate::identity::Field;
 use crate::identity::fold::CUSTOMER;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::key_text;
 use crate::standing::logged::{decisive, in_period, key};
 use crate::text::{self, counted};
@@ -142,6 +143,10 @@ impl AlertContext {
             Enforcement::Observed => ", which is only observed",
             Enforcement::Exempt => ", and exempt",
         };
+        if let Some(block) = event.blocked() {
+            let unblock = &self.commands.unblock;
+            text += &format!("; blocked {}: `{unblock}` ends that", until(block));
+        }
         if let Some(recorded) = recorded {
             text += &format!(
                 "; recorded of that time: {} to {}, {} different, from {}",

@@ -18,7 +18,7 @@ mod receiver;
 mod send;
 mod voice;
 
-pub(crate) use delivery::{Delivered, delivered, has_alert};
+pub(crate) use delivery::{Delivered, ReceiverReport, delivered, has_alert};
 pub(crate) use error::AlertError;
 pub(crate) use event::{EventJson, mark};
 pub(crate) use receiver::{CURL, Connect, NAMES as RECEIVERS, SENDMAIL};

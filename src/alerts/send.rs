@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::alert::{Alert, Head};
@@ -56,7 +57,7 @@ pub(crate) enum Sent {
 }
 
 /// What a test alert did.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(crate) struct Tested {
     pub(crate) receiver: &'static str,
     pub(crate) to: String,

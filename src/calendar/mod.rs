@@ -138,6 +138,26 @@ impl Zone {
     /// The window that has the second `now` (since 1970).
     #[must_use]
     pub fn window(&self, every: Every, now: i64) -> CalendarWindow {
+        let (start, end) = self.shown(every, now);
+        CalendarWindow { start: self.reaches(start), end }
+    }
+
+    /// The day that has the second `now` (since 1970), as a number of days since 1970 on the clock
+    /// of the zone.
+    #[must_use]
+    pub fn day(&self, now: i64) -> i64 {
+        self.shown(Every::Day, now).0.div_euclid(DAY)
+    }
+
+    /// Whether its clock is or was ever another than that of UTC.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.first != 0 || !self.changes.is_empty()
+    }
+
+    /// The start of the window that has the second `now`, on the clock of the zone, and its end in
+    /// UTC.
+    fn shown(&self, every: Every, now: i64) -> (i64, i64) {
         let now = now.clamp(-TIME_MAX, TIME_MAX);
         let mut start = every.start(now + i64::from(self.ahead(self.before(now))));
         // The clock has shown this already, and gone back since.
@@ -145,7 +165,7 @@ impl Zone {
             let next = every.next(start);
             let end = self.reaches(next);
             if end > now {
-                return CalendarWindow { start: self.reaches(start), end };
+                return (start, end);
             }
             start = next;
         }

@@ -27,11 +27,12 @@ use clap_complete::CompleteEnv;
 
 use planning::{check, measure, policy, report, rules, shadow, simulate};
 use senders::{
-    allow, erase, events, explain, habits, held, list, overrides, set, show, top, unblock,
+    allow, erase, events, explain, habits, held, list, overrides, set, show, top, unblock, usage,
 };
 use shared::failure::{Failure, Outcome};
 use shared::screen::{Screen, complain, note_older_word};
 use shared::{complete, times};
+use shell::json::Json;
 use shell::{completions, help, man, other_words};
 use storage::{config, copy, export, import, repair, stats, verify};
 use system::{bypass, cluster, doctor, serve, setup, status, web, where_is};
@@ -70,6 +71,7 @@ enum Command {
     List(list::List),
     Show(show::Show),
     Top(top::Top),
+    Usage(usage::UsageCommand),
     Habits(habits::HabitsCommand),
     Held(held::HeldCommand),
     Events(events::Events),
@@ -125,6 +127,7 @@ impl Command {
             Self::List(list) => list.run(screen),
             Self::Show(show) => show.run(screen),
             Self::Top(top) => top.run(screen),
+            Self::Usage(usage) => usage.run(screen),
             Self::Habits(habits) => habits.run(screen),
             Self::Held(held) => held.run(screen),
             Self::Events(events) => events.run(screen),

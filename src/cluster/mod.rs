@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use crate::engine::{self, Algorithm, Authority, Check, Decision, Overridden, Update};
 use crate::rate::{Average, Timestamp};
 use crate::spool::{Options, Spool, SpoolError};
-use crate::store::{EventDetails, Judged, Sending, Store};
+use crate::store::{Counting, EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
 use crate::text::{counted, rough};
 
@@ -345,6 +345,23 @@ impl Store for ClusterStore {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, ClusterError> {
         Ok(self.spool.learn(sending, clock)?)
+    }
+
+    #[inline]
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), ClusterError> {
+        Ok(self.spool.count_usage(counting, clock)?)
+    }
+
+    /// No lock is kept while the agent is asked.
+    #[inline]
+    fn keep_lock(&mut self, keeps: bool) {
+        if self.cluster.is_none() {
+            self.spool.keep_lock(keeps);
+        }
     }
 
     #[inline]

@@ -9,9 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::Algorithm;
+use crate::engine::{Algorithm, BlockTime, Update};
 use crate::spool::open_directory;
-use crate::store::{Inspect as _, Judged, Memory, Sending, conformance};
+use crate::store::{Counting, Inspect as _, Judged, Memory, Sending, conformance};
 
 /// What the agent does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,10 +51,13 @@ struct TestAgent {
 
 impl TestAgent {
     fn new(path: &Path, behaviour: Behaviour) -> Self {
+        Self::sharing(path, behaviour, Arc::default())
+    }
+
+    fn sharing(path: &Path, behaviour: Behaviour, store: Arc<Mutex<Memory>>) -> Self {
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();
         let behaviour = Arc::new(Mutex::new(behaviour));
-        let store = Arc::new(Mutex::new(Memory::new()));
         let (asked, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let time = Arc::new(Mutex::new(None));
         let shared = (behaviour.clone(), store.clone(), asked.clone(), stop.clone(), time.clone());
@@ -245,6 +248,48 @@ fn the_shared_store_decides_and_its_rate_is_stored() {
     let crossed = b.spool().has_events();
     assert!(crossed, "the process that crossed the limit reports it");
     assert_eq!((a.take_incidents(), b.take_incidents()), (vec![], vec![]));
+}
+
+/// Two servers, one of which is apart: what is blocked in the shared store is blocked where it is
+/// known, and what is blocked here alone ends when the shared store decides again.
+#[test]
+fn a_block_is_that_of_the_shared_store() {
+    let (near, far) = (Host::new(LONG_DEADLINE), Host::new(LONG_DEADLINE));
+    let agent = TestAgent::new(&near.socket(), Behaviour::Decides);
+    let other = TestAgent::sharing(&far.socket(), Behaviour::Decides, agent.store.clone());
+    let apart = || other.behaves(Behaviour::Refuses(wire::ReplyStatus::Unavailable));
+    let back = || other.behaves(Behaviour::Decides);
+    let (mut a, mut b) = (near.open(), far.open());
+    let blocks = BlockTime::UntilLifted;
+    let check = Check { blocks, update: Update::Leaky, ..check(8.9) };
+    let looks = Check { update: Update::ReadOnly, count: 0.0, ..check };
+    let over = |store: &mut ClusterStore, check: &Check<'_>| {
+        let decision = decide(store, check).unwrap();
+        assert_eq!(decision.blocked.is_some(), decision.over, "{decision:?}");
+        decision.over
+    };
+    let until_over = |store: &mut ClusterStore| (1..20).find(|_| over(store, &check)).unwrap();
+    assert_eq!(until_over(&mut a), 9);
+    assert!(over(&mut a, &check) && over(&mut b, &check));
+    apart();
+    assert!(over(&mut b, &check), "it has a copy");
+    // Somebody lifts it.
+    agent.store.lock().unwrap().remove(KEY.into()).unwrap().unwrap();
+    assert!(!over(&mut a, &looks) && over(&mut b, &looks));
+    back();
+    while over(&mut b, &looks) {
+        // It asks again after a pause.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(a.spool_mut().get(KEY).unwrap().map_or(0, |entry| entry.last_over), 0);
+    apart();
+    // Its share is a quarter.
+    assert!(until_over(&mut b) < 4 && over(&mut b, &looks));
+    assert!(!over(&mut a, &looks));
+    back();
+    while over(&mut b, &looks) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -593,6 +638,14 @@ impl Store for Timed {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, ClusterError> {
         self.store.learn(sending, clock)
+    }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), ClusterError> {
+        self.store.count_usage(counting, clock)
     }
 }
 

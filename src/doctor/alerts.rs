@@ -24,7 +24,7 @@ const SOON: i64 = 120;
 pub(super) fn look(spool: &Path, units: &[UnitState], findings: &mut Findings) {
     let in_use = PolicyFile::open(spool);
     let Some(on) = in_use.image().ok().and_then(|image| image.on_crossing().ok()) else { return };
-    let OnCrossing { log, run, post, mail, repeat: _, observed: _ } = &on;
+    let OnCrossing { log, run, post, mail, .. } = &on;
     let words = run.first().map(|word| &word.0[..]);
     if let Some([Piece::Text(program)]) = words
         && let Some(fault) = fault_of(Path::new(program))

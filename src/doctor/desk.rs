@@ -15,6 +15,7 @@ use super::{MAIL_USER, units, users};
 use crate::serve::config::{Address, Web, read_web};
 use crate::serve::web::role::Member;
 use crate::serve::web::token::{self, Tokens};
+use crate::standing::scope::Scope;
 use crate::store::FOREVER;
 use crate::sys::users::{group_name_of, id_of, name_of};
 use crate::text::iso_second;
@@ -105,8 +106,10 @@ fn look_at_tokens(tokens: &Tokens, findings: &mut Findings) {
     let now = now().seconds;
     for token in tokens.all().filter(|one| one.until != FOREVER) {
         let (name, until) = (&token.name, iso_second(token.until));
+        // Else the new one would be for all.
+        let only = token.scope.as_ref().map_or_else(String::new, Scope::arguments);
         let again = format!(
-            "exirate web token remove {name} && exirate web token add {name} --role {} --until 90d",
+            "exirate web token remove {name} && exirate web token add {name} --role {}{only} --until 90d",
             token.role.word()
         );
         if token.until <= now {
@@ -241,7 +244,7 @@ mod tests {
         let now = now().seconds;
         for (name, until) in [("old", 86_400), ("soon", now + 13 * day), ("later", now + 15 * day)]
         {
-            let add = token::change(&tokens, |all| all.add(name, Role::View, 0, until));
+            let add = token::change(&tokens, |all| all.add(name, Role::View, 0, until, None));
             assert!(add.is_ok());
         }
         let soon = format!("the token soon ends on {}", iso_second(now + 13 * day));

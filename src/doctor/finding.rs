@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::mta::command;
@@ -13,7 +14,7 @@ pub(crate) const EXIM: &str = "Exim";
 pub(super) const DAEMON: &str = "The daemon";
 
 /// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     /// It works.
@@ -27,9 +28,10 @@ pub(crate) enum Level {
 }
 
 /// One thing that was checked.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Finding {
     pub(crate) about: &'static str,
+    /// ok, note, warning or problem.
     pub(crate) level: Level,
     pub(crate) text: String,
     /// Shell commands that fix it, in order; none if no command does.

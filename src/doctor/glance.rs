@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::finding::{DAEMON, EXIM, Findings, Level};
@@ -14,7 +15,7 @@ use crate::serve::config::Mail;
 const IN_THE_WAY: [&str; 4] = ["The library", "Postfix", "Sendmail", DAEMON];
 
 /// What decides mail, as the configuration of the mail server says.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct DecidedBy {
     pub(crate) server: &'static str,
     pub(crate) front_end: &'static str,
@@ -22,7 +23,7 @@ pub(crate) struct DecidedBy {
     pub(crate) specs: usize,
     /// Whether it evaluates policies.
     pub(crate) evaluates: bool,
-    /// Which; `None` for all.
+    /// Which; null: all.
     pub(crate) policies: Option<Vec<String>>,
 }
 

@@ -50,7 +50,7 @@ pub(super) fn look(exim: &Exim, spool: &Path, findings: &mut Findings) {
 }
 
 /// Whether a policy holds messages.
-fn holds(policy: &Policy) -> bool {
+pub(crate) fn holds(policy: &Policy) -> bool {
     let is_grade = policy.settings.verdicts.iter().any(|grade| grade.verdict == Verdict::Hold);
     let is_habit = policy.tables().any(|limits| limits.habits.habits == Some(OnHabits::Hold));
     policy.settings.action == Action::Enforce && (is_grade || is_habit)

@@ -58,6 +58,7 @@ pub(crate) use finding::EXIM;
 pub(crate) use finding::{Finding, Findings, Level};
 use glance::Examined;
 pub(crate) use glance::{DecidedBy, Glance};
+pub(crate) use held::holds;
 use policy::Caller;
 pub(crate) use units::{UnitState, states as unit_states};
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::finding::Findings;
@@ -37,7 +38,7 @@ const UNITS: [Unit; 11] = [
 pub(super) const ALERTS: &str = "exirate-alerts";
 
 /// How a unit is, as this machine says.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct UnitState {
     pub(crate) name: String,
     /// It starts at each boot.

@@ -1,5 +1,6 @@
 //! Who decides the checks of one event, where several servers share the limits.
 
+use super::block::{Block, BlockTime};
 use super::check::{Check, Update};
 use super::decide::{Pending, decide, decide_adjusted, second};
 use super::decision::{Decision, decide_over};
@@ -217,6 +218,7 @@ fn take_over(
         update: check.update,
         refuses: check.refuses,
         total: check.total,
+        blocks: check.blocks,
         same_as: None,
     };
     if one.is_over_decision() {
@@ -225,9 +227,24 @@ fn take_over(
         one.changed |= one.first_over;
         // The first over decision of the later window is still to come.
         if !is_over {
-            one.change.state.last_over = second.max(state.last_over);
+            let last_over = Block::held(state.last_over).map_or(state.last_over, |_| 0);
+            one.change.state.last_over = second.max(last_over);
         }
         one.change.state.crossings = decision.crossings;
+    }
+    // What is blocked is blocked in the shared store: one that this server has set ends here.
+    if check.blocks != BlockTime::Ignored {
+        let last_over = &mut one.change.state.last_over;
+        let known = match decision.blocked {
+            Some(block) => block.code(),
+            None if Block::held(*last_over).is_some() => 0,
+            None => *last_over,
+        };
+        one.changed |= *last_over != known;
+        *last_over = known;
+        if decision.blocked.is_some() {
+            one.change.state.average.get_or_insert(Average { at: now, rate: 0.0 });
+        }
     }
     one
 }

@@ -1,5 +1,6 @@
 //! The input of a decision: a [`Check`].
 
+use super::block::{Block, BlockTime};
 use super::state::State;
 use crate::rate::{Algorithm, AlgorithmKind, CalendarWindow, Timestamp};
 
@@ -52,6 +53,8 @@ pub enum Kind {
     Policy,
     /// The habits of an account, which are no rate: no check has this kind.
     Habits,
+    /// What an account sends, which is no rate either.
+    Usage,
 }
 
 impl Algorithm {
@@ -154,6 +157,8 @@ pub struct Check<'a> {
     /// The override in force, if any. The spool database sets it from its list of
     /// overrides; front ends leave it empty.
     pub overridden: Option<Overridden>,
+    /// For how long a crossing blocks the identity.
+    pub blocks: BlockTime,
 }
 
 impl<'a> Check<'a> {
@@ -170,6 +175,7 @@ impl<'a> Check<'a> {
             refuses: Some(1.0),
             total: false,
             overridden: None,
+            blocks: BlockTime::Ignored,
         }
     }
 
@@ -178,6 +184,13 @@ impl<'a> Check<'a> {
     #[inline]
     pub fn record_key(&self) -> RecordKey<'a> {
         RecordKey { algorithm: self.algorithm.kind(), ..self.key }
+    }
+
+    /// The block that denies the event, of a record with this [`State::last_over`].
+    #[inline]
+    pub(super) fn block_in(&self, last_over: u32, now: Timestamp) -> Option<Block> {
+        Block::in_force(last_over, now)
+            .filter(|_| self.overridden.is_none() && self.blocks != BlockTime::Ignored)
     }
 
     /// The unique event, if this check may count it: what a read-only check would

@@ -3,7 +3,8 @@
 use crate::rate::bloom::Event;
 use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Timestamp};
 
-use super::check::{Check, Update};
+use super::block::{Block, BlockTime};
+use super::check::{Check, Overridden, Update};
 use super::decision::{Decision, Details, decide_over};
 use super::state::{Change, FilterChange, Remembered, State};
 use super::unique::UniqueEvent;
@@ -27,6 +28,7 @@ pub struct Pending {
     /// As in the check.
     pub(super) refuses: Option<f64>,
     pub(super) total: bool,
+    pub(super) blocks: BlockTime,
     /// The earlier check of this call whose record this one shares.
     pub(super) same_as: Option<usize>,
 }
@@ -209,11 +211,14 @@ fn compute(
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
     let over_since = over_since(measured, before, now);
+    let blocked = before.and_then(|state| check.block_in(state.last_over, now));
+    let overridden = check.overridden.or(blocked.map(|_| Overridden::Deny));
     Pending {
         decision: Decision {
             rate: next.rate,
-            over: decide_over(measured, check.overridden),
-            overridden: check.overridden,
+            over: decide_over(measured, overridden),
+            overridden,
+            blocked,
             algorithm,
             limit,
             period,
@@ -245,6 +250,7 @@ fn compute(
         update: check.effective_update(),
         refuses: check.refuses,
         total: check.total,
+        blocks: check.blocks,
         same_as: None,
     }
 }
@@ -252,8 +258,10 @@ fn compute(
 /// Compares the rate computed for an earlier check of the same record with the
 /// limit of this check.
 fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
+    let blocked = first.before.and_then(|state| check.block_in(state.last_over, first.decision.at));
     let decision = Decision {
-        overridden: check.overridden,
+        overridden: check.overridden.or(blocked.map(|_| Overridden::Deny)),
+        blocked,
         leak: check.algorithm.leak(),
         ..match check.algorithm.window_at(first.decision.at, Some(&first.change.state)) {
             None => Decision { period: check.algorithm.period(), ..first.decision },
@@ -269,6 +277,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
         update: check.effective_update(),
         refuses: check.refuses,
         total: check.total,
+        blocks: check.blocks,
         same_as: Some(number),
         changed: false,
         ..*first
@@ -296,6 +305,7 @@ fn settle(pending: &mut [Pending]) {
         }
         first.settle(refused, one.is_over_decision() || over);
         let (crossed, is_first) = (first.decision.crossed, first.first_over);
+        let begun = first.decision.blocked.filter(|_| crossed);
         for (index, other) in pending.iter_mut().enumerate() {
             if index == number {
                 *other = first;
@@ -308,6 +318,7 @@ fn settle(pending: &mut [Pending]) {
             }
             let is_over = other.is_over_decision();
             other.decision.crossed = crossed && is_over;
+            other.decision.blocked = other.decision.blocked.or(begun);
             other.first_over = is_first && is_over;
         }
     }
@@ -348,19 +359,27 @@ impl Pending {
             let Decision { at, period, algorithm, .. } = self.decision;
             let state = &mut self.change.state;
             let second = second(at);
-            let since = f64::from(second) - f64::from(state.last_over);
+            // A block that has ended, or refuses nothing, is no over decision.
+            let last = if Block::held(state.last_over).is_some() { 0 } else { state.last_over };
+            let since = f64::from(second) - f64::from(last);
             let crossed = match algorithm {
                 // The first of the window has none before.
                 AlgorithmKind::Calendar => false,
                 AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => since > period,
             };
-            if state.last_over == 0 || crossed {
-                state.crossings = state.crossings.saturating_add(1);
-                self.decision.crossed = true;
-            }
-            self.first_over = state.last_over != second;
+            self.first_over = last != second;
             self.changed |= self.first_over;
             state.last_over = second;
+            if last == 0 || crossed {
+                state.crossings = state.crossings.saturating_add(1);
+                self.decision.crossed = true;
+                if let Some(block) = self.blocks.begun(at) {
+                    state.last_over = block.code();
+                    self.decision.blocked = Some(block);
+                    // Commands find records by their rates.
+                    state.average.get_or_insert(Average { at, rate: 0.0 });
+                }
+            }
             self.decision.crossings = state.crossings;
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::rate::{Algorithm, AlgorithmKind, Average, CalendarWindow, Timestamp, Wait};
 
+use super::block::Block;
 use super::check::Overridden;
 
 /// The outcome of one check, with details.
@@ -15,6 +16,9 @@ pub struct Decision {
     pub over: bool,
     /// The override that decided instead of the rate, if any.
     pub overridden: Option<Overridden>,
+    /// The block of the identity: the one that denies the event, with [`Overridden::Deny`], or the
+    /// one that this crossing has set.
+    pub blocked: Option<Block>,
     /// How the event was counted.
     pub algorithm: AlgorithmKind,
     /// The limit that the rate was compared with; of a bucket, the burst.
@@ -69,6 +73,7 @@ impl Decision {
             rate: number,
             over: number > cap,
             overridden: None,
+            blocked: None,
             algorithm: AlgorithmKind::Bucket,
             limit: cap,
             period: f64::INFINITY,
@@ -138,6 +143,7 @@ impl Decision {
         match self.overridden {
             Some(Overridden::Allow) => f64::INFINITY,
             Some(Overridden::Deny | Overridden::Reject) => 0.0,
+            None if self.blocked.is_some() => 0.0,
             None => self.counted().remaining(self.kept, now, self.next_count),
         }
     }
@@ -146,10 +152,11 @@ impl Decision {
     /// kind would pass.
     #[must_use]
     pub fn retry_after(&self, now: Timestamp) -> Wait {
-        match self.overridden {
-            Some(Overridden::Allow) => Wait::Seconds(0.0),
-            Some(Overridden::Deny | Overridden::Reject) => Wait::Never,
-            None => self.counted().retry_after(self.kept, now, self.next_count),
+        match (self.overridden, self.blocked) {
+            (Some(Overridden::Allow), _) => Wait::Seconds(0.0),
+            (_, Some(block)) => block.wait(now),
+            (Some(Overridden::Deny | Overridden::Reject), None) => Wait::Never,
+            (None, None) => self.counted().retry_after(self.kept, now, self.next_count),
         }
     }
 

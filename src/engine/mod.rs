@@ -23,8 +23,12 @@
 //!
 //! An override (`Check::overridden`) says whether a check is over, whatever its rate;
 //! otherwise the check is one like any other. It is never a crossing.
+//!
+//! A crossing may set a block ([`BlockTime`]): until that ends, the checks of the record refuse, as
+//! where an override denies.
 
 mod authority;
+mod block;
 mod check;
 mod decide;
 mod decision;
@@ -35,6 +39,8 @@ pub use crate::rate::{Algorithm, AlgorithmKind};
 pub use authority::Authority;
 #[cfg(feature = "cli")]
 pub(crate) use authority::refused_by_own;
+pub(crate) use block::quiet_from;
+pub use block::{Block, BlockTime};
 pub use check::{Check, Kind, Overridden, RecordKey, Update};
 pub(crate) use decide::over_since;
 pub use decide::{Pending, decide, decide_one};

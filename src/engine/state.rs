@@ -1,5 +1,6 @@
 //! The remembered state of a record, and changes to it.
 
+use super::block::Block;
 use crate::rate::bloom::Event;
 use crate::rate::{Average, CalendarWindow, Timestamp};
 
@@ -22,7 +23,8 @@ pub struct State {
     /// its limit; 0 if the last one was under.
     pub over_since: u32,
     /// The second (since 1970) of the latest over decision of a leaky or strict
-    /// check; 0 if there was none, in the calendar window if it counts in one.
+    /// check; 0 if there was none, in the calendar window if it counts in one. Or a
+    /// [`Block`].
     pub last_over: u32,
     /// The number of crossings: over decisions of leaky or strict checks without
     /// another one during the preceding period.
@@ -64,7 +66,7 @@ impl State {
 
     /// This state as a check of this window finds it at `now`: without what was counted in a
     /// window that is over, or in one that only a clock which was wrong can have been in, and
-    /// without its over decisions.
+    /// without its over decisions. A block stays.
     #[must_use]
     #[inline]
     pub(crate) fn in_window(self, window: CalendarWindow, now: Timestamp) -> Self {
@@ -73,7 +75,8 @@ impl State {
             return self;
         }
         let (start, period) = (window.start, window.seconds());
-        Self { average: None, start, period, over_since: 0, last_over: 0, apart: 0.0, ..self }
+        let last_over = Block::held(self.last_over).map_or(0, Block::code);
+        Self { average: None, start, period, over_since: 0, last_over, apart: 0.0, ..self }
     }
 
     /// The rate when an event was last counted; 0 if none was.

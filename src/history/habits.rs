@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::event::{Event, Origin};
@@ -72,7 +73,7 @@ pub struct SentSince {
 }
 
 /// What an account has sent since a time.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub struct SentMail {
     #[serde(skip)]
     since: i64,

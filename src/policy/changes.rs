@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::Hasher as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
@@ -24,6 +25,9 @@ pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     add_settings(&mut all, "on.crossing", &policies.on_crossing);
     if let Some(zone) = &policies.zone {
         all.insert("timezone".to_owned(), zone.to_string());
+    }
+    if policies.no_usage {
+        all.insert("usage".to_owned(), "false".to_owned());
     }
     for (name, policy) in &policies.policies {
         add(&mut all, &format!("policy.{name}"), policy);
@@ -66,7 +70,7 @@ pub fn digest(policies: &Policies) -> String {
 }
 
 /// How many settings of a part differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Changes {
     /// Only the new ones have it.
     pub added: usize,

@@ -91,6 +91,7 @@ mod tests {
             kept: Some(Average { at, rate: 3.0 }),
             crossed: false,
             overridden: None,
+            blocked: None,
             crossings: 0,
             details: Details::default(),
         };

@@ -13,8 +13,8 @@ use crate::event::session::{DecisionCache, Occurrence};
 use crate::event::{Event, Scope};
 
 pub use super::outcome::Decided;
-use super::word::{Action, Counting, Field, State, Unit, Verdict};
-use crate::engine::{Check, Decision, Kind, RecordKey, Update};
+use super::word::{Action, Counting, DenialReply, Field, State, Unit, Verdict};
+use crate::engine::{BlockTime, Check, Decision, Kind, RecordKey, Update};
 use crate::rate::Timestamp;
 use crate::store::Store;
 
@@ -74,6 +74,8 @@ pub struct ToCount<'o> {
     pub all_exempt: bool,
     /// Which of the checks count.
     pub counts: CountedChecks,
+    /// Nothing may be refused now: no crossing blocks.
+    pub bypassed: bool,
 }
 
 /// Decides `event`, as far as `to_count` says, in `store`.
@@ -97,7 +99,7 @@ pub fn decide<S: Store>(
     mut visit: impl FnMut(&Decided<'_>),
 ) -> Result<Outcome, DecideError<S::Error>> {
     let Rules { name, identity, policy } = *rules;
-    let ToCount { occurrences, all_exempt, counts } = to_count;
+    let ToCount { occurrences, all_exempt, counts, bypassed } = to_count;
     let settings = policy.settings();
     if !applies(settings, identity, event) {
         return Ok(Outcome::default());
@@ -134,7 +136,9 @@ pub fn decide<S: Store>(
     if planned.is_empty() {
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
-    let mode = Mode { counts, ..Mode::of(settings, lifted) };
+    let (blocks, reply) = policy.blocks();
+    let blocks = if bypassed { BlockTime::Kept } else { blocks };
+    let mode = Mode { counts, ..Mode::of(settings, lifted, blocks) };
     if planned.iter().any(|one| one.limit.every.is_some()) {
         let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
         planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
@@ -160,13 +164,22 @@ pub fn decide<S: Store>(
             limit: one.limit,
             key: texts.get(one.name.start + one.identity_start..one.name.end)?,
             record: texts.get(one.name.clone())?,
-            decision: one.decision?,
+            decision: one.decision.map(|decision| replied(decision, reply))?,
             exempt,
         };
         visit(&decided);
         Some(decided)
     });
     Ok(Outcome::of(settings, decided, exempt, event))
+}
+
+/// A decision, where a block denies it with this reply.
+#[inline]
+fn replied(decision: Decision, reply: DenialReply) -> Decision {
+    match (decision.blocked, decision.overridden) {
+        (Some(_), Some(_)) => Decision { overridden: Some(reply.denial()), ..decision },
+        _ => decision,
+    }
 }
 
 /// Who a message is for.
@@ -249,13 +262,15 @@ struct Mode {
     update: Update,
     /// See [`Check::refuses`].
     refuses: Option<f64>,
+    /// See [`Check::blocks`].
+    blocks: BlockTime,
     counts: CountedChecks,
     /// What is of the message or its recipient does not count.
     spares_message: bool,
 }
 
 impl Mode {
-    fn of(settings: &PolicySettings, lifted: Option<Lifted>) -> Self {
+    fn of(settings: &PolicySettings, lifted: Option<Lifted>, blocks: BlockTime) -> Self {
         let refusals = settings.verdicts.iter().filter(|grade| grade.verdict >= Verdict::Defer);
         // Where being over the limit does not refuse, the event happens, and counts. An
         // override refuses it all the same.
@@ -266,8 +281,12 @@ impl Mode {
             Counting::Leaky if refuses.is_some() => Update::Leaky,
             _ => Update::Strict,
         };
+        let blocks = match refuses {
+            Some(_) if lifted.is_none() => blocks,
+            _ => BlockTime::Ignored,
+        };
         let spares_message = lifted == Some(Lifted::ByRecipients);
-        Self { update, refuses, counts: CountedChecks::All, spares_message }
+        Self { update, refuses, blocks, counts: CountedChecks::All, spares_message }
     }
 
     /// Whether it is exempt from being counted: by another recipient it may be counted yet.
@@ -415,6 +434,8 @@ fn decide_new<S: Store>(
         refuses: mode.refuses.filter(|_| one.count == 0.0 || !one.limit.unit.is_of_delivery()),
         total: is_total(&one.limit),
         overridden: None,
+        // That of a total would be one of everybody whom it counts.
+        blocks: if one.limit.per == Per::Key { mode.blocks } else { BlockTime::Ignored },
     };
     // A cap needs no record.
     for one in planned.iter_mut().filter(|one| one.limit.unit.is_cap()) {

@@ -28,12 +28,14 @@ use super::model::Identity;
 use super::outcome::Outcome;
 use super::probe::{self, Probes};
 use super::settings::PolicySettings;
-use super::word::{Action, OnError, Unit, Verdict, Word as _};
+use super::usage;
+use super::word::{Action, Field, OnError, Unit, Verdict, Word as _};
 use crate::event::session::{Occurrence, SessionFacts, SessionMemory};
 use crate::event::{AclStage, Event, Scope};
 use crate::rate::Timestamp;
+use crate::rate::usage::Sent;
 use crate::spool::Spool;
-use crate::store::{EventDetails, Judged, SendingStage, Store};
+use crate::store::{Counting, EventDetails, Judged, SendingStage, Store, named_usage_key};
 
 /// What policies remember of one SMTP session.
 pub type PolicySession = SessionMemory<Outcome>;
@@ -181,6 +183,8 @@ pub struct Evaluator<'i> {
     source: ImageSource<'i>,
     counters: Option<Counters>,
     probes: Option<Probes>,
+    /// What accounts send is counted, unless the policies say that it is not.
+    counts_usage: bool,
 }
 
 impl Evaluator<'static> {
@@ -202,21 +206,24 @@ impl Evaluator<'static> {
             source: ImageSource::InUse(Box::new(file)),
             counters: Some(Counters::new(spool)),
             probes: Some(Probes::of(spool)),
+            counts_usage: true,
         }
     }
 
     /// One that knows no policies, for this reason.
     #[must_use]
     pub fn without_policies(why: String) -> Self {
-        Self { source: ImageSource::Unknown(why), counters: None, probes: None }
+        let source = ImageSource::Unknown(why);
+        Self { source, counters: None, probes: None, counts_usage: false }
     }
 }
 
 impl<'i> Evaluator<'i> {
-    /// By the policies of an image. No counter counts it.
+    /// By the policies of an image. No counter counts it, nor what accounts send.
     #[must_use]
     pub fn of_image(image: &'i Image) -> Self {
-        Self { source: ImageSource::Given(image), counters: None, probes: None }
+        let source = ImageSource::Given(image);
+        Self { source, counters: None, probes: None, counts_usage: false }
     }
 
     /// Evaluates the policies `names`, several separated by commas, or `*` for all, in this
@@ -258,6 +265,17 @@ impl<'i> Evaluator<'i> {
             let all = all.into_iter().flat_map(Image::each);
             all.map(|(name, policy)| (name, policy.map_err(PolicyFault::unread))).chain(named)
         };
+        let account = match image {
+            Ok(image) if self.counts_usage && !step.only_looks && image.counts_usage() => {
+                usage::account(&step.event)
+            }
+            _ => None,
+        };
+        if account.is_some()
+            && let Ok(store) = &mut run.store
+        {
+            store.keep_lock(true);
+        }
         let mut strictest: Option<Evaluated> = None;
         let mut refused = false;
         // The policies whose totals have not been counted, each with the session before it.
@@ -297,6 +315,9 @@ impl<'i> Evaluator<'i> {
                     strictest = Some(this);
                 }
             }
+        }
+        if let Some(account) = account {
+            run.count_usage(account, strictest.as_ref());
         }
         let strictest = strictest.unwrap_or_default();
         run.session.end_step(strictest.outcome.verdict < Verdict::Defer);
@@ -575,6 +596,29 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         Some(self.complete(&name, evaluated))
     }
 
+    /// Counts what the account of the step sends by it.
+    fn count_usage(&mut self, account: (Field, &str), strictest: Option<&Evaluated>) {
+        let Self { image: Ok(image), step, session, store: Ok(store), clock, .. } = self else {
+            return;
+        };
+        let accepted = strictest.is_none_or(|one| one.outcome.verdict < Verdict::Defer);
+        let sent = sent(step, session, accepted);
+        let (Ok(identity), Ok(zone)) = (image.identity(), image.zone()) else { return };
+        if sent.is_nothing() {
+            return;
+        }
+        let memory = &mut session.usage;
+        let (field, text) = account;
+        memory.name_of(text, |name| usage::write_name(identity, field, &step.event, name));
+        let Some(key) = named_usage_key(&memory.name) else { return };
+        let counting = Counting { key, sent, day: &|at| zone.day(at) };
+        if store.count_usage(&counting, &*clock).is_err()
+            && let Some(counters) = &mut self.counters
+        {
+            counters.count_error();
+        }
+    }
+
     /// What the limits of a policy make of the step.
     fn limits(
         &mut self,
@@ -633,7 +677,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let decided = decide(
                 &rules,
                 event,
-                ToCount { occurrences, all_exempt, counts },
+                ToCount { occurrences, all_exempt, counts, bypassed: step.bypassed },
                 cache,
                 *store,
                 clock,
@@ -694,6 +738,20 @@ fn leave_out_exempt(
         one.count = (one.count - exempt as f64).max(0.0);
     }
     Ok(exempt == listed.len())
+}
+
+/// What the step adds to what its account has sent.
+#[inline]
+fn sent(step: &Step<'_>, session: &mut PolicySession, accepted: bool) -> Sent {
+    if step.stage == AclStage::Delivery {
+        // As for limits: who refuses the replies of a program is chosen by strangers.
+        let is_failure = step.event.sender != Some("")
+            && step.is_one_of.is_some_and(|unit| unit.includes(Unit::FailedRecipients));
+        return Sent { failed: is_failure.into(), ..Sent::default() };
+    }
+    let recipients = step.facts.recipients.max(session.accepted());
+    let facts = SessionFacts { recipients, ..step.facts };
+    session.usage.sent(step.stage, &facts, accepted)
 }
 
 /// Whether a total of `policy` counts `event`.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::{AlgorithmKind, Decision, Overridden};
+use crate::engine::{AlgorithmKind, Block, Decision, Overridden};
 use crate::rate::{Timestamp, Wait};
 use crate::text;
 
@@ -86,12 +86,24 @@ impl fmt::Display for Measured<'_> {
     }
 }
 
+/// `blocked for 23h`, `blocked until it is lifted`
+#[must_use]
+pub fn blocked(block: Block, now: Timestamp) -> String {
+    match block.wait(now) {
+        Wait::Seconds(seconds) => format!("blocked for {}", text::rough(seconds)),
+        Wait::Never => "blocked until it is lifted".to_owned(),
+    }
+}
+
 /// A decision in one line: `window` is the limit as written, and `what` is counted.
 #[must_use]
 pub fn decided(decision: &Decision, window: &str, what: &str, now: Timestamp) -> String {
     let measured = Measured::of(decision, window);
     let next = match (decision.overridden, decision.retry_after(now)) {
         (Some(Overridden::Allow), _) => "an override allows it".to_owned(),
+        _ if decision.blocked.is_some() => {
+            decision.blocked.map_or_else(String::new, |block| blocked(block, now))
+        }
         (Some(Overridden::Deny | Overridden::Reject), _) => "an override denies it".to_owned(),
         (None, Wait::Seconds(seconds)) if seconds > 0.0 => {
             format!("one more would pass in {}", text::rough(seconds))
@@ -173,6 +185,7 @@ mod tests {
             rate: 3.5,
             over: true,
             overridden: None,
+            blocked: None,
             algorithm: AlgorithmKind::MovingAverage,
             limit: 3.0,
             period: 3600.0,

@@ -37,7 +37,7 @@ pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
 }
 
 /// The fields of the key that say who sends: the server is the same for all.
-fn key_of_sender(policy: &Policy) -> Vec<Field> {
+pub(super) fn key_of_sender(policy: &Policy) -> Vec<Field> {
     policy.settings.key.iter().copied().filter(|field| *field != Field::Server).collect()
 }
 

@@ -44,6 +44,7 @@ pub mod resolve;
 mod settings;
 #[cfg(feature = "cli")]
 pub mod source;
+mod usage;
 pub mod value;
 pub mod word;
 

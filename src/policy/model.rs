@@ -29,8 +29,18 @@ pub struct Policies {
     /// The time zone of the calendar: `timezone`, or that of the server. None, where no limit
     /// needs one and none is named.
     pub zone: Option<Zone>,
+    /// What accounts send is not counted: `usage = false`.
+    pub no_usage: bool,
     /// `[policy.NAME]`
     pub policies: BTreeMap<String, Policy>,
+}
+
+impl Policies {
+    /// Whether what accounts send is counted.
+    #[must_use]
+    pub fn counts_usage(&self) -> bool {
+        !self.no_usage
+    }
 }
 
 /// A policy.
@@ -158,6 +168,7 @@ impl Policies {
             identity: self.identity.clone(),
             on_crossing: self.on_crossing.clone(),
             zone: self.zone.clone(),
+            no_usage: self.no_usage,
             policies: self.policies.iter().map(|(n, p)| (n.clone(), p.outline())).collect(),
         }
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::counters::Checked;
+use super::explain;
 use super::habits::Suspicion;
 use super::limit::Limit;
 use super::model::{Piece, PolicySettings, Template};
@@ -19,6 +20,8 @@ use crate::text;
 const TEXT: &str = "Over the limit";
 /// What the client reads if an override denies the event.
 const DENIED: &str = "Blocked by the administrator";
+/// What the client reads if a crossing has blocked it.
+const BLOCKED: &str = "Blocked after too much mail; please ask the administrator";
 /// What the client reads if the account is suspected.
 const SUSPECTED: &str = "Held for now; please ask the administrator";
 
@@ -212,6 +215,7 @@ impl Outcome {
             if verdict == Verdict::Delay { one.wait().min(settings.longest_delay) } else { 0.0 };
         let text = match measured {
             Verdict::Accept => String::new(),
+            _ if denied && one.decision.blocked.is_some() => BLOCKED.to_owned(),
             _ if denied => DENIED.to_owned(),
             _ => reply(settings, &one, event),
         };
@@ -238,7 +242,11 @@ impl Outcome {
             (Some(suspicion), _) => suspicion.why(),
             (None, Some(reason)) => {
                 let (rate, unit) = (reason.decision.rate, reason.unit.word());
-                format!("{rate:.1} {unit}, limit {}", reason.window())
+                let blocked = match (reason.decision.blocked, self.measured >= Verdict::Defer) {
+                    (Some(block), true) => explain::blocked(block, reason.decision.at) + "; ",
+                    _ => String::new(),
+                };
+                format!("{blocked}{rate:.1} {unit}, limit {}", reason.window())
             }
             (None, None) => self.text.clone(),
         }

@@ -116,6 +116,7 @@ fn dictionary() -> String {
         "weekly",
         "monthly",
         "timezone = \"Europe/Berlin\"\n",
+        "usage = false\n",
         "\"1 / 1h\"",
         "\"80%\"",
         "{ client = [\"192.0.2.0/24\"] }",

@@ -13,7 +13,10 @@ use super::network::Cidr;
 #[cfg(feature = "cli")]
 use super::source::kind::{self, Context, Kind, Shown};
 use super::value::{Grade, Location, Template, UnitText, When};
-use super::word::{Action, Counting, Field, OnError, OnHabits, Sensitivity, State, Verdict};
+use super::word::{
+    Action, Counting, DenialReply, Field, OnError, OnHabits, Sensitivity, State, Verdict,
+};
+use crate::engine::BlockTime;
 #[cfg(feature = "cli")]
 use crate::toml_file::reader::{Reader, Value};
 
@@ -45,6 +48,8 @@ pub(super) struct Setting<G: 'static> {
 pub(super) trait Group: Default + 'static {
     /// The settings.
     const SETTINGS: &'static [Setting<Self>];
+    /// So many of the last ones are in images of version 5 alone.
+    const LATER: usize;
 
     /// Reads them from a row of an image.
     ///
@@ -52,13 +57,24 @@ pub(super) trait Group: Default + 'static {
     /// The row is damaged.
     fn read(row: &mut Fields<'_>) -> Result<Self, What> {
         let mut group = Self::default();
-        Self::SETTINGS.iter().try_for_each(|setting| (setting.read)(&mut group, row))?;
+        let (first, later) = Self::SETTINGS.split_at(Self::SETTINGS.len() - Self::LATER);
+        first.iter().try_for_each(|setting| (setting.read)(&mut group, row))?;
+        if !row.is_empty() {
+            later.iter().try_for_each(|setting| (setting.read)(&mut group, row))?;
+        }
         Ok(group)
+    }
+
+    /// Whether a setting is used that only images of version 5 have.
+    #[cfg(feature = "cli")]
+    fn uses_later(&self) -> bool {
+        let later = Self::SETTINGS.iter().rev().take(Self::LATER);
+        later.into_iter().any(|setting| (setting.show)(self) != (setting.show)(&Self::default()))
     }
 }
 
 macro_rules! settings {
-    ($(#[$about:meta])* pub struct $group:ident {
+    ($(#[$about:meta])* pub struct $group:ident $(, later $later:literal)? {
         $($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $kind:expr;)+
     }) => {
         $(#[$about])*
@@ -73,10 +89,13 @@ macro_rules! settings {
             }
         }
 
-        settings! { of $group { $($(#[doc = $help])+ (stringify!($field)) $field, $kind;)+ } }
+        settings! {
+            of $group $(, later $later)? { $($(#[doc = $help])+ (stringify!($field)) $field, $kind;)+ }
+        }
     };
-    (of $group:ty { $($(#[doc = $help:literal])+ ($name:expr) $($field:ident).+, $kind:expr;)+ }) => {
+    (of $group:ty $(, later $later:literal)? { $($(#[doc = $help:literal])+ ($name:expr) $($field:ident).+, $kind:expr;)+ }) => {
         impl Group for $group {
+            const LATER: usize = 0 $(+ $later)?;
             const SETTINGS: &'static [Setting<Self>] = &[$(Setting {
                 #[cfg(feature = "cli")]
                 name: $name,
@@ -150,7 +169,7 @@ settings! {
 
 settings! {
     /// `[on.crossing]`: what to do once when a key crosses a limit.
-    pub struct OnCrossing {
+    pub struct OnCrossing, later 3 {
         /// Write a line to the log
         log: bool = false, kind::Flag;
         /// Run a program with these arguments
@@ -163,6 +182,13 @@ settings! {
         repeat: Option<f64> = None, kind::Period { most: None };
         /// Send alerts also for policies that only observe
         observed: bool = false, kind::Flag;
+        /// Block an account that crosses a limit of its own for this long, or until an administrator
+        /// has looked
+        deny: Option<BlockTime> = None, kind::BlockFor;
+        /// The reply to the mail of an account that is blocked so
+        deny_reply: DenialReply = DenialReply::Reject, kind::OneOf("deny_reply");
+        /// Block for these policies alone; the default is all of them
+        deny_policies: Vec<String> = Vec::new(), kind::PolicyNames;
     }
 }
 
@@ -226,6 +252,16 @@ impl HabitsSettings {
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.habits.is_some_and(|habits| habits != OnHabits::Off)
+    }
+}
+
+impl OnCrossing {
+    /// For how long a crossing of the policy `name` blocks an account.
+    #[must_use]
+    pub fn blocks(&self, name: &str) -> BlockTime {
+        let is_meant =
+            self.deny_policies.is_empty() || self.deny_policies.iter().any(|n| n == name);
+        self.deny.filter(|_| is_meant).unwrap_or(BlockTime::Kept)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The words of the policy language: each an enum with its spelling.
 
 pub use crate::calendar::Every;
+use crate::engine::Overridden;
 pub use crate::event::Unit;
 pub use crate::identity::Field;
 pub use crate::rate::habits::Sensitivity;
@@ -100,6 +101,27 @@ words! {
 }
 
 words! {
+    /// What a denied client is told.
+    DenialReply {
+        /// It may try again (4xx).
+        Defer = "defer",
+        /// It shall not (5xx).
+        Reject = "reject",
+    }
+}
+
+impl DenialReply {
+    /// The denial with this reply.
+    #[must_use]
+    pub fn denial(self) -> Overridden {
+        match self {
+            Self::Defer => Overridden::Deny,
+            Self::Reject => Overridden::Reject,
+        }
+    }
+}
+
+words! {
     /// What a policy makes of an event, the mildest first.
     Verdict {
         /// Nothing against it.
@@ -175,6 +197,7 @@ mod tests {
         is_sound::<Counting>();
         is_sound::<OnError>();
         is_sound::<OnHabits>();
+        is_sound::<DenialReply>();
         is_sound::<Sensitivity>();
         is_sound::<Verdict>();
         is_sound::<Placeholder>();

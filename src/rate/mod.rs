@@ -14,6 +14,7 @@ pub mod calendar;
 mod forget;
 pub mod habits;
 mod outlook;
+pub mod usage;
 
 pub use algorithm::{Algorithm, AlgorithmKind};
 pub use average::{Average, Timestamp};

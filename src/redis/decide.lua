@@ -9,7 +9,8 @@
 --   f64 limit, f64 period, f64 leak (of a calendar window the second in which it begins by the
 --   clock of the server that asks; the period is its length), f64 count, f64 the part of the limit from which it
 --   refuses the event (NaN: it only observes), u32 size of a new filter (0: the check has
---   no unique event), 8 * 8 bytes: the hashes of the probes.
+--   no unique event), u32 for how long a crossing blocks (see src/engine/block.rs), 8 * 8 bytes: the
+--   hashes of the probes.
 -- Returns one string for each check: see `reply`.
 -- record.lua stands before this.
 
@@ -139,7 +140,8 @@ local function in_window(check, record)
   if not (later > record.period - later or is_far) then return record end
   local state = {}
   for name, value in pairs(record) do state[name] = value end
-  state.has_rate, state.over_since, state.last_over = false, 0, 0
+  state.has_rate, state.over_since = false, 0
+  if not block_end(state.last_over) then state.last_over = 0 end
   state.start, state.period = check.leak, check.period
   return state
 end
@@ -159,6 +161,20 @@ local function effective_update(check)
   if observes and check.update == LEAKY then return STRICT end
   if not observes and check.update == STRICT and check.total == 1 then return LEAKY end
   return check.update
+end
+
+-- The block of a record that denies the event of a check: as Check::block_in of src/engine.
+local function block_in(check, record)
+  local ends = record and block_end(record.last_over)
+  if ends and ends > second and check.overridden == 0 and check.blocks > 0 then return record.last_over end
+  return nil
+end
+
+-- The block that a crossing of a check sets, if it sets one.
+local function begun(check)
+  if check.blocks <= 1 then return nil end
+  if check.blocks == NEVER then return NEVER end
+  return BLOCKED + math.min(math.ceil((second + check.blocks) / 60), NEVER - BLOCKED - 1)
 end
 
 -- A leaky event that was counted was accepted.
@@ -211,6 +227,8 @@ local function compute(check, key, record)
     one.rate = level + one.count
   end
   one.measured = is_over(check, one.rate, one.count)
+  one.blocked = block_in(check, record)
+  if one.blocked then one.overridden = DENY end
   one.over = decide_over(one.measured, one.overridden)
   return accepted(one)
 end
@@ -221,6 +239,8 @@ local function again(check, first, number)
   for name, value in pairs(first) do one[name] = value end
   one.check, one.same_as, one.update, one.limit, one.overridden = check, number, check.update, check.limit, check.overridden
   one.update = effective_update(check)
+  one.blocked = block_in(check, first.record)
+  if one.blocked then one.overridden = DENY end
   one.over = decide_over(is_over(check, one.rate, one.count), one.overridden)
   return accepted(one)
 end
@@ -265,14 +285,22 @@ local function settle(one, refused, over)
   local changed = written or bucket and one.update == LEAKY and state.has_rate
   if over then
     local this = math.max(second, 1)
-    local is_new = this - state.last_over > one.period
+    -- A block that has ended, or refuses nothing, is no over decision.
+    local last = block_end(state.last_over) and 0 or state.last_over
+    local is_new = this - last > one.period
+    changed = changed or last ~= this
+    state.last_over = this
     -- The first of a calendar window has none before.
-    if state.last_over == 0 or is_new and not calendar then
+    if last == 0 or is_new and not calendar then
       state.crossings = state.crossings + 1
       one.crossed = true
+      local block = begun(one.check)
+      if block then
+        one.blocked, state.last_over = block, block
+        -- Commands find records by their rates.
+        if not state.has_rate then state.has_rate, state.rate, state.at = true, 0, now_micros end
+      end
     end
-    changed = changed or state.last_over ~= this
-    state.last_over = this
     one.crossings = state.crossings
   end
   if not changed then return end
@@ -304,8 +332,9 @@ local function reply(one)
   add(one.written, 256)
   add(one.kept_rate, 512)
   local calendar = one.check.algorithm == CALENDAR
-  return struct.pack('<I4I4ddi8di8I4I4', outcome, one.crossings, one.rate, one.count, now_micros,
-    one.kept_rate or 0, one.kept_at or 0, calendar and one.start or 0, calendar and one.period or 0)
+  return struct.pack('<I4I4ddi8di8I4I4I4', outcome, one.crossings, one.rate, one.count, now_micros,
+    one.kept_rate or 0, one.kept_at or 0, calendar and one.start or 0, calendar and one.period or 0,
+    one.blocked or 0)
 end
 
 -- Computes all checks. Where another check has refused the event, totals are read-only.
@@ -315,8 +344,8 @@ local function compute_all(refused)
     local argument = ARGV[number + 1]
     local check = {}
     check.algorithm, check.update, check.total, check.overridden, check.limit, check.period, check.leak,
-      check.count, check.refuses, check.filter_bytes = struct.unpack('<BBBBdddddI4', argument)
-    check.probes = string.sub(argument, 49)
+      check.count, check.refuses, check.filter_bytes, check.blocks = struct.unpack('<BBBBdddddI4I4', argument)
+    check.probes = string.sub(argument, 53)
     if refused and check.total == 1 then check.update, check.count = READ_ONLY, 0 end
     local first
     for earlier = 1, number - 1 do
@@ -369,6 +398,7 @@ for number, one in ipairs(all) do
       other.written, other.crossings = one.written, one.crossings
       other.kept_rate, other.kept_at = one.kept_rate, one.kept_at
       other.crossed = crossed and is_over_decision(other)
+      if crossed then other.blocked = other.blocked or one.blocked end
     end
   end
 end

@@ -22,6 +22,7 @@ use super::tool;
 use super::{RedisStore, random};
 use crate::engine::{AlgorithmKind, Kind, RecordKey};
 use crate::rate::bloom;
+use crate::rate::usage::Usage;
 use crate::store::{
     Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Override, OwnedKey, Restored,
     Statistics, Unread, Visit, Wanted,
@@ -445,6 +446,20 @@ impl Inspect for SharedRates {
             }
         })?;
         Ok(unread)
+    }
+
+    /// What this server has accepted.
+    fn for_each_usage(
+        &mut self,
+        at: i64,
+        day: i64,
+        visit: &mut dyn FnMut(&[u8], &Usage),
+    ) -> Result<Unread, InspectError> {
+        self.local.for_each_usage(at, day, visit)
+    }
+
+    fn usage(&mut self, identity: &[u8], at: i64, day: i64) -> Result<Option<Usage>, InspectError> {
+        self.local.usage(identity, at, day)
     }
 
     fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {

@@ -527,6 +527,7 @@ fn argument(check: &Check<'_>, secret: StoreSecret) -> Vec<u8> {
     let event = check.counted_event().map(|text| secret.event(text));
     let bytes = event.map_or(0, |_| bloom::bytes_for(check.algorithm.limit()));
     argument.extend_from_slice(&u32::try_from(bytes).unwrap_or(0).to_le_bytes());
+    argument.extend_from_slice(&check.blocks.code().to_le_bytes());
     if let Some(event) = event {
         event.hashes().for_each(|hash| argument.extend_from_slice(&hash.to_le_bytes()));
     }

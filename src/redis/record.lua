@@ -6,7 +6,8 @@
 --   u32 crossings, u32 size of the filter, f64 the second in which the filter was started,
 --   4 * 8 bytes: the numbers of the latest events.
 -- In place of the limit, a calendar window has u32 the second in which it began, and f32 the
--- limit; its length is the period.
+-- limit; its length is the period. In place of the second of the latest over decision there may be
+-- a block: see src/engine/block.rs.
 
 local VERSION, HEAD, HAS_RATE, IS_CALENDAR = 1, 92, 1, 2
 local LAYOUT = '<BBI2ddddI4I4I4I4dc32'
@@ -23,6 +24,16 @@ local TTL_MAX = 315360000
 -- A window of the calendar is kept for so long after its end: a day later, no window of any
 -- zone is this one.
 local KEPT = 86400
+
+-- A block, and one without an end.
+local BLOCKED, NEVER = 0xF0000000, 0xFFFFFFFF
+
+-- The second in which the block ends that a record with this over decision holds; nil if it holds none.
+local function block_end(last_over)
+  if last_over < BLOCKED then return nil end
+  if last_over == NEVER then return math.huge end
+  return (last_over - BLOCKED) * 60
+end
 
 local time = redis.call('TIME')
 local second, micros = tonumber(time[1]), tonumber(time[2])
@@ -60,7 +71,8 @@ local function ttl(state, bucket)
     end
   end
   if state.filter_bytes > 0 and not state.calendar then longest = math.max(longest, state.epoch + state.period - now) end
-  if state.last_over > 0 then longest = math.max(longest, state.last_over + state.period - now) end
+  local over_until = block_end(state.last_over) or state.last_over + state.period
+  if state.last_over > 0 then longest = math.max(longest, over_until - now) end
   if not (longest < TTL_MAX) then longest = TTL_MAX end
   return math.ceil(longest * 1000) + 1000
 end

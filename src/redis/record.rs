@@ -136,12 +136,14 @@ pub(super) fn kind_letter(kind: Kind) -> u8 {
         Kind::Spec => b's',
         Kind::Policy => b'p',
         Kind::Habits => b'h',
+        Kind::Usage => b'u',
     }
 }
 
 /// The kind with this letter.
 pub(super) fn kind_of(letter: u8) -> Option<Kind> {
-    [Kind::Spec, Kind::Policy, Kind::Habits].into_iter().find(|one| kind_letter(*one) == letter)
+    let all = [Kind::Spec, Kind::Policy, Kind::Habits, Kind::Usage];
+    all.into_iter().find(|one| kind_letter(*one) == letter)
 }
 
 /// The letter of an algorithm in a key.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use quickcheck::{Arbitrary, Gen};
 
 use super::*;
-use crate::engine::{Algorithm, Kind, RecordKey};
+use crate::engine::{Algorithm, BlockTime, Kind, RecordKey};
 use crate::identity::fold::Folding;
 use crate::rate::CalendarWindow;
 use crate::store::{
-    Entry, Inspect, Judged, Memory, Override, Sending, Store, Target, Wanted, conformance,
+    Counting, Entry, Inspect, Judged, Memory, Override, Sending, Store, Target, Wanted, conformance,
 };
 
 use kit::redis::RedisServer;
@@ -120,6 +120,14 @@ impl Store for SharedRates {
     ) -> Result<Judged, RedisError> {
         panic!("habits are not shared")
     }
+
+    fn count_usage(
+        &mut self,
+        _: &Counting<'_>,
+        _: impl FnOnce() -> Timestamp,
+    ) -> Result<(), RedisError> {
+        panic!("usage is not shared")
+    }
 }
 
 #[test]
@@ -152,6 +160,7 @@ struct RandomCheck {
     refuses: u8,
     total: bool,
     overridden: u8,
+    blocks: BlockTime,
     limit: f64,
     period: f64,
     count: f64,
@@ -170,6 +179,7 @@ impl Arbitrary for RandomCheck {
             refuses: u8::arbitrary(g),
             total: u8::arbitrary(g).is_multiple_of(3),
             overridden: u8::arbitrary(g) % 12,
+            blocks: BlockTime::arbitrary(g),
             limit: [0.5, 3.0, 10.0, 100.0, 3000.0][usize::from(u8::arbitrary(g) % 5)],
             period: [1.0, 60.0, 3600.0][usize::from(u8::arbitrary(g) % 3)],
             count: if update == 3 { 0.0 } else { f64::from(u8::arbitrary(g) % 9) / 4.0 },
@@ -206,6 +216,7 @@ impl RandomCheck {
                 .get(usize::from(self.overridden))
                 .copied()
                 .flatten(),
+            blocks: self.blocks,
         }
     }
 }
@@ -219,6 +230,7 @@ fn close(a: &Decision, b: &Decision) -> bool {
         && (tie || (a.over, a.crossed, a.crossings) == (b.over, b.crossed, b.crossings))
         && near(a.count, b.count)
         && (a.start, a.restarts, a.period) == (b.start, b.restarts, b.period)
+        && (tie || a.blocked == b.blocked)
         && (a.overridden, a.at, a.details) == (b.overridden, b.at, b.details)
         && match (a.kept, b.kept) {
             (Some(a), Some(b)) => near(a.rate, b.rate) && a.at == b.at,

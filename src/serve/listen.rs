@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
+use crate::identity::network::Cidr;
 use crate::serve::config::Address;
 use crate::serve::count::{Count, CountGuard};
 use crate::serve::log::{Level, Log};
@@ -182,6 +184,16 @@ impl Stream {
         }
     }
 
+    /// The address of a peer on another machine; `None` of a process of this machine.
+    ///
+    /// # Errors
+    /// The connection is closed already.
+    fn from(&self) -> io::Result<Option<IpAddr>> {
+        let Self::Tcp(stream) = self else { return Ok(None) };
+        let address = stream.peer_addr()?.ip().to_canonical();
+        Ok(Some(address).filter(|address| !address.is_loopback()))
+    }
+
     /// Waits until something can be read, or the peer has closed the connection.
     ///
     /// # Errors
@@ -246,12 +258,15 @@ impl AsyncWrite for Stream {
 }
 
 /// The peers that are connected, to all sockets together, of which there may be only so
-/// many. When there are too many, the one is closed that has been waiting for longest
-/// without a whole request; those that never sent one go first.
+/// many, and half as many of one address. When there are too many, the one is closed that has
+/// been waiting for longest without a whole request; those that never sent one go first. Peers on
+/// other machines are only those of the networks that are allowed.
 pub struct Peers {
     most: Cell<usize>,
+    allowed: RefCell<Vec<Cidr>>,
     connected: Count,
-    waiting: RefCell<BTreeMap<Rank, Rc<Notify>>>,
+    of_addresses: RefCell<BTreeMap<IpAddr, usize>>,
+    waiting: RefCell<BTreeMap<Rank, Waiting>>,
     next: Cell<u64>,
     log: Rc<Log>,
 }
@@ -263,12 +278,25 @@ struct Rank {
     since: u64,
 }
 
+/// Who waits, and how it hears that it is to be closed.
+struct Waiting {
+    from: Option<IpAddr>,
+    close: Rc<Notify>,
+}
+
 impl Peers {
-    /// At most `most`.
+    /// At most `most`, all of this machine.
     #[must_use]
     pub fn new(most: usize, log: Rc<Log>) -> Rc<Self> {
         let (connected, waiting, next) = (Count::default(), RefCell::default(), Cell::default());
-        Rc::new(Self { most: Cell::new(most), connected, waiting, next, log })
+        let (allowed, of_addresses) = (RefCell::default(), RefCell::default());
+        let most = Cell::new(most);
+        Rc::new(Self { most, allowed, connected, of_addresses, waiting, next, log })
+    }
+
+    /// Allows peers of these networks, and no others, to connect from now on.
+    pub fn allow(&self, networks: &[Cidr]) {
+        *self.allowed.borrow_mut() = networks.to_vec();
     }
 
     /// Allows another number from now on.
@@ -320,33 +348,60 @@ impl Peers {
     }
 
     fn begin(self: &Rc<Self>, stream: Stream, begin: &impl Fn(Stream, Peer)) {
-        if self.connected.get() >= self.most.get() {
-            let most = self.most.get();
-            let first = self.waiting.borrow_mut().pop_first();
-            let (is_closed, done) = match first {
-                Some((_, peer)) => {
-                    peer.notify_one();
-                    (false, "the one that has been silent for longest is closed")
-                }
-                None => (true, "a new one is refused"),
-            };
-            let text = format_args!("{most} connections are open, and no more may: {done}");
-            self.log.write_seldom("connections closed for others", Level::Warning, text);
-            if is_closed {
-                return;
-            }
+        // It may be gone already.
+        let Ok(from) = stream.from() else { return };
+        if let Some(address) = from
+            && !self.allowed.borrow().iter().any(|network| network.contains(address))
+        {
+            let text = format_args!("{address} is not in listen.allow: its connection is closed");
+            self.log.write_seldom("peers outside listen.allow", Level::Warning, text);
+            return;
+        }
+        if !self.has_room(from) {
+            return;
         }
         let counted = self.connected.add(1);
-        let close = Rc::new(Notify::new());
-        let peer =
-            Peer { peers: Rc::clone(self), close, has_asked: Cell::new(false), _counted: counted };
+        if let Some(address) = from {
+            *self.of_addresses.borrow_mut().entry(address).or_default() += 1;
+        }
+        let (close, has_asked) = (Rc::new(Notify::new()), Cell::new(false));
+        let peer = Peer { peers: Rc::clone(self), from, close, has_asked, _counted: counted };
         begin(stream, peer);
+    }
+
+    /// Whether one more may connect, if need be in the place of another.
+    fn has_room(&self, from: Option<IpAddr>) -> bool {
+        let (most, of_one) = (self.most.get(), (self.most.get() / 2).max(1));
+        let of_address = |address: &IpAddr| self.of_addresses.borrow().get(address).copied();
+        let full = from.filter(|address| of_address(address).is_some_and(|now| now >= of_one));
+        if full.is_none() && self.connected.get() < most {
+            return true;
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        let mut replaced = waiting.iter().filter(|(_, peer)| full.is_none() || peer.from == full);
+        let first = replaced.next().map(|(rank, _)| *rank);
+        let first = first.and_then(|rank| waiting.remove(&rank));
+        let done = match &first {
+            Some(peer) => {
+                peer.close.notify_one();
+                "the one that has been silent for longest is closed"
+            }
+            None => "a new one is refused",
+        };
+        let open = match full {
+            Some(address) => format!("{of_one} connections of {address}"),
+            None => format!("{most} connections"),
+        };
+        let text = format_args!("{open} are open, and no more may: {done}");
+        self.log.write_seldom("connections closed for others", Level::Warning, text);
+        first.is_some()
     }
 }
 
 /// A peer that is connected.
 pub struct Peer {
     peers: Rc<Peers>,
+    from: Option<IpAddr>,
     close: Rc<Notify>,
     /// Whether it has sent a whole request.
     has_asked: Cell<bool>,
@@ -371,8 +426,21 @@ impl Peer {
         let since = self.peers.next.get();
         self.peers.next.set(since + 1);
         let rank = Rank { has_asked: self.has_asked.get(), since };
-        self.peers.waiting.borrow_mut().insert(rank, Rc::clone(&self.close));
+        let waiting = Waiting { from: self.from, close: Rc::clone(&self.close) };
+        self.peers.waiting.borrow_mut().insert(rank, waiting);
         WaitingPeer { peer: self, rank }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let Some(address) = self.from else { return };
+        if let Entry::Occupied(mut open) = self.peers.of_addresses.borrow_mut().entry(address) {
+            *open.get_mut() -= 1;
+            if *open.get() == 0 {
+                open.remove();
+            }
+        }
     }
 }
 

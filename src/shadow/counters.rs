@@ -117,7 +117,7 @@ impl ShadowCounters {
 
 /// What was counted of a limit.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+#[cfg_attr(feature = "cli", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Seen {
     /// The limit, as in its spec, without the key.
     pub limit: String,

@@ -1,6 +1,6 @@
 //! The request that a spec makes.
 
-use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
+use crate::engine::{Algorithm, AlgorithmKind, BlockTime, Check, Kind, RecordKey, Update};
 use crate::event::{AclStage, Scope};
 
 /// What is counted.
@@ -67,6 +67,7 @@ impl SpecRequest {
             refuses: (self.update != Update::ReadOnly).then_some(1.0),
             total: false,
             overridden: None,
+            blocks: BlockTime::Ignored,
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use crate::engine::{self, Authority, Check, Decision, Pending};
 use crate::rate::Timestamp;
 use crate::rate::bloom::Event;
-use crate::store::{Candidates, EventDetails, Judged, Sending, Store};
+use crate::store::{Candidates, Counting, EventDetails, Judged, Sending, Store};
 use crate::sys::clock;
 use crate::sys::lock::{Guard, LockKind};
 
@@ -95,6 +95,15 @@ impl Store for Spool {
     ) -> Result<Judged, SpoolError> {
         let candidates = self.candidates(&sending.key);
         self.judge_habits(sending, clock, |now| candidates.and_then(|all| all.at(now)))
+    }
+
+    #[inline]
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), SpoolError> {
+        self.count_in_record(counting, clock)
     }
 
     #[inline]

@@ -6,11 +6,14 @@
 //! that a client can invent cannot push out the keys of other limits: if not all fit,
 //! each kind of key (its period and mode) gets an equal part of the room, and what one
 //! kind does not need goes to the others. What was counted in a calendar window that is over
-//! weighs nothing, even if it was over its limit: the total of last month decides no event.
+//! weighs nothing, even if it was over its limit: the total of last month decides no event. An
+//! identity that is blocked is as one that is far over its limit. What accounts send, which decides
+//! nothing, has at most half of the share, and is evicted before any limit.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
+use crate::engine::Block;
 use crate::rate::Timestamp;
 use crate::sys::mapping::Mapping;
 
@@ -68,6 +71,7 @@ impl<'a> Weighed<'a> {
         // the same without the record.
         let limit = state.limit(record.algorithm());
         let part = if limit > 0.0 { rate / limit } else { 0.0 };
+        let part = Block::in_force(state.last_over, now).map_or(part, |_| f64::INFINITY);
         let bytes = record.bytes + INDEX_BYTES;
         Some(Self { index, bytes, kind: record.prefix(map)?, part, rate, at: state.at })
     }
@@ -99,28 +103,63 @@ pub(super) fn fit(
     now: Timestamp,
 ) -> usize {
     let share = shard_share(max_bytes, largest(records));
+    let before = records.len();
+    fit_usage(records, share);
     let heap: usize = records.iter().map(|record| record.bytes).sum();
     let bytes = HEADER_BYTES + capacity_for(records.len()) * ENTRY_BYTES + heap;
     if bytes <= share / 8 * 7 {
-        return 0;
+        return before - records.len();
     }
     let room = (share / 4 * 3).saturating_sub(HEADER_BYTES + CAPACITY_MIN * ENTRY_BYTES);
-    let weighed = records.iter().enumerate();
+    let weighed = records.iter().enumerate().filter(|(_, record)| !record.is_of_usage());
     let weighed = weighed.filter_map(|(index, record)| Weighed::new(index, record, map, now));
-    let kept = choose(weighed.collect(), room);
-    let before = records.len();
+    let (mut kept, left) = choose(weighed.collect(), room);
+    kept.extend(latest_usage(records, left));
     let mut index = 0..;
     records.retain(|_| index.next().is_some_and(|index| kept.contains(&index)));
     before - records.len()
 }
 
-/// The positions of the records that are kept if there are `room` bytes.
-fn choose(weighed: Vec<Weighed<'_>>, room: usize) -> HashSet<usize> {
+/// Leaves what accounts send in `records` as far as its part of the `share` goes: where it takes
+/// more than 1/2, that of the accounts that have sent last, in 3/8.
+fn fit_usage(records: &mut Vec<Record>, share: usize) {
+    let of_usage = records.iter().filter(|record| record.is_of_usage());
+    let bytes: usize = of_usage.map(|record| record.bytes + INDEX_BYTES).sum();
+    if bytes <= share / 2 {
+        return;
+    }
+    let kept: HashSet<usize> = latest_usage(records, share / 8 * 3).collect();
+    let mut index = 0..;
+    records.retain(|record| {
+        let is_kept = index.next().is_some_and(|index| kept.contains(&index));
+        is_kept || !record.is_of_usage()
+    });
+}
+
+/// The positions of the records of what accounts send, those of the accounts that have sent last,
+/// as far as there is `room`.
+fn latest_usage(records: &[Record], mut room: usize) -> impl Iterator<Item = usize> {
+    let mut all: Vec<_> = records
+        .iter()
+        .enumerate()
+        .filter(|(_, record)| record.is_of_usage())
+        .filter_map(|(index, record)| Some((record.current?.state.at, index, record.bytes)))
+        .collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let fits = move |(_, index, bytes)| {
+        room = room.checked_sub(bytes + INDEX_BYTES)?;
+        Some(index)
+    };
+    all.into_iter().map_while(fits)
+}
+
+/// The positions of the records that are kept if there are `room` bytes, and how many are left.
+fn choose(weighed: Vec<Weighed<'_>>, room: usize) -> (HashSet<usize>, usize) {
     let mut kept = HashSet::new();
     let (over, under): (Vec<_>, Vec<_>) = weighed.into_iter().partition(Weighed::is_over);
     let left = share_out(over, room, &mut kept);
-    share_out(under, left, &mut kept);
-    kept
+    let left = share_out(under, left, &mut kept);
+    (kept, left)
 }
 
 /// Adds the most important records of each kind to `kept`, as far as there is `room`.
@@ -178,7 +217,7 @@ mod tests {
     fn the_most_important_records_are_kept() {
         fn holds(seeds: Vec<(u8, u8, u16)>, room: u16) -> TestResult {
             let (all, room) = (weighed(&seeds), usize::from(room) / 4);
-            let kept = choose(all.clone(), room);
+            let kept = choose(all.clone(), room).0;
             let used: usize = all.iter().filter(|w| kept.contains(&w.index)).map(|w| w.bytes).sum();
             assert!(used <= room);
             let largest = all.iter().map(|w| w.bytes).max().unwrap_or(0);
@@ -211,7 +250,7 @@ mod tests {
         let mut seeds = vec![(0, 0, 1); 1_000];
         seeds.extend([(1, 0, 50_000); 20]);
         seeds.extend([(0, 0, 40_000); 20]);
-        let kept = choose(weighed(&seeds), 100 * 100);
+        let kept = choose(weighed(&seeds), 100 * 100).0;
         assert_eq!(kept.len(), 100);
         assert!((1_000..1_040).all(|index| kept.contains(&index)));
     }
@@ -220,7 +259,7 @@ mod tests {
     fn a_flood_of_one_kind_evicts_no_other_kind() {
         let mut seeds = vec![(0, 0, 39_000); 10_000];
         seeds.extend([(1, 0, 1); 40]);
-        let kept = choose(weighed(&seeds), 100 * 100);
+        let kept = choose(weighed(&seeds), 100 * 100).0;
         assert!((10_000..10_040).all(|index| kept.contains(&index)));
         assert_eq!(kept.len(), 100);
     }
@@ -231,7 +270,7 @@ mod tests {
         let parts = [f64::NAN, -f64::NAN, f64::INFINITY, 2.0, 1.0, 0.5];
         let all: Vec<_> = parts.into_iter().enumerate().map(|(i, part)| odd(i, part)).collect();
         for (count, index) in (1..=6).zip([1, 1, 2, 3, 4, 5]) {
-            let kept = choose(all.clone(), count * 100);
+            let kept = choose(all.clone(), count * 100).0;
             assert!(kept.len() == count && (0..index).all(|i| count <= i || kept.contains(&i)));
         }
     }

@@ -1,5 +1,6 @@
 //! Which records may go, because remembering them could change no decision.
 
+use crate::engine::quiet_from;
 use crate::rate::Timestamp;
 
 use super::format::{BUCKET, State};
@@ -9,9 +10,13 @@ use super::record::period_is_known;
 /// yearly greetings stay known.
 pub(super) const HABITS_KEPT: f64 = 400.0 * 86_400.0;
 
-/// Whether a record of habits with this state can be forgotten at `now`.
-pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
-    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > HABITS_KEPT
+/// What an account sends is forgotten so many seconds after the last day on which it sent.
+pub(super) const USAGE_KEPT: f64 = 36.0 * 86_400.0;
+
+/// Whether a record with this state was last written more than so many seconds ago, or forgotten
+/// by hand.
+pub(super) fn is_older(state: &State, seconds: f64, now: Timestamp) -> bool {
+    state.is_blank() || now.as_seconds() - state.average().at.as_seconds() > seconds
 }
 
 /// Whether a record with this state and algorithm can be forgotten at `now`. `epoch` is
@@ -20,7 +25,7 @@ pub(super) fn habits_forgettable(state: &State, now: Timestamp) -> bool {
 /// The size of future events is not known here, so this waits until even the smallest
 /// would make no difference: see [`rate::Algorithm::forgettable`](crate::rate::Algorithm::forgettable).
 /// A record without a period is kept. The latest over decision must be at least a period ago, since the next one is
-/// then a crossing with or without the record.
+/// then a crossing with or without the record; a block must have ended.
 pub(super) fn forgettable(
     state: &State,
     algorithm: u8,
@@ -31,9 +36,7 @@ pub(super) fn forgettable(
         return true;
     }
     let period = state.period(algorithm);
-    let last_over = f64::from(state.last_over);
-    if !period_is_known(period) || state.last_over != 0 && now.seconds as f64 - last_over <= period
-    {
+    if !period_is_known(period) || now.seconds as f64 <= quiet_from(state.last_over, period) {
         return false;
     }
     let mut average = state.average();
@@ -50,6 +53,7 @@ pub(super) fn forgettable(
 mod tests {
     use super::super::format::{CALENDAR, MOVING_AVERAGE};
     use super::*;
+    use crate::engine::BlockTime;
     use crate::rate::calendar::pack;
 
     /// A rate of 1 in second 1000.
@@ -78,6 +82,12 @@ mod tests {
             assert!(!forgettable(&state, MOVING_AVERAGE, None, at(4000)), "the clock was set back");
         }
         assert!(forgettable(&State::blank(1), MOVING_AVERAGE, None, at(0)), "forgotten by hand");
+        let block = |time: BlockTime| time.begun(at(5000)).unwrap().code();
+        let hour = State { last_over: block(BlockTime::Seconds(3600)), ..state(60) };
+        assert!(!forgettable(&hour, MOVING_AVERAGE, None, at(8600)));
+        assert!(forgettable(&hour, MOVING_AVERAGE, None, at(8661)));
+        let lasting = State { last_over: block(BlockTime::UntilLifted), ..state(60) };
+        assert!(!forgettable(&lasting, MOVING_AVERAGE, None, at(1 << 33)));
     }
 
     #[test]

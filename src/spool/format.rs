@@ -95,6 +95,8 @@ pub(super) const KIND_SPEC: u8 = 1;
 pub(super) const KIND_POLICY: u8 = 2;
 /// RecordHead kind: the habits of an account.
 pub(super) const KIND_HABITS: u8 = 3;
+/// RecordHead kind: what an account sends.
+pub(super) const KIND_USAGE: u8 = 4;
 /// RecordHead algorithm: the moving average.
 #[cfg(test)]
 pub(super) const MOVING_AVERAGE: u8 = AlgorithmKind::MovingAverage.code();

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use crate::engine::RecordKey;
 use crate::rate::bloom;
+use crate::rate::usage::Usage;
 use crate::store::{
     Edit, Edited, Entry, Inspect, InspectError, Override, OwnedKey, Restored, Statistics, Unread,
-    Visit,
+    Visit, usage_key,
 };
 
 use super::{LeftOut, Spool};
@@ -40,6 +41,20 @@ impl Inspect for Spool {
         visit: &mut dyn FnMut(OwnedKey),
     ) -> Result<Unread, InspectError> {
         Ok(self.for_each_habits(|key, _| visit(key))?.into())
+    }
+
+    fn for_each_usage(
+        &mut self,
+        at: i64,
+        day: i64,
+        visit: &mut dyn FnMut(&[u8], &Usage),
+    ) -> Result<Unread, InspectError> {
+        Ok(Spool::for_each_usage(self, at, day, |key, usage| visit(key.key().identity(), &usage))?
+            .into())
+    }
+
+    fn usage(&mut self, identity: &[u8], at: i64, day: i64) -> Result<Option<Usage>, InspectError> {
+        Ok(Spool::usage(self, usage_key(identity, &mut Vec::new()), at, day)?)
     }
 
     fn get(&mut self, key: RecordKey<'_>) -> Result<Option<Entry>, InspectError> {

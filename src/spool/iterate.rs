@@ -222,6 +222,9 @@ fn survey(body: &Body, visit: Visit<'_>) -> u64 {
             damaged += 1;
             continue;
         };
+        if record.is_of_usage() {
+            continue;
+        }
         let remembered = record.remembered(&body.map, body.seed);
         let remembered = remembered.filter(|remembered| remembered.state.average.is_some());
         if let Some((remembered, key)) = remembered.zip(record.record_key(&body.map)) {
@@ -250,7 +253,7 @@ fn entries_of(body: &Body, wanted: impl Fn(&[u8]) -> bool) -> Vec<Entry> {
     offsets.sort_unstable();
     offsets.dedup();
     let records = offsets.into_iter().filter_map(|at| Record::read(&body.map, at, body.seed));
-    let records = records.filter(|record| !record.is_of_habits());
+    let records = records.filter(|record| !record.is_of_habits() && !record.is_of_usage());
     let read = records.filter_map(|record| {
         Entry::of(&record.record_key(&body.map)?, record.remembered(&body.map, body.seed)?)
     });

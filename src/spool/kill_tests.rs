@@ -8,15 +8,15 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::Path;
 
-use crate::engine::{Change, FilterChange};
-use crate::rate::Timestamp;
+use crate::engine::{Algorithm, Block, BlockTime, Change, Check, FilterChange, Update};
+use crate::rate::{CalendarWindow, Timestamp};
 use crate::sys::failpoint;
 use crate::sys::simulated_disk::memory_folder;
 
 use super::tests::{change, event, open};
-use crate::store::Entry;
+use crate::store::{Entry, Store as _};
 
-use super::{Options, Spool};
+use super::{EventKind, EventReader, Options, Spool};
 
 pub(super) const KEY: &[u8] = b"the key";
 
@@ -128,6 +128,49 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
 fn in_a_plain_write() {
     let prepare = |spool: &mut Spool| write(spool, KEY, change(1, FilterChange::Keep));
     assert!(dies_everywhere(prepare, change(2, FilterChange::Keep), false) >= 2);
+}
+
+/// The crossing is in the journal, the account is blocked, or both happens with the next event.
+#[test]
+fn in_a_crossing_that_blocks() {
+    let check = |algorithm| Check {
+        update: Update::Leaky,
+        blocks: BlockTime::Seconds(86_400),
+        ..Check::new(KEY, algorithm)
+    };
+    let average = check(Algorithm::MovingAverage { limit: 2.5, period: 60.0 });
+    let window = CalendarWindow { start: 999_960, end: 1_000_020 };
+    for check in [average, check(Algorithm::Calendar { limit: 2.0, window })] {
+        let decide = |spool: &mut Spool, second: i64| {
+            let at = Timestamp { seconds: 1_000_000 + second, micros: 0 };
+            spool.decide_one(&check, || at).unwrap()
+        };
+        for steps in 0.. {
+            let folder = memory_folder();
+            let mut spool = open(folder.path());
+            (0..2).for_each(|second| assert!(!decide(&mut spool, second).over));
+            let died = failpoint::dies_after(steps, || assert!(decide(&mut spool, 2).over));
+            drop(spool);
+            let mut spool = open(folder.path());
+            let next = decide(&mut spool, 3);
+            assert!(next.over && next.crossed != next.overridden.is_some(), "step {steps}");
+            assert_eq!(next.crossings, 1);
+            // Its rate has fallen, and its window is over.
+            let later = decide(&mut spool, 80_000);
+            assert!(later.overridden.is_some() && later.blocked.is_some(), "step {steps}");
+            let mut reader = EventReader::new(EventKind::Crossings);
+            let at = Timestamp { seconds: 1_080_000, micros: 0 };
+            let read = spool.read_events(&mut reader, at, true).unwrap();
+            assert_eq!(read.len(), 1, "step {steps}: {read:?}");
+            let ends = read[0].blocked().and_then(Block::end).unwrap();
+            assert!((1_086_402..1_086_470).contains(&ends), "{ends}");
+            assert!(spool.verify().unwrap().problems().next().is_none());
+            if !died {
+                assert!(steps > 1);
+                break;
+            }
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::sys::mapping::Mapping;
 
 use super::database::{Database, shard_name};
 use super::eviction;
-use super::forget::{forgettable, habits_forgettable};
+use super::forget::{HABITS_KEPT, USAGE_KEPT, forgettable, is_older};
 use super::format::{ALIGN, ENTRY_BYTES, HEADER_BYTES};
 use super::record::Record;
 use super::shard::{Body, Counts};
@@ -111,7 +111,10 @@ impl LiveRecords {
 pub(super) fn may_go(record: &Record, map: &Mapping, seed: u32, now: Timestamp) -> Option<bool> {
     let current = record.current?;
     if record.is_of_habits() {
-        return Some(habits_forgettable(&current.state, now));
+        return Some(is_older(&current.state, HABITS_KEPT, now));
+    }
+    if record.is_of_usage() {
+        return Some(is_older(&current.state, USAGE_KEPT, now));
     }
     let epoch = record.filter(map, seed).map(|filter| filter.epoch);
     Some(forgettable(&current.state, record.algorithm(), epoch, now))

@@ -66,6 +66,7 @@ mod superblock;
 mod tests;
 mod text_log;
 mod tidy;
+mod usage;
 mod verify;
 #[cfg(test)]
 mod version_tests;

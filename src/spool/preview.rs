@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
-use crate::store::{Judged, Memory, OwnedKey, Sending, Store};
+use crate::store::{Counting, Judged, Memory, OwnedKey, Sending, Store};
 
 use super::locked::check_length;
 use super::overrides::all_overridden;
@@ -95,5 +95,13 @@ impl Store for Preview<'_> {
         let (candidates, now) = (self.spool.candidates(&sending.key), clock());
         let overridden = candidates.and_then(|candidates| candidates.at(now.seconds));
         Ok(self.memory.learn_overridden(sending, overridden, now))
+    }
+
+    fn count_usage(
+        &mut self,
+        _counting: &Counting<'_>,
+        _clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), SpoolError> {
+        Ok(())
     }
 }

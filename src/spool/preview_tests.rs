@@ -5,7 +5,9 @@ use std::path::Path;
 use kit::quickcheck;
 use quickcheck::{Arbitrary, Gen};
 
-use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, Overridden, RecordKey, Update};
+use crate::engine::{
+    Algorithm, AlgorithmKind, BlockTime, Check, Kind, Overridden, RecordKey, Update,
+};
 use crate::rate::Timestamp;
 use crate::store::{FOREVER, Override, Store as _, Target};
 
@@ -63,6 +65,7 @@ fn checks<'a>(step: &Step, names: &'a [String], unique: Option<&'a str>) -> Vec<
         refuses: crate::store::conformance::refuses(step.refuses),
         total: step.total,
         overridden: None,
+        blocks: BlockTime::Ignored,
     })
     .collect()
 }

@@ -7,12 +7,13 @@ use crate::sys::mapping::Mapping;
 
 use super::format::{
     ALIGN, BUCKET, CALENDAR, EPOCH, FILTER_KEY, HAS_FILTER, HEAD_BYTES, HEAD_CRC, KEY_BYTES_MAX,
-    KIND_HABITS, KIND_POLICY, KIND_SPEC, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES, STATE_CRC,
-    STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
+    KIND_HABITS, KIND_POLICY, KIND_SPEC, KIND_USAGE, NEVER, PLAIN_KEY, RecordHead, STATE_BYTES,
+    STATE_CRC, STATES, State, checksum, decode, encode, seal_epoch, unseal_epoch,
 };
 
 use super::hashing::{Hashing, KeySlot};
 use super::slots::SLOTS_BYTES;
+use super::usage::USAGE_BYTES;
 
 /// Not a valid sealed epoch: the filter is void.
 const VOID: u64 = 0;
@@ -96,6 +97,7 @@ fn codes(kind: Kind, algorithm: AlgorithmKind) -> (u8, u8) {
         Kind::Spec => KIND_SPEC,
         Kind::Policy => KIND_POLICY,
         Kind::Habits => KIND_HABITS,
+        Kind::Usage => KIND_USAGE,
     };
     (kind, algorithm.code())
 }
@@ -106,6 +108,7 @@ fn known(codes: (u8, u8)) -> Option<(Kind, AlgorithmKind)> {
         KIND_SPEC => Kind::Spec,
         KIND_POLICY => Kind::Policy,
         KIND_HABITS => Kind::Habits,
+        KIND_USAGE => Kind::Usage,
         _ => return None,
     };
     Some((kind, AlgorithmKind::of_code(codes.1)?))
@@ -284,7 +287,7 @@ impl Record {
     /// The head's checksum is not computed for a record without a filter that has a valid
     /// state: such a head follows from the key, and a state is valid only together with
     /// the right checksum of the head. It is computed if there is a filter, whose size
-    /// only the checksum protects (that of habits is always the same), and if no state is valid: then the checksum itself may
+    /// only the checksum protects (those of habits and of usage are always the same), and if no state is valid: then the checksum itself may
     /// be damaged, and a state written with it would be valid here and nowhere else.
     #[inline]
     pub(super) fn of_key(
@@ -303,7 +306,9 @@ impl Record {
         record.current = record.latest_state(map);
         let is_known = match record.filter_bytes {
             None => true,
-            Some(bytes) => key.kind == Kind::Habits && bytes == SLOTS_BYTES,
+            Some(SLOTS_BYTES) => key.kind == Kind::Habits,
+            Some(USAGE_BYTES) => key.kind == Kind::Usage,
+            Some(_) => false,
         };
         let vouched_for = is_known && record.current.is_some();
         (vouched_for || record.head_is_sound(map, seed)?).then_some(record)
@@ -389,6 +394,11 @@ impl Record {
     /// Whether it is that of an account's habits.
     pub(super) fn is_of_habits(&self) -> bool {
         self.codes.0 == KIND_HABITS
+    }
+
+    /// Whether it is what an account sends.
+    pub(super) fn is_of_usage(&self) -> bool {
+        self.codes.0 == KIND_USAGE
     }
 
     /// Its code of how it is counted.

@@ -94,9 +94,11 @@ impl Stats {
         for record in body.records().flatten() {
             let remembers = record.current.is_some_and(|current| current.state.has_rate());
             if remembers {
-                records += u64::from(!record.is_of_habits());
+                records += u64::from(!record.is_of_habits() && !record.is_of_usage());
                 used += record.bytes as u64;
-                filters += record.filter_bytes.unwrap_or(0) as u64;
+                if !record.is_of_usage() {
+                    filters += record.filter_bytes.unwrap_or(0) as u64;
+                }
             }
         }
         let heap = (end - body.heap_start) as u64;

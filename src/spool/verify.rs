@@ -19,7 +19,7 @@ use super::record::Record;
 use super::shard::Body;
 use super::superblock::DATABASE;
 use super::text_log::{AUDIT, HELD};
-use super::{Spool, SpoolError};
+use super::{Spool, SpoolError, usage};
 
 /// The result of [`Spool::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -239,6 +239,11 @@ pub(super) fn check(body: &Body, hashing: &Hashing) -> ShardReport {
         };
         if record.is_of_habits()
             && let Some(what) = habits::fault(&record, body, place)
+        {
+            report.problem(|| format!("the record at {offset} {what}"));
+        }
+        if record.is_of_usage()
+            && let Some(what) = usage::fault(&record, body, place)
         {
             report.problem(|| format!("the record at {offset} {what}"));
         }

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
 use super::key_text::{self, unescape_one};
+use super::one_key::{NotOne, OneKey};
 use super::pattern::{Pattern, Syntax};
+use super::scope::Sight;
 use crate::identity::fold::Folding;
 use crate::rate::Timestamp;
 use crate::store::Target;
@@ -101,6 +103,22 @@ impl AuditLine {
         let syntax = Syntax { exact, folding: folding.clone() };
         let read = Pattern::parse(text.as_bytes(), syntax).and_then(|one| one.override_target());
         read.is_ok_and(|(one, _)| one == *target)
+    }
+
+    /// Whether somebody may see it: all, or what is about a key that he sees.
+    pub(crate) fn is_seen(&self, sight: &Sight<'_>, folding: &Folding) -> bool {
+        if sight.is_of_all() {
+            return true;
+        }
+        let Some(text) = self.key_text() else { return false };
+        let bytes = unescaped(text);
+        let record = key_text::record_of(&bytes);
+        match OneKey::parse(text.strip_suffix(" --exact").unwrap_or(text), folding) {
+            Err(NotOne::Glob) => false,
+            Ok(key) if record.identity_start == 0 => sight.has_target(&key.target),
+            // A whole stored key.
+            _ => sight.has(&record),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether a sender can send now, and if not, why and until when.
 
-use super::in_force::InForce;
+use super::in_force::{InForce, until};
 use super::key_state::{KeyState, passes};
 use super::override_state::{self, end};
 use super::totals::{Totals, called};
@@ -57,6 +57,20 @@ impl<'a> CanSend<'a> {
         self.overridden.filter(|one| one.overridden.is_denial())
     }
 
+    /// Whether a crossing has blocked it.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.denial().is_none() && self.refused.iter().any(|one| one.blocked(self.now).is_some())
+    }
+
+    /// What a record that refuses holds against it.
+    fn why(&self, record: &KeyState) -> String {
+        let why = words::why(record, self.now);
+        match record.blocked(self.now) {
+            Some(block) => format!("blocked {}, as it crossed a limit ({why})", until(block)),
+            None => why,
+        }
+    }
+
     /// Whether it can.
     pub(crate) fn can(&self) -> bool {
         self.denial().is_none() && self.refused.is_empty() && self.totals.is_empty()
@@ -69,7 +83,7 @@ impl<'a> CanSend<'a> {
         let allowed = self.overridden.filter(|one| !one.overridden.is_denial());
         match self.denial() {
             Some(one) => why.push(end(one)),
-            None => why.extend(self.refused.iter().map(|record| words::why(record, self.now))),
+            None => why.extend(self.refused.iter().map(|record| self.why(record))),
         }
         if !self.totals.is_empty() {
             why.push(format!("refused by {}", called(&self.totals)));
@@ -89,7 +103,7 @@ impl<'a> CanSend<'a> {
         }
         let until = match (wait, &why[..]) {
             // The only reason says that itself.
-            (_, [_]) if self.denial().is_some() => String::new(),
+            (_, [_]) if self.denial().is_some() || self.is_blocked() => String::new(),
             (Some(Wait::Never), _) => "; waiting does not help".to_owned(),
             (Some(wait), _) => format!("; it can again {}", passes(wait, self.now)),
             (None, _) => "; until when is not known".to_owned(),

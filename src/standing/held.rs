@@ -4,12 +4,12 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accounts::Account;
 use super::changer::Changer;
 use super::key_text;
-use crate::json_schema::described;
 use crate::policy::habits::is_held_for_habits;
 use crate::spool::Spool;
 use crate::spool::habits::habits_key;
@@ -107,26 +107,25 @@ pub(crate) trait HoldQueue {
     }
 }
 
-described! {
-    /// A message that a policy holds.
-    pub(crate) struct HeldJson {
-        /// Its name in the queue.
-        id: String,
-        /// Who was counted, as the routes and commands take it.
-        key: String,
-        /// The policy that holds it.
-        policy: String,
-        /// Since when, in seconds since 1970.
-        at: i64,
-        /// The envelope's sender.
-        sender: String,
-        /// How many recipients have not received it.
-        recipients: u64,
-        /// Its size.
-        bytes: u64,
-        /// Why.
-        why: String,
-    }
+/// A message that a policy holds.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct HeldJson {
+    /// Its name in the queue.
+    id: String,
+    /// Who was counted, as the routes and commands take it.
+    key: String,
+    /// The policy that holds it.
+    policy: String,
+    /// Since when, in seconds since 1970.
+    at: i64,
+    /// The envelope's sender.
+    sender: String,
+    /// How many recipients have not received it.
+    recipients: u64,
+    /// Its size.
+    bytes: u64,
+    /// Why.
+    why: String,
 }
 
 impl HeldJson {

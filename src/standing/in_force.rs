@@ -5,8 +5,10 @@
 use std::path::Path;
 
 use super::key_state::{KeyState, KeyStateJson, Next};
+use super::key_text;
 use super::override_state::{participle, sentence};
-use crate::engine::{Overridden, RecordKey};
+use super::scope::{OTHERS, Scope, Sight};
+use crate::engine::{Block, Overridden, RecordKey};
 use crate::history::explain::rule::{self, Exempt, LimitRule, Said};
 use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, split_field};
 use crate::policy::image::{Image, ImageError, PolicyFile, PolicyImage};
@@ -27,6 +29,8 @@ pub(crate) struct InForce {
     overrides: Vec<Override>,
     policies: Option<PolicyFile>,
     pub(crate) now: Timestamp,
+    /// Whose identities whoever looks may see.
+    scope: Option<Scope>,
 }
 
 /// What becomes of the next event of a key, if it is of size 1.
@@ -45,6 +49,8 @@ pub(crate) enum By<'a> {
     Rate,
     /// `exirate allow` or `exirate deny`.
     Override(&'a Override),
+    /// A crossing has blocked it, and a policy refuses it so.
+    Blocked(Block),
     /// The policy of this name exempts it.
     Exempt(String, Exempt),
     /// The policy of this name only observes.
@@ -67,7 +73,34 @@ impl InForce {
             Err(error) => problems.push(format!("{error}: who is exempt is not known")),
         }
         let policies = file.image().is_ok().then_some(file);
-        (Self { overrides, policies, now: clock() }, problems)
+        (Self { overrides, policies, now: clock(), scope: None }, problems)
+    }
+
+    /// The same as somebody sees it who has this scope: nothing that others are called is said.
+    pub(crate) fn seen_by(mut self, scope: Option<&Scope>) -> Self {
+        self.scope = scope.cloned();
+        let sight = self.sight();
+        let masked = self.overrides.iter().map(|one| sight.masked(one)).collect();
+        self.overrides = masked;
+        self
+    }
+
+    /// Whose identities whoever looks may see.
+    pub(crate) fn scope(&self) -> Option<&Scope> {
+        self.scope.as_ref()
+    }
+
+    /// The same, by the policies in use.
+    pub(crate) fn sight(&self) -> Sight<'_> {
+        Sight::new(self.scope.as_ref(), self.image(), self.folding())
+    }
+
+    /// What the key of a total is called.
+    pub(crate) fn name_of_total(&self, key: &RecordKey<'_>) -> String {
+        if self.scope.is_none() || self.sight().has(key) {
+            return key_text::key(key.identity());
+        }
+        OTHERS.to_owned()
     }
 
     /// What becomes of the next event of a key.
@@ -78,7 +111,8 @@ impl InForce {
 
     /// Whether the next event of a key is refused: as [`InForce::next`], and cheaper.
     pub(crate) fn refuses(&self, record: &KeyState) -> bool {
-        (!self.overrides.is_empty() || self.is_over(record)) && self.next(record).is_refused()
+        let may = !self.overrides.is_empty() || record.blocked(self.now).is_some();
+        (may || self.is_over(record)) && self.next(record).is_refused()
     }
 
     /// Whether the next event of a key is over the limit. A store keeps the limit of a calendar
@@ -108,7 +142,7 @@ impl InForce {
     fn decides(&self, record: &KeyState, over: bool) -> By<'_> {
         let overridden = deciding(&self.overrides, &record.record_key(), self.now.seconds);
         let denied = overridden.is_some_and(|one| one.overridden.is_denial());
-        let said = self.said(record);
+        let (said, blocked) = (self.said(record), record.blocked(self.now));
         let name = || {
             let counted = record.mode().unwrap_or_default();
             counted.split('/').next().unwrap_or_default().to_owned()
@@ -119,9 +153,10 @@ impl InForce {
                 By::Observed(name())
             }
             (Some(one), _) => By::Override(one),
-            (None, None) => By::Rate,
+            (None, None) => blocked.map_or(By::Rate, By::Blocked),
             (None, Some(Said { exempt: Some(exempt), .. })) => By::Exempt(name(), exempt),
             (None, Some(said)) if said.settings.action == Action::Observe => By::Observed(name()),
+            (None, Some(_)) if blocked.is_some() => blocked.map_or(By::Rate, By::Blocked),
             (None, Some(said)) => {
                 let part = record.rate_after(self.now, 1.0) / record.limit;
                 let part = if part >= 1.0 { part } else { 1.0 };
@@ -148,6 +183,13 @@ impl InForce {
     /// The overrides, also those that have ended.
     pub(crate) fn overrides(&self) -> &[Override] {
         &self.overrides
+    }
+
+    /// Those that are in force, of whoever looks: none of others, and no glob unless he sees all.
+    pub(crate) fn own_overrides(&self) -> impl Iterator<Item = &Override> {
+        let (sight, now) = (self.sight(), self.now.seconds);
+        let all = self.overrides.iter().filter(move |one| one.is_active(now));
+        all.filter(move |one| sight.has_target(&one.target))
     }
 
     /// What decides the override of a key, of many keys in turn.
@@ -206,12 +248,19 @@ impl InForce {
     }
 }
 
+/// `until 2026-12-31 18:00:00 CET`, `until it is lifted`
+pub(crate) fn until(block: Block) -> String {
+    let end = block.end().map(text::time::local_second);
+    format!("until {}", end.as_deref().unwrap_or("it is lifted"))
+}
+
 impl NextEvent<'_> {
     /// Whether it is refused.
     pub(crate) fn is_refused(&self) -> bool {
         match &self.by {
             By::Rate => self.over,
             By::Override(one) => one.overridden.is_denial(),
+            By::Blocked(_) => true,
             By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
         }
     }
@@ -229,6 +278,7 @@ impl NextEvent<'_> {
         match &self.by {
             By::Rate => "rate",
             By::Override(one) => one.overridden.word(),
+            By::Blocked(_) => "blocked",
             By::Exempt(..) => "exempt",
             By::Observed(_) => Action::Observe.word(),
             By::Accepted(_, verdict) => verdict.word(),
@@ -243,7 +293,9 @@ impl NextEvent<'_> {
                 format!(" ({})", participle(one.overridden))
             }
             By::Observed(_) => " (observed)".to_owned(),
-            By::Exempt(..) | By::Accepted(..) => format!(" ({})", self.decided_by()),
+            By::Blocked(_) | By::Exempt(..) | By::Accepted(..) => {
+                format!(" ({})", self.decided_by())
+            }
         }
     }
 
@@ -253,6 +305,9 @@ impl NextEvent<'_> {
         Some(match &self.by {
             By::Rate => return None,
             By::Override(one) => sentence(one),
+            By::Blocked(block) => {
+                format!("a crossing of this limit has blocked it {}", until(*block))
+            }
             By::Exempt(policy, Exempt { until, reason }) => {
                 let reason = reason.as_deref().unwrap_or("no reason given");
                 let reason = text::printable(reason.as_bytes());
@@ -273,6 +328,7 @@ impl NextEvent<'_> {
     pub(crate) fn wait(&self, record: &KeyState, now: Timestamp) -> Option<Wait> {
         match &self.by {
             By::Rate => record.wait(now),
+            By::Blocked(block) => Some(block.wait(now)),
             By::Override(Override { overridden, until, .. }) if overridden.is_denial() => {
                 let left = until.saturating_sub(now.seconds) as f64;
                 let left = if *until == FOREVER { Wait::Never } else { Wait::Seconds(left) };

@@ -1,8 +1,10 @@
 //! The state of a key as commands show it.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::key_text::{self, PolicyKey};
-use crate::engine::{AlgorithmKind, Kind, RecordKey, State};
-use crate::json_schema::described;
+use crate::engine::{AlgorithmKind, Block, Kind, RecordKey, State};
 use crate::rate::{Algorithm, Average, Bucket, CalendarWindow, Timestamp, Wait, bloom};
 use crate::spec::StoredKey;
 use crate::store::Entry;
@@ -23,6 +25,7 @@ pub(crate) struct KeyState {
     period: Option<f64>,
     start: i64,
     over_since: u32,
+    last_over: u32,
     pub(crate) filter: Option<Filter>,
 }
 
@@ -45,12 +48,15 @@ impl Filter {
 }
 
 /// Which part of its limit a record has used with one more event at most; cheaper than
-/// [`KeyState::share`], and not less.
+/// [`KeyState::share`], and not less; infinite if it is blocked.
 pub(crate) fn share_at_most(algorithm: AlgorithmKind, state: &State, now: Timestamp) -> f64 {
     // A store keeps periods rounded up; without one, nothing is known.
     let (Some(average), true) = (state.average, state.period > 0.0 && state.limit > 0.0) else {
         return f64::INFINITY;
     };
+    if Block::in_force(state.last_over, now).is_some() {
+        return f64::INFINITY;
+    }
     let counted = Algorithm::of_record(algorithm, state.limit, state.period, state.start);
     counted.after(Some(average), now, 1.0) / state.limit
 }
@@ -101,6 +107,7 @@ impl From<Entry> for KeyState {
             period,
             start: entry.start,
             over_since: entry.over_since,
+            last_over: entry.last_over,
             filter,
         }
     }
@@ -208,6 +215,11 @@ impl KeyState {
         (self.over_since != 0).then(|| second(i64::from(self.over_since)))
     }
 
+    /// The block that a crossing has set, if it is in force at `now`.
+    pub(crate) fn blocked(&self, now: Timestamp) -> Option<Block> {
+        Block::in_force(self.last_over, now)
+    }
+
     /// Whether its filter has outlived the period.
     pub(crate) fn filter_expired(&self, now: Timestamp) -> bool {
         let filter = self.filter.zip(self.counted());
@@ -247,6 +259,8 @@ impl KeyState {
             over: next.is_refused,
             over_limit: next.is_over,
             decided_by: next.decided_by,
+            blocked: self.blocked(now).is_some(),
+            blocked_until: self.blocked(now).and_then(Block::end).map(text::iso_second),
             over_since: self.over_since().map(text::iso),
             retry_after: wait,
             free_at: over_for.map(|seconds| text::iso(later(now, seconds))),
@@ -276,94 +290,85 @@ pub(crate) struct Next {
     pub(crate) wait: Option<Wait>,
 }
 
-described! {
-    /// A record: the rate of a key, against one limit.
-    pub(crate) struct KeyStateJson {
-        /// The key; null where it is not UTF-8.
-        key: Option<String>,
-        /// The bytes of the key, in hexadecimal.
-        key_hex: String,
-        /// The name of a local user.
-        user: Option<String>,
-        /// The whole stored key, in hexadecimal.
-        stored: String,
-        /// What is counted: of a policy, POLICY/UNIT.
-        mode: Option<String>,
-        /// Whether each unique event counts once a period.
-        unique: bool,
-        /// average, bucket or calendar.
-        algorithm: &'static str,
-        /// The window of the calendar in which it counts.
-        window: Option<WindowJson>,
-        /// What leaks out of a bucket in a second.
-        leak: Option<f64>,
-        /// The period in seconds; of a bucket, the time in which a full one becomes empty.
-        period: Option<f64>,
-        /// The period as it was written.
-        period_text: Option<String>,
-        /// The limit of the last check that counted; of a bucket, the burst.
-        limit: f64,
-        /// The rate now; of a bucket, the level; of the calendar, the count.
-        rate: f64,
-        /// Which part of the limit is used up.
-        share: f64,
-        /// Whether one more event of size 1 would be refused.
-        over: bool,
-        /// Whether one more event of size 1 would be over the limit.
-        over_limit: bool,
-        /// What decides: rate, allow, deny, exempt, observe, or a verdict that does not refuse (log,
-        /// delay, hold).
-        decided_by: &'static str,
-        /// Since when it is over the limit, of strict checks.
-        over_since: Option<String>,
-        /// In how many seconds one more event would pass; null if never.
-        retry_after: Option<u64>,
-        /// When that is.
-        free_at: Option<String>,
-        /// The rate at the last event.
-        last_rate: f64,
-        /// When the last event was counted.
-        last_seen: String,
-        /// The filter of unique events.
-        filter: Option<FilterJson>,
-    }
-
-    /// A window of the calendar.
-    struct WindowJson {
-        /// When it begins.
-        start: String,
-        /// When it ends.
-        end: String,
-    }
-
-    /// A filter of unique events.
-    struct FilterJson {
-        /// Its size.
-        bytes: usize,
-        /// Which part of its bits is set, 0 to 1.
-        fill: f64,
-        /// About how many different events it holds.
-        events: f64,
-        /// When it was begun.
-        since: String,
-        /// Whether it has outlived the period.
-        expired: bool,
-    }
+/// A record: the rate of a key, against one limit.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct KeyStateJson {
+    /// The key; null where it is not UTF-8.
+    key: Option<String>,
+    /// The bytes of the key, in hexadecimal.
+    key_hex: String,
+    /// The name of a local user.
+    user: Option<String>,
+    /// The whole stored key, in hexadecimal.
+    stored: String,
+    /// What is counted: of a policy, POLICY/UNIT.
+    mode: Option<String>,
+    /// Whether each unique event counts once a period.
+    unique: bool,
+    /// average, bucket or calendar.
+    algorithm: &'static str,
+    /// The window of the calendar in which it counts.
+    window: Option<WindowJson>,
+    /// What leaks out of a bucket in a second.
+    leak: Option<f64>,
+    /// The period in seconds; of a bucket, the time in which a full one becomes empty.
+    period: Option<f64>,
+    /// The period as it was written.
+    period_text: Option<String>,
+    /// The limit of the last check that counted; of a bucket, the burst.
+    limit: f64,
+    /// The rate now; of a bucket, the level; of the calendar, the count.
+    rate: f64,
+    /// Which part of the limit is used up.
+    share: f64,
+    /// Whether one more event of size 1 would be refused.
+    over: bool,
+    /// Whether one more event of size 1 would be over the limit.
+    over_limit: bool,
+    /// What decides: rate, allow, deny, blocked, exempt, observe, or a verdict that does not refuse
+    /// (log, delay, hold).
+    decided_by: &'static str,
+    /// Whether a crossing has blocked it: see `deny` of `[on.crossing]`.
+    blocked: bool,
+    /// When that ends; null if it does not by itself.
+    blocked_until: Option<String>,
+    /// Since when it is over the limit, of strict checks.
+    over_since: Option<String>,
+    /// In how many seconds one more event would pass; null if never.
+    retry_after: Option<u64>,
+    /// When that is.
+    free_at: Option<String>,
+    /// The rate at the last event.
+    last_rate: f64,
+    /// When the last event was counted.
+    last_seen: String,
+    /// The filter of unique events.
+    filter: Option<FilterJson>,
 }
 
-/// What [`KeyStateJson`] means, for the help of commands that print it.
-pub(crate) const JSON_HELP: &str = "\
-`rate`, `share` and `over` are those of now: `share` is the part of
-the limit that is used up, `over` is whether one more event of size 1 would
-be refused, `over_limit` whether it is over the limit, and `decided_by` what decides:
-rate, allow, deny, exempt, observe, or a verdict that does not refuse (log, delay,
-hold). `retry_after` is in how many seconds it would pass (null: never),
-`free_at` is when. What is infinite is null. `key` is null where it is not UTF-8;
-`key_hex` has its bytes in any case, `user` the name of a local user. `stored` is the
-whole stored key in hexadecimal. `mode` of a policy's key is POLICY/UNIT. `algorithm` is \"average\", \"bucket\" or \"calendar\": the rate of a bucket is its level,
-`limit` its burst, `leak` what leaks out in a second, and `period` the seconds in which
-a full one becomes empty; that of the calendar is the count of its `window`, and `period`
-the seconds that this has.";
+/// A window of the calendar.
+#[derive(Debug, Serialize, JsonSchema)]
+struct WindowJson {
+    /// When it begins.
+    start: String,
+    /// When it ends.
+    end: String,
+}
+
+/// A filter of unique events.
+#[derive(Debug, Serialize, JsonSchema)]
+struct FilterJson {
+    /// Its size.
+    bytes: usize,
+    /// Which part of its bits is set, 0 to 1.
+    fill: f64,
+    /// About how many different events it holds.
+    events: f64,
+    /// When it was begun.
+    since: String,
+    /// Whether it has outlived the period.
+    expired: bool,
+}
 
 /// When one more event would pass: roughly how long that takes, and the second.
 pub(crate) fn passes(wait: Wait, now: Timestamp) -> String {

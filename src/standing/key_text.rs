@@ -66,7 +66,7 @@ pub(crate) fn stored(bytes: &[u8]) -> String {
 pub(crate) fn parts<'a>(key: &RecordKey<'a>) -> Option<StoredKey<'a>> {
     match key.kind {
         Kind::Spec => StoredKey::parse(key.name),
-        Kind::Policy | Kind::Habits => None,
+        Kind::Policy | Kind::Habits | Kind::Usage => None,
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn parse_period(text: &str) -> Option<f64> {
 pub(crate) fn key_of<'a>(key: &RecordKey<'a>) -> &'a [u8] {
     match key.kind {
         Kind::Spec => parts(key).map_or(key.name, |parts| parts.key),
-        Kind::Policy | Kind::Habits => key.identity(),
+        Kind::Policy | Kind::Habits | Kind::Usage => key.identity(),
     }
 }
 

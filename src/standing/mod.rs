@@ -3,6 +3,7 @@
 //!
 //! - [`in_force`]: the overrides and the policies in use, and what they decide
 //! - [`key_state`]: a record as it stands now
+//! - [`scope`]: whose identities somebody may see
 //! - [`words`]: the same in words
 //! - [`totals`]: the totals that count what a key sends
 //! - [`override_state`]: an override in words and in JSON
@@ -14,6 +15,7 @@
 //! - [`left`]: what still refuses a key after a change
 //! - [`alarm`]: what is said of an alarm, and [`sent`]: what a thief has sent
 //! - [`bypass_state`]: whether nothing is refused now
+//! - [`usage`]: what accounts, domains and customers have sent
 //! - [`key_text`], [`pattern`], [`one_key`]: keys as text, and what a text means as a key
 
 pub(crate) mod accounts;
@@ -33,6 +35,8 @@ pub(crate) mod logged;
 pub(crate) mod one_key;
 pub(crate) mod override_state;
 pub(crate) mod pattern;
+pub(crate) mod scope;
 pub(crate) mod sent;
 pub(crate) mod totals;
+pub(crate) mod usage;
 pub(crate) mod words;

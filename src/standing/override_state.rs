@@ -1,38 +1,40 @@
 //! Overrides as commands show them.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::key_state::second;
 use super::pattern;
 use crate::engine::{AlgorithmKind, Kind, Overridden, RecordKey};
 use crate::identity::Field;
 use crate::identity::fold::{Folding, address, split_field};
 use crate::identity::network::Cidr;
-use crate::json_schema::described;
+pub(crate) use crate::policy::word::DenialReply;
+use crate::policy::word::Word as _;
 use crate::store::{FOREVER, Inspect, InspectError, Override, Target, deciding};
 use crate::text;
-use crate::toml_file::Word;
 
-described! {
-    /// An override of limits.
-    pub(crate) struct OverrideJson {
-        /// allow or deny.
-        r#override: &'static str,
-        /// The key, as it was given.
-        key: String,
-        /// Of a denial: defer (the client may try again) or reject; null of a permission.
-        reply: Option<&'static str>,
-        /// Whether that is a glob.
-        glob: bool,
-        /// Whether it is for one name, byte for byte.
-        exact: bool,
-        /// When it ends; null if never.
-        until: Option<String>,
-        /// When it was set.
-        since: String,
-        /// Why.
-        reason: String,
-        /// Who did it.
-        who: String,
-    }
+/// An override of limits.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct OverrideJson {
+    /// allow or deny.
+    r#override: &'static str,
+    /// The key, as it was given.
+    key: String,
+    /// Of a denial: defer (the client may try again) or reject; null of a permission.
+    reply: Option<&'static str>,
+    /// Whether that is a glob.
+    glob: bool,
+    /// Whether it is for one name, byte for byte.
+    exact: bool,
+    /// When it ends; null if never.
+    until: Option<String>,
+    /// When it was set.
+    since: String,
+    /// Why.
+    reason: String,
+    /// Who did it.
+    who: String,
 }
 
 impl OverrideJson {
@@ -48,26 +50,6 @@ impl OverrideJson {
             since: text::iso_second(one.since),
             reason: one.reason.clone(),
             who: one.who.clone(),
-        }
-    }
-}
-
-/// What a denied client is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DenialReply {
-    /// 451: it may try again.
-    Defer,
-    /// 550: it shall not.
-    Reject,
-}
-
-impl Word for DenialReply {
-    const ALL: &'static [Self] = &[Self::Defer, Self::Reject];
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Defer => "defer",
-            Self::Reject => "reject",
         }
     }
 }
@@ -88,14 +70,6 @@ impl DenialReply {
             },
         };
         if is_login && until == FOREVER { Self::Reject } else { Self::Defer }
-    }
-
-    /// The denial with this reply.
-    pub(crate) fn denial(self) -> Overridden {
-        match self {
-            Self::Defer => Overridden::Deny,
-            Self::Reject => Overridden::Reject,
-        }
     }
 
     /// What it means, for people.

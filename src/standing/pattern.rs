@@ -168,7 +168,7 @@ impl Pattern {
                 // A glob is compared as an override's is.
                 self.matches_text(folded) || (!self.is_loose() && self.is_literally(subject))
             }
-            (Kind::Policy | Kind::Habits, false) => {
+            (Kind::Policy | Kind::Habits | Kind::Usage, false) => {
                 names(key).any(|(name, _)| self.matches_text(&name)) || self.is_literally(key.name)
             }
         }

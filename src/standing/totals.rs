@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::in_force::InForce;
 use super::key_state::KeyState;
-use super::key_text;
 use crate::engine::RecordKey;
 use crate::history::explain::rule;
 use crate::identity::Field;
@@ -99,7 +98,8 @@ fn names_refusing<'a>(
     totals: impl Iterator<Item = &'a KeyState>,
 ) -> Vec<String> {
     let refusing = totals.filter(|total| in_force.next(total).is_refused());
-    let names: BTreeSet<String> = refusing.map(|total| key_text::key(total.key())).collect();
+    let names: BTreeSet<String> =
+        refusing.map(|total| in_force.name_of_total(&total.record_key())).collect();
     names.into_iter().collect()
 }
 
@@ -121,8 +121,7 @@ pub(crate) fn holding(in_force: &InForce, target: &Target, records: &[OwnedKey])
     let mut all = of_target(in_force, target);
     all.extend(of_records);
     let names = all.iter().filter(|total| !in_force.is_allowed(&total.key()));
-    let names: BTreeSet<String> =
-        names.map(|total| key_text::key(total.key().identity())).collect();
+    let names: BTreeSet<String> = names.map(|total| in_force.name_of_total(&total.key())).collect();
     names.into_iter().collect()
 }
 

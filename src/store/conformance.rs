@@ -2,11 +2,12 @@
 
 use quickcheck::{Arbitrary, Gen};
 
-use crate::engine::{Algorithm, Check, Decision, Overridden, Update};
+use crate::engine::{Algorithm, BlockTime, Check, Decision, Overridden, Update};
 use crate::rate::{Average, CalendarWindow, Timestamp, Wait};
 
 use super::{Memory, Store};
 
+mod block;
 mod bucket;
 mod calendar;
 mod habits;
@@ -37,6 +38,7 @@ pub(crate) fn all<S: Store>(mut fresh: impl FnMut() -> S) {
     reads_the_clock_once(&mut fresh());
     survives_a_panic_of_the_clock(&mut fresh());
     decides_an_empty_slice(&mut fresh());
+    block::all(&mut fresh);
     bucket::all(&mut fresh);
     calendar::all(&mut fresh);
     decides_as_the_memory_store_does(&mut fresh);
@@ -483,6 +485,7 @@ struct Random {
     refuses: u8,
     total: bool,
     overridden: u8,
+    blocks: BlockTime,
 }
 
 impl Arbitrary for Random {
@@ -497,6 +500,7 @@ impl Arbitrary for Random {
             refuses: u8::arbitrary(g),
             total: bool::arbitrary(g),
             overridden: u8::arbitrary(g),
+            blocks: BlockTime::arbitrary(g),
         }
     }
 }
@@ -545,6 +549,7 @@ fn decides_as_the_memory_store_does<S: Store>(fresh: &mut impl FnMut() -> S) {
                             1 => Some(Overridden::Deny),
                             _ => None,
                         },
+                        blocks: one.blocks,
                     }
                 })
                 .collect();

@@ -49,7 +49,7 @@ macro_rules! event_details {
 
         /// The texts of [`EventDetails`], as they were logged; empty where nothing is known.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        #[cfg_attr(feature = "cli", derive(serde::Serialize))]
+        #[cfg_attr(feature = "cli", derive(serde::Serialize, schemars::JsonSchema))]
         pub struct DetailTexts<T> {
             $(#[doc = $help] pub $name: T,)+
         }
@@ -99,5 +99,5 @@ event_details! {
     message_id, 64, "The message id.";
     protocol, 32, "The protocol, as Exim calls it.";
     script, 320, "The script of a web host.";
-    evidence, 256, "What led to an alarm of habits; empty for a limit.";
+    evidence, 256, "What led to an alarm of habits; of a crossing that blocks, until when.";
 }

@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::identity::fold::Folding;
 use crate::rate::bloom::{self, Event};
+use crate::rate::usage::Usage;
 use crate::rate::{Average, Timestamp};
 
 use super::overrides::Override;
@@ -62,6 +63,34 @@ pub trait Inspect {
                 visit(entry);
             }
         })
+    }
+
+    /// Calls `visit` with the identity of each account and what it has sent until the second `at`,
+    /// which is in this `day` since 1970 in the time zone of the policies. Stores without usage
+    /// visit nothing.
+    ///
+    /// # Errors
+    /// The store cannot be used; not all have been visited.
+    fn for_each_usage(
+        &mut self,
+        _at: i64,
+        _day: i64,
+        _visit: &mut dyn FnMut(&[u8], &Usage),
+    ) -> Result<Unread, InspectError> {
+        Ok(Unread::default())
+    }
+
+    /// What the account of this identity has sent, if that is known.
+    ///
+    /// # Errors
+    /// The store cannot be used.
+    fn usage(
+        &mut self,
+        _identity: &[u8],
+        _at: i64,
+        _day: i64,
+    ) -> Result<Option<Usage>, InspectError> {
+        Ok(None)
     }
 
     /// As [`Inspect::for_each`], of the records whose keys `wanted` selects. A store may find them by

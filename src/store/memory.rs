@@ -10,16 +10,17 @@ use siphasher::sip128::SipHasher24;
 
 use crate::engine::{
     self, AlgorithmKind, Authority, Change, Check, Decision, Filter, Overridden, Pending,
-    RecordKey, Remembered, State,
+    RecordKey, Remembered, State, quiet_from,
 };
 use crate::hash::FastHash;
 use crate::rate::bloom::{self, Event};
 use crate::rate::habits::Habits;
+use crate::rate::usage::{self, Usage, WORDS};
 use crate::rate::{Algorithm, Timestamp};
 
 use super::{
-    Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored, Sending,
-    Statistics, Store, Unread,
+    Counting, Edit, Edited, Entry, FilterEntry, Inspect, InspectError, Judged, OwnedKey, Restored,
+    Sending, Statistics, Store, Unread,
 };
 
 /// A [`Store`] in this process's memory: for simulations, and as the reference
@@ -30,6 +31,8 @@ pub struct Memory {
     records: HashMap<Hashed<OwnedKey>, MemoryRecord, BuildHasherDefault<Computed>>,
     /// By the identity of their keys.
     habits: HashMap<Box<[u8]>, Habits, FastHash>,
+    /// Likewise.
+    usage: HashMap<Box<[u8]>, Box<[u64; WORDS]>, FastHash>,
     filter_key: FilterKey,
     pending: Vec<Pending>,
     hashes: Vec<u64>,
@@ -142,11 +145,11 @@ impl MemoryRecord {
 
 impl MemoryRecord {
     /// Whether it can be dropped at `now`. The latest over decision must be at least a
-    /// period ago, since the next one is then a crossing in any case.
+    /// period ago, since the next one is then a crossing in any case; a block must have ended.
     fn is_forgettable(&self, algorithm: AlgorithmKind, least: f64, now: Timestamp) -> bool {
         let State { average, limit, period, start, last_over, .. } = self.state;
         let epoch = self.filter.as_ref().map(|filter| filter.epoch);
-        let quiet = last_over == 0 || now.seconds as f64 - f64::from(last_over) > period;
+        let quiet = now.seconds as f64 > quiet_from(last_over, period);
         quiet
             && average.is_none_or(|average| {
                 let counted = Algorithm::of_record(algorithm, limit, period, start);
@@ -186,6 +189,12 @@ impl Memory {
     /// Stores the habits of an account, of this identity, in place of those that it has.
     pub fn put_habits(&mut self, identity: &[u8], habits: Habits) {
         self.habits.insert(identity.into(), habits);
+    }
+
+    /// What the account of this identity has sent until the second `at`, which is in this `day`.
+    #[must_use]
+    pub fn usage(&self, identity: &[u8], at: i64, day: i64) -> Option<Usage> {
+        self.usage.get(identity).map(|words| Usage::of(&**words, at, day))
     }
 
     /// Updates habits as [`Store::learn`], with this override.
@@ -340,6 +349,18 @@ impl Store for Memory {
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Infallible> {
         Ok(self.learn_overridden(sending, None, clock()))
+    }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Infallible> {
+        let Counting { key, sent, day } = counting;
+        let words = self.usage.entry(key.identity().into()).or_insert_with(|| Box::new([0; WORDS]));
+        let at = clock().seconds;
+        usage::count(&mut **words, at, || day(at), sent);
+        Ok(())
     }
 }
 

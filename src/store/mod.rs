@@ -12,6 +12,7 @@ mod habits;
 mod inspect;
 mod memory;
 mod overrides;
+mod usage;
 
 use crate::engine::{Check, Decision};
 use crate::rate::Timestamp;
@@ -28,6 +29,8 @@ pub use overrides::{
     ALTERNATIVES_MAX, Candidates, FOREVER, LIST_BYTES_MAX, LIST_HEADER_BYTES, ListFault,
     OVERRIDES_MAX, Override, Overrides, Sort, TEXT_MAX, Target, compile_glob, deciding, names,
 };
+
+pub use usage::{Counting, named_usage_key, usage_key};
 
 /// A store of rates.
 pub trait Store {
@@ -80,6 +83,18 @@ pub trait Store {
         sending: &Sending<'_>,
         clock: impl FnOnce() -> Timestamp,
     ) -> Result<Judged, Self::Error>;
+
+    /// Counts what an account has sent. `clock` is read as by [`Store::decide`].
+    ///
+    /// Where limits are shared by several servers, each counts what it accepts itself.
+    ///
+    /// # Errors
+    /// The store could not be used; nothing was counted.
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Self::Error>;
 
     /// Says whether a lock that is taken is kept until another one is needed or this is called with
     /// `false`: where the calls that follow at once are as a rule about the same identity. Other

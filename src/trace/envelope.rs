@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 /// The envelope of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "cli", derive(serde::Serialize))]
+#[cfg_attr(feature = "cli", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Envelope {
     /// When it was received, in seconds since 1970.
-    #[cfg_attr(feature = "cli", serde(serialize_with = "json::time"))]
+    #[cfg_attr(feature = "cli", serde(serialize_with = "json::time"), schemars(with = "String"))]
     pub time: i64,
     /// Exim's id, or that of another source; may be empty.
     pub id: String,
@@ -18,7 +18,11 @@ pub struct Envelope {
     /// The client's address, if it was received by network.
     pub client: Option<IpAddr>,
     /// The authenticated id of the client; empty without authentication.
-    #[cfg_attr(feature = "cli", serde(serialize_with = "json::unless_empty"))]
+    #[cfg_attr(
+        feature = "cli",
+        serde(serialize_with = "json::unless_empty"),
+        schemars(with = "Option<String>")
+    )]
     pub authenticated: String,
     /// Whether the message exceeded the limits of size or nesting, so that
     /// parts of it cannot be found.

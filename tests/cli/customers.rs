@@ -271,3 +271,146 @@ fn all_that_goes_through_a_server_is_counted_together() {
     assert_eq!(found["key"], format!("server:{}", name.trim()));
     assert_eq!(found["rate"].as_f64().unwrap().round(), 2.0);
 }
+
+#[test]
+fn usage_of_a_customer_or_a_domain_is_that_of_its_accounts() {
+    let machine = Machine::new();
+    // The fourth of acme is refused.
+    for (login, times) in [("x@a.test", 2), ("ann@c.test", 2), ("bob@c.test", 5), ("carl", 1)] {
+        for _ in 0..times {
+            machine.sends("*", login);
+        }
+    }
+    let usage =
+        |arguments: &[&str]| machine.run(&[&["usage"], arguments, &["--spool", "spool"]].concat());
+    let rows = |by: &str| -> Vec<(String, u64)> {
+        let list = json(&usage(&["--by", by, "--json"]));
+        assert_eq!(list["total"]["messages"], 9, "{by}");
+        let rows = list["rows"].as_array().unwrap().clone();
+        let row = |row: &Value| {
+            (row["key"].as_str().unwrap().to_owned(), row["messages"].as_u64().unwrap())
+        };
+        let mut rows: Vec<_> = rows.iter().map(row).collect();
+        rows.sort();
+        rows
+    };
+    let of = |rows: &[(&str, u64)]| -> Vec<(String, u64)> {
+        rows.iter().map(|(key, count)| ((*key).to_owned(), *count)).collect()
+    };
+    assert_eq!(rows("customer"), of(&[("", 6), ("customer:acme", 3)]));
+    assert_eq!(rows("domain"), of(&[("", 1), ("domain:a.test", 2), ("domain:c.test", 6)]));
+    let users =
+        [("auth:ann@c.test", 1), ("auth:bob@c.test", 5), ("auth:carl", 1), ("auth:x@a.test", 2)];
+    assert_eq!(rows("user"), of(&users));
+    let acme = json(&usage(&["customer:acme", "--json"]));
+    let members = acme[0]["members"].as_array().unwrap();
+    assert_eq!(members.len(), 2);
+    assert_eq!(acme[0]["days"].as_array().unwrap().len(), 35);
+    assert_eq!(acme[0]["days"][34]["messages"], 3);
+    let shown = stdout(&usage(&["x@a.test", "--days", "1"]));
+    assert!(shown.starts_with("auth:x@a.test: in the last 24 hours 0 recipients"), "{shown}");
+    let csv = stdout(&usage(&["--csv", "--sort", "messages", "--days", "1"]));
+    assert_eq!(csv.lines().nth(1), Some("auth:bob@c.test,5,0,0,0,0"));
+    // What cannot be known is refused, with the reason.
+    for by in ["script", "client"] {
+        let refused = usage(&["--by", by]);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(stderr(&refused).contains("strangers could fill"), "{}", stderr(&refused));
+    }
+    assert_eq!(usage(&["nobody@c.test"]).status.code(), Some(1));
+    // It is of a person, and goes with it.
+    let erased = machine.run(&["erase", "bob@c.test", "--yes", "--spool", "spool"]);
+    assert_eq!(erased.status.code(), Some(0), "{}", stderr(&erased));
+    assert_eq!(usage(&["bob@c.test"]).status.code(), Some(1));
+    let status = json(&machine.run(&["status", "--json", "--spool", "spool"]));
+    assert_eq!(status["sent_today"]["messages"], 4);
+    let metrics = stdout(&machine.run(&["stats", "--prometheus", "--spool", "spool"]));
+    assert!(metrics.contains("\nexirate_sent_messages_today 4\n"), "{metrics}");
+    let shown = stdout(&machine.run(&["show", "x@a.test", "--spool", "spool"]));
+    let line = "auth:x@a.test sent today 2 messages to 0 recipients, yesterday 0 to 0";
+    assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn the_past_is_compared_by_domain_and_by_customer() {
+    let machine = Machine::new();
+    let policy = "version = 1\n[policy.out]\nwhen = \"authenticated\"\ndefault.messages = \"2/1h\"\n\
+                  customer.acme = { domains = [\"A.test\"], users = [\"ann@c.test\", \"web7\"] }\n";
+    machine.write("past.toml", policy);
+    let (mut log, mut number) = (String::new(), 0);
+    let mut send = |user: &str, as_user: &str, messages: usize| {
+        for _ in 0..messages {
+            number += 1;
+            let (id, second) = (format!("1vM2a0-{number:011}-1aBc"), number % 60);
+            log += &format!(
+                "2026-11-28 10:{:02}:{second:02} {id} <= {user} {as_user} S=2048 for x@y.test\n",
+                number / 60
+            );
+        }
+    };
+    for (login, messages) in [("Ann@c.test", 5), ("bob@a.test", 4), ("mal@d.test", 3)] {
+        let by = format!("H=(pc) [192.0.2.7] P=esmtpsa A=plain:{login}");
+        send(login, &by, messages);
+    }
+    send("web7@a.test", "U=web7 P=local", 2);
+    send("alice@a.test", "H=mx.test [192.0.2.99] P=esmtp", 6);
+    machine.write("mainlog", &log);
+    let events = |output: &Output| -> Vec<(String, u64)> {
+        let rates = json(output)["rates"].as_array().unwrap().clone();
+        let of = |one: &Value| {
+            (one["key"].as_str().unwrap().to_owned(), one["events"].as_u64().unwrap())
+        };
+        rates.iter().map(of).collect()
+    };
+    let measure = |arguments: &[&str]| {
+        machine.run(&[&["measure", "1d", "mainlog", "--json", "--by"], arguments].concat())
+    };
+    let known = |key: &str, events: u64| (key.to_owned(), events);
+    let by_domain = measure(&["domain", "--policy", "past.toml"]);
+    assert_eq!(events(&by_domain), [known("c.test", 5), known("a.test", 4), known("d.test", 3)]);
+    // Strangers who call themselves so are not of the domain.
+    let lacking = "8 messages without an authenticated user with a domain (A=): not counted";
+    assert!(stderr(&by_domain).contains(lacking), "{}", stderr(&by_domain));
+    let by_customer = measure(&["customer", "--policy", "past.toml"]);
+    assert_eq!(events(&by_customer), [known("acme", 11)]);
+    let wrong = stderr(&measure(&["auth", "--policy", "past.toml"]));
+    assert!(wrong.contains("--policy needs --by domain or --by customer"), "{wrong}");
+
+    let simulate = |arguments: &[&str]| -> Vec<(String, u64, u64)> {
+        let all = [&["simulate", "mainlog", "--policy", "past.toml", "--json"], arguments].concat();
+        let limits = json(&machine.run(&all))["limits"].as_array().unwrap().clone();
+        let number = |one: &Value, name: &str| one[name].as_u64().unwrap();
+        let row = |one: &Value| {
+            (one["key"].as_str().unwrap().to_owned(), number(one, "refused"), number(one, "times"))
+        };
+        limits.iter().map(row).collect()
+    };
+    let each = simulate(&[]);
+    let of = |key: &str| each.iter().find(|(one, ..)| one == key).unwrap().clone();
+    let [ann, bob, mal] = ["auth:ann@c.test", "auth:bob@a.test", "auth:mal@d.test"].map(of);
+    assert!(ann.1 > 0 && bob.1 > 0 && mal.1 > 0 && each.len() == 3, "{each:?}");
+    let acme = ("customer:acme".to_owned(), ann.1 + bob.1, ann.2 + bob.2);
+    assert_eq!(simulate(&["--by", "customer"]), [acme, (String::new(), mal.1, mal.2)]);
+    let domains = [("domain:c.test", ann), ("domain:a.test", bob), ("domain:d.test", mal)];
+    let domains = domains.map(|(key, (_, refused, times))| (key.to_owned(), refused, times));
+    assert_eq!(simulate(&["--by", "domain"]), domains);
+
+    let report = [
+        "report",
+        "mainlog",
+        "--by",
+        "customer",
+        "--policy",
+        "past.toml",
+        "--json",
+        "--output",
+        "r",
+    ];
+    assert_eq!(machine.run(&report).status.code(), Some(0));
+    let page = std::fs::read_to_string(machine.0.path().join("r")).unwrap();
+    let page: Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(
+        (&page["log"]["who"], &page["log"]["names"]),
+        (&"customers".into(), &serde_json::json!(["acme"]))
+    );
+}

@@ -51,6 +51,9 @@ fn try_out(example: &str) {
     if let Some(deny) = example.strip_suffix(" --end").filter(|one| one.contains(" deny ")) {
         assert!(machine.run(deny).status.success());
     }
+    if example.contains("exirate usage") {
+        machine.count_usage();
+    }
     if example.contains("web token remove") {
         let add = "exirate web token add desk --role help --until 90d --file web.tokens";
         assert!(machine.run(add).status.success());

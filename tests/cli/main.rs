@@ -3,12 +3,14 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod block;
 mod buckets;
 mod calendar;
 mod care;
 mod check;
 mod cluster;
 mod config;
+mod containers;
 mod customers;
 mod database;
 mod deliver;

@@ -13,6 +13,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use crate::mail;
+use exirate::rate::Timestamp;
+use exirate::rate::usage::Sent;
+use exirate::spool::{Options, Spool};
+use exirate::store::{Counting, Store as _, usage_key};
 use kit::exim::{PROGRAM, USER, open_to_all, user};
 use kit::{FakeClock, library, write_script};
 
@@ -36,6 +40,16 @@ const PAST: [(&str, &str, &str); 10] = [
     ("2026-11-20 11:42:05", "1000 / 1d / per_rcpt / strict / alice@example.org", "130"),
     ("2026-11-20 11:48:19", "20 / 10m / per_conn / strict / 192.0.2.7", "24"),
     ("2026-11-20 11:50:30", "100 / 1h / per_rcpt / strict / alice", "1"),
+];
+
+/// What accounts have sent, where that is known: how many days ago, messages, recipients, and how many
+/// were refused.
+const SENT: [(&str, i64, u64, u64, u64); 5] = [
+    ("auth:alice@example.org", 2, 14, 21, 0),
+    ("auth:alice@example.org", 0, 120, 130, 44),
+    ("auth:carol@example.org", 1, 3, 3, 0),
+    ("auth:carol@example.org", 0, 2, 5, 0),
+    ("local_account:www-data", 0, 31, 31, 2),
 ];
 
 /// Directories of a real machine that are in the folder there.
@@ -202,6 +216,20 @@ impl Prepared {
         let mut prepared = Self::new();
         prepared.callers = Some(kit::front_ends::serve_callers(prepared.folder.path()));
         prepared
+    }
+
+    /// Counts what accounts have sent until [`NOW`].
+    pub(crate) fn count_usage(&self) {
+        let mut spool = Spool::open(&self.spool(), Options::default()).unwrap();
+        let now: jiff::Timestamp = format!("{}Z", NOW.replace(' ', "T")).parse().unwrap();
+        for (account, days, messages, recipients, refused) in SENT {
+            let (seconds, mut name) = (now.as_second() - days * 86_400, Vec::new());
+            let bytes = 24_000 * messages;
+            let sent = Sent { messages, recipients, bytes, refused, failed: refused / 4 };
+            let key = usage_key(account.as_bytes(), &mut name);
+            let counting = Counting { key, sent, day: &|at| at.div_euclid(86_400) };
+            spool.count_usage(&counting, || Timestamp { seconds, micros: 0 }).unwrap();
+        }
     }
 
     /// Makes what Exim needs: a spool directory of its user's, the library, and

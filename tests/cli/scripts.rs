@@ -35,7 +35,9 @@ impl World {
             let script = Path::new("scripts").join(name);
             fs::copy(Path::new(ROOT).join(&script), folder.path().join(script)).unwrap();
         }
-        for name in ["fuzz", "chroots", "try-archive", "try-package", "try-setup", "exims"] {
+        for name in
+            ["fuzz", "chroots", "try-archive", "try-image", "try-package", "try-setup", "exims"]
+        {
             write_script(folder.path().join("scripts").join(name), PRETENDER);
         }
         for test in ["cli/main.rs", "exim_lookup.rs", "one/main.rs", "other.rs"] {
@@ -90,6 +92,7 @@ fn everything_is_tested_whatever_fails_and_all_failures_are_at_the_end() {
         "exims table",
         "fuzz bounded",
         "try-archive ",
+        "try-image ",
         "try-package ",
         "try-setup ",
     ] {

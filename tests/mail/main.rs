@@ -7,4 +7,6 @@
 mod fail2ban;
 mod hostile;
 mod milter;
+mod network;
 mod policy;
+mod policy_file;

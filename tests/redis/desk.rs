@@ -49,7 +49,8 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         let tokens = at.join("tokens");
-        let token = token::change(&tokens, |all| all.add("desk", Role::Help, 0, FOREVER)).unwrap();
+        let token =
+            token::change(&tokens, |all| all.add("desk", Role::Help, 0, FOREVER, None)).unwrap();
         fs::create_dir(at.join("state")).unwrap();
         let shown = at.display();
         let text = format!(

@@ -101,7 +101,8 @@ struct Secrets {
 
 fn secrets(desk: &Desk) -> Secrets {
     let add = |name: &str, until| {
-        let add = token::change(&desk.path("tokens"), |all| all.add(name, Role::Help, 0, until));
+        let add =
+            token::change(&desk.path("tokens"), |all| all.add(name, Role::Help, 0, until, None));
         add.unwrap()
     };
     let (ended, removed) = (add("ended", 1), add("removed", FOREVER));
@@ -499,7 +500,8 @@ fn five_thousand_connections_keep_nobody_out() {
 fn more_streams_than_there_may_be_are_refused_and_the_others_go_on() {
     let desk = Desk::new("");
     let add = |name: String| {
-        token::change(&desk.path("tokens"), |all| all.add(&name, Role::View, 0, FOREVER)).unwrap()
+        token::change(&desk.path("tokens"), |all| all.add(&name, Role::View, 0, FOREVER, None))
+            .unwrap()
     };
     let others: Vec<String> = (1..=10).map(|number| add(format!("screen{number}"))).collect();
     let (_broker, mut web) = desk.both();

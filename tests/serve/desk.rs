@@ -60,7 +60,7 @@ impl Desk {
         let folder = tempfile::tempdir().unwrap();
         let tokens = folder.path().join("tokens");
         let add = |name: &str, role| {
-            token::change(&tokens, |all| all.add(name, role, 0, FOREVER)).unwrap()
+            token::change(&tokens, |all| all.add(name, role, 0, FOREVER, None)).unwrap()
         };
         let (help, view) = (add("desk", Role::Help), add("panel", Role::View));
         std::fs::create_dir(folder.path().join("state")).unwrap();

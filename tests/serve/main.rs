@@ -9,6 +9,7 @@ mod attack;
 mod broker_faults;
 mod calendar;
 mod client;
+mod customer;
 mod desk;
 mod desk_reads;
 mod exim;

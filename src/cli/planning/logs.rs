@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, note};
@@ -139,6 +141,17 @@ pub(in crate::cli) fn notes_of_origin(
     notes
 }
 
+/// The lines that were not used for one reason.
+#[derive(Serialize, JsonSchema)]
+pub(in crate::cli) struct LineCounts<'a> {
+    reason: &'a str,
+    /// What the reason means.
+    text: &'a str,
+    count: u64,
+    /// Some of them, each with its place.
+    examples: Vec<[&'a str; 2]>,
+}
+
 /// `--unused`: the lines that were not used, by reason, with examples.
 pub(in crate::cli) fn print_unused(
     screen: &mut Screen<'_>,
@@ -146,13 +159,6 @@ pub(in crate::cli) fn print_unused(
     unused: &Unused,
     json: bool,
 ) -> Result<Outcome, Failure> {
-    #[derive(serde::Serialize)]
-    struct LineCounts<'a> {
-        reason: &'a str,
-        text: &'a str,
-        count: u64,
-        examples: Vec<[&'a str; 2]>,
-    }
     let all: Vec<LineCounts<'_>> = unused
         .all()
         .filter(|(.., lines)| lines.count > 0)

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{self, Column};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::mta::exim::{self, Position, Rule, Rules as Found, RulesError};
 use crate::text::printable;
 
@@ -45,14 +46,8 @@ files, it decides, and a note says so.
 
 --references prints all lines that use exirate, as FILE:LINE: TEXT: calls and what is left
 of their statements, macros, and includes of its files; of Debian's configuration, those
-of the files that it is generated from. It needs no valid configuration.
-
-JSON: `rules` is an array of objects with `file`, `line`, `section`, `acl` (null
-outside of ACLs), `used_by`, `perhaps_used_by`, `form` (dlfunc, lookup or readsocket), `library` (null without dlfunc),
-`function`, `arguments`, `key` (null where it is in the spec), `limits` (each with
-`limit` and `mode`), `errors` and `warnings`; `native` is an array of Exim's own
-ratelimit conditions, with `file`, `line` and `text`. With --references, `references` is an
-array of such lines.")]
+of the files that it is generated from. It needs no valid configuration.")]
+#[command(add = Json::of::<RulesJson<'_>>().or::<ReferencesJson<'_>>("With --references"))]
 pub(in crate::cli) struct Rules {
     /// List the calls of the other functions as well
     #[arg(long)]
@@ -76,7 +71,7 @@ pub(in crate::cli) struct Rules {
 }
 
 /// A line, such as a `ratelimit` condition of Exim's own, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct JsonLine<'a> {
     #[serde(flatten)]
     position: &'a Position,
@@ -89,10 +84,17 @@ impl<'a> JsonLine<'a> {
     }
 }
 
+/// With --references.
+#[derive(Serialize, JsonSchema)]
+struct ReferencesJson<'a> {
+    references: Vec<JsonLine<'a>>,
+}
+
 /// Everything, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RulesJson<'a> {
     rules: Vec<&'a Rule>,
+    /// Exim's own ratelimit conditions.
     native: Vec<JsonLine<'a>>,
 }
 
@@ -148,7 +150,7 @@ impl Rules {
         };
         if self.json {
             let references: Vec<JsonLine<'_>> = found.iter().map(JsonLine::of).collect();
-            screen.json(&serde_json::json!({ "references": references }))?;
+            screen.json(&ReferencesJson { references })?;
         } else {
             for (Position { file, line, .. }, text) in &found {
                 let text = format!("{}:{line}: {text}", file.display());

@@ -3,12 +3,13 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::table::{self, Column};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::shadow::{self, Seen};
 use crate::spool::SpoolError;
@@ -78,13 +79,8 @@ SAFE is `yes` where a limit was compared for --days, in the last day as well, no
 most 1 % of the verdicts are CLOSE, and at most half of the checks are WARMING. ROUNDING, and
 rates that are CLOSE with the same verdict, do not count against it, but are reported. Otherwise, it is
 `no` or `not yet`, and the reason follows. Differences are lines with `exirate shadow:` in Exim's
-main log. Keys that are allowed or denied by exirate are not compared.
-
-JSON: an object; `limits` is an array of objects: `limit`, `since` and `latest` (seconds since
-1970), `checks`, `over`, `rounding` (only the last digit), `rates` and `rates_close` (only the rates differ), `only_native` and
-`only_exirate` (who was over the limit), `verdicts_close` (of these two), `warming_up`,
-`largest`, `safe` (yes, no or not yet) and `reason`. `failed` is the number of checks that
-exirate could not answer or count.")]
+main log. Keys that are allowed or denied by exirate are not compared.")]
+#[command(add = Json::of::<Comparison>())]
 struct ShadowReport {
     /// Require a comparison of this many days
     #[arg(long, value_name = "N", default_value_t = 7)]
@@ -104,26 +100,34 @@ The rates themselves stay as they are.
 
 Exit status: 0 done, also if there was nothing to forget; 2 an error.
 
-The rates themselves stay as they are. Exim's running processes continue to compare at once.
-
-JSON: an object; `forgotten` is the number of limits.")]
+The rates themselves stay as they are. Exim's running processes continue to compare at once.")]
+#[command(add = Json::of::<Forgotten>())]
 struct Reset {
     #[command(flatten)]
     common: Common,
 }
 
+/// What was forgotten.
+#[derive(Serialize, JsonSchema)]
+struct Forgotten {
+    /// How many limits.
+    forgotten: usize,
+}
+
 /// What was compared.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Comparison {
     limits: Vec<Judged>,
+    /// How many checks exirate could not answer or count.
     failed: u64,
 }
 
 /// What was counted of a limit, and whether it is safe to switch it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Judged {
     #[serde(flatten)]
     seen: Seen,
+    /// yes, no or not yet.
     safe: &'static str,
     reason: String,
 }
@@ -279,7 +283,7 @@ impl Reset {
         require_owner(&directory)?;
         let forgotten = shadow::forget(&directory).map_err(SpoolError::from)?;
         if self.common.json {
-            screen.json(&serde_json::json!({ "forgotten": forgotten }))?;
+            screen.json(&Forgotten { forgotten })?;
         } else {
             writeln!(
                 screen,

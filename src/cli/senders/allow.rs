@@ -7,6 +7,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::events::EventSource;
@@ -18,7 +19,7 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
 use crate::spool::EventKind;
@@ -37,7 +38,7 @@ const UNTIL: &str = "1d";
 
 /// Allow a key for a time, whatever its rate
 #[derive(Debug, Args)]
-#[command(after_help = help(Overridden::Allow))]
+#[command(after_help = help(Overridden::Allow), add = json())]
 pub(in crate::cli) struct Allow {
     #[command(flatten)]
     setting: Setting,
@@ -45,7 +46,7 @@ pub(in crate::cli) struct Allow {
 
 /// Deny a key for a time, whatever its rate
 #[derive(Debug, Args)]
-#[command(after_help = help(Overridden::Deny))]
+#[command(after_help = help(Overridden::Deny), add = json())]
 pub(in crate::cli) struct Deny {
     #[command(flatten)]
     setting: Setting,
@@ -161,22 +162,31 @@ If several overrides apply to a key, one for that key alone is stronger than a g
 deny is stronger than allow. If a stronger override leaves this command without effect, it says
 so. A later command with the same KEY replaces the earlier one, and --end ends it. Exim's running processes apply a change at their next check. A decision by an
 override is never a crossing. The change, and who made it, is logged to audit.log in the
-database's directory and to syslog (facility mail).
-
-JSON: an object, as in `exirate overrides`; `replaced` is the earlier override of KEY,
-or null, `stronger` the one that decides instead of this one, or null, and `seen` whether a
-record, an event or a policy has KEY. With --end, an object with `ended`, the override or null.",
+database's directory and to syslog (facility mail).",
         keys::HELP
     )
 }
 
+fn json() -> Json {
+    Json::of::<AllowReport>().or::<EndedJson>("With --end")
+}
+
+/// With --end.
+#[derive(Serialize, JsonSchema)]
+struct EndedJson {
+    ended: Option<OverrideJson>,
+}
+
 /// The override that was set, what it has replaced, and what is stronger.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AllowReport {
     #[serde(flatten)]
     set: OverrideJson,
+    /// The earlier override of KEY.
     replaced: Option<OverrideJson>,
+    /// The one that decides instead of this one.
     stronger: Option<OverrideJson>,
+    /// Whether a record, an event or a policy has KEY.
     seen: bool,
 }
 
@@ -218,7 +228,7 @@ impl Setting {
                 Ended::This(one) => Some(OverrideJson::of(one)),
                 Ended::Not(_) => None,
             };
-            screen.json(&serde_json::json!({ "ended": json }))?;
+            screen.json(&EndedJson { ended: json })?;
         }
         let one = match ended {
             Ended::This(one) => one,

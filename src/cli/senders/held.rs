@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::undecided::Decide;
@@ -16,7 +17,7 @@ use crate::cli::shared::hold_queue::{self, QueueOptions};
 use crate::cli::shared::keys::{Narrow, Selection};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::habits::habits_key;
 use crate::standing::held::{Dealt, Deed, Details, HeldJson, HeldMessage, HoldQueue};
 use crate::standing::key_state::second;
@@ -44,11 +45,7 @@ Exit status: 0 no message is held; 1 messages are held, or a KEY or ID has none;
 Run it as root, or as the mail server's user. ID is a message's name in the queue. KEY is who was
 counted: a login such as alice@example.org, a client's address, local_account:NAME, or a glob such
 as '*@example.org'. AGE is how long a message has been held, TO how many recipients have not
-received it.
-
-JSON: an array of objects with `id`, `key`, `policy`, `at` (since when; seconds since 1970),
-`sender`, `recipients` (how many), `bytes` and `why`."
-)]
+received it.", add = Json::of::<Vec<HeldJson>>())]
 pub(in crate::cli) struct HeldCommand {
     #[command(subcommand)]
     command: Option<HeldAction>,
@@ -88,10 +85,7 @@ pub(super) struct Place {
 Exit status: 0 shown; 1 a KEY or ID has no held message; 2 an error.
 
 It shows the recipients who have not received the message, and its headers unchanged. ID and KEY
-are as in `exirate held`.
-
-JSON: an array of objects as those of `exirate held`, with `to`, the recipients, and `headers`, the
-lines of the headers, both arrays of texts.")]
+are as in `exirate held`.", add = Json::of::<Vec<DetailsJson>>())]
 struct Show {
     /// Show these messages, or those of these keys or globs
     #[arg(value_name = "ID|KEY", required = true)]
@@ -112,9 +106,8 @@ Exit status: 0 released; 1 a KEY or ID has no held message, or nothing was relea
 Where a KEY is given, it asks first; without a terminal, --yes is needed. The mail server delivers
 them from now on as it delivers others: with Exim and Postfix, it begins at once. What was done is
 logged to audit.log in the database's directory, and to syslog (facility mail). It does not end the
-suspicion of an account (`exirate habits accept`), nor a limit: what is sent next may be held again.
-
-JSON: an array of the messages that were released, as those of `exirate held`.")]
+suspicion of an account (`exirate habits accept`), nor a limit: what is sent next may be held again.")]
+#[command(add = Json::of::<Vec<HeldJson>>())]
 struct Release {
     #[command(flatten)]
     change: HeldChange,
@@ -129,9 +122,8 @@ struct Release {
 Exit status: 0 deleted; 1 a KEY or ID has no held message, or nothing was deleted; 2 an error.
 
 It asks first; without a terminal, --yes is needed. The senders are not informed. What was done is
-logged to audit.log in the database's directory, and to syslog (facility mail).
-
-JSON: an array of the messages that were deleted, as those of `exirate held`.")]
+logged to audit.log in the database's directory, and to syslog (facility mail).")]
+#[command(add = Json::of::<Vec<HeldJson>>())]
 struct Delete {
     #[command(flatten)]
     change: HeldChange,
@@ -153,11 +145,13 @@ struct HeldChange {
 }
 
 /// A message with its details, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DetailsJson {
     #[serde(flatten)]
     message: HeldJson,
+    /// The recipients.
     to: Vec<String>,
+    /// The lines of the headers.
     headers: Vec<String>,
 }
 

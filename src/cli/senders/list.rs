@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer as _};
 
 use crate::cli::shared::complete;
@@ -13,16 +14,16 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::standing::in_force::InForce;
-use crate::standing::key_state::{self, KeyState, KeyStateJson};
+use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
 use crate::text;
 
 /// List keys with their current rates
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<Vec<Listed>>())]
 pub(in crate::cli) struct List {
     /// List these keys or globs; the default is all keys
     #[arg(value_name = "KEY", add = complete::keys())]
@@ -81,10 +82,7 @@ events is, and about how many it holds. Empty columns are left out, and on a nar
 less important ones. A local user's key has the user's name in parentheses. What decides instead
 of the rate is in parentheses as well: (allowed) or (denied) by `exirate allow` or `exirate deny`,
 (exempt) or (observed) by the policy in use, or its verdict where that does not refuse what is
-over: (log), (delay), (hold). The figures are as measured.
-
-JSON: an array of objects; `override` is allow or deny, or null. {}",
-        key_state::JSON_HELP,
+over: (log), (delay), (hold). The figures are as measured.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
@@ -211,10 +209,11 @@ impl List {
 }
 
 /// A record, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct Listed {
     #[serde(flatten)]
     facts: KeyStateJson,
+    /// allow or deny.
     #[serde(rename = "override")]
     overridden: Option<&'static str>,
 }

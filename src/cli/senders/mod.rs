@@ -13,3 +13,4 @@ pub(super) mod show;
 pub(super) mod top;
 pub(super) mod unblock;
 mod undecided;
+pub(super) mod usage;

@@ -12,7 +12,7 @@ use crate::cli::shared::keys;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::store::{Override, Target};
@@ -40,10 +40,8 @@ who did it (after sudo or su, also the user before). An override that has ended 
 is dropped by the next change, and by `exirate repair`. --remove takes KEY as it is listed; a glob
 removes the override of that glob, and no other. Exim's running processes apply that at their next
 check. The change is logged to audit.log in the database's directory, and to syslog (facility
-mail). A list that was damaged is kept in that directory, and is not in force: a message names it.
-
-JSON: an array of objects, with --remove of those that were removed; `override` is allow
-or deny, `exact` whether it was set with --exact, `until` is null if it does not end.")]
+mail). A list that was damaged is kept in that directory, and is not in force: a message names it.")]
+#[command(add = Json::of::<Vec<OverrideJson>>())]
 pub(in crate::cli) struct Overrides {
     /// Remove the override of this KEY; may be repeated
     #[arg(long, value_name = "KEY")]

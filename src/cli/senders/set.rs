@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::administrator::AuditLog;
@@ -15,7 +16,7 @@ use crate::cli::shared::range;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::spec::{Context, Spec, StoredKey};
 use crate::standing::in_force::InForce;
@@ -28,7 +29,7 @@ use crate::text::time::now;
 
 /// Set the rate, limit or time of a key, or create it
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<SetReport>())]
 pub(in crate::cli) struct Set {
     /// Set this key
     #[arg(value_name = "KEY", add = complete::keys())]
@@ -94,18 +95,16 @@ Exit status: 0 changed; 1 KEY matches nothing; 2 an error.
 
 KEY must match one record; --mode and --period select it. The change is atomic, and
 Exim may run meanwhile. It is printed, and logged to audit.log in the database's
-directory and to syslog (facility mail). To unblock a key, use `exirate unblock`.
-
-JSON: an object; `before` (null for a new key) and `after` have the fields of
-`exirate list`, with `filter` always null.",
+directory and to syslog (facility mail). To unblock a key, use `exirate unblock`.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// A record before and after it was set.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct SetReport {
+    /// Null for a new key.
     before: Option<KeyStateJson>,
     after: KeyStateJson,
     event_was_counted: Option<bool>,

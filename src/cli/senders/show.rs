@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use anstyle::Style;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list::OVER;
@@ -16,21 +17,22 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::missing_totals;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
 use crate::standing::in_force::{By, InForce};
-use crate::standing::key_state::{self, KeyState, KeyStateJson, later, passes, second};
+use crate::standing::key_state::{KeyState, KeyStateJson, later, passes, second};
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
 use crate::standing::totals::{self, Totals};
+use crate::standing::usage::UsageReader;
 use crate::standing::words;
 use crate::store::{Inspect, OwnedKey};
 use crate::text;
 
 /// Show all details of a key, and the decision on its next event
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<Vec<Shown>>())]
 pub(in crate::cli) struct Show {
     /// Show these keys or globs
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
@@ -73,40 +75,39 @@ rate, limit and period; for a limit by the calendar, the count and its window. W
 (`exirate allow`, `exirate deny`) decides, or the policy in use exempts the key, only observes or
 does not refuse, that is shown; all else is what is measured. The totals of its domain and its
 customer are shown as well; where one of them refuses, the next event is refused. Messages of KEY
-that policies hold are counted, if this user may read the mail server's queue.
-
-JSON: an array of objects, with the fields of `exirate list` and these: `next` is the
-result of one more event, of which `over` is as in `exirate list`; `why` says what decides
-instead of the rate, or is null; `remaining` is how many more would pass now; `forgotten_from`
-is when the record may be dropped, if no more events come (null: never); `event_seen`
-is null without --event or without a filter; `refused_by` has the keys of the totals that refuse
-the event as well, whatever the rate of this key; `held` is how many of its messages policies
-hold, or null where this user cannot read the mail server's queue; `override` is null or an object, as in
-`exirate overrides`. {}",
-        key_state::JSON_HELP,
+that policies hold are counted, if this user may read the mail server's queue. The last line is what
+KEY has sent today and yesterday: `exirate usage`.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// A record and its prospects, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shown {
     #[serde(flatten)]
     facts: KeyStateJson,
+    /// The result of one more event.
     next: Next,
+    /// What decides instead of the rate.
     why: Option<String>,
+    /// How many more would pass now.
     remaining: Option<f64>,
+    /// When the record may be dropped, if no more events come; null: never.
     forgotten_from: Option<String>,
+    /// Null without --event or without a filter.
     event_seen: Option<bool>,
+    /// The keys of the totals that refuse the event as well, whatever the rate of this key.
     refused_by: Vec<String>,
+    /// How many of its messages policies hold; null where this user cannot read the mail server's
+    /// queue.
     held: Option<usize>,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
 }
 
 /// The result of the next event, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Next {
     count: f64,
     rate: f64,
@@ -170,6 +171,10 @@ impl Show {
                 }
                 self.print(screen, record, &in_force, *seen, &totals)?;
             }
+            let usage = UsageReader::of(&self.common.directory()?, now);
+            for line in usage.lines(&mut *store, keys.iter().map(OwnedKey::key))? {
+                writeln!(screen, "{line}")?;
+            }
             if let Some(held) = &held {
                 let messages = held.of_keys(&self.keys, self.narrow.is_exact(), &folding)?;
                 hold_queue::print(screen, &messages, |words, key| {
@@ -213,6 +218,7 @@ impl Show {
             By::Override(_) => {
                 format!(", and{} by an override", next.mark().replace(['(', ')'], ""))
             }
+            By::Blocked(_) => ", and blocked by a crossing".to_owned(),
             By::Exempt(..) => ", and exempt by the policy".to_owned(),
             By::Observed(_) => ", and only observed by the policy".to_owned(),
             By::Accepted(..) => ", which the policy does not refuse".to_owned(),
@@ -226,7 +232,12 @@ impl Show {
             writeln!(screen, "  {name:<12}  {value}")
         };
         if let Some(why) = next.why() {
-            line(if next.overridden().is_some() { "override" } else { "policy" }, why)?;
+            let name = match &next.by {
+                By::Override(_) => "override",
+                By::Blocked(_) => "blocked",
+                _ => "policy",
+            };
+            line(name, why)?;
         }
         counted_so_far(record, now, &mut line)?;
         if let Some(since) = record.over_since() {
@@ -246,6 +257,9 @@ impl Show {
                     next_event(record, now)
                 ),
                 By::Rate => next_event(record, now),
+                By::Blocked(_) => {
+                    format!("{what}; without the block: {}", next_event(record, now))
+                }
                 By::Override(_) => {
                     format!("{what}; without the override: {}", next_event(record, now))
                 }

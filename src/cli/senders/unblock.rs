@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::habits::account::suspected;
@@ -20,11 +21,11 @@ use crate::cli::shared::database::{parts, print_incidents, require_owner};
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, noted};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::identity::fold::Folding;
 use crate::standing::accounts::InUse;
 use crate::standing::change;
-use crate::standing::in_force::InForce;
+use crate::standing::in_force::{By, InForce};
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
 use crate::standing::left;
@@ -37,7 +38,7 @@ use crate::text::time::now;
 
 /// Unblock keys: delete their records, and end denials of them
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<UnblockReport>())]
 pub(in crate::cli) struct Unblock {
     /// Unblock these keys or globs
     #[arg(value_name = "KEY", required_unless_present = "over", add = complete::keys())]
@@ -88,7 +89,8 @@ a key is still denied or suspected; 2 an error.
 
 {manual}
 
-The records of KEY are deleted: its rates, and the unique events it has counted. The next check of
+The records of KEY are deleted: its rates, the unique events it has counted, and the block that a
+crossing has set (`deny` of [on.crossing]), which --over leaves alone. The next check of
 the key starts from nothing, with the limit in Exim's configuration. The override that `exirate
 deny` has set for KEY is removed as well; a glob removes its own override, and those of the keys
 that it matches. With --mode, --period, --over or --keep-denials, only records are deleted. A
@@ -99,20 +101,19 @@ names it. Exim may run meanwhile; its running processes apply this at their next
 
 Where several keys may match (a glob or --over), it asks first; without a terminal, --yes
 is needed. What was done is logged to audit.log in the database's directory, and to syslog
-(facility mail): one line for each record, or one for all if they are more than 100.
-
-JSON: an object; `reset` is an array of the deleted records, in the form of `exirate
-list`, `removed` of the overrides, in the form of `exirate overrides`.",
+(facility mail): one line for each record, or one for all if they are more than 100.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// The records that were reset, and the denials that were removed.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct UnblockReport {
     dry_run: bool,
+    /// The deleted records.
     reset: Vec<KeyStateJson>,
+    /// The overrides that were removed.
     removed: Vec<OverrideJson>,
 }
 
@@ -337,7 +338,7 @@ fn blocked_by_rate(
         let entry = store.get(key.key())?;
         let Some(record) = entry.map(KeyState::from) else { continue };
         let next = in_force.next(&record);
-        if next.is_refused() && next.overridden().is_none() {
+        if next.is_refused() && matches!(next.by, By::Rate) {
             over.push(key);
         }
     }

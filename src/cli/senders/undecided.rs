@@ -1,13 +1,13 @@
 //! `exirate held decide`: messages that were held because nobody had decided about them.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::cli::shared::ask_daemon;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, complain};
@@ -19,8 +19,6 @@ use crate::text::printable;
 
 /// How long to wait for the daemon.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest reply that is read.
-const REPLY_MAX: u64 = 64 << 10;
 
 /// Decide on messages that are held because nobody could decide on them
 #[derive(Debug, Args)]
@@ -161,18 +159,10 @@ fn passes(fields: &Fields) -> bool {
 
 /// The reply of the daemon.
 fn ask(socket: &Path, request: &str) -> io::Result<Fields> {
-    let mut stream = UnixStream::connect(socket)?;
+    let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(request.trim_end().as_bytes())?;
-    stream.write_all(b"\n\n")?;
-    stream.shutdown(Shutdown::Write)?;
-    let mut reply = Vec::new();
-    stream.take(REPLY_MAX).read_to_end(&mut reply)?;
-    if reply.is_empty() {
-        return Err(io::Error::other("the daemon could not decide"));
-    }
-    Ok(Fields::parse(&reply))
+    ask_daemon::ask(stream, request)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The settings of the event logs: `crossings.max_size`, `crossings.keep`, and those of the
 //! refusals.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::keys;
@@ -93,9 +94,11 @@ fn keep(name: &str, value: &str) -> Result<Option<u64>, String> {
 }
 
 /// The settings of a log, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct LogJson {
+    /// In bytes.
     max_size: u64,
+    /// In seconds; null: forever.
     keep: Option<u64>,
 }
 

@@ -147,7 +147,8 @@ pub(in crate::cli) fn write(entry: &Entry, filters: bool) -> Result<String, serd
         identity_start: (entry.identity_start != plain.identity_start)
             .then_some(entry.identity_start),
         kind: match entry.kind {
-            Kind::Spec => None,
+            // What accounts send is in no export.
+            Kind::Spec | Kind::Usage => None,
             Kind::Policy => Some(KindWord::Policy),
             Kind::Habits => Some(KindWord::Habits),
         },

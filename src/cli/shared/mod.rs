@@ -2,6 +2,7 @@
 //! means, [`screen`] and [`table`] show things to people.
 
 pub(super) mod administrator;
+pub(super) mod ask_daemon;
 pub(super) mod bypass_notice;
 pub(super) mod complete;
 pub(super) mod confirm;

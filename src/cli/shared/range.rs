@@ -1,6 +1,7 @@
 //! Which numbers and times a record may have that is imported or set by hand: those that
 //! checks can have written. Others would show nonsense, or hold a key for ever.
 
+use crate::engine::Block;
 use crate::rate::Timestamp;
 use crate::store::Entry;
 
@@ -52,8 +53,9 @@ pub(in crate::cli) fn entry(entry: &Entry, now: Timestamp) -> Result<(), String>
     rate(entry.average.rate).map_err(field_error("rate"))?;
     limit(entry.limit).map_err(field_error("limit"))?;
     time(entry.average.at.seconds, now).map_err(field_error("time"))?;
-    for (name, seconds) in [("over_since", entry.over_since), ("last_over", entry.last_over)] {
-        time(seconds.into(), now).map_err(field_error(name))?;
+    time(entry.over_since.into(), now).map_err(field_error("over_since"))?;
+    if Block::held(entry.last_over).is_none() {
+        time(entry.last_over.into(), now).map_err(field_error("last_over"))?;
     }
     if let Some(filter) = &entry.filter {
         time(filter.epoch, now).map_err(field_error("filter"))?;

@@ -37,6 +37,11 @@ impl Screen<'_> {
         Screen { out: Box::new(io::BufWriter::new(stdout.lock())), color, width }
     }
 
+    /// What is written to `out`, without colours.
+    pub(in crate::cli) fn of(out: &mut Vec<u8>) -> Screen<'_> {
+        Screen { out: Box::new(out), color: false, width: None }
+    }
+
     /// A screen like this one, `width` columns wide, that writes to `out`.
     pub(in crate::cli) fn page<'a>(&self, out: &'a mut Vec<u8>, width: u16) -> Screen<'a> {
         Screen { out: Box::new(out), color: self.color, width: Some(width) }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use anstyle::Style;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::screen::Screen;
@@ -14,25 +15,32 @@ use crate::serve::servers::{Seen, short, unreadable};
 use crate::text;
 
 /// A server, as JSON has it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct JsonServer {
     pub(in crate::cli) name: String,
+    /// Whether it is this server.
     pub(in crate::cli) this: bool,
+    /// The digest of its policies.
     pub(in crate::cli) policy: Option<String>,
     #[serde(flatten)]
     pub(in crate::cli) agent: Option<JsonAgent>,
 }
 
 /// Its agent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(in crate::cli) struct JsonAgent {
     pub(in crate::cli) seen_lately: bool,
+    /// In seconds since 1970.
     pub(in crate::cli) seen: u64,
     pub(in crate::cli) release: String,
+    /// In seconds since 1970.
     pub(in crate::cli) started: u64,
     pub(in crate::cli) decisions: u64,
+    /// In seconds.
     pub(in crate::cli) clock_offset: f64,
+    /// How many its agent is configured for.
     pub(in crate::cli) servers: u32,
+    /// The same for agents that count together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::cli) secret: Option<String>,
     pub(in crate::cli) name_conflict: bool,

@@ -1,7 +1,7 @@
 //! `--help` and `exirate help`: the commands in groups, and what the help of a command shows.
 //!
-//! The `after_help` of a command is its text, in paragraphs. Those that begin with `Examples:`,
-//! `Exit status:` and `JSON:` are what they say. Of the others, those before the exit status are
+//! The `after_help` of a command is its text, in paragraphs. Those that begin with `Examples:` and
+//! `Exit status:` are what they say. Of the others, those before the exit status are
 //! a summary for the help; those after it are for the manual page, which has the summary where
 //! there are none.
 //!
@@ -9,6 +9,7 @@
 
 use clap::Command;
 
+use super::json::Json;
 use super::transcripts;
 
 /// The commands by what people want to do. A command is in one of these groups, or all of its
@@ -24,6 +25,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "explain",
             "events",
             "top",
+            "usage",
             "habits",
             "held",
             "unblock",
@@ -90,7 +92,7 @@ fn arranged_below(command: Command, above: &str) -> Command {
     template += "{usage-heading} {usage}\n\n{all-args}{after-help}";
     let mut after: Vec<String> = text.summary.iter().map(|text| one_line(text)).collect();
     after.extend(text.exit_status.map(|status| one_line(&format!("Exit status: {status}"))));
-    after.push(match text.json {
+    after.push(match command.get::<Json>() {
         Some(_) => format!("man {name} has the details, and the fields of --json."),
         None => format!("man {name} has the details."),
     });
@@ -158,7 +160,6 @@ pub(super) struct Text<'a> {
     pub(super) summary: Vec<&'a str>,
     pub(super) exit_status: Option<&'a str>,
     pub(super) manual: Vec<&'a str>,
-    pub(super) json: Option<&'a str>,
 }
 
 impl<'a> Text<'a> {
@@ -169,8 +170,6 @@ impl<'a> Text<'a> {
                 parts.examples = Some(examples);
             } else if let Some(status) = part.strip_prefix("Exit status: ") {
                 parts.exit_status = Some(status);
-            } else if let Some(json) = part.strip_prefix("JSON: ") {
-                parts.json = Some(json);
             } else if part.is_empty() {
             } else if parts.exit_status.is_none() {
                 parts.summary.push(part);
@@ -191,15 +190,12 @@ mod tests {
 
     #[test]
     fn a_text_falls_into_its_parts() {
-        let text = Text::of(
-            "Examples:\n  exirate x\n\nIt is.\n\nExit status: 0 fine.\n\nMore.\n\nJSON: no.",
-        );
+        let text = Text::of("Examples:\n  exirate x\n\nIt is.\n\nExit status: 0 fine.\n\nMore.");
         let expected = Text {
             examples: Some("  exirate x"),
             summary: vec!["It is."],
             exit_status: Some("0 fine."),
             manual: vec!["More."],
-            json: Some("no."),
         };
         assert_eq!(text, expected);
         assert_eq!(Text::of(""), Text::default());

@@ -10,6 +10,7 @@ use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::help::{Text, short_name};
+use super::json::Json;
 use super::transcripts;
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
@@ -139,11 +140,12 @@ fn page(command: &Command, program: &Command) -> Result<Vec<u8>, Failure> {
         page.render_subcommands_section(&mut bytes)?;
     }
     let mut roff = Roff::new();
-    for (title, text) in [("EXIT STATUS", text.exit_status), ("JSON", text.json)] {
-        if let Some(text) = text {
-            roff.control("SH", [title]);
-            paragraph(&mut roff, &sentence(text));
-        }
+    if let Some(status) = text.exit_status {
+        roff.control("SH", ["EXIT STATUS"]);
+        paragraph(&mut roff, &sentence(status));
+    }
+    if let Some(json) = command.get::<Json>() {
+        json.write(&mut roff);
     }
     let transcript = transcripts::of(short_name(command));
     if text.examples.is_some() || transcript.is_some() {
@@ -217,7 +219,7 @@ fn paragraph(roff: &mut Roff, text: &str) {
 }
 
 /// `text` with a capital letter.
-fn sentence(text: &str) -> String {
+pub(super) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }

@@ -2,6 +2,7 @@
 
 pub(super) mod completions;
 pub(super) mod help;
+pub(super) mod json;
 pub(super) mod man;
 pub(super) mod other_words;
 mod transcripts;

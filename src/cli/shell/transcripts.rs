@@ -65,6 +65,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("trace-record", include_str!("../../../docs/transcripts/trace-record.txt")),
     ("bypass", include_str!("../../../docs/transcripts/bypass.txt")),
     ("unblock", include_str!("../../../docs/transcripts/unblock.txt")),
+    ("usage", include_str!("../../../docs/transcripts/usage.txt")),
     ("verify", include_str!("../../../docs/transcripts/verify.txt")),
     ("web", include_str!("../../../docs/transcripts/web.txt")),
     ("web-token", include_str!("../../../docs/transcripts/web-token.txt")),

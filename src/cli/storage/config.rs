@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::administrator::AuditLog;
@@ -13,7 +14,7 @@ use crate::cli::shared::event_settings::{self, EventSetting, LogJson};
 use crate::cli::shared::screen::{Screen, note, shards};
 use crate::cli::shared::{confirm, keys};
 use crate::cli::trace::scheme_options;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{self, EventKind, EventLimits, MAX_BYTES_MIN, Spool};
 use crate::sys::users;
 use crate::text;
@@ -47,13 +48,7 @@ Exit status: 0 shown; 2 an error.
 
 `man exirate-config-set` describes each setting. The settings are stored in the databases. Limits
 on mail are in the policy file and in Exim's configuration: see `exirate policy show` and `exirate
-rules`.
-
-JSON: an object; `rates` is null where there is no rate database, `trace` where there is no trace
-store. Sizes are in bytes; `room_keys` is how many keys of usual length fit into `max_size`;
-`crossings` and `refusals` are the two logs of `exirate events`; `keep` is in seconds (null:
-forever)."
-)]
+rules`.", add = Json::of::<ConfigReport>())]
 pub(in crate::cli) struct Config {
     #[command(subcommand)]
     command: Option<ConfigCommand>,
@@ -108,9 +103,8 @@ does, that applies again from the next message on: change it there as well.
 If a change would remove records, events or messages at once, the command asks first; without a
 terminal, --yes is needed. Running Exim processes use new settings of the event logs from their
 next check on, others from their next connection on. A missing rate database or trace store is
-created. Changes are logged to audit.log in the rate database's directory, and to syslog.
-
-JSON: an object as that of `exirate config`.")]
+created. Changes are logged to audit.log in the rate database's directory, and to syslog.")]
+#[command(add = Json::of::<ConfigReport>())]
 struct Set {
     /// The name of a setting, such as rates.max_size, and its value
     #[arg(value_name = "NAME=VALUE", required = true, value_parser = setting)]
@@ -169,37 +163,45 @@ fn keep(text: &str) -> Result<Option<u64>, String> {
 }
 
 /// All settings, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ConfigReport {
+    /// Null where there is no rate database.
     rates: Option<RatesJson>,
+    /// Null where there is no trace store.
     trace: Option<Traces>,
 }
 
 /// The rate database, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RatesJson {
     #[serde(flatten)]
     place: StorePlace,
+    /// In bytes.
     max_size: u64,
+    /// How many keys of usual length fit into `max_size`.
     room_keys: u64,
+    /// The log of crossings.
     crossings: LogJson,
+    /// The log of refusals.
     refusals: LogJson,
     #[serde(skip)]
     events: EventLimits,
 }
 
 /// The trace store, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Traces {
     #[serde(flatten)]
     place: StorePlace,
+    /// In bytes.
     max_size: u64,
+    /// In seconds; null: forever.
     keep: Option<u64>,
     digests: String,
 }
 
 /// Where a store is, and whose, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StorePlace {
     path: String,
     owner: String,

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::database::{self, Both, Common};
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::{Screen, noted, progress, shards};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::policy::image::{ImageError, PolicyFile, install};
 use crate::spool::{Options, Spool};
 use crate::standing::in_force::InForce;
@@ -45,10 +46,7 @@ spool directory with the same owner and modes (cp -a), and start Exim. To restor
 while Exim runs: `exirate export --spool DIR | exirate import -`. A record that is newer than that of
 the copy is kept; overrides are not restored. Either way, a key that was unblocked after the copy
 was made is blocked again: list --over shows such keys before, import reports their number, and
-`exirate unblock --over` unblocks them.
-
-JSON: an object; `over` is how many keys are blocked, `policies` is how many
-are in use, `trace` is null where there is no trace store.")]
+`exirate unblock --over` unblocks them.", add = Json::of::<CopyReport>())]
 pub(in crate::cli) struct Copy {
     /// The directory for the copy
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
@@ -59,20 +57,23 @@ pub(in crate::cli) struct Copy {
 }
 
 /// Where the copy is, and what it holds.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct CopyReport {
     path: String,
     shards: usize,
     bytes: u64,
     records: u64,
+    /// How many keys are blocked.
     over: u64,
+    /// How many are in use.
     policies: Option<usize>,
+    /// Null where there is no trace store.
     trace: Option<TraceReport>,
     problems: Vec<String>,
 }
 
 /// What was copied of the trace store, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TraceReport {
     files: u64,
     bytes: u64,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::tz::TimeZone;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::administrator::AuditLog;
@@ -15,7 +16,7 @@ use crate::cli::shared::lines::Lines;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, Tally, noted};
 use crate::cli::shared::{exim_dump, range};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::engine::Kind;
 use crate::rate::Timestamp;
 use crate::spool::{Options, Spool, SpoolError};
@@ -63,10 +64,7 @@ events stays as it is: only an export of the shared rates has the same.
 Overrides (`exirate allow`, `exirate deny`) are neither imported nor changed.
 
 The import is logged to audit.log in the database's directory, and to syslog (facility
-mail).
-
-JSON: an object with the counts; `over` is how many imported keys are over their
-limits now.")]
+mail).", add = Json::of::<ImportCounts>())]
 pub(in crate::cli) struct Import {
     /// Read this file; - is standard input
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
@@ -85,7 +83,7 @@ pub(in crate::cli) struct Import {
 }
 
 /// How many records were taken over.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct ImportCounts {
     added: u64,
     replaced: u64,
@@ -93,6 +91,7 @@ struct ImportCounts {
     filters_left_out: u64,
     habits_left_out: u64,
     invalid_lines: u64,
+    /// How many imported keys are over their limits now.
     over: u64,
     /// Names of fields that were left out, since a later version has added them.
     unknown_fields: BTreeSet<String>,

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::verify::Findings;
@@ -11,7 +12,7 @@ use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Both, Common, bar, open_traces, require_owner};
 use crate::cli::shared::keys;
 use crate::cli::shared::screen::{Screen, complain, note, shards};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{Options, Spool, SpoolError};
 use crate::text;
 use crate::text::bytes;
@@ -46,12 +47,7 @@ more, and a shard is rebuilt only if that frees a quarter of it. `repair` rebuil
 The trace store does it whenever a log is full: the log is sealed, small segments are merged, and
 messages are removed as `exirate config` says. `repair` also seals a log that is not full, and
 merges all segments that fit into one. Where messages are no longer recorded, old ones are only
-removed by `repair`.
-
-JSON: an object; `problems` were found before, `done` is what was done, `left` what
-is still wrong, `removed` the quarantined files that were removed; all arrays of texts.
-`rebuilt` and the numbers after it are of the rate database, if there is one; `trace` is null
-where there is no trace store, and with --dry-run.")]
+removed by `repair`.", add = Json::of::<RepairReport>())]
 pub(in crate::cli) struct Repair {
     /// Change nothing: show what is wrong
     #[arg(long)]
@@ -67,20 +63,25 @@ pub(in crate::cli) struct Repair {
 }
 
 /// What was wrong, and what became of it.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct RepairReport {
     dry_run: bool,
+    /// Found before.
     problems: Vec<String>,
+    /// What was done.
     done: Vec<String>,
+    /// What is still wrong.
     left: Vec<String>,
+    /// The quarantined files that were removed.
     removed: Vec<String>,
     #[serde(flatten)]
     rates: Option<RatesTidied>,
+    /// Null where there is no trace store, and with --dry-run.
     trace: Option<TracesTidied>,
 }
 
 /// What was dropped from the rate database, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RatesTidied {
     rebuilt: u64,
     forgotten: u64,
@@ -90,7 +91,7 @@ struct RatesTidied {
 }
 
 /// What was dropped from the trace store, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TracesTidied {
     sealed: u64,
     files_removed: u64,

@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::database::{Both, Common, bar};
 use crate::cli::shared::screen::{Screen, shards};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{Report, Spool};
 use crate::text;
 use crate::trace::{Access, TraceError, TraceStore, Verified, trace_directory};
@@ -33,23 +34,21 @@ key, and a damaged message no other message.
 
 Everything in the trace store has a tag that only someone with its key can make, so a deliberate
 change is found as well. Where the key is missing, only damage in segments is found, by their
-checksums.
-
-JSON: an object; `problems` is an array of texts, `trace` is null where there is no
-trace store, and `messages` of it is null where its key is missing.")]
+checksums.", add = Json::of::<Findings>())]
 pub(in crate::cli) struct Verify {
     #[command(flatten)]
     common: Common,
 }
 
 /// What was found, in JSON.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 pub(in crate::cli) struct Findings {
     shards: usize,
     records: u64,
     damaged: u64,
     disk_bytes: u64,
     dead_bytes: u64,
+    /// Null where there is no trace store.
     trace: Option<TraceFindings>,
     pub(in crate::cli) problems: Vec<String>,
     /// Whether there is a rate database.
@@ -58,10 +57,10 @@ pub(in crate::cli) struct Findings {
 }
 
 /// What was found in the trace store, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct TraceFindings {
     files: u64,
-    /// How many are readable; `None` without the key.
+    /// How many are readable; null without the key.
     messages: Option<u64>,
     bytes: u64,
     problems: u64,

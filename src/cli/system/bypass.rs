@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bypass::{Bypass, LONGEST};
@@ -11,7 +12,7 @@ use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain};
 use crate::cli::shared::{bypass_notice, keys};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{Options, Spool};
 use crate::standing::bypass_state::sentence;
 use crate::text;
@@ -46,9 +47,7 @@ prevented a refusal. Every command that uses the spool directory shows it. It is
 (facility mail) and, where the database can be used, to audit.log.
 
 Exim's own `ratelimit` conditions, and whatever else refuses mail, are not affected; nor is an
-Exim that cannot load the library.
-
-JSON: an object with `since`, `until`, `who` and `reason`; after --end, `ended`, true or false.")]
+Exim that cannot load the library.", add = Json::of::<BypassJson>().or::<EndedJson>("With --end"))]
 pub(in crate::cli) struct BypassCommand {
     /// End it after this time, at most 1d
     #[arg(
@@ -78,8 +77,14 @@ pub(in crate::cli) struct BypassCommand {
     common: Common,
 }
 
+/// Whether a bypass was ended.
+#[derive(Serialize, JsonSchema)]
+struct EndedJson {
+    ended: bool,
+}
+
 /// A bypass, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct BypassJson {
     since: String,
     until: String,
@@ -125,7 +130,7 @@ impl BypassCommand {
             log(spool, "bypass --end");
         }
         if self.common.json {
-            screen.json(&serde_json::json!({ "ended": ended }))?;
+            screen.json(&EndedJson { ended })?;
         } else {
             let what = if ended { "the limits apply again" } else { "there is no bypass to end" };
             writeln!(screen, "{what}")?;

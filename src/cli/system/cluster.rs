@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::server_table::{JsonServer, json, print};
 use crate::cli::shared::spool_dir;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::cluster::{
     self, Away, CONFIG_DEFAULT, ClusterCounts, ClusterSettings, DEADLINE_DEFAULT, DEADLINE_MAX,
     SERVERS_MAX, SOCKET_DEFAULT,
@@ -86,9 +87,8 @@ settings; each new connection follows the new ones. The rates that this server h
 so far stay in its database, and count again after `exirate cluster leave`.
 
 --servers is the number of servers that share the limits. While the shared limits cannot be
-reached, this server admits so large a part of what is left of each limit (--away local).
-
-JSON: an object, in the form of `exirate cluster status`.")]
+reached, this server admits so large a part of what is left of each limit (--away local).")]
+#[command(add = Json::of::<ClusterReport<'_>>())]
 struct Join {
     /// The number of servers that share the limits
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVERS_MAX)))]
@@ -185,15 +185,7 @@ its clock is ahead of that of Redis, and the start of the digest of its policies
 same where the policies are the same. Where this user cannot read the agent's configuration, the
 list is what the agent saw last. The digest of this server is published again if it has changed.
 `exirate cluster forget` removes a server that is gone for good; one that was not seen for 30 days
-is not shown.
-
-JSON: an object; `error` says why the agent has not replied, `away_since` is since when the shared
-limits cannot be reached (seconds since 1970). `late` is how often there was no reply in time
-since the deadline was set. `servers_seen` is an array with `name`, `this` (whether it is this
-server) and `policy` (the digest), and if its agent was seen, `seen` and `started` (seconds since
-1970), `seen_lately`, `release`, `decisions`, `clock_offset` (seconds), `servers` (how many its
-agent is configured for), `secret` (the same for agents that count together) and `name_conflict`;
-`servers_error` says why they are not known.")]
+is not shown.", add = Json::of::<ClusterReport<'_>>())]
 struct ClusterStatus {
     #[command(flatten)]
     common: Common,
@@ -328,7 +320,7 @@ pub(in crate::cli) fn settings(
 }
 
 /// What `exirate cluster status` shows, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ClusterReport<'a> {
     socket: String,
     agent_user: u32,
@@ -339,17 +331,20 @@ struct ClusterReport<'a> {
     /// How long the agent took to reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     reply_ms: Option<f64>,
+    /// Why the agent has not replied.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     decided_shared: u64,
     decided_apart: u64,
     apart_over: u64,
-    /// Attempts that had no reply in time, since the deadline was set.
+    /// How often there was no reply in time since the deadline was set.
     late: u64,
+    /// Since when the shared limits cannot be reached, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     away_since: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     servers_seen: Option<Vec<JsonServer>>,
+    /// Why the servers are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     servers_error: Option<&'a str>,
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::Screen;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::doctor::{Depth, Finding, Findings, Level, Subject};
 use crate::text::counted;
 
@@ -41,11 +42,7 @@ warnings here. As root, it runs no program that another user can change. Where t
 it checks instead that Postfix or Sendmail asks `exirate serve mail` in the right place of its
 lists, on the socket where the daemon listens, and that mail is accepted while the daemon is down.
 It changes nothing. A problem means that mail is not limited as it should be, or is deferred;
-where commands fix it, they are shown.
-
-JSON: `findings` is an array of objects with `about`, `level` (ok, note, warning or
-problem), `text` and `fix`, an array of commands for a shell; `complete` is false
-where something could not be checked.")]
+where commands fix it, they are shown.", add = Json::of::<FindingsJson<'_>>())]
 pub(in crate::cli) struct Doctor {
     /// Read this configuration file of Exim, not the usual one
     #[arg(long, value_name = "FILE")]
@@ -65,11 +62,12 @@ pub(in crate::cli) struct Doctor {
 }
 
 /// The findings, as JSON has them.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FindingsJson<'a> {
     problems: usize,
     warnings: usize,
     notes: usize,
+    /// False where something could not be checked.
     complete: bool,
     findings: &'a [Finding],
 }

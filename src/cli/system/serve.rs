@@ -7,17 +7,21 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 
 use crate::alerts::{SENDMAIL, destinations};
+use crate::cli::planning::policy;
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
 use crate::cli::{Failure, Outcome};
+use crate::doctor::holds;
+use crate::mta::ServerKind;
 use crate::place;
 use crate::policy::image::PolicyFile;
+use crate::policy::model::{Policies, Policy};
 use crate::policy::needs::{FrontEnd, unseen};
 use crate::redis::RedisStore;
 use crate::serve::alerts::run_alerts;
-use crate::serve::config::{self, FILE};
+use crate::serve::config::{self, Address, FILE};
 use crate::serve::daemon::run_agent;
 use crate::serve::follow::{self, daemon::run_follow};
 use crate::serve::mail::daemon::{Configured, run_mail};
@@ -189,7 +193,7 @@ impl Mail {
         if self.check {
             return self.check(screen);
         }
-        run_mail(self.configured(), self.take_over).map_err(Failure::new)?;
+        run_mail(self.configured(), self.take_over, policy::apply_file).map_err(Failure::new)?;
         Ok(Outcome::Fine)
     }
 
@@ -198,7 +202,14 @@ impl Mail {
         let list = print_checked(screen, checked.diagnostics)?;
         let Some(config) = checked.config else { return Ok(Outcome::found_if(true)) };
         let (file, spool) = (printable(&self.config), printable(&config.spool));
-        let faults = faults(&config, &self.user());
+        let mut faults = faults(&config, &self.user());
+        let policies = policies_of(&config).unwrap_or_else(|failure| {
+            faults.push(failure.to_string());
+            Policies::default()
+        });
+        let named = |name: &String| config.policies.as_ref().is_none_or(|all| all.contains(name));
+        let policies: Vec<_> = policies.policies.iter().filter(|(name, _)| named(name)).collect();
+        faults.extend(out_of_reach(&config, &policies));
         for fault in &faults {
             writeln!(screen, "{file}: error: {}", text::printable(fault.as_bytes()))?;
         }
@@ -215,15 +226,8 @@ impl Mail {
         writeln!(screen, "{file}: {listen}database in {spool}; {errors}, {warnings}")?;
         let used = |end: &&(_, FrontEnd, &Option<_>)| end.2.is_some();
         let front_ends: Vec<FrontEnd> = sockets.iter().filter(used).map(|end| end.1).collect();
-        let in_use = PolicyFile::open(&config.spool);
-        if let Ok(Ok(all)) = in_use.image().map(|image| image.policies()) {
-            let named = |name: &String| {
-                config.policies.as_ref().is_none_or(|policies| policies.contains(name))
-            };
-            let used = all.policies.iter().filter(|(name, _)| named(name));
-            for what in unseen(used, &front_ends) {
-                note(what);
-            }
+        for what in unseen(policies, &front_ends) {
+            note(what);
         }
         Ok(Outcome::found_if(!list.is_empty() || !faults.is_empty()))
     }
@@ -246,6 +250,36 @@ impl Mail {
             None => name_of(own.as_raw()).unwrap_or_default().to_string_lossy().into_owned(),
         }
     }
+}
+
+/// The policies of the file that the daemon will apply, or else those in use, if there are any.
+fn policies_of(config: &config::Mail) -> Result<Policies, Failure> {
+    if let Some(file) = &config.policy_file {
+        return Ok(policy::compiled(file)?.0);
+    }
+    let in_use = PolicyFile::open(&config.spool);
+    Ok(in_use.image().ok().and_then(|image| image.policies().ok()).unwrap_or_default())
+}
+
+/// What these policies make of mail, and cannot be undone here, as the mail server is on another
+/// machine or in another container.
+fn out_of_reach(config: &config::Mail, policies: &[(&String, &Policy)]) -> Vec<String> {
+    let is_remote = [&config.policy, &config.milter]
+        .into_iter()
+        .flatten()
+        .any(|address| matches!(address, Address::Inet(place) if !place.ip().is_loopback()));
+    let is_here = [ServerKind::Exim, ServerKind::Postfix, ServerKind::Sendmail];
+    if !is_remote || is_here.iter().any(|kind| kind.program().is_some()) {
+        return Vec::new();
+    }
+    let holding = policies.iter().filter(|(_, policy)| holds(policy));
+    let text = |(name, _): &(&String, _)| {
+        format!(
+            "policy {name:?} holds messages, and no command here reaches the queue of the mail \
+             server to release them: use defer or reject"
+        )
+    };
+    holding.map(text).collect()
 }
 
 /// Follow the mail log, and count failed deliveries

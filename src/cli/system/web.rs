@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use anstyle::Style;
 use clap::{Args, Subcommand};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::serve::web::role::Role;
 use crate::serve::web::token::{self, FILE, Token};
+use crate::standing::scope::Scope;
 use crate::store::FOREVER;
 use crate::text;
 use crate::text::time::{local_second, now};
@@ -44,6 +46,8 @@ enum Below {
     exirate web token add desk --role help --until 90d
   Let a panel look, until it is removed:
     exirate web token add panel --role view --until forever
+  Let a customer help its own mailboxes:
+    exirate web token add acme --role help --customer acme --until 365d
   Who has a token?
     exirate web token list
   End a token now:
@@ -80,6 +84,8 @@ struct File {
 #[command(after_help = "Examples:
   Let the help desk look and unblock for 90 days:
     exirate web token add desk --role help --until 90d
+  Let whoever runs two domains help their mailboxes:
+    exirate web token add two --role help --domain example.org --domain example.net --until 90d
 
 The token is shown now and never again. Programs send it in a header, `Authorization: Bearer TOKEN`;
 people paste it into the page.
@@ -90,7 +96,7 @@ The role view may look; the role help may also unblock, allow and deny for a tim
 alarms, within the bounds of [web] in /etc/exirate/exirate.toml. The audit log has NAME with each
 change.
 
-JSON: an object with `name`, `role`, `until` (null: forever) and `token`.")]
+With --customer or --domain, the token shows and changes nothing of others: see docs/desk.md.", add = Json::of::<Made<'_>>())]
 struct Add {
     /// Whose it is: letters, digits and ._-@+
     #[arg(value_name = "NAME")]
@@ -104,6 +110,14 @@ struct Add {
     #[arg(long, value_name = "TIME", value_parser = times::end_or_forever, add = times::Ahead)]
     until: i64,
 
+    /// Only for the identities of the customer of this name in the policies in use
+    #[arg(long, value_name = "CUSTOMER", value_parser = customer, conflicts_with = "domains")]
+    customer: Option<Scope>,
+
+    /// Only for the identities of this domain; may be repeated
+    #[arg(long = "domain", value_name = "DOMAIN")]
+    domains: Vec<String>,
+
     #[command(flatten)]
     file: File,
 }
@@ -114,9 +128,7 @@ struct Add {
   Who has a token?
     exirate web token list
 
-Exit status: 0 listed; 2 an error.
-
-JSON: an array of objects with `name`, `role`, `since`, `until` (null: forever) and `ended`.")]
+Exit status: 0 listed; 2 an error.", add = Json::of::<Vec<ListedToken<'_>>>())]
 struct TokenList {
     #[command(flatten)]
     file: File,
@@ -128,9 +140,8 @@ struct TokenList {
   End a token now:
     exirate web token remove desk
 
-Exit status: 0 removed; 1 there is no token of a NAME; 2 an error.
-
-JSON: an array of the names of the tokens that were removed.")]
+Exit status: 0 removed; 1 there is no token of a NAME; 2 an error.")]
+#[command(add = Json::of::<Vec<String>>())]
 struct Remove {
     /// The names of the tokens
     #[arg(value_name = "NAME", required = true)]
@@ -144,28 +155,41 @@ fn role(text: &str) -> Result<Role, String> {
     Role::of(text).ok_or_else(|| "expected view or help".to_owned())
 }
 
+fn customer(text: &str) -> Result<Scope, String> {
+    Scope::customer(text).ok_or_else(|| "expected the name of a customer".to_owned())
+}
+
 /// A token that was made, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Made<'a> {
     name: &'a str,
     role: &'static str,
+    /// Null: forever.
     until: Option<String>,
     token: &'a str,
+    /// Only if it is for one customer or for some domains: customer NAME, domain NAME NAME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
 }
 
 /// A token, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ListedToken<'a> {
     name: &'a str,
     role: &'static str,
     since: String,
+    /// Null: forever.
     until: Option<String>,
     ended: bool,
+    /// Only if it is for one customer or for some domains: customer NAME, domain NAME NAME.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
 }
 
 fn listed(one: &Token, now: i64) -> ListedToken<'_> {
     let (role, since, until) = (one.role.word(), text::iso_second(one.since), iso_end(one.until));
-    ListedToken { name: &one.name, role, since, until, ended: one.until <= now }
+    let scope = one.scope.as_ref().map(Scope::to_string);
+    ListedToken { name: &one.name, role, since, until, ended: one.until <= now, scope }
 }
 
 fn iso_end(until: i64) -> Option<String> {
@@ -189,29 +213,43 @@ impl WebCommand {
 
 impl Add {
     fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
-        let Self { name, role, until, file } = self;
-        let add = |all: &mut token::Tokens| all.add(name, *role, now().seconds, *until);
+        let Self { name, role, until, file, .. } = self;
+        let scope = self.scope()?;
+        let shown = scope.as_ref().map(Scope::to_string);
+        let add = |all: &mut token::Tokens| all.add(name, *role, now().seconds, *until, scope);
         let secret = token::change(&file.file, add).map_err(Failure::new)?;
         let role = role.word();
         if file.json {
-            screen.json(&Made { name, role, until: iso_end(*until), token: &secret })?;
+            let until = iso_end(*until);
+            screen.json(&Made { name, role, until, token: &secret, scope: shown })?;
         } else {
             writeln!(screen, "{secret}")?;
             screen.flush()?;
             let end = shown_end(*until);
+            let only = shown.map_or_else(String::new, |scope| format!(" for {scope} alone"));
             note(format_args!(
-                "the token {name}, role {role}, until {end}: copy it now, it is not shown again"
+                "the token {name}, role {role}{only}, until {end}: copy it now, it is not shown again"
             ));
         }
         Ok(Outcome::Fine)
     }
+
+    fn scope(&self) -> Result<Option<Scope>, Failure> {
+        if self.domains.is_empty() {
+            return Ok(self.customer.clone());
+        }
+        let domains = Scope::domains(self.domains.iter().map(String::as_str));
+        let fault = || Failure::new("--domain: expected a domain such as example.org");
+        domains.map(Some).ok_or_else(fault)
+    }
 }
 
-const COLUMNS: [Column; 4] = [
+const COLUMNS: [Column; 5] = [
     Column::words("NAME"),
     Column::words("ROLE"),
     Column::words("MADE").spare(1),
     Column::words("UNTIL"),
+    Column::words("FOR"),
 ];
 
 impl TokenList {
@@ -226,7 +264,9 @@ impl TokenList {
             let cells = |one: &Token| {
                 let ended = if one.until <= now { " (ended)" } else { "" };
                 let end = format!("{}{ended}", shown_end(one.until));
-                [one.name.clone(), one.role.word().to_owned(), local_second(one.since), end]
+                let scope = one.scope.as_ref().map_or_else(|| "all".to_owned(), Scope::to_string);
+                let (role, since) = (one.role.word().to_owned(), local_second(one.since));
+                [one.name.clone(), role, since, end, scope]
             };
             let layout = Layout::of(screen, COLUMNS, tokens.all().map(cells));
             layout.head(screen)?;

@@ -4,11 +4,12 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::place;
 use crate::sys::users;
 use crate::text::printable;
@@ -27,10 +28,7 @@ The spool directory is the one that [mail] spool of /etc/exirate/exirate.toml na
 else /var/lib/exirate; the database is the directory exirate in it. Every command and unit uses it.
 
 Exit status: 0 there is a database; 1 nothing was counted there yet; 2 an error, such as that there
-is no mail server.
-
-JSON: an object with `spool`, `database`, `exists`, `user`, `group` and `stated_by` (configuration,
-exim, usual or option).")]
+is no mail server.", add = Json::of::<FoundPlace>())]
 pub(in crate::cli) struct Where {
     /// Print only this
     #[arg(value_enum, value_name = "WHAT")]
@@ -61,13 +59,14 @@ enum Sought {
     Group,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct FoundPlace {
     spool: String,
     database: String,
     exists: bool,
     user: String,
     group: String,
+    /// configuration, exim, usual or option.
     stated_by: &'static str,
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io::Write as _;
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::Failure;
@@ -74,20 +75,28 @@ fn chance(answer: &QueryResult) -> Option<f64> {
 }
 
 /// A result, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct AnswerJson<'a> {
     #[serde(flatten)]
     envelope: &'a Envelope,
+    /// The probability that an unrelated message is listed; null, as the next two, if only
+    /// envelopes were searched.
     chance: Option<f64>,
+    /// How many of its elements are there.
     present: Option<u32>,
+    /// How many elements it has.
     of: Option<u32>,
+    /// The longest passage; null if passages were not searched for.
     passage: Option<PassageJson<'a>>,
+    /// The parts of the message in one of which it is: subject, text, HTML, attachment 1 and so on;
+    /// null if that is not known.
     r#in: Option<Vec<String>>,
+    /// With --group, how many near-identical messages it stands for.
     alike: Option<u64>,
 }
 
 /// The longest passage that a message contains, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PassageJson<'a> {
     /// The number of the part, from 1.
     part: u32,

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::Failure;
@@ -34,26 +35,42 @@ pub(super) struct QueryReply {
 }
 
 /// The result, in JSON.
-#[derive(Serialize)]
-struct ReplyFacts<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct ReplyFacts<'a> {
     found: Vec<AnswerJson<'a>>,
+    /// How many messages there are without --limit.
     matches: u64,
+    /// How many messages were left out as matching by chance.
     doubtful: u64,
+    /// How many messages were searched.
     searched: u64,
+    /// How many of them could not be searched for contents.
     unanswered: u64,
     unreadable: u64,
+    /// How many of the others were not recorded whole, and may have contained it without being in
+    /// `found` (at most, if envelopes are searched too).
     partial: u64,
+    /// In how many segments these messages are.
     segments: u64,
+    /// How many messages are expected in `found` by chance (at most, if envelopes are searched too
+    /// or with --at-least); null if nothing was found, for passages, for --at-least auto, and with
+    /// the scheme hbf.
     false_expected: Option<f64>,
+    /// With how many bytes it would be one in a hundred such queries; null: it is less already, or
+    /// is not known.
     enough: Option<u64>,
+    /// The length in bytes from which a text is found for certain.
     shortest: usize,
+    /// What was searched for.
     parts: Vec<PartJson<'a>>,
+    /// What could not be read.
     damaged: Vec<String>,
+    /// How many files have another key.
     other_key: u64,
 }
 
 /// What was searched for, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PartJson<'a> {
     kind: &'static str,
     bytes: usize,

@@ -6,12 +6,6 @@ use crate::csv;
 use crate::text;
 use crate::trace::Envelope;
 
-/// What the fields of an envelope in JSON mean, for the help of commands that print it.
-pub(super) const JSON_HELP: &str = "\
-`sender` is empty for a bounce, `client` and `authenticated`
-are null if there was none, `partial` is whether a message was too large to be
-recorded whole.";
-
 /// The form of lines for other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::{Failure, Outcome};
-use super::envelope::{CSV_HEAD, Format, JSON_HELP, csv_line};
+use super::super::{Failure, Json, Outcome};
+use super::envelope::{CSV_HEAD, Format, csv_line};
 use super::filters::Filters;
 use crate::cli::shared::database::{Common, traces_incomplete};
 use crate::cli::shared::output_file;
@@ -18,7 +18,7 @@ const SECRET: u32 = 0o600;
 
 /// Write the envelopes of all messages, as JSON or CSV
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = HELP, add = Json::when::<Envelope>("For each message"))]
 pub(super) struct Export {
     /// Write to FILE, which only its owner may read; the default is standard
     /// output
@@ -37,9 +37,7 @@ pub(super) struct Export {
 }
 
 /// The help after the options.
-fn help() -> String {
-    format!(
-        "Examples:
+const HELP: &str = "Examples:
   Senders and recipients, in a spreadsheet:
     exirate trace export --format csv --output mail.csv
   How many messages has each sender sent this week?
@@ -54,11 +52,7 @@ digests are left out as well: without the store's key they reveal nothing. Messa
 in the order in which they were recorded. In CSV, recipients are separated by blanks. Fields are
 chosen by clients, and a spreadsheet would take one that begins with =, +, -, @, a tab or a
 carriage return for a formula: an apostrophe is written before it, numbers excepted. Exim may run
-meanwhile.
-
-JSON: an object a line. {JSON_HELP}"
-    )
-}
+meanwhile.";
 
 impl Export {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {

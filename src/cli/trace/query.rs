@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::super::{Failure, Outcome};
-use super::answers::{First, Sort};
-use super::conclusion::{self, QueryReply};
-use super::envelope::{Format, JSON_HELP};
+use super::super::{Failure, Json, Outcome};
+use super::answers::{AnswerJson, First, Sort};
+use super::conclusion::{self, QueryReply, ReplyFacts};
+use super::envelope::Format;
 use super::excerpt::{self, Excerpts, Passages};
 use super::filters::{Filters, Name};
 use super::group::group;
@@ -38,7 +38,10 @@ type QueryOutcome = Result<(First, QuerySummary), TooShort>;
 
 /// Find the messages that may have contained a text or a file
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = HELP)]
+#[command(add = Json::of::<ReplyFacts<'_>>()
+    .or::<Vec<Option<ReplyFacts<'_>>>>("With --questions")
+    .or::<AnswerJson<'_>>("With --format jsonl, for each message"))]
 pub(super) struct Query {
     #[command(flatten)]
     excerpts: Excerpts,
@@ -98,30 +101,8 @@ pub(super) struct Query {
     common: Common,
 }
 
-/// The fields of a result in JSON.
-const JSON: &str = "\
-JSON: an object. `found` is an array of messages, `matches` how many there are without --limit;
-`chance` is the probability that an unrelated message is listed, `present` how many of its `of` elements are there; all three are null if only envelopes were searched. `in`
-are the parts of the message in one of which it is: \"subject\", \"text\", \"HTML\", \"attachment
-1\" and so on (null if that is not known). `passage` is the longest passage, null if passages were
-not searched for: it begins at byte `start` of the part with the number `part` and has these
-`bytes` and this `text`. `doubtful` is how many messages were left out as matching by chance.
-`searched` is how many messages were searched, in so many `segments`; `unanswered` how many of
-them could not be searched for contents; `partial` how many of the others were not recorded whole,
-and may have contained it without being in `found` (at most, if envelopes are searched too).
-`false_expected` is how many messages are expected in `found` by chance (at most, if envelopes are
-searched too or with --at-least; null if nothing was found, for passages, for --at-least auto, and
-with the scheme hbf); with `enough` bytes it would be one in a hundred such queries (null: it is
-less already, or is not known). `shortest` is the length in bytes from which a text is found for
-certain; `parts` is what was searched for. `damaged` is what could not be read, `other_key` how
-many files have another key. With --group, `alike` is how many near-identical messages one stands
-for; else it is null. With --questions, an array of such objects, or null for a line that is too
-short. --format jsonl writes each message of `found` as a line.";
-
 /// The help after the options.
-fn help() -> String {
-    format!(
-        "Examples:
+const HELP: &str = "Examples:
   Who sent this text, and who received it?
     exirate trace query --text 'the margin of the northern branch fell to four percent'
   Two sentences that one message contains, wherever in it:
@@ -183,11 +164,7 @@ message's digest is: as much as one unrelated message in a thousand has.
 
 The best come first: those with all of the text, of these those with a probability below
 one in ten thousand, and of these the earliest; then the others, those with the smallest
-probability first.
-
-{JSON} {JSON_HELP}"
-    )
-}
+probability first.";
 
 impl Query {
     pub(super) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {

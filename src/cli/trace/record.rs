@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 
-use super::super::{Failure, Outcome};
+use super::super::{Failure, Json, Outcome};
 use super::mailbox::MESSAGE_MAX;
 use super::recording::{RecordCounts, RecordSources, Recording};
 use super::scheme::{self, Scheme};
@@ -53,11 +53,7 @@ set by `exirate config set trace.keep=`) is not recorded.
 
 The options for digests are stored in the trace store and apply to all later messages, also to
 those that Exim records, unless a line of its configuration sets them again. Earlier messages can
-still be queried.
-
-JSON: an object. `recorded` is how many messages were, and `bytes` their size; of `not_recorded`,
-`too_old` are older than trace.keep; `cut` are those of which only the beginning was recorded
-because they are too large, and `nameless` those without an id, a sender and a recipient.")]
+still be queried.", add = Json::of::<RecordCounts>())]
 pub(super) struct TraceRecord {
     #[command(flatten)]
     sources: RecordSources,

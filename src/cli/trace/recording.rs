@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::ProgressBar;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::super::Failure;
@@ -141,15 +142,17 @@ fn bare(address: &str) -> &str {
 }
 
 /// How many messages were recorded, and how many bytes.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct RecordCounts {
     pub(super) recorded: u64,
+    /// Their size.
     pub(super) bytes: u64,
     pub(super) not_recorded: u64,
-    /// How many of these are older than messages are kept.
+    /// How many of these are older than trace.keep.
     pub(super) too_old: u64,
+    /// Those of which only the beginning was recorded because they are too large.
     pub(super) cut: u64,
-    /// Without an id, a sender and a recipient.
+    /// Those without an id, a sender and a recipient.
     pub(super) nameless: u64,
 }
 

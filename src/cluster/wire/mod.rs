@@ -32,6 +32,7 @@
 //! | 24 | 8 | `period` | in seconds; of a bucket: what leaks out in a second; of a calendar window: its length |
 //! | 32 | 8 | `event_count` | how much the event counts |
 //! | 40 | 8 | `refuses` | the part of the limit from which the event is refused; 0 = all of it |
+//! | 48 | 4 | `blocks` | for how many seconds a crossing blocks the identity; all ones = until it is lifted; 1 = it sets no block; 0 = nor is one known that is set |
 //!
 //! The name and the text of the unique event follow each of them. The items of a reply
 //! with the status 0 are decisions:
@@ -47,6 +48,7 @@
 //! | 40 | 8 | `kept_at` | its time: microseconds since 1970 |
 //! | 48 | 4 | `kept_start` | the second since 1970 in which the calendar window of the record begins |
 //! | 52 | 4 | `kept_length` | its length in seconds |
+//! | 56 | 4 | `blocked` | the block of the identity, as the record holds it; 0 = none |
 //!
 //! A reply with another status has no items, but a text of `count` bytes: the reason.
 //!

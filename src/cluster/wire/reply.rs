@@ -1,6 +1,6 @@
 //! The reply to a request.
 
-use crate::engine::{Check, Decision, Details, Overridden, Update};
+use crate::engine::{Block, Check, Decision, Details, Overridden, Update};
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
@@ -8,7 +8,7 @@ use crate::store::ByteReader;
 use super::{Header, REPLY_MAGIC, WireFault, finish, item};
 
 /// The size of a decision.
-pub const DECISION_BYTES: usize = 56;
+pub const DECISION_BYTES: usize = 60;
 
 /// The bits of `outcome`.
 mod outcome {
@@ -132,6 +132,7 @@ fn write_decision(out: &mut Vec<u8>, decision: &Decision) {
     out.extend_from_slice(&kept.at.as_micros().to_le_bytes());
     out.extend_from_slice(&start.to_le_bytes());
     out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&decision.blocked.map_or(0, Block::code).to_le_bytes());
 }
 
 /// Reads a whole reply to the request for `event` with these checks.
@@ -183,6 +184,7 @@ pub fn read_decision(
     let at = fixed.i64();
     let (kept_rate, kept_at) = (fixed.array(), fixed.i64());
     let (start, length) = (fixed.u32().ok_or(short)?, fixed.u32().ok_or(short)?);
+    let blocked = Block::held(fixed.u32().ok_or(short)?);
     let (Some(rate), Some(count), Some(at), Some(kept_rate), Some(kept_at)) =
         (rate, count, at, kept_rate, kept_at)
     else {
@@ -214,6 +216,7 @@ pub fn read_decision(
             (_, true) => Some(check.overridden.unwrap_or(Overridden::Deny)),
             _ => None,
         },
+        blocked,
         algorithm: check.algorithm.kind(),
         limit: check.algorithm.limit(),
         period,

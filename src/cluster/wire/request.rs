@@ -1,6 +1,6 @@
 //! The request to decide the checks of one event.
 
-use crate::engine::{Algorithm, Check, Kind, Overridden, RecordKey, Update};
+use crate::engine::{Algorithm, BlockTime, Check, Kind, Overridden, RecordKey, Update};
 use crate::rate::CalendarWindow;
 use crate::spool::CHECKS_MAX;
 use crate::store::ByteReader;
@@ -8,7 +8,7 @@ use crate::store::ByteReader;
 use super::{Header, REQUEST_MAGIC, WireFault, finish, item};
 
 /// The size of the fixed part of a check.
-pub const CHECK_BYTES: usize = 48;
+pub const CHECK_BYTES: usize = 52;
 /// The kind of a request to decide.
 const DECIDE: u16 = 1;
 
@@ -68,7 +68,7 @@ pub fn write_request(
 }
 
 fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
-    let Check { key, algorithm, count, event, update, refuses, total, overridden } = *check;
+    let Check { key, algorithm, count, event, update, refuses, total, overridden, blocks } = *check;
     let flag = |set: bool, bit: u8| if set { bit } else { 0 };
     let short = |bytes: usize, field| u16::try_from(bytes).map_err(|_| WireFault::Field(field));
     let unique = event.unwrap_or_default();
@@ -78,7 +78,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     let kind = match key.kind {
         Kind::Spec => 1,
         Kind::Policy => 2,
-        Kind::Habits => return Err(WireFault::Field("record_kind")),
+        Kind::Habits | Kind::Usage => return Err(WireFault::Field("record_kind")),
     };
     let update = match update {
         Update::Leaky => 1,
@@ -100,6 +100,7 @@ fn write_check(out: &mut Vec<u8>, check: &Check<'_>) -> Result<(), WireFault> {
     for number in [algorithm.limit(), second, count, refuses.unwrap_or_default()] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+    out.extend_from_slice(&blocks.code().to_le_bytes());
     out.extend_from_slice(key.name);
     out.extend_from_slice(unique);
     Ok(())
@@ -140,6 +141,7 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
     fixed.take(2).ok_or(short)?;
     let mut number = || fixed.array().map(f64::from_le_bytes).ok_or(short);
     let (limit, period, count, from) = (number()?, number()?, number()?, number()?);
+    let blocks = BlockTime::of_code(fixed.u32().ok_or(short)?);
     let name = rest.take(name_bytes).ok_or(WireFault::Field("name_bytes"))?;
     let unique = rest.take(unique_bytes).ok_or(WireFault::Field("unique_bytes"))?;
     if identity_start > name_bytes {
@@ -190,5 +192,5 @@ fn read_check<'a>(rest: &mut ByteReader<'a>, item_bytes: usize) -> Result<Check<
         _ => None,
     };
     let total = flags & TOTAL != 0;
-    Ok(Check { key, algorithm, count, event, update, refuses, total, overridden })
+    Ok(Check { key, algorithm, count, event, update, refuses, total, overridden, blocks })
 }

@@ -5,7 +5,8 @@ use quickcheck::{Arbitrary, Gen};
 
 use super::*;
 use crate::engine::{
-    Algorithm, AlgorithmKind, Check, Decision, Details, Kind, Overridden, RecordKey, Update,
+    Algorithm, AlgorithmKind, Block, BlockTime, Check, Decision, Details, Kind, Overridden,
+    RecordKey, Update,
 };
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use crate::spool::CHECKS_MAX;
@@ -81,6 +82,7 @@ impl Item {
             total: self.choice & 64 != 0,
             overridden: [None, Some(Overridden::Allow), Some(Overridden::Deny), None]
                 [usize::from(self.choice >> 5 & 3)],
+            blocks: BlockTime::of_code(self.decided.3),
         }
     }
 
@@ -91,6 +93,7 @@ impl Item {
             rate: self.numbers[2],
             over,
             overridden: check.overridden,
+            blocked: Block::held(crossings),
             algorithm: check.algorithm.kind(),
             limit: check.algorithm.limit(),
             period: check.algorithm.period(),
@@ -282,7 +285,9 @@ fn formats_0_1_0() {
         decided: (true, Some(false), true, 3, Some((2.5, Timestamp { seconds: 9, micros: 8 }))),
     };
     let items = [item(0, 12), item(67, 13), item(26, 14), item(37, 15)];
-    let checks: Vec<_> = items.iter().map(Item::check).collect();
+    let mut checks: Vec<_> = items.iter().map(Item::check).collect();
+    // 0.1.0 knows no blocks.
+    checks.iter_mut().for_each(|check| check.blocks = BlockTime::Ignored);
     let at = Timestamp { seconds: 1_795_175_430, micros: 250_000 };
     let decisions: Vec<_> = items.iter().map(|item| item.decision(at)).collect();
     let request = kit::formats::kept("agent.request", || {
@@ -402,7 +407,7 @@ fn the_tables_name_every_field() {
     );
     let fields = documented(&document);
     for (last, size) in
-        [("item_bytes", HEADER_BYTES), ("refuses", CHECK_BYTES), ("kept_length", DECISION_BYTES)]
+        [("item_bytes", HEADER_BYTES), ("blocks", CHECK_BYTES), ("blocked", DECISION_BYTES)]
     {
         let (offset, bytes) = fields[last];
         assert_eq!(offset + bytes, size, "{last}");

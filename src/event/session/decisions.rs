@@ -183,6 +183,7 @@ mod tests {
             kept: None,
             crossed: false,
             overridden: None,
+            blocked: None,
             crossings: 0,
             details: Details::default(),
         }

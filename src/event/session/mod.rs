@@ -3,6 +3,7 @@
 
 mod decisions;
 mod occurrences;
+mod usage;
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::store::Judged;
 
 pub use decisions::DecisionCache;
 pub use occurrences::{AlreadyCounted, Occurrence, SessionFacts};
+pub(crate) use usage::UsageMemory;
 
 /// What policies remember of an SMTP connection, its message and its command. `O` is the
 /// outcome of a policy.
@@ -22,6 +24,7 @@ pub struct SessionMemory<O> {
     /// What a step counts: kept to be filled again.
     occurrences: Vec<Occurrence>,
     pub(crate) habits: HabitsMemory,
+    pub(crate) usage: UsageMemory,
 }
 
 impl<O> SessionMemory<O> {
@@ -85,6 +88,7 @@ impl<O> Default for SessionMemory<O> {
             accepted: 0,
             occurrences: Vec::new(),
             habits: HabitsMemory::default(),
+            usage: UsageMemory::default(),
         }
     }
 }
@@ -96,6 +100,8 @@ impl<O> SessionMemory<O> {
         self.known.clear();
         self.accepted = 0;
         self.habits.judged = None;
+        self.usage.new_message();
+        self.usage.new_command();
     }
 
     /// A message begins: forgets what belongs to the one before.
@@ -108,12 +114,14 @@ impl<O> SessionMemory<O> {
         }
         self.accepted = 0;
         self.habits.judged = None;
+        self.usage.new_message();
     }
 
     /// A command begins.
     pub fn new_command(&mut self) {
         self.cache.new_command();
         self.known.iter_mut().for_each(|known| known.counted.new_command());
+        self.usage.new_command();
     }
 
     /// A step was evaluated by all policies.
@@ -139,8 +147,7 @@ impl<O> SessionMemory<O> {
         self.accepted = self.accepted.saturating_add(1);
     }
 
-    /// Recipients of the message that were accepted.
-    #[cfg(feature = "cli")]
+    /// Recipients of the message that were accepted, where the front end says so.
     #[must_use]
     pub fn accepted(&self) -> u32 {
         self.accepted
@@ -155,6 +162,7 @@ impl<O> SessionMemory<O> {
             size_of::<ByPolicy<O>>() + known.policy.len() + text
         });
         let habits = self.habits.recipients.capacity() * 8 + self.habits.name.capacity();
+        let habits = habits + self.usage.bytes();
         size_of::<Self>() + habits + self.cache.bytes() + known.sum::<usize>()
     }
 

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::rule;
@@ -54,7 +55,7 @@ pub enum Sender {
 }
 
 /// What the messages are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// No message of the sender is recorded in the window.
@@ -74,7 +75,7 @@ pub enum Pattern {
 }
 
 /// Something and how many messages have it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tally {
     /// What is counted.
     pub name: String,
@@ -83,16 +84,15 @@ pub struct Tally {
 }
 
 /// How alike the messages are.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Alike {
     /// How many messages were compared, each with each.
     pub compared: usize,
     /// The mean over all pairs of the share of the longer message that the shorter one has
-    /// too, 0 to 1: see [`Sketch::likeness`](crate::trace::Sketch::likeness).
+    /// too, 0 to 1.
     pub likeness: f64,
     /// How many groups of messages there are in which each is taken for the text of another
-    /// one: see [`Likeness::is_same_text`](crate::trace::Likeness::is_same_text). A message that
-    /// is like no other is a group.
+    /// one. A message that is like no other is a group.
     pub texts: usize,
     /// The part of the compared messages that the largest group has.
     pub largest: f64,
@@ -101,7 +101,7 @@ pub struct Alike {
 }
 
 /// The messages of a sender in a window of time.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Crossing {
     /// The first second of the window.
     pub since: i64,
@@ -127,7 +127,7 @@ pub struct Crossing {
     pub different_senders: usize,
     /// The senders with the most messages.
     pub senders: Vec<Tally>,
-    /// How alike they are; `None` if fewer than two could be compared.
+    /// How alike they are; null if fewer than two could be compared.
     pub alike: Option<Alike>,
     /// What they are.
     pub pattern: Pattern,

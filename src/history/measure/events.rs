@@ -3,18 +3,26 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
 
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::MeasureError;
 use super::runs::{self, Runs};
 use crate::event::Event;
-use crate::identity::fold::Folding;
+use crate::history::explain::rule;
+use crate::identity::Field;
+use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, domain};
 use crate::logs::files::Stamped;
 use crate::logs::item::Text;
 use crate::logs::messages::{Item, ItemKind, JoinSettings, Joiner};
 use crate::logs::unused::{Reason, Unused};
+use crate::policy::image::{Image, ImageError};
+use crate::policy::key::{self, Key};
+use crate::policy::limit::Subject;
+use crate::policy::model::Identity;
 use crate::rate::Timestamp;
 
 /// At most so many keys, and so many bytes of them.
@@ -34,28 +42,98 @@ pub enum By {
     Auth,
     /// The local user, or the ident of a client (U=)
     User,
+    /// The domain of the authenticated user
+    Domain,
+    /// The customer of the authenticated or local user, as a policy file has it
+    Customer,
     /// All messages together
     All,
 }
 
 impl By {
+    /// Whether several users count together by it, whom policies know.
+    #[must_use]
+    pub fn is_of_group(self) -> bool {
+        matches!(self, Self::Domain | Self::Customer)
+    }
+}
+
+/// The identity that mail counts for.
+#[derive(Clone, Debug)]
+pub struct MeasuredBy {
+    /// Which.
+    pub by: By,
+    /// How users are known, as the policies say.
+    identity: Identity,
+    /// The policies with the customers.
+    image: Option<Rc<Image>>,
+}
+
+impl MeasuredBy {
+    /// By this, with the policies that know users and customers.
+    ///
+    /// # Errors
+    /// The policies are damaged.
+    pub fn new(by: By, image: Option<Rc<Image>>) -> Result<Self, ImageError> {
+        let identity = match &image {
+            Some(image) => image.identity()?.clone(),
+            None => Identity::default(),
+        };
+        Ok(Self { by, identity, image })
+    }
+
     /// The identity that such mail counts for, if it has one.
-    pub fn identity<'a>(self, event: &Event<&'a str>) -> Option<Cow<'a, str>> {
-        match self {
-            Self::All => Some(Cow::Borrowed("")),
-            Self::Sender if event.sender == Some("") => Some(Cow::Borrowed("<>")),
-            Self::Sender => event.sender.map(Cow::Borrowed),
+    pub fn identity<'a>(&self, event: &Event<&'a str>) -> Option<Cow<'a, str>> {
+        match self.by {
+            By::All => Some(Cow::Borrowed("")),
+            By::Sender if event.sender == Some("") => Some(Cow::Borrowed("<>")),
+            By::Sender => event.sender.map(Cow::Borrowed),
             // As the shipped ACLs count them.
-            Self::Host => {
+            By::Host => {
                 let network = |client| Folding::default().client(client).to_string();
                 event.client.address().map(|client| Cow::Owned(network(client)))
             }
-            Self::Auth => event.auth.map(|login| match Folding::default() {
+            By::Auth => event.auth.map(|login| match Folding::default() {
                 folding if folding.is_folded(login) => Cow::Borrowed(login),
                 folding => folding.identity(login).map_or(Cow::Borrowed(login), Cow::Owned),
             }),
-            Self::User => event.local_account.map(Cow::Borrowed),
+            By::User => event.local_account.map(Cow::Borrowed),
+            By::Domain | By::Customer => {
+                let field = if event.auth.is_some() { Field::Auth } else { Field::LocalAccount };
+                let key = Key::of(&self.identity, &[field], event)?;
+                self.group(None, &key.identity).map(Cow::Owned)
+            }
         }
+    }
+
+    /// The domain or the customer of a user, by this policy or by the first that knows it.
+    fn group(&self, policy: Option<&str>, user: &str) -> Option<String> {
+        if self.by == By::Domain {
+            return domain(user).map(str::to_owned);
+        }
+        let subject = Subject { identity: user, ..Subject::default() };
+        let mut all = self.image.as_deref()?.each();
+        all.find_map(|(name, image)| {
+            let is_meant = policy.is_none_or(|policy| policy == name);
+            image.ok().filter(|_| is_meant)?.customer(&subject).ok()?.map(str::to_owned)
+        })
+    }
+
+    /// The same of what a policy has counted as `identity`, as the key of a total: `customer:acme`.
+    #[must_use]
+    pub fn group_of_key(&self, policy: &str, identity: &str) -> Option<String> {
+        let (field, value) = rule::fields(identity).into_iter().next()?;
+        let known = Field::of(field.as_bytes());
+        let name = match (&*field, self.by) {
+            (DOMAIN, _) => self.group(Some(policy), &format!("@{value}")),
+            (CUSTOMER, By::Customer) => Some(value),
+            _ if matches!(known, Some(Field::Auth | Field::LocalAccount | Field::Script)) => {
+                self.group(Some(policy), &value)
+            }
+            _ => None,
+        };
+        let key = if self.by == By::Domain { key::of_domain } else { key::of_customer };
+        name.as_deref().map(key)
     }
 }
 
@@ -66,7 +144,7 @@ pub fn cut(key: &str) -> &str {
 }
 
 /// What of a message counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Count {
     /// Each one once
@@ -96,13 +174,13 @@ impl Count {
 #[derive(Debug)]
 pub enum Measured<'a> {
     /// Messages that came in, counted in each of these ways.
-    Arrivals(By, Vec<Count>),
+    Arrivals(MeasuredBy, Vec<Count>),
     /// Lines that match: group 1 is the key, group 2 the size.
     Lines(&'a Regex),
 }
 
 /// What became of the lines and messages.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Lines {
     /// All lines; empty ones are neither used nor unused.
     pub read: u64,
@@ -110,6 +188,7 @@ pub struct Lines {
     pub used: u64,
     /// The others, by reason.
     #[serde(flatten, serialize_with = "by_reason")]
+    #[schemars(skip)]
     pub unused: Unused,
     /// Messages that lack something of what is measured.
     pub messages_lacking: u64,
@@ -137,7 +216,7 @@ pub struct Events<'a> {
 
 /// The events that were found.
 struct Collector {
-    by: By,
+    by: MeasuredBy,
     counted: Vec<CountedEvents>,
     keys: KeyTexts,
     counts: Lines,
@@ -168,8 +247,11 @@ impl<'a> Events<'a> {
     #[must_use]
     pub fn new(measured: &Measured<'a>) -> Self {
         let (by, counts, lines) = match measured {
-            Measured::Arrivals(by, counts) => (*by, &counts[..], None),
-            Measured::Lines(pattern) => (By::All, &[Count::Messages][..], Some(*pattern)),
+            Measured::Arrivals(by, counts) => (by.clone(), &counts[..], None),
+            Measured::Lines(pattern) => {
+                let by = MeasuredBy { by: By::All, identity: Identity::default(), image: None };
+                (by, &[Count::Messages][..], Some(*pattern))
+            }
         };
         let recipients =
             counts.iter().any(|count| matches!(count, Count::Recipients | Count::Different));
@@ -234,7 +316,7 @@ impl Collector {
         let ItemKind::Message(message) = item.what else { return };
         let event = item.server.decided(item.event);
         // No policy counts what root or the mail server itself sends.
-        if event.system && self.by != By::All {
+        if event.system && self.by.by != By::All {
             return;
         }
         let key = self.by.identity(&event.view());

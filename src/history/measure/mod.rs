@@ -15,7 +15,7 @@ use std::io;
 use crate::calendar::{Every, Zone};
 use crate::engine::AlgorithmKind;
 
-pub use events::{By, Count, CountedEvents, Events, Lines, Measured, cut};
+pub use events::{By, Count, CountedEvents, Events, Lines, Measured, MeasuredBy, cut};
 pub use rates::{Histogram, MessageRate, Rates, replay};
 pub use runs::{Event, Runs};
 pub use suggest::{CountMode, KeyPeak, Limit, Suggestion};

@@ -1,6 +1,7 @@
 //! Which limit the past suggests: how high the keys have peaked, and how many of them each of
 //! some limits would have hit.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::events::Count;
@@ -37,7 +38,7 @@ pub struct CountMode {
 }
 
 /// What the events of a log suggest for a period.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Suggestion {
     /// What is counted, of several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +75,7 @@ pub struct Suggestion {
 }
 
 /// A key and its peak.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct KeyPeak {
     /// The key.
     pub key: String,
@@ -83,7 +84,7 @@ pub struct KeyPeak {
 }
 
 /// The highest peak of this share of the keys, of those with the lowest peaks.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PeakOf {
     /// The share, from 0 to 1.
     pub share: f64,
@@ -92,7 +93,7 @@ pub struct PeakOf {
 }
 
 /// At this share of the messages, the rate was at most this; to about 1 %.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RateOf {
     /// The share, from 0 to 1.
     pub share: f64,
@@ -101,7 +102,7 @@ pub struct RateOf {
 }
 
 /// What a limit would have hit.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Limit {
     /// The limit.
     pub limit: f64,

@@ -112,12 +112,15 @@ mod tests {
 
     use super::*;
     use crate::event::{Event, Origin};
-    use crate::history::measure::By;
+    use crate::history::measure::{By, MeasuredBy};
     use crate::rate::Timestamp;
 
     #[test]
     fn messages_are_counted_by_network_and_no_more_than_there_is_room_for() {
-        let mut networks = Networks { most: 3, ..Networks::new(Who::new(By::Auth)) };
+        let mut networks = Networks {
+            most: 3,
+            ..Networks::new(Who::new(MeasuredBy::new(By::Auth, None).unwrap()))
+        };
         for (second, login, client, in_log) in [
             (5, "alice", "192.0.2.7", InLog::Accepted),
             (6, "alice", "192.0.2.7", InLog::Rejected),

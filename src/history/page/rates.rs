@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::{Log, Series};
 use crate::history::measure::{
-    By, Count, Event, Events, Histogram, MeasureError, Measured, MessageRate, Period, Rates, Runs,
+    By, Count, Event, Events, Histogram, MeasureError, Measured, MeasuredBy, MessageRate, Period,
+    Rates, Runs,
 };
 use crate::logs::files::Stamped;
 
@@ -39,9 +40,10 @@ struct KnownIdentity {
 impl RatesOfLog {
     /// Of no line yet: those of `count` in `period`, by the identity `by`.
     #[must_use]
-    pub fn new(by: By, count: Count, period: Period) -> Self {
+    pub fn new(by: MeasuredBy, count: Count, period: Period) -> Self {
+        let kind = by.by;
         let events = Events::new(&Measured::Arrivals(by, vec![count]));
-        Self { by, count, period, events, goes_on: true }
+        Self { by: kind, count, period, events, goes_on: true }
     }
 
     /// Considers a line.
@@ -61,6 +63,8 @@ impl RatesOfLog {
             By::Sender => ("senders", "Sender"),
             By::Host => ("clients", "Client"),
             By::User => ("local users", "Local user"),
+            By::Domain => ("domains", "Domain"),
+            By::Customer => ("customers", "Customer"),
             By::All => ("all together", "All"),
         };
         let unit = match self.count {

@@ -2,14 +2,14 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use crate::history::measure::{By, cut};
+use crate::history::measure::{By, MeasuredBy, cut};
 use crate::history::simulate::Attempt;
 
 /// Finds the identities of attempts. They are compared by their texts in the log, so that
 /// each is one that `exirate measure` shows, whatever a policy makes of it.
 #[derive(Clone)]
 pub struct Who {
-    by: By,
+    by: MeasuredBy,
     hasher: RandomState,
 }
 
@@ -20,7 +20,7 @@ pub struct Id(u64);
 impl Who {
     /// Finds identities of this kind.
     #[must_use]
-    pub fn new(by: By) -> Self {
+    pub fn new(by: MeasuredBy) -> Self {
         Self { by, hasher: RandomState::new() }
     }
 
@@ -37,6 +37,6 @@ impl Who {
     /// Whether an attempt without an identity may still be of one that the page shows:
     /// policies do not know what a client on the network says of its user.
     pub fn may_hide(&self, attempt: &Attempt) -> bool {
-        self.by == By::User && attempt.event.client.address().is_some()
+        self.by.by == By::User && attempt.event.client.address().is_some()
     }
 }

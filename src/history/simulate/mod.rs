@@ -50,5 +50,5 @@ pub use convert::{Converter, Unshown};
 pub use decided::{Decided, SimulateError, Totals, Verdicts};
 pub use engine::{Simulation, SimulationSettings};
 pub use named::{NamedAccount, NamedAccounts};
-pub use refusals::{LimitKey, Refusals, Refused};
+pub use refusals::{LimitKey, Refusals, Refused, grouped};
 pub use retry::{Retries, Schedule};

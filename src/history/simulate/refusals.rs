@@ -1,6 +1,6 @@
 //! What would have been refused, by limit and key.
 
-use std::collections::hash_map;
+use std::collections::{HashMap, hash_map};
 use std::hash::BuildHasher as _;
 
 use serde::{Serialize, Serializer};
@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use super::attempt::AttemptPart;
 use super::decided::{Decided, first_and_last};
 use crate::hash::{FastHash, FastMap};
+use crate::identity::fold::TOTALS;
 use crate::policy::outcome::Reason;
 use crate::policy::replay::Window;
 use crate::policy::word::{Unit, Verdict};
@@ -17,7 +18,7 @@ use crate::rate::{Timestamp, Wait};
 const ROWS_MAX: usize = 500_000;
 
 /// A limit, and who was counted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct LimitKey {
     /// The policy.
     pub policy: String,
@@ -72,6 +73,9 @@ pub struct Refused {
     pub over: f64,
     /// The longest time that it was over without a break, in seconds.
     pub longest: f64,
+    /// For how long a crossing has blocked it (`deny` of `[on.crossing]`), in seconds, all times
+    /// together, until the log ends.
+    pub blocked: f64,
     /// The highest rate.
     #[serde(rename = "peak")]
     pub highest: f64,
@@ -98,6 +102,8 @@ struct RefusalEntry {
     refused: Refused,
     /// Since when it is over, and when the next event would pass.
     since: Option<(Timestamp, Timestamp)>,
+    /// The latest block: since when, and until when.
+    block: Option<(Timestamp, Timestamp)>,
     /// The latest message that was refused.
     message: u64,
 }
@@ -175,9 +181,14 @@ impl Refusals {
         let Some(entry) = self.entry(hash, || RefusalEntry::of_window(window)) else { return };
         let passes = match decision.retry_after(decision.at) {
             Wait::Seconds(seconds) => later(decision.at, seconds),
+            Wait::Never if decision.blocked.is_some() => later(decision.at, f64::MAX),
             Wait::Never => decision.at,
         };
         entry.over(decision.at, passes);
+        if decision.crossed && decision.blocked.is_some() {
+            entry.end_block(decision.at);
+            entry.block = Some((decision.at, passes));
+        }
         entry.refused.crossings += u64::from(decision.crossed);
         entry.refused.highest = entry.refused.highest.max(decision.rate);
         entry.refused.limit = decision.limit;
@@ -229,14 +240,64 @@ impl Refusals {
             .into_values()
             .map(|mut entry| {
                 entry.pass(end);
+                entry.end_block(end);
                 entry.refused
             })
             .filter(|one| one.events + one.retries > 0)
             .collect();
-        let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
-        all.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.order().cmp(&b.of.order())));
+        sort(&mut all);
         all
     }
+}
+
+impl Refused {
+    /// Adds what the same limit did to another key.
+    fn join(&mut self, other: &Self) {
+        self.observed |= other.observed;
+        self.events += other.events;
+        self.messages += other.messages;
+        self.recipients += other.recipients;
+        self.rejected += other.rejected;
+        self.retries += other.retries;
+        self.crossings += other.crossings;
+        self.over += other.over;
+        self.longest = self.longest.max(other.longest);
+        self.blocked += other.blocked;
+        self.highest = self.highest.max(other.highest);
+        let both = self.refused.into_iter().chain(other.refused);
+        self.refused = both.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
+    }
+}
+
+/// The rows of the keys of which `group` is the same, as one: each policy, table, unit, and limit, of
+/// each key or of all together, stays a row.
+#[must_use]
+pub fn grouped(rows: Vec<Refused>, group: impl Fn(&LimitKey) -> Option<String>) -> Vec<Refused> {
+    let mut all: Vec<Refused> = Vec::new();
+    let mut known: HashMap<(LimitKey, bool), usize> = HashMap::new();
+    for mut row in rows {
+        let is_total = TOTALS.iter().any(|total| row.of.key.starts_with(&format!("{total}:")));
+        row.of.key = group(&row.of).unwrap_or_default();
+        match known.entry((row.of.clone(), is_total)) {
+            hash_map::Entry::Occupied(at) => {
+                if let Some(one) = all.get_mut(*at.get()) {
+                    one.join(&row);
+                }
+            }
+            hash_map::Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(row);
+            }
+        }
+    }
+    sort(&mut all);
+    all
+}
+
+/// The most events first.
+fn sort(rows: &mut [Refused]) {
+    let by = |one: &Refused| (std::cmp::Reverse(one.events), std::cmp::Reverse(one.retries));
+    rows.sort_by(|a, b| by(a).cmp(&by(b)).then_with(|| a.of.order().cmp(&b.of.order())));
 }
 
 impl RefusalEntry {
@@ -253,10 +314,11 @@ impl RefusalEntry {
             crossings: 0,
             over: 0.0,
             longest: 0.0,
+            blocked: 0.0,
             highest: 0.0,
             limit: 0.0,
         };
-        Self { refused, since: None, message: 0 }
+        Self { refused, since: None, block: None, message: 0 }
     }
 
     fn of_window(window: &Window) -> Self {
@@ -292,6 +354,13 @@ impl RefusalEntry {
                 self.pass(at);
                 self.since = Some((at, passes));
             }
+        }
+    }
+
+    /// Adds up the latest block, until `end` at most.
+    fn end_block(&mut self, end: Timestamp) {
+        if let Some((since, until)) = self.block.take() {
+            self.refused.blocked += (until.min(end).as_seconds() - since.as_seconds()).max(0.0);
         }
     }
 

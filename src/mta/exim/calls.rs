@@ -1,5 +1,6 @@
 //! The calls of our functions in a line of Exim's configuration.
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::spec::key_of;
@@ -117,23 +118,28 @@ pub(crate) struct Call {
     pub(crate) closed: bool,
 }
 
+/// A call, as JSON has it.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CallJson<'a> {
+    /// dlfunc, lookup or readsocket.
+    form: &'static str,
+    /// Null without dlfunc.
+    library: Option<&'a str>,
+    function: &'a str,
+    arguments: &'a [String],
+    /// Null where it is in the spec.
+    key: Option<&'a str>,
+}
+
 impl Serialize for Call {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Fields<'a> {
-            form: &'static str,
-            library: Option<&'a str>,
-            function: &'a str,
-            arguments: &'a [String],
-            key: Option<&'a str>,
-        }
         let Self { function, arguments, .. } = self;
         let (form, library) = match &self.form {
             Form::Dlfunc { library } => ("dlfunc", Some(&**library)),
             Form::Lookup => ("lookup", None),
             Form::Socket { .. } => ("readsocket", None),
         };
-        Fields { form, library, function, arguments, key: self.key() }.serialize(serializer)
+        CallJson { form, library, function, arguments, key: self.key() }.serialize(serializer)
     }
 }
 

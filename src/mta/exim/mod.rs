@@ -24,6 +24,7 @@ mod spec;
 use std::path::Path;
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 pub(crate) use acls::Acls;
@@ -42,13 +43,14 @@ use expansion::{Expansion, UNKNOWN};
 use order::{Mail, ends_before};
 
 /// One call of ours in the configuration, and what is known of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Rule {
     #[serde(flatten)]
     pub(crate) position: Position,
     /// The section, such as `acl` or `routers`.
     #[serde(serialize_with = "section")]
     pub(crate) section: Rc<str>,
+    /// Null outside of ACLs.
     #[serde(serialize_with = "name")]
     pub(crate) acl: Option<Rc<str>>,
     /// The options that lead to it, such as `acl_smtp_rcpt`; none where nothing
@@ -63,6 +65,7 @@ pub(crate) struct Rule {
     #[serde(skip)]
     pub(crate) ending_of_users: Option<Ending>,
     #[serde(flatten)]
+    #[schemars(with = "calls::CallJson<'static>")]
     pub(crate) call: Call,
     pub(crate) limits: Vec<Limit>,
     pub(crate) errors: Vec<String>,

@@ -1,13 +1,14 @@
 //! What is known of a spec before Exim expands it: its limit, what is wrong with
 //! it, and whether a client could choose a part of it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::expansion::{Expansion, UNKNOWN, Variable};
 use crate::spec::{Context, Lint, Spec};
 
 /// What a spec limits, as far as it is known.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(crate) struct Limit {
     /// `100 / 1h`; `?` for what only Exim knows.
     pub(crate) limit: String,

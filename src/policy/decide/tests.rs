@@ -12,7 +12,7 @@ use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
 use crate::policy::source::compile;
 use crate::rate::Average;
-use crate::store::{Entry, Inspect, Judged, Memory, Sending};
+use crate::store::{Counting, Entry, Inspect, Judged, Memory, Sending};
 
 const START: Timestamp = Timestamp { seconds: 1_700_000_000, micros: 0 };
 
@@ -82,7 +82,8 @@ impl<'p> Session<'p> {
         let now = self.now;
         let (cache, store) = (&mut self.cache, &mut self.store);
         let counts = if self.looks { CountedChecks::Nothing } else { CountedChecks::All };
-        let to_count = ToCount { occurrences: &occurrences, all_exempt: false, counts };
+        let to_count =
+            ToCount { occurrences: &occurrences, all_exempt: false, counts, bypassed: false };
         decide(&rules, event, to_count, cache, store, || now, |_| {}).unwrap()
     }
 }
@@ -669,6 +670,14 @@ impl Store for Denying {
     ) -> Result<Judged, Self::Error> {
         self.0.learn(sending, clock)
     }
+
+    fn count_usage(
+        &mut self,
+        counting: &Counting<'_>,
+        clock: impl FnOnce() -> Timestamp,
+    ) -> Result<(), Self::Error> {
+        self.0.count_usage(counting, clock)
+    }
 }
 
 #[test]
@@ -695,7 +704,8 @@ fn what_an_override_denies_uses_up_no_total() {
                 session.cache.new_command();
                 let (event, cache) = (to(alice(), "b@x.test"), &mut session.cache);
                 let counts = CountedChecks::All;
-                let to_count = ToCount { occurrences: &once, all_exempt: false, counts };
+                let to_count =
+                    ToCount { occurrences: &once, all_exempt: false, counts, bypassed: false };
                 let outcome = decide(&rules, &event, to_count, cache, &mut store, || START, |_| {});
                 assert_eq!(outcome.unwrap().verdict, verdict, "{more}");
             }

@@ -641,3 +641,72 @@ fn a_known_recipient_counts_in_the_total_of_another_policy() {
     crate::store::Inspect::for_each(&mut store, &mut see).unwrap();
     assert!(found.contains(&(b"a/messages/1h/domain:a.test".to_vec(), 3.0)), "{found:?}");
 }
+
+/// A message of alice's to three recipients, of which the policy refuses the third, at all stages, and
+/// a failed delivery of it later; then what is known of her.
+fn sent_by_alice(policies: &str, names: &str) -> Option<crate::rate::usage::Usage> {
+    let spool = tempfile::tempdir().unwrap();
+    install(spool.path(), &bytes(policies)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::open(spool.path()), Memory::new());
+    let mut session = PolicySession::default();
+    // 00:30 in Berlin.
+    let now = 1_790_548_200;
+    let mut step = |stage, to: Option<&str>, facts, is_one_of, only_looks| {
+        let event = Event {
+            auth: Some("Alice@example.org"),
+            client: Origin::Client([192, 0, 2, 1].into()),
+            sender: Some("alice@example.org"),
+            recipient: to,
+            ..Event::default()
+        };
+        let step = Step { facts, is_one_of, only_looks, ..Step::new(stage, event) };
+        let (seen, now) = (&mut Seen::default(), Timestamp { seconds: now, micros: 0 });
+        if stage == AclStage::Delivery {
+            session = PolicySession::default();
+        }
+        session.new_command();
+        let evaluated =
+            evaluator.evaluate(&mut session, names, &step, Ok(&mut store), || now, seen);
+        evaluated.outcome.verdict
+    };
+    let facts = |recipients, rejected_recipients, message_size| SessionFacts {
+        recipients,
+        rejected_recipients,
+        message_size,
+        ..SessionFacts::default()
+    };
+    let (none, rcpt) = (None, AclStage::Rcpt);
+    step(AclStage::Mail, none, facts(0, 0, 0), None, false);
+    for n in 0..2 {
+        let accepted = step(rcpt, Some("b@b.test"), facts(n, 0, 0), None, false);
+        assert_eq!(accepted, Verdict::Accept);
+    }
+    step(rcpt, Some("c@b.test"), facts(2, 0, 0), None, true);
+    let refused = step(rcpt, Some("c@b.test"), facts(2, 0, 0), None, false);
+    assert_eq!(refused, Verdict::Defer);
+    step(AclStage::Data, none, facts(2, 1, 5000), None, false);
+    for unit in [Unit::UnknownRecipients, Unit::FailedRecipients] {
+        step(AclStage::Delivery, Some("b@b.test"), facts(0, 0, 0), Some(unit), false);
+    }
+    let zone = crate::calendar::load(Some("Europe/Berlin")).unwrap();
+    let found = store.usage(b"auth:alice@example.org", now, zone.day(now));
+    let yesterday = store.usage(b"auth:alice@example.org", now - 3600, zone.day(now - 3600));
+    assert!(yesterday.is_none_or(|usage| usage.last(1).is_nothing()));
+    found
+}
+
+#[test]
+fn what_an_account_sends_is_counted_once_by_several_policies_unless_they_say_that_it_is_not() {
+    let policies = "[policy.a]\ndefault.recipients = \"2.5/1h\"\nupdate = \"leaky\"\n\
+         [policy.b]\ndefault.messages = \"9/1h\"\ndefault.total.recipients = \"90/1h\"\n";
+    let zone = "timezone = \"Europe/Berlin\"\n";
+    let sent =
+        crate::rate::usage::Sent { messages: 1, recipients: 2, bytes: 5000, refused: 1, failed: 2 };
+    for names in ["*", "a,b", "a"] {
+        let found = sent_by_alice(&format!("{zone}{policies}"), names).unwrap();
+        assert_eq!((found.last(1), found.last(35)), (sent, sent), "{names}");
+        let hour = found.hours[23];
+        assert_eq!((hour.recipients, hour.refused), (2, 1));
+    }
+    assert_eq!(sent_by_alice(&format!("usage = false\n{zone}{policies}"), "*"), None);
+}

@@ -9,9 +9,9 @@ use siphasher::sip::SipHasher13;
 use super::error::Fault;
 use super::fields::Fields;
 use super::layout::{
-    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
-    HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, HEADER_ZONE, MAGIC, ROW_HEAD_BYTES,
-    SLOT_BYTES, Table, VERSIONS, checksum, row_checksum, slot_checksum,
+    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_FLAGS, HEADER_IDENTITY, HEADER_KEY,
+    HEADER_LENGTH, HEADER_ON_CROSSING, HEADER_SUPERSEDED, HEADER_VERSION, HEADER_ZONE, MAGIC,
+    NO_USAGE, ROW_HEAD_BYTES, SLOT_BYTES, Table, VERSIONS, checksum, row_checksum, slot_checksum,
 };
 use crate::sys::mapping::Mapping;
 
@@ -49,10 +49,14 @@ pub(super) struct Container {
     pub(super) directory: u32,
     /// The position of `[identity]`.
     pub(super) identity: u32,
+    /// The version of the format.
+    pub(super) version: u32,
     /// The position of `[on.crossing]`.
     pub(super) on_crossing: u32,
     /// The position of the time zone; 0 if there is none.
     pub(super) zone: u32,
+    /// Whether what accounts send is counted.
+    pub(super) counts_usage: bool,
 }
 
 /// The hash under the key of an image.
@@ -114,8 +118,10 @@ impl Container {
             seed: seed(key),
             directory: u32(HEADER_DIRECTORY)?,
             identity: u32(HEADER_IDENTITY)?,
+            version,
             on_crossing: u32(HEADER_ON_CROSSING)?,
             zone: u32(HEADER_ZONE)?,
+            counts_usage: u32(HEADER_FLAGS)? & NO_USAGE == 0,
             source,
         })
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::layout::Table;
 use crate::calendar::Zone;
+use crate::engine::BlockTime;
 use crate::policy::network::Cidr;
 use crate::policy::word::Word;
 
@@ -211,6 +212,17 @@ impl Stored for i64 {
     #[cfg(feature = "cli")]
     fn write(&self, row: &mut Row) {
         row.i64(*self);
+    }
+}
+
+impl Stored for BlockTime {
+    fn read(row: &mut Fields<'_>) -> Result<Self, What> {
+        row.u32().map(Self::of_code)
+    }
+
+    #[cfg(feature = "cli")]
+    fn write(&self, row: &mut Row) {
+        row.u32(self.code());
     }
 }
 

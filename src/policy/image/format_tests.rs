@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::build_with;
 use super::layout::*;
+use crate::engine::BlockTime;
 use crate::policy::source::compile;
 use kit::fields;
 
@@ -85,6 +86,9 @@ fn an_image_is_as_documented() {
 
     assert_eq!(field(&image, 0, "header.magic"), b"EXIRATEP");
     assert_eq!(number(&image, 0, "header.version"), 4);
+    let mut blocking = policies.clone();
+    blocking.on_crossing.deny = Some(BlockTime::UntilLifted);
+    assert_eq!(number(&build_with(&blocking, [7; 16]), 0, "header.version"), 5);
     assert_eq!(field(&image, 0, "header.key"), [7; 16]);
     assert_eq!(field(&image, 0, "header.length"), (image.len() as u64).to_le_bytes());
     let crc = |seed: u32, bytes: &[u8]| {

@@ -89,14 +89,14 @@ fn an_image_that_cannot_be_used_does_not_replace_one_that_can() {
 
     // Another version.
     let mut other = image("other");
-    other[8] = 5;
+    other[8] = 6;
     let crc = super::layout::checksum(0, &other[..56]);
     other[56..60].copy_from_slice(&crc.to_le_bytes());
     install(spool.path(), &other).unwrap();
     let error = PolicyFile::open(spool.path()).image().unwrap_err().to_string();
     assert!(
         error.contains(
-            "is of format version 5, and this exirate knows no version above 4: use the later"
+            "is of format version 6, and this exirate knows no version above 5: use the later"
         ),
         "{error}"
     );

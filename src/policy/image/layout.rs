@@ -9,14 +9,18 @@ use crate::versions::Versions;
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
 /// The format version that this exirate writes. A later one writes the lowest that can express a
 /// policy, so that libraries which are still loaded read the image.
-pub(super) const VERSION: u32 = 4;
-/// The versions that it reads.
-pub(super) const VERSIONS: Versions = Versions::only(VERSION);
+pub(super) const VERSION: u32 = 5;
+/// The versions that it reads. In the lower one, no crossing blocks.
+pub(super) const VERSIONS: Versions = Versions { oldest: 4, newest: VERSION };
 
 /// The size of the header.
 pub(super) const HEADER_BYTES: usize = 72;
 /// The offset of the version.
 pub(super) const HEADER_VERSION: usize = 8;
+/// The offset of the flags.
+pub(super) const HEADER_FLAGS: usize = 12;
+/// Header flag: what accounts send is not counted.
+pub(super) const NO_USAGE: u32 = 1;
 /// The offset of the random key.
 pub(super) const HEADER_KEY: usize = 16;
 /// The offset of the length of the image.
@@ -48,7 +52,9 @@ pub(super) const ITEM_ENDS: u32 = 1;
 
 // The constants agree with each other.
 const _: () = {
-    assert!(HEADER_VERSION == 8 && HEADER_VERSION + 4 + 4 == HEADER_KEY);
+    assert!(
+        HEADER_VERSION == 8 && HEADER_VERSION + 4 == HEADER_FLAGS && HEADER_FLAGS + 4 == HEADER_KEY
+    );
     assert!(HEADER_KEY + 16 == HEADER_LENGTH && HEADER_LENGTH + 8 == HEADER_DIRECTORY);
     assert!(HEADER_DIRECTORY + 4 == HEADER_IDENTITY && HEADER_IDENTITY + 4 == HEADER_ON_CROSSING);
     assert!(HEADER_ON_CROSSING + 4 == HEADER_ZONE && HEADER_ZONE + 4 == HEADER_CRC);

@@ -29,7 +29,7 @@ use fields::{Fields, Stored, What};
 pub use in_use::PolicyFile;
 #[cfg(feature = "cli")]
 pub use install::{install, remove};
-use layout::Table;
+use layout::{Table, VERSION};
 #[cfg(feature = "cli")]
 pub use limits::Applied;
 use limits::{Chosen, Scope};
@@ -39,8 +39,9 @@ pub use write::{build, build_with};
 use super::fold::domain;
 use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
 use super::settings::{Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings};
-use super::word::OnHabits;
+use super::word::{DenialReply, OnHabits};
 use crate::calendar::Zone;
+use crate::engine::BlockTime;
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ struct Decoded {
     /// The position of its row.
     at: u32,
     settings: PolicySettings,
+    /// For how long a crossing blocks, and what is replied then.
+    blocks: (BlockTime, DenialReply),
     /// Whether a table has habits on.
     uses_habits: bool,
     default: Box<[u8]>,
@@ -151,6 +154,13 @@ impl Image {
         read.map_err(|fault| fault.of(&self.path))
     }
 
+    /// Whether what accounts send is counted: `usage`.
+    #[must_use]
+    #[inline]
+    pub fn counts_usage(&self) -> bool {
+        self.container.counts_usage
+    }
+
     /// The time zone of the calendar; UTC, if no limit counts by the calendar.
     ///
     /// # Errors
@@ -183,7 +193,16 @@ impl Image {
     }
 
     fn read<'a>(&'a self, entry: &'a PolicyEntry) -> Result<PolicyImage<'a>, ImageError> {
-        let read = || self.container.read(entry.at, |row| decoded(row, entry.at));
+        let read = || {
+            let blocks = match self.container.version {
+                VERSION.. => {
+                    let on = self.container.read(self.container.on_crossing, OnCrossing::read)?;
+                    (on.blocks(&entry.name), on.deny_reply)
+                }
+                _ => (BlockTime::Kept, DenialReply::Reject),
+            };
+            self.container.read(entry.at, |row| decoded(row, entry.at, blocks))
+        };
         let decoded = once(&entry.decoded, read).map_err(|fault| fault.of(&self.path))?;
         Ok(PolicyImage { image: self, name: &entry.name, decoded })
     }
@@ -198,13 +217,18 @@ fn directory_entry(row: &mut Fields<'_>) -> Result<PolicyEntry, What> {
     Ok(PolicyEntry { name, at: row.u32()?, decoded: OnceLock::new() })
 }
 
-fn decoded(row: &mut Fields<'_>, at: u32) -> Result<Decoded, What> {
+fn decoded(
+    row: &mut Fields<'_>,
+    at: u32,
+    blocks: (BlockTime, DenialReply),
+) -> Result<Decoded, What> {
     let settings = PolicySettings::read(row)?;
     let uses_habits = row.flag()?;
     let length = row.u32()?;
     Ok(Decoded {
         at,
         settings,
+        blocks,
         uses_habits,
         default: row.bytes(length)?.into(),
         packages: Stored::read(row)?,
@@ -290,6 +314,12 @@ impl<'i> PolicyImage<'i> {
     #[must_use]
     pub fn settings(&self) -> &'i PolicySettings {
         &self.decoded.settings
+    }
+
+    /// For how long a crossing blocks an account, and what the client is told then.
+    #[must_use]
+    pub fn blocks(&self) -> (BlockTime, DenialReply) {
+        self.decoded.blocks
     }
 
     /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the

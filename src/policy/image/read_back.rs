@@ -58,6 +58,7 @@ impl Image {
             files: vec![self.path().to_path_buf()],
             identity: self.identity()?.clone(),
             on_crossing: self.on_crossing()?,
+            no_usage: !self.counts_usage(),
             zone: match self.container.zone {
                 0 => None,
                 _ => Some(self.zone()?.clone()),

@@ -10,6 +10,7 @@ use quickcheck::{Arbitrary, Gen};
 use super::layout::HEADER_CRC;
 use super::{Image, build};
 use crate::calendar::Zone;
+use crate::engine::BlockTime;
 use crate::policy::fold::Folding;
 use crate::policy::limit::{Exemption, Limit, Package, Per, Subject};
 use crate::policy::model::{
@@ -215,6 +216,12 @@ impl Arbitrary for AnyPolicies {
             mail: maybe(g, String::arbitrary),
             repeat: maybe(g, number),
             observed: bool::arbitrary(g),
+            deny: maybe(g, |g| match BlockTime::arbitrary(g) {
+                time @ (BlockTime::Seconds(_) | BlockTime::UntilLifted) => time,
+                BlockTime::Ignored | BlockTime::Kept => BlockTime::Seconds(60),
+            }),
+            deny_reply: word(g),
+            deny_policies: some(g, 2, |g| one(g, &["outbound", "web"]).to_owned()),
         };
         let names = ["outbound", "bounces", "web"];
         let policies = some(g, 3, |g| (one(g, &names).to_owned(), policy(g)));
@@ -229,7 +236,8 @@ impl Arbitrary for AnyPolicies {
                 changes: changes.into_iter().collect(),
             }
         });
-        Self(Policies { files: Vec::new(), identity, on_crossing, zone, policies })
+        let no_usage = bool::arbitrary(g);
+        Self(Policies { files: Vec::new(), identity, on_crossing, zone, no_usage, policies })
     }
 }
 

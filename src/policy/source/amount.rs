@@ -168,7 +168,7 @@ pub(super) fn burst(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn network(text: &str) -> Result<Cidr, String> {
+pub(crate) fn network(text: &str) -> Result<Cidr, String> {
     Cidr::parse(text).map_err(|reason| match reason {
         NoCidr::Malformed => format!(
             "{text:?} is not a network; expected such as 192.0.2.0/24, 192.0.2.7 or 2001:db8::/32"

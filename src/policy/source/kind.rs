@@ -1,9 +1,12 @@
 //! The kinds of values that settings take: each with what it may be, how it is read from a
 //! policy file, and its words.
 
+use std::ops::RangeInclusive;
+
 use toml::de::DeValue;
 
 use super::amount;
+use crate::engine::BlockTime;
 use crate::policy::network::Cidr;
 use crate::policy::value::{DomainPattern, Grade, Template, UnitText, When, list};
 use crate::policy::word::{Field, State, Unit, Verdict, Word};
@@ -133,6 +136,64 @@ impl Kind<f64> for Period {
 
     fn show(&self, value: &f64) -> Shown {
         one(text::period(*value))
+    }
+}
+
+/// For how long somebody is blocked.
+pub(in crate::policy) struct BlockFor;
+
+/// Until somebody ends it.
+const UNTIL_LIFTED: &str = "until-lifted";
+/// The shortest block and the longest one with an end, in seconds.
+const BLOCKED: RangeInclusive<f64> = 60.0..=315_360_000.0;
+
+impl Kind<BlockTime> for BlockFor {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        format!("a time from `1m` to `3650d`, such as `\"1d\"`, or `\"{UNTIL_LIFTED}\"`")
+    }
+
+    fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<BlockTime> {
+        let text = reader.string(value, "\"1d\"")?;
+        if text == UNTIL_LIFTED {
+            return Some(BlockTime::UntilLifted);
+        }
+        let period = amount::period(text).and_then(|period| match BLOCKED.contains(&period) {
+            true => Ok(period),
+            false => Err(format!(
+                "{text:?} is too short or too long: write a time from 1m to 3650d, or {UNTIL_LIFTED:?}"
+            )),
+        });
+        period
+            .map(|seconds| BlockTime::Seconds(seconds as u32))
+            .map_err(|message| reader.error(value, message))
+            .ok()
+    }
+
+    fn show(&self, value: &BlockTime) -> Shown {
+        match value {
+            BlockTime::Ignored | BlockTime::Kept => Shown::new(),
+            BlockTime::Seconds(seconds) => one(text::period((*seconds).into())),
+            BlockTime::UntilLifted => one(UNTIL_LIFTED),
+        }
+    }
+}
+
+/// Names of policies.
+pub(in crate::policy) struct PolicyNames;
+
+impl Kind<Vec<String>> for PolicyNames {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        "an array of policies such as `\"outbound\"`".to_owned()
+    }
+
+    fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<Vec<String>> {
+        reader.each(value, "[\"outbound\"]", |name| Ok::<_, String>(name.to_owned()))
+    }
+
+    fn show(&self, value: &Vec<String>) -> Shown {
+        each(value.iter().map(|name| format!("{name:?}")))
     }
 }
 

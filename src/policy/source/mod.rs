@@ -5,6 +5,7 @@
 //! is reported: all else would be a guess.
 
 mod amount;
+mod deny;
 mod exempt;
 pub(super) mod kind;
 mod listed;
@@ -24,6 +25,7 @@ use crate::toml_file::reader::{Reader, Value, parse, shortened};
 pub use crate::toml_file::text::Load;
 use crate::toml_file::text::load;
 use crate::versions::{USE_THE_LATER, Versions};
+pub(crate) use amount::network;
 use kind::{Context, Kind as _};
 #[cfg(test)]
 pub(super) use policy::TABLES;
@@ -37,9 +39,11 @@ const VERSION: u32 = 1;
 const WRITE_VERSION: &str =
     "this exirate reads version 1 of the policy language; write: version = 1";
 /// The keys at the top of a policy file.
-const TOP: &[&str] = &["version", ACTION, ZONE, "identity", "on", "policy"];
+const TOP: &[&str] = &["version", ACTION, ZONE, USAGE, "identity", "on", "policy"];
 /// The time zone of limits by the calendar.
 const ZONE: &str = "timezone";
+/// Whether what accounts send is counted.
+const USAGE: &str = "usage";
 /// What policies do that do not say so themselves.
 const ACTION: &str = "action";
 
@@ -135,9 +139,12 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     {
         common.action = action;
     }
+    let usage = table.get(USAGE);
+    let usage = usage.and_then(|value| kind::Flag.parse(reader, value, Context::default()));
+    policies.no_usage = usage == Some(false);
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "version" | ACTION | ZONE | "identity" | "on" => {}
+            "version" | ACTION | ZONE | USAGE | "identity" | "on" => {}
             "policy" => {
                 let Some(named) = reader.table(value, "[policy.outbound]") else { continue };
                 for (name, value) in named {
@@ -152,18 +159,24 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
         }
     }
     policies.zone = zone(reader, table, &policies);
+    deny::check(&policies, &mut reader.diagnostics);
     policies
 }
 
-/// The time zone: the one that is named, or that of the server if a limit needs one.
+/// The time zone: the one that is named, or that of the server if a limit needs one or usage is
+/// counted.
 fn zone(reader: &mut Reader<'_>, table: &DeTable<'_>, policies: &Policies) -> Option<Zone> {
     if let Some(value) = table.get(ZONE) {
         let name = reader.string(value, "\"Europe/Berlin\"")?;
         let found = calendar::load(Some(name));
         return found.map_err(|error| reader.error(value, error.to_string())).ok();
     }
-    let at = policies.policies.values().find_map(Policy::uses_calendar)?;
     let found = calendar::load(None);
+    let Some(at) = policies.policies.values().find_map(Policy::uses_calendar) else {
+        // For the days of what is sent: a server that does not state its zone is on UTC.
+        let is_counted = policies.counts_usage() && !policies.policies.is_empty();
+        return found.ok().filter(|zone| is_counted && zone.is_ahead());
+    };
     found.map_err(|error| reader.diagnostics.error(at, error.to_string())).ok()
 }
 

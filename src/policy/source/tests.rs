@@ -54,6 +54,51 @@ fn an_action_at_the_top_is_that_of_policies_without_one() {
     assert!(wrong.contains("did you mean \"observe\"?"), "{wrong}");
 }
 
+/// `deny` blocks accounts alone: whoever chooses another key would have others blocked.
+#[test]
+fn deny_is_for_what_no_stranger_chooses() {
+    let of = |deny: &str, policy: &str| {
+        let limit = "default.messages = \"1/1h\"\n";
+        let text = format!("version = 1\n[on.crossing]\n{deny}\n[policy.p]\n{policy}\n{limit}");
+        diagnostics_of(&text, "")
+    };
+    let day = "deny = \"1d\"";
+    for policy in [
+        "when = \"authenticated\"",
+        "key = \"auth\"",
+        "key = [\"local_account\", \"script\"]",
+        "key = [\"auth\", \"client\"]",
+    ] {
+        assert!(!of(day, policy).contains("deny"), "{policy}");
+    }
+    for (policy, chosen) in [
+        ("", "client"),
+        ("when = \"local\"", "client"),
+        ("when = \"relay\"\nkey = \"client\"", "client"),
+        ("when = \"relay\"\nkey = [\"sender\", \"client\"]", "sender"),
+        ("when = \"relay\"\nkey = [\"recipient\", \"server\"]", "recipient"),
+        ("key = \"auth\"\ndefault.auth_failures = \"5/1h\"", "failed logins"),
+    ] {
+        let found = of(day, policy);
+        let error = format!(
+            "dir/p.toml:4:9: deny in [on.crossing]: strangers could have others blocked by {chosen}, which \"p\" counts; "
+        );
+        assert!(found.contains(&error), "{policy}: {found}");
+        // Where another policy alone blocks, it is as it was.
+        let other = "deny = \"1d\"\ndeny_policies = [\"q\"]";
+        let policy = format!("{policy}\n[policy.q]\nkey = \"auth\"");
+        assert!(!of(other, &policy).contains("deny"), "{policy}");
+    }
+    for (deny, error) in [
+        ("deny = \"10s\"", "too short or too long"),
+        ("deny = \"never\"", "never"),
+        ("deny_policies = [\"q\"]", "deny_policies: there is no policy \"q\"; allowed: p"),
+        ("deny = \"1d\"\ndeny_reply = \"accept\"", "deny_reply"),
+    ] {
+        assert!(of(deny, "key = \"auth\"").contains(error), "{deny}");
+    }
+}
+
 #[test]
 fn the_example_is_accepted_as_it_stands() {
     assert_eq!(diagnostics_of(EXAMPLE, ""), "");

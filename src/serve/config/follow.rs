@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::keys::{self, Key};
+use super::keys::{self, Key, keys};
+use super::kinds;
 use super::mail::{self, Mail};
 use crate::logs::usual;
 use crate::sys::users;
-use crate::toml_file::reader::{Reader, Value};
+use crate::toml_file::reader::Reader;
 
 /// `log`, if it is the journal of this machine.
 const JOURNAL: &str = "journal";
@@ -83,33 +84,28 @@ pub(super) fn user_of(spool: &Path) -> OsString {
 }
 
 /// The keys of `[follow]`.
-pub(super) const KEYS: &[Key<Follow>] = &[
-    ("log", |reader, value, follow| {
-        let Some(text) = reader.string(value, "\"/var/log/mail.log\"") else { return };
-        follow.log = match text {
-            JOURNAL => FollowedLog::Journal(None),
-            _ => match text.strip_prefix("journal:") {
-                Some(path) => {
-                    FollowedLog::Journal(Some(full_path(reader, value, path, "/var/log/journal")))
-                }
-                None => FollowedLog::File(full_path(reader, value, text, "/var/log/mail.log")),
-            },
-        };
-    }),
-    ("state", |reader, value, follow| {
-        let Some(text) = reader.string(value, &format!("{STATE:?}")) else { return };
-        follow.state = full_path(reader, value, text, STATE);
-    }),
-];
+pub(super) const KEYS: &[Key<Follow>] = keys! {
+    /// The log: a file, `"journal"`, or `"journal:/DIR"` for that in a directory
+    log => log = ("the first that exists, and was written in the two days before the newest of them, of `/var/log/exim4/mainlog`, `/var/log/exim/mainlog`, `/var/log/exim/main.log`, `/var/log/mail.log` and `/var/log/maillog`, else `\"journal\"`"),
+        kinds::text("/var/log/mail.log", followed);
+    /// The directory of what was counted
+    state => state = ("`\"/var/lib/exirate-follow/USER\"`, with the user of the database"),
+        kinds::path(STATE);
+};
 
-fn full_path(reader: &mut Reader<'_>, value: Value<'_>, text: &str, example: &str) -> PathBuf {
-    if !text.starts_with('/') {
-        let instead = match text.eq_ignore_ascii_case(JOURNAL) {
-            true => format!("did you mean {JOURNAL:?}?"),
-            false => format!("expected such as {example:?}"),
-        };
-        let message = format!("{text:?} is not a full path; {instead}");
-        reader.error(value, message);
-    }
-    text.into()
+fn followed(text: &str) -> Result<FollowedLog, String> {
+    let (text, example) = match text.strip_prefix("journal:") {
+        Some(path) => (path, "/var/log/journal"),
+        None if text == JOURNAL => return Ok(FollowedLog::Journal(None)),
+        None => (text, "/var/log/mail.log"),
+    };
+    let instead = match text.eq_ignore_ascii_case(JOURNAL) {
+        true => format!("did you mean {JOURNAL:?}?"),
+        false => format!("expected such as {example:?}"),
+    };
+    let path = kinds::full_path(text, &instead)?;
+    Ok(match example {
+        "/var/log/journal" => FollowedLog::Journal(Some(path)),
+        _ => FollowedLog::File(path),
+    })
 }

@@ -1,4 +1,4 @@
-//! The keys of sections, each with what reads it.
+//! The keys of sections, each stated once: its default, what it means, and what reads it.
 
 use toml::de::DeTable;
 
@@ -7,13 +7,38 @@ use crate::toml_file::reader::{Reader, Value};
 /// At the top.
 const TOP: [&str; 6] = ["listen", "redis", "agent", "mail", "follow", "web"];
 
-/// A key of a section, and what reads its value into a `C`.
-pub(super) type Key<C> = (&'static str, fn(&mut Reader<'_>, Value<'_>, &mut C));
-
-/// Whether it is `[]`, which is what some lists are unless they are set.
-pub(super) fn is_empty(value: Value<'_>) -> bool {
-    value.get_ref().as_array().is_some_and(|array| array.is_empty())
+/// A key of a section, whose value is read into a `C`.
+pub(super) struct Key<C> {
+    pub(super) name: &'static str,
+    /// The default, as the file would say it or in words, and the meaning, for the reference.
+    #[cfg(test)]
+    pub(super) about: [&'static str; 2],
+    pub(super) read: fn(&mut Reader<'_>, Value<'_>, &mut C),
 }
+
+/// Declares the keys of a section: for each its meaning, its name, the field, the default (what
+/// depends on the machine in parentheses) and what reads it. Without a field, it is checked only.
+macro_rules! keys {
+    ($($(#[doc = $help:literal])+ $name:ident $(=> $($field:ident).+)? = $default:tt, $kind:expr;)+) => {
+        &[$($crate::serve::config::keys::Key {
+            name: stringify!($name),
+            #[cfg(test)]
+            about: [stringify!($default), concat!($($help),+)],
+            read: $crate::serve::config::keys::keys!(@read $kind, $($($field).+)?),
+        }),+]
+    };
+    (@read $kind:expr,) => {
+        |reader, value, _| _ = ($kind)(reader, value)
+    };
+    (@read $kind:expr, $($field:ident).+) => {
+        |reader, value, section| {
+            if let Some(read) = ($kind)(reader, value) {
+                section.$($field).+ = read;
+            }
+        }
+    };
+}
+pub(super) use keys;
 
 /// Calls `read` with the name and the value of each section of the file: those of the other daemons
 /// as well.
@@ -40,10 +65,10 @@ pub(super) fn read<'t, C>(
 ) -> Option<&'t DeTable<'t>> {
     let table = reader.table(value, section)?;
     for (key, value) in table {
-        match keys.iter().find(|(name, _)| *name == key.get_ref().as_ref()) {
-            Some((_, read)) => read(reader, value, into),
+        match keys.iter().find(|one| one.name == key.get_ref().as_ref()) {
+            Some(one) => (one.read)(reader, value, into),
             None => {
-                let names: Vec<&str> = keys.iter().map(|(name, _)| *name).collect();
+                let names: Vec<&str> = keys.iter().map(|one| one.name).collect();
                 reader.unknown_key(key, &format!("in {section}"), &names);
             }
         }

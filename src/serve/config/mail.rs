@@ -1,28 +1,24 @@
 //! `[mail]`, and its sockets in `[listen]`: the mail front ends.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::address::{Address, parse};
-use super::duration::duration;
-use super::keys::{self, Key};
+use super::address::Address;
+use super::gateway::gateways;
+use super::keys::{self, Key, keys};
+use super::kinds;
+use crate::identity::network::Cidr;
 use crate::place::{self, OWN};
+use crate::policy::source::{FILE as POLICY_FILE, network};
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
-use crate::sys::users;
-use crate::text::byte_size;
 use crate::toml_file::reader::{Reader, Value};
 use crate::toml_file::{Location, Word};
 
 /// The longest time that a peer may be silent.
 const IDLE_MAX: Duration = Duration::from_hours(24);
-
-/// The least and the most bytes of messages that are kept.
-const SIZE_MIN: usize = 64 << 10;
-const SIZE_MAX: usize = 64 << 30;
 
 /// A stage before the recipients, in which the milter may decide too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +50,12 @@ pub struct Mail {
     pub policy: Option<Address>,
     /// `listen.milter`: the milter.
     pub milter: Option<Address>,
+    /// `listen.allow`: whose peers on other machines may connect.
+    pub allow: Vec<Cidr>,
     /// The directory of the database, the policies and the trace store.
     pub spool: PathBuf,
-    /// Whether the file names it.
-    pub names_spool: bool,
+    /// The policy file that is applied at the start and when it changes.
+    pub policy_file: Option<PathBuf>,
     /// The policies, in this order; `None` for all of the image.
     pub policies: Option<Vec<String>>,
     /// What to reply when exirate itself cannot decide.
@@ -90,8 +88,9 @@ impl Mail {
         Self {
             policy: None,
             milter: None,
+            allow: Vec::new(),
             spool: place::unless_configured(),
-            names_spool: false,
+            policy_file: None,
             policies: None,
             on_error: OnError::FailOpen,
             prepend: false,
@@ -123,6 +122,7 @@ pub(super) fn of_callers(
     Some(Mail {
         policy: Some(Address::Unix(spool.join(CALLERS))),
         milter: None,
+        policy_file: None,
         spool: spool.to_owned(),
         access: Access { mode: 0o600, group: None },
         ..mail
@@ -138,7 +138,35 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Mail>
                        milter = \"unix:/var/spool/postfix/exirate/milter\"";
         reader.diagnostics.error(Location::START, message);
     }
+    let listen = table.get("listen").and_then(|listen| listen.get_ref().as_table());
+    listen.into_iter().for_each(|listen| over_a_network(reader, listen, &mail));
     Some(mail)
+}
+
+/// Diagnoses who can connect from other machines.
+fn over_a_network(reader: &mut Reader<'_>, listen: &DeTable<'_>, mail: &Mail) {
+    for (name, address) in [("policy", &mail.policy), ("milter", &mail.milter)] {
+        if let (Some(Address::Inet(place)), Some(value)) = (address, listen.get(name))
+            && !place.ip().is_loopback()
+            && !listen.contains_key("allow")
+        {
+            let message = format!(
+                "{place} can be reached from other machines, and who connects counts in the name \
+                 of others; allow = [\"172.22.1.0/24\"] names the networks that may connect"
+            );
+            reader.error(value, message);
+        }
+    }
+    let Some(allow) = listen.get("allow") else { return };
+    for gateway in gateways().filter(|&ip| mail.allow.iter().any(|network| network.contains(ip))) {
+        let message = format!(
+            "{gateway} is in these networks, and is the gateway of this one: what reaches a \
+             published port of a container may arrive from there; do not publish this port, or \
+             allow a smaller network"
+        );
+        let at = reader.at(allow);
+        reader.diagnostics.warning(at, message);
+    }
 }
 
 fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
@@ -152,91 +180,78 @@ fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Mail {
 }
 
 /// The keys of `[listen]`, without what belongs to the agent.
-const LISTEN: &[Key<Mail>] = &[
-    ("agent", |_, _, _| {}),
-    ("policy", |reader, value, mail| {
-        mail.policy = address(reader, value, "unix:/var/spool/postfix/exirate/policy");
-    }),
-    ("milter", |reader, value, mail| {
-        mail.milter = address(reader, value, "unix:/var/spool/postfix/exirate/milter");
-    }),
-];
-
-fn address(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<Address> {
-    let text = reader.string(value, &format!("{example:?}"))?;
-    let address = parse(text, example);
-    let address = address.map_err(|message| reader.error(value, message)).ok()?;
-    if let Address::Inet(place) = &address
-        && place.ip().is_loopback()
-    {
-        let message = format!(
-            "every user of this machine can connect to {address}, and count in the name of \
-             others; use a unix socket, such as {example:?}"
-        );
-        let at = reader.at(value);
-        reader.diagnostics.warning(at, message);
-    }
-    Some(address)
-}
+pub(super) const LISTEN: &[Key<Mail>] = keys! {
+    /// The agent's socket
+    agent = (), kinds::elsewhere;
+    /// Where Postfix, or an Exim without the library, connects: `unix:PATH` or
+    /// `inet:ADDRESS:PORT`. Whoever can connect can ask, and count in the name of others: use a
+    /// unix socket, to which only the mail server's group can connect. Every local user can
+    /// connect to a port of the loopback address, and `--check` warns of it; another address needs
+    /// `listen.allow`. A change needs a restart
+    policy => policy = (), kinds::listen("unix:/var/spool/postfix/exirate/policy");
+    /// Where Postfix or Sendmail connect to the milter, in the same notation. A change needs a
+    /// restart
+    milter => milter = (), kinds::listen("unix:/var/spool/postfix/exirate/milter");
+    /// The networks whose peers may connect to these ports, such as `["172.22.1.0/24"]`:
+    /// [over a network](#over-a-network)
+    allow => allow = (), kinds::texts("[\"172.22.1.0/24\"]", network);
+};
 
 /// The keys of `[mail]`.
-pub(super) const KEYS: &[Key<Mail>] = &[
-    ("spool", |reader, value, mail| {
-        let Some(text) = reader.string(value, &format!("{OWN:?}")) else { return };
-        if !text.starts_with('/') {
-            let message =
-                format!("{text:?} is not the full path of a directory; expected such as {OWN:?}");
-            reader.error(value, message);
-        }
-        mail.spool = text.into();
-        mail.names_spool = true;
-    }),
-    ("policies", |reader, value, mail| {
-        let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()));
-        if names.as_ref().is_some_and(Vec::is_empty) {
-            reader.error(value, "no policy is named, so nothing would be limited; \"*\" is all");
-        }
-        mail.policies = names.filter(|names| *names != ["*"]);
-    }),
-    ("on_error", |reader, value, mail| {
-        mail.on_error = on_error(reader, value).unwrap_or(mail.on_error);
-    }),
-    ("prepend", |reader, value, mail| {
-        mail.prepend = reader.boolean(value).unwrap_or(false);
-    }),
-    ("early_stages", |reader, value, mail| {
-        let stages = (!keys::is_empty(value)).then(|| reader.words(value, "stage"));
-        mail.early_stages = stages.flatten().unwrap_or_default();
-    }),
-    ("record", |reader, value, mail| {
-        mail.record = reader.boolean(value).unwrap_or(false);
-    }),
-    ("max_message", |reader, value, mail| {
-        mail.max_message = size(reader, value, "16M").unwrap_or(SIZE_MIN);
-    }),
-    ("max_buffered", |reader, value, mail| {
-        mail.max_buffered = size(reader, value, "128M").unwrap_or(SIZE_MIN);
-    }),
-    ("socket_mode", |reader, value, mail| {
-        mail.access.mode = mode(reader, value).unwrap_or(0);
-    }),
-    ("socket_group", |reader, value, mail| {
-        mail.access.group = group(reader, value, "postfix");
-    }),
-    ("max_connections", |reader, value, mail| {
-        mail.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
-    }),
-    ("max_in_flight", |reader, value, mail| {
-        mail.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
-    }),
-    ("workers", |reader, value, mail| {
-        mail.workers = reader.integer(value, 1..=64).unwrap_or(1);
-    }),
-    ("idle_timeout", |reader, value, mail| {
-        let read = duration(reader, value, "600s", IDLE_MAX);
-        mail.idle_timeout = read.unwrap_or(mail.idle_timeout);
-    }),
-];
+pub(super) const KEYS: &[Key<Mail>] = keys! {
+    /// The directory of the database, the policies and the trace store, for all daemons and
+    /// commands: `exirate where` prints it. Needs a restart
+    spool => spool = ("Exim's spool directory if there is one, else `/var/lib/exirate`"),
+        kinds::path(OWN);
+    /// A policy file, such as `"/etc/exirate/policy.toml"`, that the daemon applies at its start,
+    /// on a reload, and when it or a file in its directory changes, as `exirate policy apply`
+    /// would: for containers. With errors in it, the policies that were in use stay in use, and
+    /// the log has the errors; if there are none, the daemon does not start
+    policy_file => policy_file = (), |reader: &mut Reader<'_>, value: Value<'_>| {
+        kinds::path(POLICY_FILE)(reader, value).map(Some)
+    };
+    /// Which policies are evaluated, in this order, until one refuses: `["users", "clients"]`
+    policies => policies = "*", policies;
+    /// What happens when a step cannot be decided: `"fail-open"` accepts the mail,
+    /// `"fail-closed"` defers it. If the policy can be read, its own `on_error` decides instead
+    on_error => on_error = "fail-open", on_error;
+    /// Add a header `X-Exirate:` to a message that is over the limit of a policy that only
+    /// observes or logs
+    prepend => prepend = false, Reader::boolean;
+    /// Stages before RCPT in which the milter evaluates the policies too: `"connect"`, `"helo"`,
+    /// `"mail"`
+    early_stages => early_stages = [], kinds::or_none(|reader: &mut Reader<'_>, value: Value<'_>| reader.words(value, "stage"));
+    /// The milter records accepted messages in the trace store
+    record => record = false, Reader::boolean;
+    /// The most that is kept in memory of one message to record. The rest of a larger message is
+    /// not recorded
+    max_message => max_message = "16M", kinds::size("16M");
+    /// The most that is kept in memory of all messages together
+    max_buffered => max_buffered = "128M", kinds::size("128M");
+    /// Who may connect to a unix socket. A change needs a restart
+    socket_mode => access.mode = "0660", kinds::text("0660", kinds::mode);
+    /// The group of a unix socket. The daemon can only set a group that it is a member of. A
+    /// change needs a restart
+    socket_group => access.group =
+        ("the daemon's group, or that of the directory if it is setgid"), kinds::group("postfix");
+    /// How many connections may be open. A further one replaces the connection that has been
+    /// silent for longest
+    max_connections => max_connections = 4000, kinds::number(1..=100_000);
+    /// How many steps may wait for a decision; for further ones, the reply is that of `on_error`
+    max_in_flight => max_in_flight = 1000, kinds::number(1..=100_000);
+    /// Threads that decide. Needs a restart
+    workers => workers = ("one for each core, 2 to 8"), kinds::number(1..=64);
+    /// A connection that is silent for this long is closed. Postfix closes its own after 300 s,
+    /// and connects again. A milter connection is closed if nothing arrives this long after it was
+    /// opened; once the mail server has begun, it may be silent for two hours, as SMTP clients may
+    idle_timeout => idle_timeout = "600s", kinds::duration("600s", IDLE_MAX);
+};
+
+/// The names of policies; all of them is `*`.
+fn policies(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Option<Vec<String>>> {
+    let names = reader.each(value, "\"*\"", |name| Ok(name.to_owned()))?;
+    Some(Some(names).filter(|names| *names != ["*"]))
+}
 
 /// What to do when a step cannot be decided: the words of a policy; and as they were.
 fn on_error(reader: &mut Reader<'_>, value: Value<'_>) -> Option<OnError> {
@@ -249,40 +264,4 @@ fn on_error(reader: &mut Reader<'_>, value: Value<'_>) -> Option<OnError> {
     let at = reader.at(value);
     reader.diagnostics.warning(at, message);
     Some(now)
-}
-
-/// A number of bytes.
-fn size(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<usize> {
-    let text = reader.string(value, &format!("{example:?}"))?;
-    let bytes = byte_size(text.as_bytes()).and_then(|bytes| usize::try_from(bytes).ok());
-    let bytes = bytes.filter(|bytes| (SIZE_MIN..=SIZE_MAX).contains(bytes));
-    if bytes.is_none() {
-        let message = format!(
-            "{text:?} is not a number of bytes from 64k to 64G, with its unit; expected such as \
-             {example:?}"
-        );
-        reader.error(value, message);
-    }
-    bytes
-}
-
-/// The mode of a socket, in octal.
-fn mode(reader: &mut Reader<'_>, value: Value<'_>) -> Option<u32> {
-    let text = reader.string(value, "\"0660\"")?;
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| (0o600..=0o777).contains(mode));
-    if mode.is_none() {
-        let message = format!("{text:?} is not the mode of a socket; expected such as \"0660\"");
-        reader.error(value, message);
-    }
-    mode
-}
-
-/// The id of a group.
-pub(super) fn group(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<u32> {
-    let name = reader.string(value, &format!("{example:?}"))?;
-    let id = users::group_id_of(OsStr::new(name));
-    if id.is_none() {
-        reader.error(value, format!("there is no group {name:?} on this machine"));
-    }
-    id
 }

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Address, Checked, EarlyStage, Mail, check_mail};
+use crate::identity::network::Cidr;
 use crate::policy::word::OnError;
 use crate::serve::socket::Access;
 use crate::toml_file::diagnostic::place;
@@ -42,6 +43,7 @@ fn everything_can_be_set_beside_the_agent() {
         [listen]
         agent = "/run/exirate/agent.sock"
         policy = "inet:[2001:db8::1]:10031"
+        allow = ["2001:db8::/64", "::1"]
         milter = "unix:/run/exirate/milter"
         [redis]
         password_file = "/nonexistent/which/only/the/agent/may/read"
@@ -49,6 +51,7 @@ fn everything_can_be_set_beside_the_agent() {
         servers = 4
         [mail]
         spool = "/srv/exirate"
+        policy_file = "/etc/exirate/policy.toml"
         policies = ["users", "clients"]
         on_error = "fail-closed"
         prepend = true
@@ -67,8 +70,9 @@ fn everything_can_be_set_beside_the_agent() {
     let expected = Mail {
         policy: Some(Address::Inet("[2001:db8::1]:10031".parse().unwrap())),
         milter: Some(Address::Unix("/run/exirate/milter".into())),
+        allow: ["2001:db8::/64", "::1"].map(|one| Cidr::parse(one).unwrap()).into(),
         spool: "/srv/exirate".into(),
-        names_spool: true,
+        policy_file: Some("/etc/exirate/policy.toml".into()),
         policies: Some(vec!["users".to_owned(), "clients".to_owned()]),
         on_error: OnError::FailClosed,
         prepend: true,
@@ -85,7 +89,8 @@ fn everything_can_be_set_beside_the_agent() {
     assert_eq!(mail, expected);
     assert_eq!(expected.policy.unwrap().to_string(), "inet:[2001:db8::1]:10031");
     for (text, address) in [("/run/a", "unix:/run/a"), ("inet:0.0.0.0:1", "inet:0.0.0.0:1")] {
-        let mail = sound(&format!("[listen]\npolicy = {text:?}\n[mail]\npolicies = \"*\""));
+        let listen = format!("[listen]\nallow = [\"127.0.0.0/8\"]\npolicy = {text:?}\n");
+        let mail = sound(&format!("{listen}[mail]\npolicies = \"*\""));
         assert_eq!((mail.policy.unwrap().to_string().as_str(), mail.policies), (address, None));
     }
 }
@@ -138,8 +143,24 @@ fn every_error_says_where_and_what_would_be_right() {
                 .to_owned(),
         ),
         (
+            listen("inet:0.0.0.0:10040"),
+            "f:2:10: 0.0.0.0:10040 can be reached from other machines, and who connects counts in \
+             the name of others; allow = [\"172.22.1.0/24\"] names the networks that may connect"
+                .to_owned(),
+        ),
+        (
+            "[listen]\nmilter = \"inet:[::]:1\"\nallow = [\"mail.example\"]\n".to_owned(),
+            "f:3:10: \"mail.example\" is not a network; expected such as 192.0.2.0/24, 192.0.2.7 or \
+             2001:db8::/32"
+                .to_owned(),
+        ),
+        (
+            "[listen]\nmilter = \"inet:[::]:1\"\nallow = []\n".to_owned(),
+            "f:3:9: the array is empty; expected such as [\"172.22.1.0/24\"]".to_owned(),
+        ),
+        (
             mail("spool = \"a\""),
-            "f:4:9: \"a\" is not the full path of a directory; expected such as \
+            "f:4:9: \"a\" is not a full path; expected such as \
              \"/var/lib/exirate\""
                 .to_owned(),
         ),

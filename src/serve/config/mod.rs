@@ -1,9 +1,10 @@
 //! The configuration of the daemon, `/etc/exirate/exirate.toml`.
 
 mod address;
-mod duration;
 mod follow;
+mod gateway;
 mod keys;
+mod kinds;
 mod mail;
 #[cfg(test)]
 mod mail_tests;
@@ -22,6 +23,7 @@ use toml::de::DeTable;
 pub use address::Address;
 pub(super) use follow::STATE;
 pub use follow::{Follow, FollowedLog};
+use keys::{Key, keys};
 pub use mail::{CALLERS, EarlyStage, Mail};
 pub use web::Web;
 
@@ -246,11 +248,11 @@ fn document_of(
     is_web: bool,
 ) -> Option<Config> {
     let web = table.get("web").filter(|_| is_web).and_then(|web| web.get_ref().as_table());
-    let mut agent_socket = PathBuf::from(AGENT_SOCKET);
+    let mut listen = Listen { agent: AGENT_SOCKET.into() };
     let mut agent = None;
     let mut redis = None;
     keys::sections(reader, table, |reader, name, value| match name {
-        "listen" => _ = keys::read(reader, value, "[listen]", LISTEN, &mut agent_socket),
+        "listen" => _ = keys::read(reader, value, "[listen]", LISTEN, &mut listen),
         "redis" => redis = redis::read(reader, value, path, web),
         "agent" => agent = agent_of(reader, value),
         _ => {}
@@ -268,66 +270,58 @@ fn document_of(
     let (redis, mut agent) = (redis?, agent?);
     // No password is printed.
     agent.digest = crc32fast::hash(format!("{redis:?} {agent:?}").as_bytes());
-    Some(Config { agent_socket, redis, agent })
+    Some(Config { agent_socket: listen.agent, redis, agent })
+}
+
+/// What is read of `[listen]` for the agent.
+struct Listen {
+    agent: PathBuf,
 }
 
 /// The keys of `[listen]`, without what belongs to the mail front ends.
-const LISTEN: &[keys::Key<PathBuf>] = &[
-    ("agent", |reader, value, socket| {
-        let Some(text) = reader.string(value, &format!("{AGENT_SOCKET:?}")) else { return };
-        if let Err(message) = address::socket_path(text, AGENT_SOCKET) {
-            reader.error(value, message);
-        }
-        *socket = text.into();
-    }),
-    ("policy", |_, _, _| {}),
-    ("milter", |_, _, _| {}),
-];
+const LISTEN: &[Key<Listen>] = keys! {
+    /// The socket
+    agent => agent = "/run/exirate/agent.sock", kinds::socket(AGENT_SOCKET);
+    /// Of the mail front ends
+    policy = (), kinds::elsewhere;
+    /// Of the mail front ends
+    milter = (), kinds::elsewhere;
+    /// Of the mail front ends
+    allow = (), kinds::elsewhere;
+};
 
 /// The keys of `[agent]`.
-const KEYS: &[keys::Key<Agent>] = &[
-    ("servers", |reader, value, agent| {
-        agent.servers = reader.integer(value, 1..=SERVERS_MAX).unwrap_or(1);
-    }),
-    ("server_name", |reader, value, agent| {
-        let Some(name) = reader.string(value, "\"mx1\"") else { return };
-        let fits = (1..=64).contains(&name.len());
-        if !fits || !name.bytes().all(|b| b.is_ascii_graphic()) {
-            let message = format!(
-                "{name:?} is not a name of a server; expected up to 64 letters, digits \
-                         and signs without blanks, such as mx1"
-            );
-            reader.error(value, message);
-        }
-        name.clone_into(&mut agent.server_name);
-    }),
-    ("users", |reader, value, agent| {
-        let id = |name: &str| {
-            users::id_of(OsStr::new(name))
-                .ok_or_else(|| format!("there is no user {name:?} on this machine"))
-        };
-        let ids = reader.each(value, "[\"root\", \"Debian-exim\"]", id);
-        agent.peers.users = ids.unwrap_or_default().into_iter().collect();
-    }),
-    ("groups", |reader, value, agent| {
-        let id = |name: &str| {
-            users::group_id_of(OsStr::new(name))
-                .ok_or_else(|| format!("there is no group {name:?} on this machine"))
-        };
-        let ids = (!keys::is_empty(value)).then(|| reader.each(value, "[\"Debian-exim\"]", id));
-        let ids = ids.flatten();
-        agent.peers.groups = ids.unwrap_or_default().into_iter().collect();
-    }),
-    ("socket_group", |reader, value, agent| {
-        agent.socket_group = mail::group(reader, value, "Debian-exim");
-    }),
-    ("max_in_flight", |reader, value, agent| {
-        agent.max_in_flight = reader.integer(value, 1..=100_000).unwrap_or(1);
-    }),
-    ("max_connections", |reader, value, agent| {
-        agent.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
-    }),
-];
+const KEYS: &[Key<Agent>] = keys! {
+    /// How many mail servers share the limits
+    servers => servers = (), kinds::number(1..=SERVERS_MAX);
+    /// The name of this server in reports
+    server_name => server_name = ("the name of the machine"), kinds::text("mx1", server_name);
+    /// The users whose processes may ask
+    users => peers.users = ("root, the owner of Exim's spool directory, and `exirate-mail`"),
+        kinds::texts("[\"root\", \"Debian-exim\"]", kinds::user_id);
+    /// The groups whose processes may ask: a group is the one that a process runs with, not a
+    /// supplementary one
+    groups => peers.groups = [], kinds::or_none(kinds::texts("[\"Debian-exim\"]", kinds::group_id));
+    /// The group of the socket. Only root and this group can connect (mode 0660), so that no other
+    /// user can keep the agent busy. A change needs a restart
+    socket_group => socket_group =
+        ("the group of Exim's spool directory if the agent may set it, else that of the directory if it is setgid"),
+        kinds::group("Debian-exim");
+    /// Requests that are decided at the same time
+    max_in_flight => max_in_flight = 1000, kinds::number(1..=100_000);
+    /// Processes that are connected at the same time
+    max_connections => max_connections = 4000, kinds::number(1..=100_000);
+};
+
+fn server_name(name: &str) -> Result<String, String> {
+    let fits = (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+    fits.then(|| name.to_owned()).ok_or_else(|| {
+        format!(
+            "{name:?} is not a name of a server; expected up to 64 letters, digits and signs \
+             without blanks, such as mx1"
+        )
+    })
+}
 
 /// `[agent]`
 fn agent_of(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Agent> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::duration::duration;
-use super::keys::{self, Key};
+use super::keys::{self, Key, keys};
+use super::kinds;
 use super::server::{REDIS_PORT, SENTINEL_PORT, in_clear_text, parse};
 use crate::redis::{Secret, Server, Servers, Settings, Transport};
 use crate::sys::files::{self, FileInfo, REGULAR};
@@ -24,75 +24,37 @@ const DEADLINE_MAX: Duration = Duration::from_secs(10);
 /// The ways to name the servers, of which one is chosen.
 const FORMS: [&str; 3] = ["server", "sentinel", "cluster"];
 
-/// What is read of `[redis]`.
+/// What is read of `[redis]`, without what files contain.
 pub(super) struct Draft {
-    /// The file that it is in.
-    path: PathBuf,
     servers: Option<Servers>,
-    user: Option<String>,
-    password: Option<Secret>,
-    ca: Option<Vec<u8>>,
     deadline: Duration,
-    /// Another user connects than that of `[redis]`.
-    is_another: bool,
 }
 
 /// The keys of `[redis]`.
-pub(super) const KEYS: &[Key<Draft>] = &[
-    ("server", |reader, value, redis| {
-        let single = one(reader, value, REDIS_PORT);
-        redis.servers = single.map(Servers::Single);
-    }),
-    ("sentinel", |reader, value, redis| {
-        redis.servers = sentinel(reader, value);
-    }),
-    ("cluster", |reader, value, redis| {
-        let nodes = several(reader, value, REDIS_PORT);
-        redis.servers = Some(nodes).filter(|nodes| !nodes.is_empty()).map(Servers::Cluster);
-    }),
-    ("user", |reader, value, redis| {
-        if !redis.is_another {
-            user(reader, value, redis);
-        }
-    }),
-    ("password_file", |reader, value, redis| {
-        if !redis.is_another {
-            password(reader, value, redis);
-        }
-    }),
-    ("ca_file", |reader, value, redis| {
-        let example = "\"/etc/ssl/certs/ca-certificates.crt\"";
-        let Some(file) = reader.string(value, example) else { return };
-        match certificates(&beside(&redis.path, file)) {
-            Ok(pem) => redis.ca = Some(pem),
-            Err(message) => reader.error(value, message),
-        }
-    }),
-    ("deadline", |reader, value, redis| {
-        let read = duration(reader, value, "100ms", DEADLINE_MAX);
-        redis.deadline = read.unwrap_or(redis.deadline);
-    }),
-];
+pub(super) const KEYS: &[Key<Draft>] = keys! {
+    /// One server: `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, `unix:///PATH`; `/NUMBER` at
+    /// the end names a database
+    server => servers = (), one;
+    /// `{ master = "mymaster", servers = ["redis://192.0.2.1:26379", …] }`
+    sentinel => servers = (), sentinel;
+    /// Some of the nodes of a Redis Cluster: `["redis://192.0.2.1", …]`
+    cluster => servers = (), cluster;
+    /// The ACL user
+    user = ("the default user"), kinds::elsewhere;
+    /// A file whose first line is the password
+    password_file = ("no password"), kinds::elsewhere;
+    /// The certificates for `rediss://`, in PEM
+    ca_file = ("those that browsers know"), kinds::elsewhere;
+    /// How long the agent waits for a reply of Redis; a request may set less
+    deadline => deadline = "100ms", kinds::duration("100ms", DEADLINE_MAX);
+};
 
-/// The keys of `[web]` that stand for those of `[redis]` where the web service connects, which only
-/// looks.
-const OF_WEB: [Key<Draft>; 2] = [("redis_user", user), ("redis_password_file", password)];
-
-fn user(reader: &mut Reader<'_>, value: Value<'_>, redis: &mut Draft) {
-    let name = reader.string(value, "\"exirate\"");
-    if name.is_some_and(|name| name.is_empty() || name.contains(char::is_whitespace)) {
+fn user(reader: &mut Reader<'_>, value: Value<'_>) -> Option<String> {
+    let name = reader.string(value, "\"exirate\"")?;
+    if name.is_empty() || name.contains(char::is_whitespace) {
         reader.error(value, "not the name of a user; expected such as exirate");
     }
-    redis.user = name.map(str::to_owned);
-}
-
-fn password(reader: &mut Reader<'_>, value: Value<'_>, redis: &mut Draft) {
-    let example = "\"/etc/exirate/redis.password\"";
-    let Some(file) = reader.string(value, example) else { return };
-    match secret(credential(&beside(&redis.path, file))) {
-        Ok(secret) => redis.password = Some(secret),
-        Err(message) => reader.error(value, message),
-    }
+    Some(name.to_owned())
 }
 
 /// Reads `[redis]`, for the web service with what `web` says of it.
@@ -102,31 +64,26 @@ pub(super) fn read(
     path: &Path,
     web: Option<&DeTable<'_>>,
 ) -> Option<Settings> {
-    let mut draft = Draft {
-        path: path.to_owned(),
-        servers: None,
-        user: None,
-        password: None,
-        ca: None,
-        deadline: DEADLINE,
-        is_another: web.is_some_and(|web| web.contains_key("redis_user")),
-    };
+    let mut draft = Draft { servers: None, deadline: DEADLINE };
     let table = keys::read(reader, value, "[redis]", KEYS, &mut draft)?;
     one_form(reader, value, table);
-    let another = web.filter(|_| draft.is_another);
-    for (key, read) in OF_WEB {
-        if let Some(value) = another.and_then(|web| web.get(key)) {
-            read(reader, value, &mut draft);
-        }
-    }
-    let (of, key) = another.map_or((table, "password_file"), |web| (web, "redis_password_file"));
-    let Draft { servers, user, password, ca, deadline, .. } = draft;
+    let (of, user_key, key) = match web.filter(|web| web.contains_key("redis_user")) {
+        Some(web) => (web, "redis_user", "redis_password_file"),
+        None => (table, "user", "password_file"),
+    };
+    let file = |name: &str| beside(path, name);
+    let user = of.get(user_key).and_then(|value| user(reader, value));
+    let password =
+        kinds::text("/etc/exirate/redis.password", |name| secret(credential(&file(name))));
+    let password = of.get(key).and_then(|value| password(reader, value));
+    let ca = kinds::text("/etc/ssl/certs/ca-certificates.crt", |name| certificates(&file(name)));
+    let ca = table.get("ca_file").and_then(|value| ca(reader, value));
     if user.is_some() && !of.contains_key(key) {
         reader.error(value, format!("the user has no password; add {key} = \"…\""));
     }
-    let servers = servers?;
+    let servers = draft.servers?;
     warn(reader, value, &servers, password.is_some(), ca.is_some());
-    Some(Settings { servers, user, password, ca, deadline })
+    Some(Settings { servers, user, password, ca, deadline: draft.deadline })
 }
 
 /// Reports that no form, or more than one, is chosen.
@@ -171,8 +128,14 @@ fn warn(reader: &mut Reader<'_>, at: Value<'_>, servers: &Servers, password: boo
     }
 }
 
+/// `cluster = […]`
+fn cluster(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Option<Servers>> {
+    let nodes = several(reader, value, REDIS_PORT);
+    Some((!nodes.is_empty()).then_some(Servers::Cluster(nodes)))
+}
+
 /// `sentinel = { master = "…", servers = […] }`
-fn sentinel(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Servers> {
+fn sentinel(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Option<Servers>> {
     const KEYS: &[&str] = &["master", "servers"];
     let example = "{ master = \"mymaster\", servers = [\"redis://192.0.2.1:26379\"] }";
     let (mut master, mut sentinels) = (None, Vec::new());
@@ -189,18 +152,19 @@ fn sentinel(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Servers> {
             reader.error(value, format!("{key} is missing; expected such as {example}"));
         }
     }
-    Some(Servers::Sentinel { master: master?, sentinels })
+    Some(Some(Servers::Sentinel { master: master?, sentinels }))
 }
 
-fn one(reader: &mut Reader<'_>, value: Value<'_>, port: u16) -> Option<Server> {
+/// `server = "…"`
+fn one(reader: &mut Reader<'_>, value: Value<'_>) -> Option<Option<Servers>> {
     if let Some(array) = value.get_ref().as_array() {
         let hint =
             if array.len() > 1 { "; for a Redis Cluster, write cluster = […]" } else { "" };
         reader.error(value, format!("expected one address, found an array{hint}"));
         return None;
     }
-    let text = reader.string(value, "\"redis://192.0.2.1:6379\"")?;
-    parse(text, port).map_err(|message| reader.error(value, message)).ok()
+    let server = kinds::text("redis://192.0.2.1:6379", |text| parse(text, REDIS_PORT));
+    Some(Some(Servers::Single(server(reader, value)?)))
 }
 
 /// Several addresses: all encrypted or none, each with the default database.

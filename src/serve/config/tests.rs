@@ -2,6 +2,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::keys::Key;
 use super::{Checked, Config, Peers, check};
 use crate::redis::Servers;
 use crate::toml_file::diagnostic::{Severity, place};
@@ -287,28 +288,21 @@ fn example<'e>(example: &'e str, section: &str, key: &str) -> Option<&'e str> {
     own.lines().find_map(value)
 }
 
-/// What depends on the machine, or has no default.
-const NO_DEFAULT: [&str; 19] = [
-    "redis_user",
-    "redis_password_file",
-    "state",
-    "log",
-    "spool",
-    "socket_group",
-    "workers",
-    "servers",
-    "server_name",
-    "users",
-    "groups",
-    "server",
-    "sentinel",
-    "cluster",
-    "user",
-    "password_file",
-    "ca_file",
-    "agent",
-    "proxy",
-];
+/// A key for the reference: its name, its default as the file would say it, and its row.
+fn row<C>(section: &str, key: &Key<C>) -> (String, Option<&'static str>, String) {
+    let [default, help] = key.about;
+    let in_words = default.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    let shown = match in_words {
+        Some(text) => text.trim_matches('"').replace("\\\"", "\""),
+        None => format!("`{default}`"),
+    };
+    let row = format!("| `{section}.{}` | {shown} | {} |\n", key.name, help.trim());
+    (key.name.to_owned(), in_words.is_none().then_some(default), row.replace("|  |", "| |"))
+}
+
+fn rows<C>(section: &str, keys: &[Key<C>]) -> Vec<(String, Option<&'static str>, String)> {
+    keys.iter().map(|key| row(section, key)).collect()
+}
 
 #[test]
 fn documents_and_the_example_have_each_key_and_its_default() {
@@ -317,10 +311,6 @@ fn documents_and_the_example_have_each_key_and_its_default() {
     let shown = read("scripts/maintenance/exirate.toml");
     let (mail, cluster) = (read("docs/serve-mail.md"), read("docs/cluster.md"));
     let (failed, desk) = (read("docs/failed-deliveries.md"), read("docs/desk.md"));
-    let plain = |text: &str| text.replace(['`', '"'], "").trim().to_owned();
-    fn names<C>(keys: &[super::keys::Key<C>]) -> Vec<&'static str> {
-        keys.iter().map(|(name, _)| *name).collect()
-    }
     let agent = |line: &str, section: &str| {
         let mut text = [("redis", "server = \"redis://127.0.0.1\""), ("agent", "servers = 2")]
             .map(|(name, own)| format!("[{name}]\n{own}\n"));
@@ -341,31 +331,33 @@ fn documents_and_the_example_have_each_key_and_its_default() {
         let read = super::web::read;
         super::checked(Path::new("/f"), &format!("[web]\n{line}"), read).config.unwrap()
     };
-    for (section, document, names) in [
-        ("mail", &mail, names(super::mail::KEYS)),
-        ("agent", &cluster, names(super::KEYS)),
-        ("redis", &cluster, names(super::redis::KEYS)),
-        ("follow", &failed, names(super::follow::KEYS)),
-        ("web", &desk, names(super::web::KEYS)),
+    let front_ends_listen = rows("listen", &super::mail::LISTEN[1..]);
+    for (section, document, rows) in [
+        ("listen", &mail, front_ends_listen),
+        ("listen", &cluster, rows("listen", &super::LISTEN[..1])),
+        ("mail", &mail, rows("mail", super::mail::KEYS)),
+        ("redis", &cluster, rows("redis", super::redis::KEYS)),
+        ("agent", &cluster, rows("agent", super::KEYS)),
+        ("follow", &failed, rows("follow", super::follow::KEYS)),
+        ("web", &desk, rows("web", super::web::KEYS)),
     ] {
-        for name in names {
-            let code = format!("`{section}.{name}`");
-            let row = document.lines().find(|line| line.starts_with('|') && line.contains(&code));
-            let row = row.unwrap_or_else(|| panic!("no row has {code}"));
-            let value = example(&shown, section, name);
+        let table: String = rows.iter().map(|(.., row)| &**row).collect();
+        assert!(document.contains(&table), "the document has other rows than\n{table}");
+        for (name, default, _) in rows {
+            let value = example(&shown, section, &name);
             let value = value.unwrap_or_else(|| panic!("the example has no {section}.{name}"));
-            if NO_DEFAULT.contains(&name) {
-                continue;
-            }
-            let default = row.split('|').nth(2).unwrap();
-            let default = default.split(", ").next().unwrap();
-            assert_eq!(plain(default), plain(value), "{code}");
+            let Some(default) = default else { continue };
+            assert_eq!(default, value, "{section}.{name}");
             let line = format!("{name} = {value}\n");
             match section {
-                "mail" => assert_eq!(front_ends(&line), front_ends(""), "{code}"),
-                "follow" => assert_eq!(followed(&line), followed(""), "{code}"),
-                "web" => assert_eq!(web(&line), web(""), "{code}"),
-                _ => assert_eq!(agent(&line, section), agent("", section), "{code}"),
+                "mail" => assert_eq!(front_ends(&line), front_ends(""), "{name}"),
+                "follow" => assert_eq!(followed(&line), followed(""), "{name}"),
+                "web" => assert_eq!(web(&line), web(""), "{name}"),
+                "listen" => assert_eq!(
+                    agent("", "agent").agent_socket,
+                    Path::new(default.trim_matches('"'))
+                ),
+                _ => assert_eq!(agent(&line, section), agent("", section), "{name}"),
             }
         }
     }

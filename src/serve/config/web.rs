@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::address::{Address, parse, socket_path};
+use super::address::{Address, parse};
 use super::follow::{self, Follow, FollowedLog, user_of};
-use super::keys::{self, Key};
+use super::keys::{self, Key, keys};
+use super::kinds;
 use super::mail::{self, Mail};
 use crate::serve::web::role::{Member, Role, is_name};
 use crate::serve::web::token;
 use crate::spec;
 use crate::sys::users;
-use crate::toml_file::reader::{Reader, Value};
+use crate::toml_file::reader::Reader;
 
 /// Where the web service listens.
 const LISTEN: &str = "unix:/run/exirate-web/web";
@@ -25,6 +26,8 @@ const HELD: &str = "/run/exirate-held/held";
 const STATE: &str = "/var/lib/exirate-broker";
 /// The user of the web service.
 const USER: &str = "exirate-web";
+/// People and groups.
+const MEMBERS: &str = "[\"alice\", \"@desk\"]";
 /// The longest time that may be allowed, a year.
 const LONGEST_MAX: i64 = 366 * 86_400;
 
@@ -126,69 +129,70 @@ pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Web> 
 }
 
 /// The keys of `[web]`.
-pub(super) const KEYS: &[Key<Web>] = &[
-    ("listen", |reader, value, web| {
-        let Some(text) = reader.string(value, &format!("{LISTEN:?}")) else { return };
-        match parse(text, LISTEN) {
-            Ok(Address::Inet(place)) if !place.ip().is_loopback() => {
-                let message = format!(
-                    "{place} can be reached from other machines; expected a unix socket such as \
-                     {LISTEN:?}, for a reverse proxy with TLS, or a port of 127.0.0.1"
-                );
-                reader.error(value, message);
-            }
-            Ok(address) => web.listen = address,
-            Err(message) => reader.error(value, message),
-        }
-    }),
-    ("socket_group", |reader, value, web| {
-        web.group = mail::group(reader, value, "www-data");
-    }),
-    ("hosts", |reader, value, web| {
-        web.hosts = list(reader, value, "\"desk.example.org\"", host);
-    }),
-    ("proxy", |reader, value, web| web.proxy = user(reader, value, "www-data")),
-    ("view", |reader, value, web| web.view = members(reader, value)),
-    ("help", |reader, value, web| web.help = members(reader, value)),
-    ("tokens", |reader, value, web| {
-        if let Some(path) = path(reader, value, token::FILE) {
-            web.tokens = path;
-        }
-    }),
-    ("broker", |reader, value, web| web.broker = socket(reader, value, BROKER, &web.broker)),
-    ("held", |reader, value, web| web.held = socket(reader, value, HELD, &web.held)),
-    ("user", |reader, value, web| web.user = user(reader, value, USER)),
-    ("state", |reader, value, web| {
-        if let Some(path) = path(reader, value, STATE) {
-            web.state = path;
-        }
-    }),
-    ("longest", |reader, value, web| {
-        let Some(text) = reader.string(value, "\"1d\"") else { return };
-        let seconds = spec::period(text.as_bytes()).ok().map(|seconds| seconds as i64);
-        match seconds.filter(|seconds| (1..=LONGEST_MAX).contains(seconds)) {
-            Some(seconds) => web.longest = seconds,
-            None => reader.error(
-                value,
-                format!("{text:?} is not a time of up to 366 days; expected such as \"1d\""),
-            ),
-        }
-    }),
-    ("changes_a_day", |reader, value, web| {
-        web.changes_a_day = reader.integer(value, 0..=1_000_000).unwrap_or(0);
-    }),
-    // Of where the shared rates are: see `redis`.
-    ("redis_user", |reader, value, _| _ = reader.string(value, "\"exirate-web\"")),
-    ("redis_password_file", |reader, value, _| {
-        let _ = reader.string(value, "\"/etc/exirate/redis-web.password\"");
-    }),
-    ("max_connections", |reader, value, web| {
-        web.max_connections = reader.integer(value, 1..=100_000).unwrap_or(1);
-    }),
-    ("max_streams", |reader, value, web| {
-        web.max_streams = reader.integer(value, 0..=10_000).unwrap_or(0);
-    }),
-];
+pub(super) const KEYS: &[Key<Web>] = keys! {
+    /// Where the web service listens: a unix socket, or a port of the loopback address, for tokens
+    /// only. Other addresses are refused: use a reverse proxy for TLS and for other networks. Needs
+    /// a restart
+    listen => listen = "unix:/run/exirate-web/web", kinds::text(LISTEN, local);
+    /// Who may connect to the unix socket. Needs a restart
+    socket_group => group = ("the service's, or that of the directory if it is setgid"),
+        kinds::group("www-data");
+    /// The host names, without ports, by which browsers reach it, besides `localhost`, `127.0.0.1`
+    /// and `[::1]`
+    hosts => hosts = [], kinds::or_none(kinds::texts("\"desk.example.org\"", host));
+    /// The user of the reverse proxy. The service trusts an `X-Remote-User` header only from this
+    /// user, and only if the request has exactly one
+    proxy => proxy = (), kinds::user("www-data");
+    /// Who has this role without a token: users of this machine who connect to the socket, and
+    /// people named by the proxy; `"@desk"` means the users of this machine in the group `desk`
+    view => view = [], kinds::or_none(kinds::texts(MEMBERS, member));
+    /// As `view`, for this role
+    help => help = [], kinds::or_none(kinds::texts(MEMBERS, member));
+    /// The file of the tokens
+    tokens => tokens = "/etc/exirate/web.tokens", kinds::path(token::FILE);
+    /// The broker's socket. Needs a restart
+    broker => broker = "/run/exirate-broker/broker", kinds::socket(BROKER);
+    /// The socket of `exirate serve held`. Needs a restart
+    held => held = "/run/exirate-held/held", kinds::socket(HELD);
+    /// The user of the web service, which alone may ask the broker, besides root. Needs a restart
+    user => user = ("`\"exirate-web\"`"), kinds::user(USER);
+    /// Where the broker stores the number of changes made today. Needs a restart
+    state => state = ("`/var/lib/exirate-broker/USER`, USER being the user of the database"),
+        kinds::path(STATE);
+    /// The longest time for which the role `help` may allow or deny
+    longest => longest = "1d", kinds::text("1d", longest);
+    /// How many changes one token or person may make in a day (UTC)
+    changes_a_day => changes_a_day = 200, kinds::number(0..=1_000_000);
+    /// The Redis user by which the web service reads [shared rates](#how-it-reads), instead of the
+    /// user of `[redis]`. Set it in the file that `exirate cluster join` names
+    redis_user = (), kinds::text("exirate-web", |_| Ok(()));
+    /// The file of that user's password
+    redis_password_file = (), kinds::text("/etc/exirate/redis-web.password", |_| Ok(()));
+    /// How many connections may be open. A further one replaces the connection that has been
+    /// silent for longest, first among those without a role
+    max_connections => max_connections = 1000, kinds::number(1..=100_000);
+    /// How many of them may be streams of events. One token or person may have a tenth of these,
+    /// and at least four
+    max_streams => max_streams = 250, kinds::number(0..=10_000);
+};
+
+/// Where only this machine connects.
+fn local(text: &str) -> Result<Address, String> {
+    match parse(text, LISTEN)? {
+        Address::Inet(place) if !place.ip().is_loopback() => Err(format!(
+            "{place} can be reached from other machines; expected a unix socket such as \
+             {LISTEN:?}, for a reverse proxy with TLS, or a port of 127.0.0.1"
+        )),
+        address => Ok(address),
+    }
+}
+
+fn longest(text: &str) -> Result<i64, String> {
+    let seconds = spec::period(text.as_bytes()).ok().map(|seconds| seconds as i64);
+    seconds
+        .filter(|seconds| (1..=LONGEST_MAX).contains(seconds))
+        .ok_or_else(|| format!("{text:?} is not a time of up to 366 days; expected such as \"1d\""))
+}
 
 /// The name of a host, in lower case.
 fn host(text: &str) -> Result<String, String> {
@@ -202,59 +206,14 @@ fn host(text: &str) -> Result<String, String> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// People and groups.
-fn members(reader: &mut Reader<'_>, value: Value<'_>) -> Vec<Member> {
-    let member = |text: &str| match text.strip_prefix('@') {
-        Some(group) => match users::group_id_of(OsStr::new(group)) {
-            Some(id) => Ok(Member::Group(id)),
-            None => Err(format!("there is no group {group:?} on this machine")),
-        },
+/// A person or a group.
+fn member(text: &str) -> Result<Member, String> {
+    match text.strip_prefix('@') {
+        Some(group) => kinds::group_id(group).map(Member::Group),
         None if is_name(text) => Ok(Member::Person(text.to_owned())),
         None => Err(format!(
             "{text:?} is not a name; expected up to 64 letters, digits and ._-@+, such as \"alice\", \
              or a group, such as \"@desk\""
         )),
-    };
-    list(reader, value, "[\"alice\", \"@desk\"]", member)
-}
-
-/// Texts, or none.
-fn list<T>(
-    reader: &mut Reader<'_>,
-    value: Value<'_>,
-    example: &str,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Vec<T> {
-    let list = (!keys::is_empty(value)).then(|| reader.each(value, example, parse));
-    list.flatten().unwrap_or_default()
-}
-
-/// The path of a socket; `before`, where it is none.
-fn socket(reader: &mut Reader<'_>, value: Value<'_>, example: &str, before: &Path) -> PathBuf {
-    let Some(text) = reader.string(value, &format!("{example:?}")) else {
-        return before.to_owned();
-    };
-    if let Err(message) = socket_path(text, example) {
-        reader.error(value, message);
     }
-    text.into()
-}
-
-/// The id of a user.
-fn user(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<u32> {
-    let name = reader.string(value, &format!("{example:?}"))?;
-    let id = users::id_of(OsStr::new(name));
-    if id.is_none() {
-        reader.error(value, format!("there is no user {name:?} on this machine"));
-    }
-    id
-}
-
-/// A full path.
-fn path(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<PathBuf> {
-    let text = reader.string(value, &format!("{example:?}"))?;
-    if !text.starts_with('/') {
-        reader.error(value, format!("{text:?} is not a full path; expected such as {example:?}"));
-    }
-    Some(Path::new(text).to_owned())
 }

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::decider::Decider;
 use super::milter::Milter;
+use super::policy_file::{Apply, KeptPolicies};
 use super::postfix::PolicyService;
 use crate::serve::config::{self, Address, Checked, Mail};
 use crate::serve::listen::{Acceptor, Bound, CLOSING, Peers};
@@ -49,17 +50,18 @@ impl Configured {
 }
 
 /// Runs the mail front ends with this configuration until a signal stops them. With `take_over`,
-/// in the place of those that run.
+/// in the place of those that run. `apply` puts the policy file into use that the configuration names.
 ///
 /// # Errors
 /// Why they cannot start, in words.
-pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
+pub fn run_mail(configured: Configured, take_over: bool, apply: Apply) -> Result<(), String> {
     let log = Rc::new(Log::stderr());
     let mail = configured.read()?.logged(&configured.path, &log)?;
     if configured.callers.is_some() {
         // The socket is in the directory of the database.
         Spool::open(&mail.spool, Options::default()).map_err(|error| error.to_string())?;
     }
+    let policies = Rc::new(KeptPolicies::begin(apply, &mail, Rc::clone(&log))?);
     raise_open_files(&log, mail.max_connections.saturating_add(CLOSING));
     let (runtime, signals) = start()?;
     let bind_by = if take_over { Bound::take_over } else { Bound::bind };
@@ -76,9 +78,10 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
     }
     let decider = Rc::new(Decider::new(&mail, Rc::clone(&log)).map_err(cannot_start)?);
     let peers = Peers::new(mail.max_connections, Rc::clone(&log));
+    peers.allow(&mail.allow);
     let service = PolicyService::new(&mail, Rc::clone(&decider), Rc::clone(&log));
     let filter = Milter::new(&mail, Rc::clone(&decider), Rc::clone(&log));
-    let daemon = MailDaemon { configured, mail, decider, peers, service, filter, log };
+    let daemon = MailDaemon { configured, mail, policies, decider, peers, service, filter, log };
     LocalSet::new().block_on(&runtime, daemon.run(signals, policy, milter))
 }
 
@@ -86,6 +89,7 @@ pub fn run_mail(configured: Configured, take_over: bool) -> Result<(), String> {
 struct MailDaemon {
     configured: Configured,
     mail: Mail,
+    policies: Rc<KeptPolicies>,
     decider: Rc<Decider>,
     peers: Rc<Peers>,
     service: Rc<PolicyService>,
@@ -120,9 +124,12 @@ impl MailDaemon {
             };
             tokio::join!(policy, milter);
         });
+        let policies = Rc::clone(&self.policies);
+        let keeping = spawn_local(async move { policies.keep().await });
         let (log, bound) = (Rc::clone(&self.log), policy.into_iter().chain(milter).collect());
         let why =
             listen_until_stopped(&mut self, &mut signals, &log, bound, &stop, serving).await?;
+        keeping.abort();
         let left = self.peers.ended(STOP_MAX).await;
         if left > 0 {
             let text = format_args!("{left} connections have not ended, and are closed");
@@ -159,10 +166,12 @@ impl Unit for MailDaemon {
             ("socket_group", old.access.group == new.access.group),
         ];
         need_restart(&same, &self.log);
+        self.policies.set(&new);
         self.decider.set(&new);
         self.service.set(&new);
         self.filter.set(&new);
         self.peers.set(new.max_connections);
+        self.peers.allow(&new.allow);
         raise_open_files(&self.log, new.max_connections.saturating_add(CLOSING));
         let Mail { policy, milter, spool, workers, access, .. } = old.clone();
         self.mail = Mail { policy, milter, spool, workers, access, ..new };

@@ -8,7 +8,7 @@
 //! - [`milter`]: Sendmail's protocol for filters, which Postfix speaks too
 //! - [`postfix`]: Postfix's policy delegation, on a socket that Exim's ACLs use too
 //! - [`exim`]: what Exim's ACLs send
-//! - [`daemon`]: start, reload and stop
+//! - [`daemon`]: start, reload and stop; [`policy_file`]: applies the policy file when it changes
 //! - [`surroundings`]: what they need on a machine before they start
 
 #[cfg(test)]
@@ -18,6 +18,7 @@ pub mod decider;
 pub mod event;
 pub mod exim;
 pub mod milter;
+pub mod policy_file;
 pub mod postfix;
 mod queue;
 mod recent;

@@ -21,6 +21,7 @@ use super::role::{Role, is_name};
 use super::token::{TokenFile, TokenRefusal};
 use crate::serve::config::Web;
 use crate::serve::log::{Level, Log};
+use crate::standing::scope::Scope;
 use crate::sys::users;
 use crate::text::time::now;
 
@@ -53,6 +54,8 @@ pub(super) struct Asker {
     pub(super) role: Role,
     /// When his token ends.
     pub(super) until: Option<i64>,
+    /// Whose identities he may see.
+    pub(super) scope: Option<Scope>,
     /// As the broker takes it.
     pub(super) who: Who,
     /// A browser sends by itself what he is known by, so that a page of another site could ask in
@@ -158,7 +161,14 @@ impl Askers {
             unknown(&detail)
         })?;
         let who = if is_user { Who::User } else { Who::Person }(name.clone());
-        Ok(Asker { name: format!("person:{name}"), role, until: None, who, is_automatic: true })
+        Ok(Asker {
+            name: format!("person:{name}"),
+            role,
+            until: None,
+            scope: None,
+            who,
+            is_automatic: true,
+        })
     }
 
     /// Who has a token.
@@ -170,6 +180,7 @@ impl Askers {
                 name: format!("token:{}", token.name),
                 role: token.role,
                 until: Some(token.until),
+                scope: token.scope.clone(),
                 who: Who::Token(secret.to_owned()),
                 is_automatic,
             }),

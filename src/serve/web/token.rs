@@ -17,6 +17,7 @@ use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};
 
 use super::role::{Role, is_name};
+pub use crate::standing::scope::Scope;
 use crate::store::FOREVER;
 use crate::sys::lock::{LockKind, lock};
 use crate::sys::small_file;
@@ -37,7 +38,9 @@ const FILE_BYTES: u64 = 256 << 10;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first line of the file, before the version of the format.
 const FIRST: &str = "# exirate web.tokens ";
-const VERSION: u32 = 1;
+/// The later one, with scopes, is written only where a token has one: an earlier program then knows
+/// no token, and never takes one for a token without bounds.
+const VERSIONS: Versions = Versions { oldest: 1, newest: 2 };
 /// The second.
 const HEAD: &str = "# The tokens of exirate's web service, by `exirate web token`: NAME ROLE SINCE \
                     UNTIL SHA-256. The times are seconds since 1970; - is forever.\n";
@@ -53,6 +56,8 @@ pub struct Token {
     pub since: i64,
     /// When it ends; [`FOREVER`] if never.
     pub until: i64,
+    /// Whose identities it is for; all, if none.
+    pub scope: Option<Scope>,
     hash: [u8; 32],
 }
 
@@ -80,6 +85,7 @@ impl Tokens {
         role: Role,
         since: i64,
         until: i64,
+        scope: Option<Scope>,
     ) -> Result<String, String> {
         if !is_name(name) {
             return Err(format!(
@@ -96,7 +102,7 @@ impl Tokens {
         SysRng.try_fill_bytes(&mut bytes).map_err(|error| format!("no random bytes: {error}"))?;
         let secret = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
         let hash = Sha256::digest(&secret).into();
-        self.0.push(Token { name: name.to_owned(), role, since, until, hash });
+        self.0.push(Token { name: name.to_owned(), role, since, until, scope, hash });
         Ok(secret)
     }
 
@@ -129,7 +135,7 @@ impl Tokens {
     /// What is wrong with it, in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let version = text.lines().next().and_then(|line| Versions::read(FIRST, line));
-        let known = Versions::only(VERSION).known().check(version.unwrap_or(VERSION));
+        let known = VERSIONS.known().check(version.unwrap_or(VERSIONS.oldest));
         known.map_err(|other| format!("it {other}: {USE_THE_LATER}"))?;
         let mut all = Self::default();
         for (at, line) in text.lines().enumerate() {
@@ -137,7 +143,7 @@ impl Tokens {
                 continue;
             }
             let token = parse_line(line).ok_or_else(|| {
-                format!("line {}: expected NAME ROLE SINCE UNTIL SHA-256", at + 1)
+                format!("line {}: expected NAME ROLE SINCE UNTIL SHA-256 [SCOPE]", at + 1)
             })?;
             if all.0.iter().any(|one| one.name == token.name) {
                 return Err(format!("line {}: the name {} is taken", at + 1, token.name));
@@ -153,23 +159,30 @@ impl Tokens {
     /// As a file has them.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut text = format!("{FIRST}{VERSION}\n{HEAD}");
-        for Token { name, role, since, until, hash } in &self.0 {
+        let is_later = self.0.iter().any(|one| one.scope.is_some());
+        let version = if is_later { VERSIONS.newest } else { VERSIONS.oldest };
+        let mut text = format!("{FIRST}{version}\n{HEAD}");
+        for Token { name, role, since, until, scope, hash } in &self.0 {
             let until = if *until == FOREVER { "-".to_owned() } else { until.to_string() };
             let (role, hash) = (role.word(), text::hex(hash));
-            text += &format!("{name} {role} {since} {until} {hash}\n");
+            let scope = scope.as_ref().map_or_else(String::new, |scope| format!(" {scope}"));
+            text += &format!("{name} {role} {since} {until} {hash}{scope}\n");
         }
         text
     }
 }
 
 fn parse_line(line: &str) -> Option<Token> {
-    let mut words = line.split(' ');
+    let mut words = line.splitn(6, ' ');
     let [name, role, since, until, hash] = std::array::from_fn(|_| words.next());
     let (name, role, until, hash) = (name?, role?, until?, hash?);
-    if words.next().is_some() || !is_name(name) {
+    if !is_name(name) {
         return None;
     }
+    let scope = match words.next() {
+        Some(scope) => Some(Scope::parse(scope)?),
+        None => None,
+    };
     let until = if until == "-" { FOREVER } else { until.parse().ok()? };
     let hash = hash_of_hex(hash)?;
     Some(Token {
@@ -177,6 +190,7 @@ fn parse_line(line: &str) -> Option<Token> {
         role: Role::of(role)?,
         since: since?.parse().ok()?,
         until,
+        scope,
         hash,
     })
 }
@@ -295,7 +309,7 @@ mod tests {
         let path = folder.path().join("web.tokens");
         let mut file = TokenFile::new(&path);
         assert_eq!(file.current().unwrap().find("x", 0), Err(TokenRefusal::Unknown));
-        let secret = change(&path, |all| all.add("desk", Role::Help, 100, 200)).unwrap();
+        let secret = change(&path, |all| all.add("desk", Role::Help, 100, 200, None)).unwrap();
         assert!(secret.starts_with(PREFIX) && secret.len() == PREFIX.len() + 43, "{secret}");
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("desk help 100 200 ") && !text.contains(&secret[8..]), "{text}");
@@ -305,7 +319,7 @@ mod tests {
         assert_eq!((found.name.as_str(), found.role), ("desk", Role::Help));
         assert_eq!(tokens.find(&secret, 200), Err(TokenRefusal::Ended));
         assert_eq!(tokens.find(&secret[..secret.len() - 1], 199), Err(TokenRefusal::Unknown));
-        let again = change(&path, |all| all.add("desk", Role::View, 1, 2)).unwrap_err();
+        let again = change(&path, |all| all.add("desk", Role::View, 1, 2, None)).unwrap_err();
         assert!(again.contains("there is a token desk"), "{again}");
         assert_eq!(change(&path, |all| Ok(all.remove("desk"))), Ok(true));
         assert_eq!(file.current().unwrap().find(&secret, 199), Err(TokenRefusal::Unknown));
@@ -315,12 +329,23 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         let mut all = Tokens::default();
-        all.add("panel", Role::View, 1, FOREVER).unwrap();
-        all.add("desk@example.org", Role::Help, 2, 3).unwrap();
-        let later = all.text().replacen(" 1\n", " 2\n", 1) + "what one had not\n";
+        all.add("panel", Role::View, 1, FOREVER, None).unwrap();
+        all.add("desk@example.org", Role::Help, 2, 3, None).unwrap();
+        assert!(all.text().starts_with("# exirate web.tokens 1\n"), "0.1.0 reads it");
+        assert_eq!(Tokens::parse(&all.text()).as_ref(), Ok(&all));
+        for (name, scope) in [
+            ("acme", Scope::customer("Acme & Sons, Ltd.")),
+            ("two", Scope::domains(["Example.org.", "m\u{fc}nchen.example"])),
+        ] {
+            all.add(name, Role::Help, 2, 3, Some(scope.unwrap())).unwrap();
+        }
+        let text = all.text();
+        assert!(text.starts_with("# exirate web.tokens 2\n"), "0.1.0 refuses it: {text}");
+        assert!(text.ends_with(" domain example.org xn--mnchen-3ya.example\n"), "{text}");
+        assert_eq!(Tokens::parse(&text).as_ref(), Ok(&all));
+        let later = text.replacen(" 2\n", " 3\n", 1) + "what one had not\n";
         let why = Tokens::parse(&later).unwrap_err();
-        assert!(why.starts_with("it is of format version 2, and this exirate knows"), "{why}");
-        assert_eq!(Tokens::parse(&all.text()), Ok(all));
+        assert!(why.starts_with("it is of format version 3, and this exirate knows"), "{why}");
     }
 
     #[test]
@@ -329,6 +354,14 @@ mod tests {
         for line in [
             "desk".to_owned(),
             format!("desk help 1 2 {hash} more"),
+            format!("desk help 1 2 {hash} "),
+            format!("desk help 1 2 {hash} customer "),
+            format!("desk help 1 2 {hash} customer  acme"),
+            format!("desk help 1 2 {hash} domain a.test  b.test"),
+            format!("desk help 1 2 {hash} domain b.test a.test"),
+            format!("desk help 1 2 {hash} domain *.test"),
+            format!("desk help 1 2 {hash} domain x@a.test"),
+            format!("desk help 1 2 {hash} user a"),
             format!("desk root 1 2 {hash}"),
             format!("desk help 1 2 {}", "é".repeat(32)),
             format!("desk help 1 x {hash}"),

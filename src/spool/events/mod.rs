@@ -87,6 +87,9 @@ impl DecidedCheck<'_> {
 
     fn entry(&self, what: EntryKind, windows: Vec<EventWindow>) -> Entry {
         let decision = self.pending.decision();
+        let begun = decision.blocked.filter(|_| what == EntryKind::Crossing);
+        let evidence = begun.map_or_else(String::new, read::blocked_evidence);
+        let details = EventDetails { evidence: evidence.as_bytes(), ..EventDetails::default() };
         let key = self.check.record_key();
         let current = self.lookup.record.and_then(|record| record.current);
         Entry {
@@ -100,7 +103,7 @@ impl DecidedCheck<'_> {
             // The front end knows.
             enforcement: Enforcement::Enforced,
             windows,
-            texts: texts(key.name, &EventDetails::default()),
+            texts: texts(key.name, &details),
         }
     }
 }
@@ -112,6 +115,7 @@ fn record_id(key: &RecordKey<'_>, slot: KeySlot) -> RecordId {
             Kind::Spec => 1,
             Kind::Policy => 2,
             Kind::Habits => 3,
+            Kind::Usage => 4,
         },
         algorithm: key.algorithm.code(),
     }

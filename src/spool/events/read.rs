@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::time::SystemTime;
 
-use crate::engine::{AlgorithmKind, Kind, RecordKey};
+use crate::engine::{AlgorithmKind, Block, BlockTime, Kind, RecordKey};
 use crate::rate::Timestamp;
 use crate::store::{DetailTexts, Enforcement};
 use crate::sys::files::{self, Access, FileInfo};
@@ -12,8 +12,8 @@ use crate::sys::files::{self, Access, FileInfo};
 use super::super::database::ATTEMPTS;
 use super::super::{Spool, SpoolError};
 use super::entry::{
-    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, EventWindow, RecordId, TEXTS, has_another,
-    next_magic,
+    ENTRY_BYTES_MAX, Entry, EntryFault, EntryKind, EventWindow, RecordId, TEXTS, TEXTS_MAX,
+    has_another, next_magic,
 };
 use super::limits::{EVENT_BYTES_MAX, EventKind};
 use super::log::EventLog;
@@ -52,6 +52,18 @@ pub struct LoggedEvent {
     pub has_details: bool,
     record: RecordId,
     sequence: u32,
+}
+
+/// What the evidence of a crossing that blocks begins with; the second follows in which the block
+/// ends.
+const BLOCKED: &str = "blocked until ";
+/// In place of the second, where it has no end.
+const LIFTED: &str = "lifted";
+
+/// The evidence of a crossing that blocks.
+pub(super) fn blocked_evidence(block: Block) -> String {
+    let end = block.end().map_or_else(|| LIFTED.to_owned(), |end| end.to_string());
+    format!("{BLOCKED}{end}")
 }
 
 impl LoggedEvent {
@@ -101,6 +113,12 @@ impl LoggedEvent {
         Self { has_details: true, ..Self::of(entry, EventKind::Crossings) }
     }
 
+    /// Whether the end of the record's name may be missing.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.stored.len() >= TEXTS_MAX[0]
+    }
+
     /// The event as bytes, for other servers.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -143,6 +161,17 @@ impl LoggedEvent {
     #[must_use]
     pub fn is_alarm(&self) -> bool {
         self.of == Some(Kind::Habits)
+    }
+
+    /// The block that the crossing has set, if it has.
+    #[must_use]
+    pub fn blocked(&self) -> Option<Block> {
+        let text = str::from_utf8(&self.texts.evidence).ok()?;
+        let code = text.strip_prefix(BLOCKED).filter(|_| !self.is_alarm())?;
+        match code {
+            LIFTED => BlockTime::UntilLifted.begun(self.at),
+            end => Block::until(end.parse().ok()?),
+        }
     }
 
     /// The key of the record. One of an unknown kind is taken for that of a spec.

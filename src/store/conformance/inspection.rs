@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use super::super::{Edit, Entry, Inspect, Memory, OwnedKey, Restored, Store};
 use super::{at, check, decide, leaky, with_limit};
-use crate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Remembered, Update};
+use crate::engine::{
+    Algorithm, AlgorithmKind, Block, BlockTime, Check, Kind, RecordKey, Remembered, Update,
+};
 use crate::rate::{Average, CalendarWindow, Timestamp};
 use quickcheck::Arbitrary;
 
@@ -12,6 +14,7 @@ use quickcheck::Arbitrary;
 pub(crate) fn inspection<S: Store + Inspect>(mut fresh: impl FnMut() -> S) {
     lists_the_records_that_checks_write(&mut fresh());
     removed_records_start_again(&mut fresh());
+    blocked_records_are_listed_and_lifted(&mut fresh());
     edits_change_what_they_name(&mut fresh());
     edits_create_records_when_asked(&mut fresh());
     events_are_found_and_set(&mut fresh());
@@ -106,6 +109,26 @@ fn removed_records_start_again<S: Store + Inspect>(store: &mut S) {
         let decision = decide(store, &[Check { key, event: Some(b"e"), ..check("") }], at(1))[0];
         assert_eq!((decision.details.found, decision.details.seen), (false, Some(false)));
     }
+}
+
+fn blocked_records_are_listed_and_lifted<S: Store + Inspect>(store: &mut S) {
+    // The first event is as large as the limit, and is never counted.
+    let one = Check { blocks: BlockTime::UntilLifted, count: 9.0, ..leaky("key") };
+    assert!(decide(store, &[one], at(0))[0].crossed);
+    let [entry] = &list(store)[..] else { panic!() };
+    assert_eq!((entry.average, entry.crossings), (Average { at: at(0), rate: 0.0 }, 1));
+    assert_eq!(Block::held(entry.last_over).and_then(Block::end), None);
+    // What is edited stays blocked, and so does what is restored.
+    let edit = Edit { rate: Some(0.5), now: at(5), ..Edit::default() };
+    let edited = store.set("key".into(), &edit).unwrap().unwrap().after;
+    assert_eq!(edited.last_over, entry.last_over);
+    let small = Check { count: 0.5, ..one };
+    assert!(decide(store, &[small], at(40_000_000))[0].blocked.is_some());
+    let removed = store.remove("key".into()).unwrap().unwrap();
+    assert!(!decide(store, &[small], at(40_000_001))[0].over);
+    let again = Entry { average: Average { at: at(40_000_002), rate: 0.0 }, ..removed };
+    assert_eq!(store.restore(&again).unwrap(), Restored::Replaced);
+    assert!(decide(store, &[small], at(40_000_003))[0].over);
 }
 
 fn edits_change_what_they_name<S: Store + Inspect>(store: &mut S) {

@@ -21,6 +21,7 @@ pub mod library;
 pub mod machine;
 pub mod mail;
 pub mod mounts;
+pub mod network;
 pub mod office;
 pub mod process;
 pub mod program;

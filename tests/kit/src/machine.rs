@@ -3,13 +3,11 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-
 use crate::Client;
+use crate::network::within;
 use crate::{Process, repository, until};
 
 /// What a login shell of root has.
@@ -165,21 +163,10 @@ impl Machine {
         child.wait_with_output().unwrap()
     }
 
-    /// What `make` makes in the network there.
-    fn within<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> T {
-        let net = fs::File::open(format!("/proc/{}/ns/net", self.pid)).unwrap();
-        // A socket stays in the network of the thread that made it.
-        let made = std::thread::spawn(move || {
-            move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            make()
-        });
-        made.join().unwrap()
-    }
-
     /// A connection to a port there from one of its addresses.
     pub fn connect(&self, from: Ipv4Addr, port: u16) -> Option<TcpStream> {
         let to = if from.is_loopback() { from } else { MACHINE };
-        let stream = self.within(move || {
+        let stream = within(self.pid, move || {
             let socket =
                 socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
             socket.bind(&SocketAddrV4::new(from, 0).into()).unwrap();
@@ -192,7 +179,7 @@ impl Machine {
 
     /// Listens on a port of its loopback interface.
     pub fn listen(&self, port: u16) -> TcpListener {
-        self.within(move || TcpListener::bind((INSIDE, port)).unwrap())
+        within(self.pid, move || TcpListener::bind((INSIDE, port)).unwrap())
     }
 
     /// An SMTP session with the mail server there; its greeting is read.

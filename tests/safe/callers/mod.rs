@@ -7,17 +7,18 @@ mod bed;
 
 use bed::{ACCOUNT, Asks, Bed, Queued};
 use kit::exim::{PROGRAM, user};
+use kit::network::Network;
 use kit::{Random, counts};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The seed of the first run. Run n has the n-th after it: `EXIRATE_TEST_RUN=n` repeats it alone.
@@ -232,51 +233,16 @@ impl Drop for Groups {
     }
 }
 
-/// A network of the account's own, in which it is any client.
-struct Network {
-    holder: Child,
-}
-
-/// The client that it claims to be.
+/// The client that it claims to be, in a network of the account's own.
 const INNOCENT: &str = "198.51.100.7";
 
-impl Network {
-    fn make() -> Self {
-        let script = format!(
-            "ip link set lo up && ip addr add {INNOCENT}/32 dev lo && echo ready && exec sleep 10000"
-        );
-        let mut holder = Command::new("unshare");
-        holder.args(["--net", "sh", "-c", &script]).stdout(Stdio::piped());
-        let mut holder = holder.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self { holder }
-    }
-
-    /// A connection to a mail server there: the client's end, and the server's.
-    fn connect(&self) -> (TcpStream, TcpStream) {
-        let namespace = File::open(format!("/proc/{}/ns/net", self.holder.id())).unwrap();
-        let made = std::thread::spawn(move || {
-            let kind = rustix::thread::LinkNameSpaceType::Network;
-            rustix::thread::move_into_link_name_space(
-                std::os::fd::AsFd::as_fd(&namespace),
-                Some(kind),
-            )
-            .unwrap();
-            let server = TcpListener::bind((INNOCENT, 25)).unwrap();
-            let client = TcpStream::connect((INNOCENT, 25)).unwrap();
-            (client, server.accept().unwrap().0)
-        });
-        made.join().unwrap()
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
+/// A connection to a mail server there: the client's end, and the server's.
+fn connected(network: &Network) -> (TcpStream, TcpStream) {
+    network.within(|| {
+        let server = TcpListener::bind((INNOCENT, 25)).unwrap();
+        let client = TcpStream::connect((INNOCENT, 25)).unwrap();
+        (client, server.accept().unwrap().0)
+    })
 }
 
 /// One run.
@@ -388,7 +354,7 @@ impl Run<'_> {
         let output = self.bed.path("output");
         let to_output = || Stdio::from(File::create(&output).unwrap());
         if self.way == Way::Connection {
-            let (mut client, server) = self.network.connect();
+            let (mut client, server) = connected(self.network);
             let (input, out): (OwnedFd, OwnedFd) =
                 (server.try_clone().unwrap().into(), server.into());
             let child = command.stdin(input).stdout(out).spawn().unwrap();
@@ -435,7 +401,7 @@ impl Run<'_> {
     }
 
     /// Continues what it has stopped, and waits for its end. Meanwhile others are decided.
-    fn attend(&self, mut child: Child) -> std::process::ExitStatus {
+    fn attend(&self, mut child: std::process::Child) -> std::process::ExitStatus {
         use rustix::process::{Pid, Signal, kill_process_group};
         let group = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
         let begun = Instant::now();
@@ -531,7 +497,7 @@ fn mail_of_an_account_is_never_accepted_uncounted() {
     let long = counts::is_long();
     let only: Option<u64> = std::env::var("EXIRATE_TEST_RUN").ok().map(|run| run.parse().unwrap());
     let groups = Groups::make();
-    let network = Network::make();
+    let network = Network::make(&[INNOCENT], "");
     let mut beds = [false, true].map(Bed::new);
     for bed in &mut beds {
         bed.start();

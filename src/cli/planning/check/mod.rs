@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use clap::Args;
 
+use super::policy::DecisionsJson;
 use crate::cli::shared::database::Common;
 use crate::cli::shared::screen::Screen;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 
 /// Show what a spec or policies would decide for an event
 #[derive(Debug, Args)]
@@ -47,17 +48,9 @@ message: RCPT for each recipient, then DATA; --stage names one stage of it. What
 of it is not held against it. Each window is a line: RATE is the rate with this event, LEFT
 how many more would pass, and NEXT when one more would.
 
-An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.
-
-JSON: for a spec, `counted` is true with --count; `retry_after` is null where waiting does not
-help; `limit` and `remaining` are null where they are infinite; `override` is allow or deny where
-one decides, else null. `key` is null where it is not UTF-8; `key_hex` has its bytes in any case.
-For policies, `verdict`, `measured` (the verdict if the policy was enforced and nobody exempt),
-`policy`, `rule`, `unit`, `window` and `key` of the limit that decides (null where none applies),
-`text`, `delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and `windows`:
-each limit with `policy`, `rule`, `unit`, `window`, `key`, `record`, `rate`, `limit`, `count`
-(what the event counts), `over`, `remaining` (null: no limit), `retry_after` (seconds; null:
-never), `crossed` and `override` (allow, deny or null).")]
+An override (`exirate allow`, `exirate deny`) decides here as it does in Exim.")]
+#[command(add = Json::when::<spec::DecisionJson<'_>>("Of a spec")
+    .or::<DecisionsJson<'_>>("Of policies"))]
 pub(in crate::cli) struct Check {
     /// Check this `m / p / options / key`, as in Exim's configuration, where nothing is
     /// expanded; or this policy, several separated by commas, or * for all

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::shared::database::Common;
@@ -37,20 +38,32 @@ pub(super) struct SpecOptions {
 }
 
 /// The decision, as JSON has it.
-#[derive(Serialize)]
-struct DecisionJson<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct DecisionJson<'a> {
+    /// Whether the event is over the limit.
     over: bool,
+    /// The rate with the event.
     rate: f64,
     limit: f64,
+    /// In seconds.
     period: f64,
+    /// The mode: per_rcpt, and so on.
     mode: &'static str,
+    /// The update mode.
     update: &'static str,
+    /// Null where it is not UTF-8.
     key: Option<&'a str>,
+    /// The bytes of the key, in hexadecimal.
     key_hex: String,
+    /// What the event counts.
     count: f64,
+    /// How many more would pass; null if that is infinite.
     remaining: f64,
+    /// In how many seconds it would pass; null where waiting does not help.
     retry_after: Option<u64>,
+    /// Whether it was counted, as with --count.
     counted: bool,
+    /// allow or deny, where one decides.
     #[serde(rename = "override")]
     overridden: Option<&'static str>,
 }

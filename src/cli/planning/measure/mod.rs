@@ -5,18 +5,21 @@ mod suggestion;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 
 use clap::Args;
 use regex::Regex;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub(in crate::cli) use self::periods::Periods;
-use super::logs::{Logs, notes, notes_of_origin, print_unused};
+use super::logs::{LineCounts, Logs, notes, notes_of_origin, print_unused};
+use super::policy::measured_by;
 use crate::calendar::{Zone, load};
 use crate::cli::shared::screen::{Screen, note, progress};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{self, Column};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::history::measure::{
     By, Count, CountMode, CountedEvents, Event, Events, Lines, Measured, Period, Runs, Suggestion,
     replay,
@@ -43,6 +46,8 @@ use crate::text::time::now;
     exirate measure 1h,1d /var/log/exim4 --count messages,recipients,different,bytes --suggest
   Which limits do the past days suggest for an hour, and for a calendar day?
     exirate measure 1h,daily /var/log/exim4 --by auth --suggest
+  Which customers sent the most recipients a day?
+    exirate measure 1d /var/log/exim4 --by customer --policy policy.toml --count recipients
   Measure what exigrep finds:
     exigrep @example.org /var/log/exim4/mainlog | exirate measure 1h
   Measure other lines: group 1 of the expression is the key, group 2 the size:
@@ -73,6 +78,10 @@ hourly, daily, weekly (from Monday) and monthly are limits by the calendar, as a
 PEAK is the highest count, and OVER counts what is above --limit. They begin by the log's clock
 or, if its times have zones, by that of this server.
 
+--by domain counts the users of a domain together, by their logins; --by customer those of a customer
+(`users` and `domains`), also local users. Without --policy, /etc/exirate/policy.toml is used if it
+is there. What has none is not counted.
+
 --count different counts each recipient of a key once a period, as `per_addr` does. With several
 counts, COUNT says what was counted, and --limit cannot be used.
 
@@ -82,16 +91,10 @@ all keys but those few (at most 1 %) whose peaks are three times as high or more
 these, to be exempted or to have a limit of their own.
 
 Memory is bounded: events beyond two million are kept in temporary files in $TMPDIR, 29 bytes
-each; there may be at most four million keys.
-
-JSON: `lines` says what became of the lines: used, of no use, without time, not understood
-and so on; `rates` is an array of objects. `key` is empty where all lines count together;
-`count` and `period`, in seconds, are there if several are measured, and `every` (`daily`) by
-the calendar. With --suggest, `periods`
-has an object for each count and period instead: `peaks` has the highest peak of each share of the keys,
-`message_rates` the highest rate of each share of the messages, `limits` the keys, events
-and messages that each limit would have hit, and `suggested` a limit, with its `reason` and the
-keys that it `hits`. With --unused, an array of the reasons has the count and examples of each.")]
+each; there may be at most four million keys.")]
+#[command(add = Json::of::<RatesReport<'_>>()
+    .or::<Suggestions<'_>>("With --suggest")
+    .or::<Vec<LineCounts<'_>>>("With --unused"))]
 pub(in crate::cli) struct Measure {
     /// The period, such as 1h, as in a spec, or hourly, daily, weekly or monthly; several are
     /// separated by commas
@@ -104,6 +107,10 @@ pub(in crate::cli) struct Measure {
     /// Count for this identity
     #[arg(long, value_name = "WHO", default_value = "sender", conflicts_with = "pattern")]
     by: By,
+
+    /// With --by domain or customer, know users and customers by this policy file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    policy: Option<PathBuf>,
 
     /// Count this; several are separated by commas
     #[arg(
@@ -142,23 +149,27 @@ pub(in crate::cli) struct Measure {
 }
 
 /// What was found of a key.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Peak<'a> {
+    /// Empty where all lines count together.
     key: &'a str,
-    /// Of several.
+    /// What is counted, if several are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     count: Option<Count>,
-    /// In seconds; of several.
+    /// In seconds, if several are measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     period: Option<f64>,
-    /// By the calendar: `daily`.
+    /// daily, where the calendar counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     every: Option<&'static str>,
     #[serde(skip)]
     period_text: &'a str,
+    /// The highest rate.
     peak: f64,
+    /// When that was.
     when: String,
     events: u64,
+    /// How many of the events were over the limit.
     over: Option<u64>,
 }
 
@@ -192,16 +203,19 @@ fn suspected() -> BTreeSet<String> {
 }
 
 /// All rates, as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RatesReport<'a> {
+    /// What became of the lines.
     lines: &'a Lines,
     rates: &'a [Peak<'a>],
 }
 
 /// What is suggested, as JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Suggestions<'a> {
+    /// What became of the lines.
     lines: &'a Lines,
+    /// Each count and period.
     periods: &'a [Suggestion],
 }
 
@@ -214,7 +228,7 @@ impl Measure {
         let files = self.logs.open()?;
         let measured = match &self.pattern {
             Some(pattern) => Measured::Lines(pattern),
-            None => Measured::Arrivals(self.by, counts),
+            None => Measured::Arrivals(measured_by(self.by, self.policy.as_deref())?, counts),
         };
         let mut events = Events::new(&measured);
         let mut has_zone = false;
@@ -347,14 +361,16 @@ impl Measure {
             (By::Auth, Count::Messages) => "an authenticated user (A=)",
             (By::Host, Count::Messages) => "a client (H=)",
             (By::User, Count::Messages) => "a user (U=)",
-            (By::Auth | By::Host | By::User, Count::Bytes) => "such an identity or a size (S=)",
-            (By::Auth | By::Host | By::User, Count::Recipients | Count::Different) => {
-                "such an identity or a recipient (neither `for` nor a delivery)"
-            }
+            (By::Domain, Count::Messages) => "an authenticated user with a domain (A=)",
+            (By::Customer, Count::Messages) => "a user of a customer",
             (By::Sender | By::All, Count::Recipients | Count::Different) => {
                 "a recipient (neither `for` nor a delivery)"
             }
             (By::Sender | By::All, _) => "a size (S=)",
+            (_, Count::Bytes) => "such an identity or a size (S=)",
+            (_, Count::Recipients | Count::Different) => {
+                "such an identity or a recipient (neither `for` nor a delivery)"
+            }
         }
     }
 

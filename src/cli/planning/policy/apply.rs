@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::file::sound;
@@ -18,7 +19,7 @@ use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::system::cluster;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::identity::fold::Folding;
 use crate::policy::changes::{Changes, changes, digest};
 use crate::policy::counters::{RuleName, retain};
@@ -66,11 +67,7 @@ With --users, CSV, such as the result of a database query, replaces the file of 
 policy file names, and is kept for the next time. It is refused, and nothing changes, if it is
 empty, does not end with a newline, or has an error; and, without --allow-shrink, if it has no
 user, or fewer than 90 % of the users of the file before, where that has at least 20.
-docs/database.md has a worked example.
-
-JSON: `image` (its path), `applied` (false with --dry-run), `bytes` (of the image),
-`policies`, `users` and `warnings` (how many), `changes`, an array of objects with `part`, `added`,
-`removed` and `changed` (how many settings), and `moved` (how many records got another name).")]
+docs/database.md has a worked example.", add = Json::of::<AppliedJson<'_>>())]
 pub(super) struct Apply {
     /// The policy file
     #[arg(value_name = "FILE", default_value = FILE)]
@@ -102,7 +99,7 @@ const LOCK: &CStr = c"policy.lock";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A part of the file that differs, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct JsonChange<'a> {
     part: &'a str,
     #[serde(flatten)]
@@ -110,15 +107,20 @@ struct JsonChange<'a> {
 }
 
 /// Everything, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AppliedJson<'a> {
+    /// Its path.
     image: String,
+    /// False with --dry-run.
     applied: bool,
+    /// Of the image.
     bytes: usize,
     policies: usize,
     users: usize,
     warnings: usize,
+    /// The parts that differ.
     changes: Vec<JsonChange<'a>>,
+    /// How many records got another name.
     moved: usize,
 }
 
@@ -215,6 +217,20 @@ impl Apply {
         }
         Ok(Outcome::Fine)
     }
+}
+
+/// Puts `file` into use in this spool directory, if anything would change: what has, in lines.
+///
+/// # Errors
+/// Why nothing has, in words.
+pub(in crate::cli) fn apply_file(file: &Path, spool: &Path) -> Result<Vec<String>, String> {
+    let common = Common { spool: Some(spool.to_owned()), json: false };
+    let (file, if_changed) = (file.to_owned(), true);
+    let apply =
+        Apply { file, dry_run: false, users: None, allow_shrink: false, if_changed, common };
+    let mut text = Vec::new();
+    apply.run(&mut Screen::of(&mut text)).map_err(|failure| failure.to_string())?;
+    Ok(String::from_utf8_lossy(&text).lines().map(str::to_owned).collect())
 }
 
 impl AppliedJson<'_> {

@@ -1,5 +1,6 @@
 //! What policies make of an event, as commands show it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::engine::Overridden;
@@ -8,28 +9,39 @@ use crate::policy::replay::{Decisions, Window};
 use crate::policy::word::Word as _;
 
 /// What policies make of an event, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct DecisionsJson<'a> {
     verdict: &'static str,
+    /// The verdict if the policy was enforced and nobody exempt.
     measured: &'static str,
     #[serde(flatten)]
     limit: DecidingLimit<'a>,
+    /// The reply.
     text: &'a str,
+    /// In seconds.
     delay: f64,
+    /// Whether a policy only observes it.
     observed: bool,
+    /// Whether a policy exempts it.
     exempt: bool,
+    /// Whether it crosses a limit.
     crossed: bool,
+    /// How many recipients were refused before.
     refused_recipients: u32,
+    /// Each limit.
     windows: Vec<WindowJson<'a>>,
 }
 
 /// The limit that decided; nothing where none applies.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(in crate::cli) struct DecidingLimit<'a> {
+    /// The policy of the limit that decides; null, as what follows, where none applies.
     policy: Option<&'a str>,
     rule: Option<&'a str>,
     unit: Option<&'static str>,
+    /// The limit, as it is written.
     window: Option<&'a str>,
+    /// Who is counted.
     key: Option<&'a str>,
 }
 
@@ -47,21 +59,27 @@ impl<'a> DecidingLimit<'a> {
 }
 
 /// A limit, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WindowJson<'a> {
     policy: &'a str,
     rule: &'a str,
     unit: &'static str,
     window: &'a str,
     key: &'a str,
+    /// The name of the record.
     record: &'a str,
+    /// With the event.
     rate: f64,
     limit: f64,
+    /// What the event counts.
     count: f64,
     over: bool,
+    /// Null: no limit.
     remaining: Option<f64>,
+    /// In seconds; null: never.
     retry_after: Option<u64>,
     crossed: bool,
+    /// allow, deny or null.
     #[serde(rename = "override")]
     overridden: Option<&'static str>,
 }

@@ -1,12 +1,14 @@
 //! Policy files, as the commands read them.
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crate::cli::Failure;
 use crate::cli::shared::screen::complain;
+use crate::history::measure::{By, MeasuredBy};
 use crate::policy::image::{Image, build};
 use crate::policy::model::Policies;
-use crate::policy::source::{Compiled, read};
+use crate::policy::source::{Compiled, FILE, read};
 use crate::text::printable;
 use crate::toml_file::diagnostic::place;
 
@@ -25,6 +27,23 @@ pub(in crate::cli) fn compiled(path: &Path) -> Result<(Policies, Image), Failure
     let policies = sound(path)?;
     let image = Image::from_bytes(build(&policies))?;
     Ok((policies, image))
+}
+
+/// By what mail is counted: by domains and customers as the policies of `file` know the users, or those
+/// of the usual file, if it is there.
+pub(in crate::cli) fn measured_by(by: By, file: Option<&Path>) -> Result<MeasuredBy, Failure> {
+    let usual = Some(Path::new(FILE)).filter(|usual| by.is_of_group() && usual.exists());
+    let file = match file.or(usual) {
+        Some(_) if !by.is_of_group() => {
+            return Err(Failure::new("--policy needs --by domain or --by customer"));
+        }
+        None if by == By::Customer => {
+            return Err(Failure::new("--by customer needs the customers of a file: --policy FILE"));
+        }
+        file => file,
+    };
+    let image = file.map(compiled).transpose()?.map(|(_, image)| Rc::new(image));
+    Ok(MeasuredBy::new(by, image)?)
 }
 
 /// The policies that were compiled without errors; else these are on standard error.

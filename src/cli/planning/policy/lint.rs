@@ -4,12 +4,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::file::open;
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::policy::lint::lint;
 use crate::policy::needs::{FrontEnd, of_delivery, unseen};
 use crate::policy::source::FILE;
@@ -36,11 +37,7 @@ Exit status: 0 nothing was found; 1 errors or warnings; 2 the command failed.
 Each line is an error, with which the file cannot be used, or a warning: such as an
 exemption that has expired, a limit that never matters, or an identity that
 strangers can claim. Notes on standard error name what the front ends for other mail
-servers cannot see, such as failed logins.
-
-JSON: `files`, `policies` and `users` (how many; null if there is an error),
-`errors` and `warnings` (how many), and `diagnostics`, an array of objects with
-`file`, `line`, `column`, `severity` (error or warning) and `message`.")]
+servers cannot see, such as failed logins.", add = Json::of::<LintJson<'_>>())]
 pub(super) struct Lint {
     /// The policy file
     #[arg(value_name = "FILE", default_value = FILE)]
@@ -52,20 +49,23 @@ pub(super) struct Lint {
 }
 
 /// A diagnostic, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct JsonDiagnostic<'a> {
     file: String,
     line: u32,
     column: u32,
+    /// error or warning.
     severity: String,
     message: &'a str,
 }
 
 /// Everything, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct LintJson<'a> {
     files: Vec<String>,
+    /// How many; null if there is an error.
     policies: Option<usize>,
+    /// How many; null if there is an error.
     users: Option<usize>,
     errors: usize,
     warnings: usize,

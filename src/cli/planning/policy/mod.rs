@@ -12,8 +12,9 @@ mod users;
 
 use clap::{Args, Subcommand};
 
+pub(in crate::cli) use apply::apply_file;
 pub(in crate::cli) use decided::{DecidingLimit, DecisionsJson};
-pub(in crate::cli) use file::compiled;
+pub(in crate::cli) use file::{compiled, measured_by};
 
 use super::check;
 use crate::cli::shared::screen::{Screen, note_older_word};

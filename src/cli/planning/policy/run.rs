@@ -4,13 +4,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::decided::DecisionsJson;
 use super::file::compiled;
 use crate::cli::shared::lines::Lines;
 use crate::cli::shared::screen::{Screen, Tally};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::policy::replay::{Replay, ReplayEvent};
 use crate::policy::source::FILE;
 use crate::store::Memory;
@@ -43,13 +44,8 @@ that Exim runs, on rates in memory that start empty: no database is read or chan
 there are no overrides. Each decision is a line of JSON. A time that goes back counts as
 no time at all, as in Exim when the clock is set back.
 
-An invalid line is reported with its number and skipped; all others are decided.
-
-JSON: each line has `line` (the number of the event's line), `time`, `verdict`,
-`measured` (the verdict if the policy was enforced and nobody exempt), `policy`, `rule`,
-`unit`, `window` and `key` of the limit that decided (null where none applies), `text`,
-`delay` (seconds), `observed`, `exempt`, `crossed`, `refused_recipients`, and `windows`: as
-`exirate check --json` has them.")]
+An invalid line is reported with its number and skipped; all others are decided.")]
+#[command(add = Json::when::<DecidedLine<'_>>("On each line"))]
 pub(super) struct Run {
     /// Read the events from this file; - is standard input
     #[arg(value_name = "EVENTS", default_value = "-", value_hint = clap::ValueHint::FilePath)]
@@ -65,8 +61,9 @@ pub(super) struct Run {
 }
 
 /// A decision, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DecidedLine<'a> {
+    /// The number of the event's line.
     line: u64,
     time: String,
     #[serde(flatten)]

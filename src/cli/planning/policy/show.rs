@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anstyle::Style;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use super::file::compiled;
@@ -14,7 +15,7 @@ use crate::cli::shared::screen::{Screen, note};
 use crate::cli::shared::spool_dir;
 use crate::cli::shared::table::{self, Column};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::identity::mailbox;
 use crate::policy::image::{Applied, Image, ImageError, PolicyFile, PolicyImage};
 use crate::policy::key;
@@ -52,16 +53,8 @@ Each window is a line. PER is what is counted: the identity, all users of its do
 its customer together, or what the policy has as its key. RULE is the table that the limit is
 from, WHERE its line; the policies in use have no lines. Limits that an exemption lifts are shown dimmed, and the
 exemption is named below. So is the package that applies, and what names it: the user, the domain, the customer
-or the front end; and what becomes of mail that is unlike the habits of the user, where they are on.
-
-JSON: `file` is what is shown, and `policies` an array of objects with `policy`, `when`,
-`action`, `identity` (null if the policy counts something else), `package`, `package_from`
-(`customer acme`), `customer`, `habits` (null: off, or an object with `habits`, `sensitivity` and
-`rule`), `exempt` (null,
-or an object with `file`, `line`, `until` and `reason`) and `limits`, each with `unit`,
-`per`, `kind` (window or bucket), `limit` (or burst), `period` (seconds; of a bucket, in
-which all of it leaks), `text`, `rule`, `file` and `line` (null for policies in use); a
-unit without limit has null for both numbers.")]
+or the front end; and what becomes of mail that is unlike the habits of the user, where they are on.")]
+#[command(add = Json::of::<PoliciesJson<'_>>())]
 pub(super) struct Show {
     /// The login, the account or the address; without one, and without --client, the limits of
     /// whoever has none of their own
@@ -104,27 +97,34 @@ pub(super) struct Show {
 }
 
 /// One limit.
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, JsonSchema)]
 struct LimitLine {
     unit: &'static str,
     per: String,
+    /// window or bucket.
     kind: &'static str,
+    /// The limit, or the burst; null without limit.
     limit: Option<f64>,
+    /// In seconds; of a bucket, in which all of it leaks.
     period: Option<f64>,
+    /// The limit, as it is written.
     text: String,
     rule: String,
+    /// Where it stands.
     file: String,
+    /// Null for policies in use.
     line: Option<u32>,
     #[serde(skip)]
     place: String,
 }
 
 /// An exemption.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ExemptLine<'a> {
     file: String,
     line: Option<u32>,
     #[serde(serialize_with = "second")]
+    #[schemars(with = "Option<String>")]
     until: Option<i64>,
     reason: Option<&'a str>,
     #[serde(skip)]
@@ -136,7 +136,7 @@ fn second<S: Serializer>(until: &Option<i64>, serializer: S) -> Result<S::Ok, S:
 }
 
 /// What becomes of mail that is unlike the user's habits.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct HabitsLine {
     habits: &'static str,
     sensitivity: &'static str,
@@ -144,29 +144,31 @@ struct HabitsLine {
 }
 
 /// A policy, and what it says of the subject.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Shown<'p> {
     policy: &'p str,
+    /// To which mail it applies.
     when: String,
     action: &'static str,
+    /// Who is counted; null if the policy counts something else.
     identity: Option<&'p str>,
-    #[serde(flatten, serialize_with = "package")]
-    package: Option<Package<'p>>,
+    package: Option<&'p str>,
+    /// What names it: `customer acme`.
+    package_from: Option<String>,
+    #[serde(skip)]
+    applied_package: Option<Package<'p>>,
     #[serde(skip)]
     unknown_package: Option<&'p str>,
     customer: Option<&'p str>,
+    /// Null: off.
     habits: Option<HabitsLine>,
     exempt: Option<ExemptLine<'p>>,
     limits: Vec<LimitLine>,
 }
 
-fn package<S: Serializer>(of: &Option<Package<'_>>, serializer: S) -> Result<S::Ok, S::Error> {
-    let (name, from) = (of.map(|one| one.name.to_owned()), of.map(|one| one.from.to_string()));
-    serializer.collect_map([("package", name), ("package_from", from)])
-}
-
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PoliciesJson<'a> {
+    /// What is shown.
     file: String,
     policies: &'a [Shown<'a>],
 }
@@ -391,13 +393,16 @@ impl Show {
             let (habits, sensitivity) = (on.word(), sensitivity.word());
             HabitsLine { habits, sensitivity, rule: rule.to_string() }
         });
+        let package = policy.package(&subject)?;
         let when = policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>();
         Ok(Shown {
             policy: name,
             when: when.join(" and "),
             action: policy.settings().action.word(),
             identity: Some(&*searched.identity).filter(|identity| !identity.is_empty()),
-            package: policy.package(&subject)?,
+            package: package.map(|package| package.name),
+            package_from: package.map(|package| package.from.to_string()),
+            applied_package: package,
             unknown_package: policy.unknown_package(&subject)?,
             customer: policy.customer(&subject)?,
             habits,
@@ -498,7 +503,7 @@ fn print(screen: &mut Screen<'_>, shown: &[Shown<'_>]) -> Result<(), Failure> {
         if one.limits.is_empty() {
             line("no limit".to_owned())?;
         }
-        if let Some(package) = one.package {
+        if let Some(package) = one.applied_package {
             line(package.to_string())?;
         }
         if let Some(HabitsLine { habits, sensitivity, rule }) = &one.habits {

@@ -6,6 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use clap::Args;
 
@@ -17,7 +18,7 @@ use crate::cli::shared::output_file;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::cli::{Failure, Outcome};
-use crate::history::measure::{By, Count, Period};
+use crate::history::measure::{By, Count, MeasuredBy, Period};
 use crate::history::page::{self, Evaluation, Log, Networks, Page, RatesOfLog, Who};
 use crate::policy::source::FILE;
 use crate::text;
@@ -37,6 +38,8 @@ const DETAILS_MAX: usize = 1000;
     exirate report /var/log/exim4 --output report.html
   What would a policy file have refused, and when?
     exirate report /var/log/exim4/mainlog --policy policy.toml --output report.html
+  The same by customer, of the policies in use:
+    exirate report /var/log/exim4 --by customer --output report.html
   Different recipients a day, by the client's address:
     exirate report /var/log/exim4 --by host --count different --period 1d --output report.html
   Only the state of the database:
@@ -59,7 +62,7 @@ as by `exirate simulate`: those of --policy, or of /etc/exirate/policy.toml if i
 page has the addresses of users and clients: its file is readable by its owner only.
 docs/report.md explains each part.
 
-JSON: with --json, what the page shows is written to FILE as JSON instead, with the fields that
+With --json, what the page shows is written to FILE as JSON instead, with the fields that
 docs/report.md lists.")]
 pub(in crate::cli) struct Report {
     #[command(flatten)]
@@ -144,14 +147,18 @@ impl Report {
             let usual = PathBuf::from(FILE);
             usual.exists().then_some(usual)
         });
-        let image = file.as_deref().map(compiled).transpose()?;
-        let who = Who::new(self.by);
+        let image = file.as_deref().map(compiled).transpose()?.map(|(_, image)| Rc::new(image));
+        if self.by == By::Customer && image.is_none() {
+            return Err(Failure::new("--by customer needs the customers of a file: --policy FILE"));
+        }
+        let by = MeasuredBy::new(self.by, image.clone())?;
+        let who = Who::new(by.clone());
         let mut evaluation = match (&image, &file) {
-            (Some((_, image)), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
+            (Some(image), Some(file)) => Some(Evaluation::new(image, file, who.clone())?),
             _ => None,
         };
         let files = self.logs.open()?;
-        let mut rates = RatesOfLog::new(self.by, self.count, self.period.clone());
+        let mut rates = RatesOfLog::new(by, self.count, self.period.clone());
         // A client's own network says nothing more of it.
         let mut networks = (self.by != By::Host).then(|| Networks::new(who));
         let mut input = Input::default();
@@ -165,7 +172,7 @@ impl Report {
         let mut log = rates.finish(self.limit, &mut page.notes)?;
         if log.names.is_empty() {
             return Err(Failure::new(format!(
-                "the log shows no {}: give another --by (sender, host, auth, user or all) or \
+                "the log shows no {}: give another --by (sender, host, auth, user, domain, customer or all) or \
                  --count (messages, bytes, recipients or different)",
                 log.who
             )));

@@ -8,8 +8,9 @@ mod settings;
 mod totals;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 
 use self::compare::Comparison;
 use self::events::RefusedEvents;
@@ -20,6 +21,7 @@ use super::logs::{Logs, print_unused};
 use super::policy::compiled;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Outcome};
+use crate::history::measure::{By, MeasuredBy};
 use crate::history::simulate::{Decided, Refusals, Simulation, SimulationSettings};
 use crate::policy::image::Image;
 use crate::policy::model::Policies;
@@ -30,6 +32,8 @@ use crate::policy::source::FILE;
 #[command(after_help = "Examples:
   Who would have been refused last month, and by which limit?
     exirate simulate --policy policy.toml /var/log/exim4
+  The same for each customer of the policy file?
+    exirate simulate --policy policy.toml --by customer /var/log/exim4
   How many recipients, messages and logins would have been refused?
     exirate simulate --policy policy.toml /var/log/exim4/mainlog --events | wc -l
   What would a new file refuse that the one in use accepts, and the reverse?
@@ -54,11 +58,15 @@ Each row is a limit and a key. REFUSED counts the attempts that it refused: reci
 messages at DATA, logins. TIMES is how often the key went over the limit, OVER for how long
 in all, PEAK its highest rate. Times are in the log's zone; in UTC if the log has zones.
 
+With --by, KEY is `customer:acme` or `domain:example.org`, of what its logins, local accounts and
+scripts and its total were refused, TIMES and OVER are sums, and PEAK is the highest of a key; what
+is of none has no KEY.
+
 Assumed: all rates start at zero when the log does. Other mail servers try again what was
 accepted then and is deferred now, as Exim does (--retry); users and local programs do not,
 and nobody does after a refusal for good. What was refused then is not tried again.
 
-JSON: the fields are listed in docs/simulate.md. With --events, each attempt is an object on a
+docs/simulate.md lists the fields of --json. With --events, each attempt is an object on a
 line of its own.")]
 pub(in crate::cli) struct Simulate {
     /// Decide by this policy file
@@ -90,6 +98,10 @@ pub(in crate::cli) struct Simulate {
     #[arg(long, value_name = "N")]
     top: Option<usize>,
 
+    /// Add up the keys of each domain, or of each customer of the policy file
+    #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with_all = ["against", "events", "unused"])]
+    by: Option<By>,
+
     /// Show each refused attempt, in the order of time, and no totals
     #[arg(long, conflicts_with = "top")]
     events: bool,
@@ -103,9 +115,16 @@ pub(in crate::cli) struct Simulate {
     json: bool,
 }
 
+/// A group by which keys are added up.
+fn group(text: &str) -> Result<By, String> {
+    let by = By::from_str(text, false).ok().filter(|by| by.is_of_group());
+    by.ok_or_else(|| "expected domain or customer".to_owned())
+}
+
 impl Simulate {
     pub(in crate::cli) fn run(&self, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
         let (policies, image) = compiled(&self.policy)?;
+        let image = Rc::new(image);
         let mut simulation = self.simulation(&self.policy, &image)?;
         let other = match &self.against {
             Some(path) => Some((path, compiled(path)?)),
@@ -149,7 +168,11 @@ impl Simulate {
             let mut notes = noted(&policies, &input, &simulation);
             notes.extend(notes::omitted(refusals.omitted()));
             notes.iter().for_each(note);
-            let summary = Summary::of(&self.policy, &simulation, refusals, &self.retry, notes);
+            let by = self.by.map(|by| MeasuredBy::new(by, Some(Rc::clone(&image)))).transpose()?;
+            let mut summary = Summary::of(&self.policy, &simulation, refusals, &self.retry, notes);
+            if let Some(by) = &by {
+                summary.group(by);
+            }
             let outcome = Outcome::found_if(summary.refused > 0);
             summary.show(screen, self.top, self.json)?;
             outcome

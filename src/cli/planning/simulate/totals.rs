@@ -9,8 +9,9 @@ use super::settings::Retry;
 use crate::cli::Failure;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{self, Column};
+use crate::history::measure::MeasuredBy;
 use crate::history::simulate::{
-    NamedAccount, NamedAccounts, Refusals, Refused, Retries, Simulation, Totals,
+    LimitKey, NamedAccount, NamedAccounts, Refusals, Refused, Retries, Simulation, Totals, grouped,
 };
 use crate::policy::word::Verdict;
 use crate::rate::Timestamp;
@@ -70,6 +71,12 @@ impl<'a> Summary<'a> {
             notes,
             retry,
         }
+    }
+
+    /// Adds up the keys of each domain or customer.
+    pub(super) fn group(&mut self, by: &MeasuredBy) {
+        let of = |key: &LimitKey| by.group_of_key(&key.policy, &key.key);
+        self.limits = grouped(std::mem::take(&mut self.limits), of);
     }
 
     /// Shows it, of the limits and the accounts only the first `top`.
@@ -171,7 +178,7 @@ impl<'a> Summary<'a> {
 
 fn table(screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
     let words = |text: &str| printable(text.as_bytes());
-    let columns: [table::Shows<'_, Refused>; 11] = [
+    let columns: [table::Shows<'_, Refused>; 12] = [
         (Column::numbers("REFUSED"), &|one| one.events.to_string()),
         (Column::numbers("MESSAGES"), &|one| one.messages.to_string()),
         (Column::numbers("RETRIES").spare(4), &|one| match one.retries {
@@ -180,6 +187,10 @@ fn table(screen: &mut Screen<'_>, rows: &[Refused]) -> Result<(), Failure> {
         }),
         (Column::numbers("TIMES"), &|one| one.crossings.to_string()),
         (Column::words("OVER").spare(3), &|one| duration(one.over)),
+        (Column::words("BLOCKED"), &|one| match one.blocked {
+            0.0 => String::new(),
+            blocked => duration(blocked),
+        }),
         (Column::numbers("PEAK").spare(2), &|one| format!("{:.1}", one.highest)),
         (Column::words("FIRST").spare(1), &|one| {
             one.refused.map_or_else(String::new, |(first, _)| utc(first))

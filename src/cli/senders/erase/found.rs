@@ -1,5 +1,6 @@
 //! What names a person.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::person::Person;
@@ -7,16 +8,19 @@ use crate::store::{Override, Target};
 use crate::text::counted_or_no;
 
 /// What names the person.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct TracesOfPerson {
+    /// How many rates named PERSON.
     pub(super) rates: u64,
     pub(super) crossings: u64,
     pub(super) refusals: u64,
+    /// Events of others.
     pub(super) mentions: u64,
     pub(super) overrides: u64,
     pub(super) audit_lines: u64,
     pub(super) held_notes: u64,
     pub(super) messages: u64,
+    /// Whether they were erased.
     pub(super) erased: bool,
     /// What could not be searched, or is not removed.
     pub(super) left: Vec<String>,

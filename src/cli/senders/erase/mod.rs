@@ -16,7 +16,7 @@ use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Both, Common, print_incidents};
 use crate::cli::shared::screen::{Screen, note, shards};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::policy::changes::settings;
 use crate::policy::image::PolicyFile;
 use crate::spool::Spool;
@@ -60,11 +60,8 @@ ends, digests of messages until trace.keep removes them, failed deliveries, whic
 follow` counts, for 10 days, and 8 bits in the habits of each account that wrote to PERSON until
 another recipient takes their place. Exim's logs, backups, exports and the policy file are not
 changed; policies in use that name PERSON are reported. Checks and recording continue meanwhile; a
-second run finds what they add. The command itself is logged without PERSON.
-
-JSON: an object with how many `rates`, `crossings`, `refusals`, `mentions` (events of others),
-`overrides`, `audit_lines`, `held_notes` and `messages` named PERSON, whether they were `erased`, and `left`,
-an array of what could not be searched or removed.")]
+second run finds what they add. The command itself is logged without PERSON.")]
+#[command(add = Json::of::<TracesOfPerson>())]
 pub(in crate::cli) struct Erase {
     /// The address or login to remove
     #[arg(value_name = "PERSON")]

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::alerts::{SENDMAIL, Sender, Sent, Tested, Voice};
+use crate::alerts::{ReceiverReport, SENDMAIL, Sender, Sent, Tested, Voice};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::redis::SharedEvents;
 use crate::serve::servers;
 
@@ -38,10 +38,8 @@ alerts` does the same at once; only one of them sends at a time. Programs run as
 spool directory. docs/alerts.md has the details.
 
 Where limits are shared, crossings are also sent to the shared store (`shared` in JSON). For this,
-run it as a user who can read the agent's configuration and the password, such as root.
-
-JSON: an object for each receiver. `sent`, `given_up` and `remaining` count events, and
-`failed` says whether the receiver has failed. With --test: `receiver`, `to`, `ok` and `error`.")]
+run it as a user who can read the agent's configuration and the password, such as root.")]
+#[command(add = Json::when::<ReceiverReport>("For each receiver").or::<Tested>("With --test"))]
 pub(super) struct Deliver {
     /// Send mail with this program, which must accept the options of sendmail
     #[arg(long, value_name = "FILE", default_value = SENDMAIL)]

@@ -20,8 +20,9 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::table::{Column, Layout};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::{EventKind, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::key_text;
 pub(in crate::cli) use crate::standing::logged::{decisive, in_period, key, period};
 use crate::text;
@@ -31,7 +32,8 @@ const POLL: Duration = Duration::from_millis(300);
 
 /// List the crossings of limits, or the refusals
 #[derive(Debug, Args)]
-#[command(after_help = help(), args_conflicts_with_subcommands = true)]
+#[command(after_help = help())]
+#[command(add = Json::when::<EventJson>("For each event"), args_conflicts_with_subcommands = true)]
 pub(in crate::cli) struct Events {
     #[command(subcommand)]
     command: Option<EventsCommand>,
@@ -107,16 +109,7 @@ account: RATE is its score, and what led to it follows the key.
 Where limits are shared, the crossings are those of all servers, as far as `exirate events
 deliver` has sent them to the shared store, and SERVER is where they happened; --local shows those
 of this server. Refusals are always those of this server. With --follow, the command ends with an
-error when the shared store can no longer be reached.
-
-JSON: an object a line. `event` is crossing or refusal. `key`, `key_hex` and `stored` are
-those of `exirate list`. `number` counts the crossings of the record (null: a refusal).
-`enforcement` is enforced, observed or exempt.
-`limit`, `period` (in seconds) and `rate` are those of the first limit that was over;
-`windows` lists all that were compared, with `rate_before`, and `algorithm` (average,
-bucket or calendar). `policy`, `rule`, `unit` (`habits`: an alarm), `login`, `client`, `sender`, `recipient`, `message_id`,
-`protocol`, `script` and `evidence` (of an alarm) are null where there is none, and escaped where they are not UTF-8. What is
-infinite is null. `server` is there for the crossings of all servers.",
+error when the shared store can no longer be reached.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
@@ -221,9 +214,13 @@ const COLUMNS: [Column; 13] = [
     Column::words("KEY"),
 ];
 
-/// What follows the key of an account of which habits have raised an alarm.
-fn may_be_stolen(evidence: &str) -> String {
-    if evidence.is_empty() { String::new() } else { format!(" may be stolen: {evidence}") }
+/// What follows the key of an account of which habits have raised an alarm, or which is blocked.
+fn what_follows(event: &LoggedEvent, evidence: &str) -> String {
+    match event.blocked() {
+        Some(block) => format!(" blocked {}", until(block)),
+        None if evidence.is_empty() => String::new(),
+        None => format!(" may be stolen: {evidence}"),
+    }
 }
 
 fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
@@ -246,6 +243,6 @@ fn cells((event, server): &Event) -> [String; COLUMNS.len()] {
         texts.sender,
         texts.recipient,
         texts.message_id,
-        key_text::shown(key(event)) + &mark(event) + &may_be_stolen(&texts.evidence),
+        key_text::shown(key(event)) + &mark(event) + &what_follows(event, &texts.evidence),
     ]
 }

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -19,11 +20,12 @@ use crate::text;
 use crate::trace::Access;
 
 /// What drove a sender over, as JSON has it.
-#[derive(Serialize)]
-struct CrossingJson {
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CrossingJson {
     event: EventJson,
     sender: Option<String>,
     judgement: Option<String>,
+    /// The figures; null where no messages are recorded.
     crossing: Option<Crossing>,
 }
 

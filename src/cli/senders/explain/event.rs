@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::remedies;
@@ -12,6 +13,7 @@ use crate::cli::shared::screen::Screen;
 use crate::policy::explain::Measured;
 use crate::rate::{Timestamp, Wait};
 use crate::spool::{Enforcement, LoggedEvent};
+use crate::standing::in_force::until;
 use crate::standing::key_state::later;
 use crate::standing::key_text;
 use crate::standing::logged::{LoggedLimits, by};
@@ -19,25 +21,33 @@ use crate::text;
 use crate::text::time::now;
 
 /// An event that was logged, explained, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct EventExplanation {
+    /// Its limits; what is not known of them is null.
     windows: Vec<WindowJson>,
+    /// When it would have passed all of them.
     passes_at: Option<String>,
+    /// The same in words.
     text: Vec<String>,
+    /// What would let it pass.
     remedies: Vec<String>,
 }
 
 /// A limit, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WindowJson {
     window: String,
+    /// average, bucket or calendar.
     algorithm: &'static str,
     limit: f64,
+    /// What the event counted.
     count: Option<f64>,
     rate_before: Option<f64>,
     rate: f64,
     over: bool,
+    /// In seconds; null: never, or not known.
     retry_after: Option<u64>,
+    /// The smallest whole limit that would let it pass.
     least_limit: f64,
 }
 
@@ -101,6 +111,9 @@ impl EventExplanation {
         writeln!(screen, "{}", screen.paint(OVER.bold(), line))?;
         let mut line = |name: &str, value: &str| writeln!(screen, "  {name:<8}  {value}");
         line("by", &by(event))?;
+        if let Some(block) = event.blocked() {
+            line("blocked", &until(block))?;
+        }
         let texts = event.texts.map(|text| text::printable(text));
         let parts = [
             ("message", texts.message_id),

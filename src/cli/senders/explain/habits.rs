@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -20,7 +21,7 @@ use crate::text;
 const MESSAGES_MAX: u32 = 1000;
 
 /// What signals have added, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct AddedJson {
     recipients: f64,
     many: f64,
@@ -37,7 +38,7 @@ impl AddedJson {
 }
 
 /// What the policies say of an account, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct PolicyJson {
     name: String,
     table: String,
@@ -46,16 +47,20 @@ struct PolicyJson {
 }
 
 /// What the habits of an account say of it, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct HabitsExplanation {
     #[serde(flatten)]
     account: AccountJson,
+    /// What each signal has added since the evidence began.
     added: AddedJson,
+    /// With the last message.
     last_added: AddedJson,
     volume: f64,
     volume_record: f64,
     volume_limit: f64,
+    /// Null: more than 1000.
     messages_to_alarm: Option<u32>,
+    /// Null: off or exempt.
     policy: Option<PolicyJson>,
     text: String,
 }

@@ -13,8 +13,10 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use anstyle::Style;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::crossing::CrossingJson;
 use self::event::{EventExplanation, WasRefused};
 use self::habits::HabitsExplanation;
 use self::now::NowExplanation;
@@ -27,7 +29,7 @@ use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note, noted};
 use crate::cli::shared::times::{self, Moment};
 use crate::cli::shared::{complete, database};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::history::explain::rule;
 use crate::rate::Timestamp;
 use crate::spool::{Enforcement, EventKind, LoggedEvent};
@@ -39,6 +41,7 @@ use crate::standing::key_state::KeyState;
 use crate::standing::key_text;
 use crate::standing::pattern::{Pattern, Syntax};
 use crate::standing::totals::Totals;
+use crate::standing::usage::UsageReader;
 use crate::store::{Entry, Inspect, Override, OwnedKey, Target, Wanted};
 use crate::text;
 use crate::text::counted_or_no;
@@ -54,6 +57,9 @@ const LIMIT: usize = 5;
 /// Explain why mail was refused, and when it would pass
 #[derive(Clone, Debug, Args)]
 #[command(after_help = help())]
+#[command(add = Json::when::<ExplanationJson<'_>>("For each event")
+    .or::<CrossingJson>("With --crossing")
+    .or::<HabitsExplanation>("With --habits"))]
 pub(in crate::cli) struct Explain {
     /// Explain the latest event of these keys or globs
     #[arg(value_name = "KEY", required_unless_present = "id", add = complete::keys())]
@@ -150,33 +156,20 @@ habits`): its score and the threshold; the evidence, and what each signal has ad
 and with the last message, in nats; the second rule, messages to new recipients of about a day
 (one with N of them counts 1 + log2 N); how many messages in a row to new recipients would raise
 an alarm; and what the policies in use make of it. The signals may add up to more than the score:
-one message adds at most a maximum, and what was added decays.
-
-JSON: an object a line. `event` is as in `exirate events --json`, or null with --now.
-`windows` are its limits: `window`, `algorithm` (average, bucket or calendar), `limit`,
-`count` (what the event counted), `rate_before`, `rate`, `over`, `retry_after` (seconds; null: never, or not
-known) and `least_limit` (the smallest whole limit that would let it pass); what is not
-known is null. `passes_at` is when it would have passed all of them. `text` is the same
-in words, and `remedies` what would let it pass. `now` is an array with an object for each record of
-the key and of its totals: the fields of `exirate list` and `rule` (the table of the policy in use),
-`least_limit`, `override` (as in `exirate overrides`), `exempt` (null, or its reason) and
-`refused_by` (the keys of the totals that refuse the event as well). With
---crossing: `event`, `sender`, `judgement` and `crossing`, with the figures, or null where
-no messages are recorded. With --habits: as in `exirate habits --json`, and `added` and `last_added`
-(`recipients`, `many`, `hour`, `network`, `failures`), `volume`, `volume_record`, `volume_limit`,
-`messages_to_alarm` (null: more than 1000), `policy` (`name`, `table`, `habits`, `sensitivity`; null:
-off or exempt) and `text`.",
+one message adds at most a maximum, and what was added decays.",
         key = keys::HELP,
         manual = keys::MANUAL
     )
 }
 
 /// An explanation, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct ExplanationJson<'a> {
+    /// As in `exirate events`; null with --now.
     event: Option<events::EventJson>,
     #[serde(flatten)]
     explained: Option<&'a EventExplanation>,
+    /// The records of the key and of its totals.
     now: &'a [NowExplanation],
 }
 
@@ -251,8 +244,12 @@ impl Explain {
                 if let Some(one) = can_send.overridden {
                     said.insert(now::decides(one));
                 }
-                if let Some(denial) = can_send.denial() {
-                    let remedies = remedies::denied(&self.common, name, denial);
+                let remedies = match can_send.denial() {
+                    Some(denial) => remedies::denied(&self.common, name, denial),
+                    None if can_send.is_blocked() => remedies::blocked(&self.common, name),
+                    None => Vec::new(),
+                };
+                if !remedies.is_empty() {
                     for (n, text) in remedies.into_iter().enumerate() {
                         let word = if n == 0 { "to pass" } else { "or" };
                         writeln!(screen, "  {word:<8}  {text}")?;
@@ -381,9 +378,28 @@ impl Explain {
             explained.print(screen, event, server, logs.was_refused(event, server))?;
             now::print(screen, &now, &mut said)?;
         }
+        self.say_usage(screen, &mut *store, &records, in_force.now)?;
         screen.flush()?;
         database::incomplete(unread.parts.len())?;
         Ok(Outcome::Fine)
+    }
+
+    /// Says what the accounts among these keys have sent.
+    fn say_usage(
+        &self,
+        screen: &mut Screen<'_>,
+        store: &mut dyn Inspect,
+        keys: &[OwnedKey],
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        if self.common.json {
+            return Ok(());
+        }
+        let usage = UsageReader::of(&self.common.directory()?, now);
+        for line in usage.lines(store, keys.iter().map(OwnedKey::key))? {
+            writeln!(screen, "{line}")?;
+        }
+        Ok(())
     }
 
     /// The events that match, in order, and what the logs say of others.
@@ -590,6 +606,7 @@ impl Explain {
             }
             now::print(screen, &found, &mut said)?;
         }
+        self.say_usage(screen, &mut *store, &keys, in_force.now)?;
         screen.flush()?;
         let missing = selection.report_missing(&mut *store)?;
         database::incomplete(unread)?;

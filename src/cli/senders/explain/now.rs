@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io::Write as _;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::remedies;
@@ -21,15 +22,19 @@ use crate::store::{Inspect, Override, OwnedKey};
 use crate::text;
 
 /// What would happen to the next event of a record, as JSON has it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct NowExplanation {
     #[serde(flatten)]
     state: KeyStateJson,
+    /// The table of the policy in use.
     rule: Option<String>,
+    /// The smallest whole limit that would let it pass.
     least_limit: f64,
     #[serde(rename = "override")]
     overridden: Option<OverrideJson>,
+    /// The reason of an exemption.
     exempt: Option<String>,
+    /// The keys of the totals that refuse the event as well.
     refused_by: Vec<String>,
     text: String,
     remedies: Vec<String>,

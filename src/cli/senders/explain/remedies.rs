@@ -45,6 +45,7 @@ pub(super) fn now(
     match &next.by {
         _ if !next.is_refused() => Vec::new(),
         By::Override(denial) => denied(rates, &key, denial),
+        By::Blocked(_) => blocked(rates, &key),
         _ => {
             let mut lines = then(&[*measured], record.record_key().kind, passes);
             // Where a single event is as large as the limit, it is refused from nothing.
@@ -57,6 +58,15 @@ pub(super) fn now(
             lines
         }
     }
+}
+
+/// What ends a block, or is stronger.
+pub(super) fn blocked(rates: &Rates, key: &str) -> Vec<String> {
+    let (unblock, allow) = (rates.command("unblock", key), rates.command("allow", key));
+    vec![
+        format!("`{unblock}`: the block ends, and what was counted is forgotten"),
+        format!("`{allow}`: no limit applies for a day; the block stays, and refuses nothing"),
+    ]
 }
 
 /// What ends a denial, or is stronger.

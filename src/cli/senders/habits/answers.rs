@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
@@ -13,7 +14,7 @@ use crate::cli::shared::confirm;
 use crate::cli::shared::database::{Common, print_incidents, require_owner};
 use crate::cli::shared::hold_queue::{self, HeldMail, QueueOptions};
 use crate::cli::shared::screen::{Screen, complain, note};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::spool::Spool;
 use crate::standing::accounts::{Account, InUse};
 use crate::standing::alarm;
@@ -44,12 +45,7 @@ Each is answered once. For a glob, the command asks first; without a terminal, -
 The answer is logged to audit.log in the database's directory, and to syslog (facility mail).
 
 KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
-'*@example.org'.
-
-JSON: an array of objects with `key`, `alarm_at` (seconds since 1970; null: it never had an alarm)
-`accepted` (false: it has no unanswered alarm), `said` (what became of the alarm, and how long that
-holds; null: not accepted), `released` (how many messages) and `held` (how many
-of its messages stay held; null: not known).")]
+'*@example.org'.", add = Json::of::<Vec<Accepted>>())]
 pub(super) struct Accept {
     /// Accept what these accounts have sent
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
@@ -67,13 +63,18 @@ pub(super) struct Accept {
 }
 
 /// An account and whether its alarm was accepted, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Accepted {
     key: String,
+    /// In seconds since 1970; null: it never had an alarm.
     alarm_at: Option<i64>,
+    /// False: it has no unanswered alarm.
     accepted: bool,
+    /// What became of the alarm, and how long that holds; null: not accepted.
     said: Option<String>,
+    /// How many messages.
     released: usize,
+    /// How many of its messages stay held; null: not known.
     held: Option<usize>,
 }
 

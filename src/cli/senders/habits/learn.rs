@@ -7,13 +7,14 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::planning::logs::{Logs, notes, notes_of_origin};
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, print_incidents, require_owner};
 use crate::cli::shared::screen::{Screen, note, progress};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::history::habits::{Finished, Senders, Sent};
 use crate::rate::Timestamp;
 use crate::rate::habits::{Alarm, Sensitivity};
@@ -50,12 +51,8 @@ automatic reply: it counts like any other. A new account does not easily raise a
 all its recipients are new.
 
 The command creates the database if there is none. Only one runs at a time. The run is logged to
-audit.log in the database's directory, and to syslog (facility mail).
-
-JSON: an object with `messages`, `accounts`, `known` (messages no later than the last one known),
-`ahead` (dated more than a day from now), `without_recipients`, `waiting` (left for the next run),
-and `alarms`, an array of objects with `key`, `at` (seconds since 1970), `evidence`, and `more`, the
-alarms of the same account on the same day.")]
+audit.log in the database's directory, and to syslog (facility mail).")]
+#[command(add = Json::of::<Learned>())]
 pub(super) struct Learn {
     #[command(flatten)]
     logs: Logs,
@@ -141,22 +138,27 @@ struct Met {
 }
 
 /// An alarm, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct NamedAlarm {
     key: String,
+    /// In seconds since 1970.
     at: i64,
     evidence: String,
+    /// The alarms of the same account on the same day.
     more: u64,
 }
 
 /// What was learned, in JSON.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 struct Learned {
     messages: u64,
     accounts: usize,
+    /// Messages no later than the last one known.
     known: u64,
+    /// Dated more than a day from now.
     ahead: u64,
     without_recipients: u64,
+    /// Left for the next run.
     waiting: u64,
     alarms: Vec<NamedAlarm>,
 }

@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use anstyle::Style;
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
@@ -22,21 +23,31 @@ use crate::text::counted;
 use crate::text::time::now;
 
 /// An account, in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(in crate::cli::senders) struct AccountJson {
     key: String,
     score: f64,
     threshold: f64,
+    /// The last message; in seconds since 1970, as the other times.
     at: i64,
     messages: u16,
+    /// Null: never.
     alarm_at: Option<i64>,
+    /// When the evidence began.
     since: i64,
+    /// Null: not suspected.
     suspected_until: Option<i64>,
+    /// How many messages were held or deferred since the alarm.
     held: u32,
+    /// accepted or stolen; null: none.
     answer: Option<&'static str>,
+    /// How many alarms there were.
     alarms: u32,
+    /// How many of them were the owner.
     accepted: u32,
+    /// How many of them were a thief.
     stolen: u32,
+    /// How many strangers it usually writes to in a day.
     usual: f64,
     evidence: EvidenceJson,
 }
@@ -67,7 +78,7 @@ impl AccountJson {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct EvidenceJson {
     strangers: u32,
     messages: u32,

@@ -10,8 +10,9 @@ mod stolen;
 
 use clap::{Args, Subcommand};
 
+use self::list::AccountJson;
 use crate::cli::shared::screen::Screen;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 
 /// Show which accounts send mail unlike their habits
 #[derive(Debug, Args)]
@@ -52,13 +53,7 @@ For each account, the database remembers a few bits of a keyed hash of each of 2
 8 networks, the active hours of the day, and some counts. `exirate erase` removes them.
 
 KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
-'*@example.org'.
-
-JSON: an array of objects with `key`, `score`, `threshold`, `at` (the last message; seconds since
-1970), `messages`, `alarm_at` (null: never), `since` (the evidence began), `suspected_until` (null:
-not suspected), `held` (messages held or deferred since the alarm), `answer` (\"accepted\" or \"stolen\"; null: none), `alarms`, `accepted`, `stolen` (how
-many of each), `usual` and `evidence`."
-)]
+'*@example.org'.", add = Json::of::<Vec<AccountJson>>())]
 pub(in crate::cli) struct HabitsCommand {
     #[command(subcommand)]
     command: Option<HabitsAction>,

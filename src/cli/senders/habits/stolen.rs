@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
@@ -19,7 +20,7 @@ use crate::cli::shared::hold_queue::QueueOptions;
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::shared::times;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::history::habits::{SentMail, SentSince};
 use crate::identity::fold::Folding;
 use crate::spool::Spool;
@@ -70,13 +71,7 @@ audit.log in the database's directory, and to syslog (facility mail). Habits bel
 server; where limits are shared, the denial applies on all servers.
 
 KEY is a login such as alice@example.org, local_account:NAME for a local account, or a glob such as
-'*@example.org'.
-
-JSON: an array of objects with `key`, `answered` (false: it was before), `denied_until` (seconds
-since 1970; null: forever, or it was denied before), `since` (the evidence began), `deleted` (how
-many held messages), `held` (how many of its messages stay held; null: not known), `messages`, and
-`recipients` and `clients`, objects of how many messages each has received or sent; these three are
-null if what was sent could not be looked up.")]
+'*@example.org'.", add = Json::of::<Vec<StolenReport>>())]
 pub(super) struct Stolen {
     /// Deny these accounts
     #[arg(value_name = "KEY", required = true, add = complete::keys())]
@@ -128,13 +123,18 @@ enum WithHeld {
 }
 
 /// What became of an account that was stolen.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct StolenReport {
     key: String,
+    /// False: it was before.
     answered: bool,
+    /// In seconds since 1970; null: forever, or it was denied before.
     denied_until: Option<i64>,
+    /// When the evidence began.
     since: i64,
+    /// How many held messages.
     deleted: usize,
+    /// How many of its messages stay held; null: not known.
     held: Option<usize>,
     #[serde(flatten)]
     sent: Option<SentMail>,

@@ -16,17 +16,17 @@ use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::Layout;
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::standing::bypass_state;
-use crate::standing::key_state;
+use crate::standing::key_state::KeyState;
 use crate::text;
-use snapshot::{Snapshot, View};
+use snapshot::{Snapshot, SnapshotJson, View};
 use terminal::{Input, Terminal};
 
 /// Show the busiest keys, live
 #[derive(Debug, Args)]
-#[command(after_help = help())]
+#[command(after_help = help(), add = Json::of::<SnapshotJson>())]
 pub(in crate::cli) struct Top {
     /// Show these keys or globs; the default is all keys
     #[arg(value_name = "KEY", add = complete::keys())]
@@ -92,11 +92,7 @@ those of `exirate list`: RATE is the level of a leaky bucket, and what decides i
 the rate is in parentheses, such as (allowed) or (exempt). Reading a large database takes
 time: the next refresh waits at least four times as long as the last one took.
 
-{manual}
-
-JSON: an object with `at`, `keys`, `over`, `active`, `unread` (damaged records, and
-files that could not be read) and `records`, as those of `exirate list`. {}",
-        key_state::JSON_HELP,
+{manual}",
         manual = keys::MANUAL
     )
 }
@@ -251,7 +247,7 @@ fn table(
     if snapshot.records.is_empty() {
         return Ok(());
     }
-    let rows = |records: &'_ [key_state::KeyState]| -> Vec<_> {
+    let rows = |records: &'_ [KeyState]| -> Vec<_> {
         records.iter().map(|record| cells(record, &snapshot.in_force)).collect()
     };
     let layout = Layout::of(screen, COLUMNS, rows(&snapshot.records).into_iter());

@@ -1,5 +1,6 @@
 //! The busiest keys at one moment, and how many there are.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Failure;
@@ -84,12 +85,13 @@ impl Snapshot {
 }
 
 /// A [`Snapshot`] in JSON.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct SnapshotJson {
     at: String,
     keys: u64,
     over: u64,
     active: u64,
+    /// Damaged records, and files that could not be read.
     unread: u64,
     records: Vec<Listed>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::bypass::Bypass;
@@ -16,13 +17,16 @@ use crate::cluster::{ClusterCounts, ClusterSettings, read_counts};
 use crate::policy::counters::{self, RuleCounts};
 use crate::policy::word::{Action, Verdict, Word as _};
 use crate::rate::Timestamp;
+use crate::rate::usage::Sent;
 use crate::serve::servers;
 use crate::spool::{Spool, SpoolError, entry_bytes, open_directory};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
+use crate::standing::usage::UsageReader;
 use crate::store::Memory;
 use crate::sys::secure_dir::DirError;
 use crate::text;
+use crate::text::time::now;
 use crate::trace::{Query, TraceStore};
 
 /// Kinds of keys that are counted one by one; the rest are counted together. A
@@ -30,25 +34,30 @@ use crate::trace::{Query, TraceStore};
 const KINDS_MAX: usize = 100;
 
 /// Everything that is counted.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct AllCounts {
     #[serde(flatten)]
     pub(super) rates: Option<Rates>,
-    /// Until the bypass ends; 0 without one.
+    /// How long `exirate bypass` still lasts; 0 without one.
     pub(super) bypass_seconds: u64,
+    /// Null before a policy was evaluated.
     pub(super) policies: Option<PolicyCounts>,
+    /// Null where this server shares no limits.
     pub(super) cluster: Option<Cluster>,
+    /// Null where there is no trace store.
     #[serde(rename = "trace")]
     pub(super) traces: Option<Traces>,
 }
 
 /// What is counted in the rate database.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Rates {
     pub(super) keys: u64,
+    /// How many keys are blocked: their next event would be refused.
     pub(super) over: u64,
     pub(super) disk_bytes: u64,
     pub(super) max_bytes: u64,
+    /// The used part of the size limit.
     pub(super) fill: f64,
     pub(super) heap_bytes: u64,
     pub(super) dead_bytes: u64,
@@ -65,11 +74,25 @@ pub(super) struct Rates {
     pub(super) dropped: u64,
     pub(super) lock_waits: u64,
     pub(super) events_lost: u64,
+    /// What accounts have sent today, and how many have; null: it is not counted.
+    pub(super) usage: Option<UsageToday>,
+    /// The counts for each mode and period.
     pub(super) kinds: Vec<ModeCounts>,
 }
 
+/// What accounts have sent today.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct UsageToday {
+    pub(super) accounts: u64,
+    pub(super) messages: u64,
+    pub(super) recipients: u64,
+    pub(super) bytes: u64,
+    pub(super) refused: u64,
+    pub(super) failed: u64,
+}
+
 /// The keys of one mode and period.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub(super) struct ModeCounts {
     pub(super) period: String,
     pub(super) mode: String,
@@ -79,15 +102,17 @@ pub(super) struct ModeCounts {
 }
 
 /// What policies have decided.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct PolicyCounts {
     pub(super) rules: Vec<RuleChecks>,
+    /// Evaluations that failed.
     pub(super) errors: u64,
+    /// Checks of rules for which there was no room.
     pub(super) uncounted: u64,
 }
 
 /// The checks of a rule of a policy in one mode.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct RuleChecks {
     pub(super) policy: String,
     pub(super) rule: String,
@@ -98,13 +123,16 @@ pub(super) struct RuleChecks {
 }
 
 /// How the limits that this server shares were decided.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Cluster {
     pub(super) servers: u32,
     /// Whether the shared limits cannot be reached now.
     pub(super) is_away: bool,
+    /// Events decided by the shared store.
     pub(super) decided_shared: u64,
+    /// Events decided without it.
     pub(super) decided_apart: u64,
+    /// Those of the latter that were over a limit.
     pub(super) apart_over: u64,
     /// The shared keys, where they were asked for and can be read.
     #[serde(flatten)]
@@ -115,8 +143,9 @@ pub(super) struct Cluster {
 }
 
 /// The keys in the shared store.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct SharedKeys {
+    /// The keys in the shared store, where this user can read it.
     #[serde(rename = "shared_keys")]
     pub(super) keys: u64,
     #[serde(rename = "shared_over")]
@@ -124,7 +153,7 @@ pub(super) struct SharedKeys {
 }
 
 /// What is counted in the trace store.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Traces {
     pub(super) messages: u64,
     #[serde(skip)]
@@ -271,8 +300,19 @@ impl Rates {
             dropped: stats.dropped,
             lock_waits: stats.waits,
             events_lost: stats.lost,
+            usage: UsageToday::of(spool, directory),
             kinds: kinds.collect(),
         })
+    }
+}
+
+impl UsageToday {
+    /// None, where it is not counted, or a part of the database cannot be read.
+    fn of(spool: &mut Spool, directory: &Path) -> Option<Self> {
+        let reader = UsageReader::of(directory, now());
+        let (usage, accounts) = reader.is_counted().then(|| reader.total(spool).ok())??;
+        let Sent { messages, recipients, bytes, refused, failed } = usage.last(1);
+        Some(Self { accounts, messages, recipients, bytes, refused, failed })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cli::shared::database::{self, Both, Common};
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
 use crate::cli::shared::table::{self, Column};
-use crate::cli::{Failure, Outcome};
+use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
 use crate::text;
 use crate::text::bytes;
@@ -53,19 +53,7 @@ Files of another key cannot be queried and are removed when they are too old.
 
 The metrics of --prometheus begin with exirate_, those of the trace store with
 exirate_trace_; docs/metrics.md lists them. FILE.tmp is written first and then
-renamed, so that an incomplete file is never read.
-
-JSON: an object; `kinds` is an array with the counts for each mode and period, `fill` the used
-part of the size limit, `over` how many keys are blocked: their next event would be refused,
-`bypass_seconds` how long `exirate bypass` still lasts, 0 without one, `policies` an object, null
-before a policy was evaluated: `rules` is an array with the checks of each rule by mode and
-verdict, `errors` counts evaluations that failed, and `uncounted` checks of rules for which there
-was no room; `cluster` an object, null where this server shares no limits: `is_away` says whether
-the shared limits cannot be reached now, `decided_shared` and `decided_apart` count the events
-decided by the shared store and without it, and `apart_over` those of the latter that were over a
-limit, `shared_keys` and `shared_over` count the keys in the shared store, where this user can
-read it, and `servers_seen` are the servers as `exirate cluster status --json` has them, if their
-agents show them; `trace` an object, null where there is no trace store.")]
+renamed, so that an incomplete file is never read.", add = Json::of::<AllCounts>())]
 pub(in crate::cli) struct Stats {
     /// Print metrics in Prometheus's text format, or write them to FILE
     #[arg(

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::counts::{AllCounts, Cluster, ModeCounts, PolicyCounts, Rates, Traces};
+use super::counts::{AllCounts, Cluster, ModeCounts, PolicyCounts, Rates, Traces, UsageToday};
 use crate::cli::shared::server_table::{JsonAgent, JsonServer};
 use crate::rate::Timestamp;
 
@@ -11,6 +11,7 @@ use crate::rate::Timestamp;
 pub(super) fn write(out: &mut dyn Write, counts: &AllCounts, now: Timestamp) -> io::Result<()> {
     if let Some(rates) = &counts.rates {
         write_rates(out, rates)?;
+        rates.usage.iter().try_for_each(|usage| write_usage(out, usage))?;
     }
     if let Some(policies) = &counts.policies {
         write_policies(out, policies)?;
@@ -73,6 +74,21 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
             ("dropped_total", "Damaged records dropped.", rates.dropped),
             ("lock_waits_total", "Checks that waited for a lock.", rates.lock_waits),
             ("events_lost_total", "Crossings and refusals not written.", rates.events_lost),
+        ],
+    )
+}
+
+fn write_usage(out: &mut dyn Write, usage: &UsageToday) -> io::Result<()> {
+    write_all(
+        out,
+        "gauge",
+        &[
+            ("sending_accounts_today", "Accounts that have sent today.", usage.accounts),
+            ("sent_messages_today", "Messages of accounts today.", usage.messages),
+            ("sent_recipients_today", "Recipients of accounts today.", usage.recipients),
+            ("sent_bytes_today", "Bytes of messages of accounts today.", usage.bytes),
+            ("refused_recipients_today", "Refused recipients of accounts.", usage.refused),
+            ("failed_recipients_today", "Failed deliveries of accounts.", usage.failed),
         ],
     )
 }

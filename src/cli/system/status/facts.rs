@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::follower::Follower;
@@ -27,7 +28,7 @@ use crate::trace::Access;
 const SETUP: &str = "run `exirate setup`";
 
 /// Whether mail is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
     Limited,
@@ -39,11 +40,13 @@ pub(super) enum Verdict {
     NotLimited,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Status {
     pub(super) host: String,
     time: String,
+    /// limited, observed, bypassed, doubtful or not_limited.
     pub(super) verdict: Verdict,
+    /// The verdict in words.
     pub(super) text: String,
     pub(super) decided_by: Vec<DecidedBy>,
     #[serde(flatten)]
@@ -51,16 +54,17 @@ pub(super) struct Status {
     #[serde(flatten)]
     pub(super) keys: DatabaseKeys,
     pub(super) bypass_until: Option<String>,
+    /// Those that run or are to.
     pub(super) units: Vec<UnitState>,
     pub(super) follower: Option<Follower>,
     pub(super) cluster: Option<Cluster>,
     pub(super) trace: Option<Traces>,
-    /// What policies hold in the mail server's queue, where this user can read it.
+    /// What policies hold in the mail server's queue; null: not known.
     pub(super) held: Option<HeldCount>,
     pub(super) doctor: Doctor,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct HeldCount {
     pub(super) messages: usize,
     pub(super) keys: usize,
@@ -70,7 +74,7 @@ pub(super) struct HeldCount {
     pub(super) since_second: Option<i64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Cluster {
     pub(super) servers: u32,
     pub(super) away_since: Option<String>,
@@ -78,7 +82,7 @@ pub(super) struct Cluster {
     pub(super) error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Traces {
     pub(super) messages: u64,
     pub(super) disk_bytes: u64,
@@ -86,7 +90,7 @@ pub(super) struct Traces {
     pub(super) damaged: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Doctor {
     pub(super) problems: usize,
     pub(super) warnings: usize,

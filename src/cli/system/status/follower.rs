@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::serve::config::{FILE, read_follow};
@@ -13,7 +14,7 @@ use crate::text::time::now;
 /// So far behind, in seconds, is worth a word.
 const BEHIND: i64 = 60;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Follower {
     log: String,
     running: bool,

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::alerts::{self, Delivered};
@@ -13,9 +14,11 @@ use crate::cli::shared::spool_dir;
 use crate::engine::AlgorithmKind;
 use crate::policy::model::OnCrossing;
 use crate::rate::Timestamp;
+use crate::rate::usage::{Sent, Usage};
 use crate::spool::{EventKind, EventReader, Options, Spool, SpoolError};
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
+use crate::standing::usage::UsageReader;
 use crate::standing::{key_text, override_state};
 use crate::store::FOREVER;
 use crate::text;
@@ -25,10 +28,11 @@ use crate::text::time::{midnight, now};
 const SHOWN: usize = 5;
 
 /// What the rate database holds.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct DatabaseKeys {
     pub(super) keys: u64,
     pub(super) keys_today: u64,
+    /// Each spec and each policy at each stage is one.
     pub(super) decisions_since_utc_midnight: u64,
     pub(super) last_event: Option<String>,
     #[serde(skip)]
@@ -39,10 +43,18 @@ pub(super) struct DatabaseKeys {
     pub(super) suspected: usize,
     /// Those whose alarms are the latest.
     pub(super) suspected_first: Vec<String>,
+    /// What all accounts have sent.
+    #[serde(skip)]
+    pub(super) usage: Option<Usage>,
+    /// What accounts have sent today; null: it is not counted.
+    pub(super) sent_today: Option<SentShown>,
+    /// What they sent yesterday.
+    pub(super) sent_yesterday: Option<SentShown>,
     pub(super) allowed: usize,
     pub(super) denied: usize,
     pub(super) overrides: Vec<OverrideShown>,
     pub(super) crossings_today: usize,
+    /// The last ones.
     pub(super) crossings: Vec<CrossingShown>,
     pub(super) receivers: Vec<ReceiverShown>,
     pub(super) database: Option<Database>,
@@ -52,7 +64,7 @@ pub(super) struct DatabaseKeys {
 }
 
 /// A key whose next event is refused.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Blocked {
     pub(super) key: String,
     pub(super) rate: f64,
@@ -71,7 +83,7 @@ pub(super) struct Blocked {
     pub(super) wait: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct OverrideShown {
     #[serde(rename = "override")]
     overridden: &'static str,
@@ -81,7 +93,7 @@ pub(super) struct OverrideShown {
     pub(super) text: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct CrossingShown {
     time: String,
     #[serde(skip)]
@@ -96,22 +108,40 @@ pub(super) struct CrossingShown {
     /// It has no alert.
     #[serde(skip)]
     pub(super) is_silent: bool,
+    /// The receivers that have not received it.
     pub(super) waiting_for: Vec<&'static str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ReceiverShown {
     pub(super) name: &'static str,
     pub(super) waiting: usize,
     pub(super) failing: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Database {
     pub(super) disk_bytes: u64,
     pub(super) max_bytes: u64,
     pub(super) damaged: u64,
     pub(super) unreadable: usize,
+}
+
+/// What was sent on a day.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct SentShown {
+    messages: u64,
+    recipients: u64,
+    bytes: u64,
+    refused: u64,
+    failed: u64,
+}
+
+impl From<&Sent> for SentShown {
+    fn from(sent: &Sent) -> Self {
+        let Sent { messages, recipients, bytes, refused, failed } = *sent;
+        Self { messages, recipients, bytes, refused, failed }
+    }
 }
 
 impl DatabaseKeys {
@@ -157,6 +187,13 @@ impl DatabaseKeys {
         suspected.sort();
         found.suspected = suspected.len();
         found.suspected_first = suspected.into_iter().take(SHOWN).map(|(_, key)| key).collect();
+        let reader = UsageReader::of(spool, now);
+        if reader.is_counted() {
+            let (usage, _) = reader.total(&mut database)?;
+            let [.., yesterday, today] = &usage.days;
+            (found.sent_today, found.sent_yesterday) = (Some(today.into()), Some(yesterday.into()));
+            found.usage = Some(usage);
+        }
         found.overrides(&mut database, now)?;
         found.crossings(&mut database, spool, on_crossing, today)?;
         Ok(found)

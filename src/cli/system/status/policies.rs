@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::doctor::DecidedBy;
@@ -18,15 +19,17 @@ use crate::text;
 const COMPARED_MAX: u64 = 1 << 20;
 
 /// The policies in use.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, JsonSchema)]
 pub(super) struct Policies {
     pub(super) policies: Vec<Policy>,
     /// Their entries of `exempt`.
     pub(super) exempt: usize,
+    /// When they were applied.
     pub(super) applied: Option<String>,
     #[serde(skip)]
     pub(super) applied_at: Option<i64>,
     pub(super) policy_file: String,
+    /// same, differs, errors, absent, unreadable or large: not compared.
     pub(super) policy_file_state: &'static str,
     #[serde(skip)]
     pub(super) on_crossing: OnCrossing,
@@ -34,7 +37,7 @@ pub(super) struct Policies {
     pub(super) error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Policy {
     pub(super) name: String,
     pub(super) action: &'static str,

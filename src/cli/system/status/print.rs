@@ -11,6 +11,7 @@ use crate::cli::Failure;
 use crate::cli::senders::list::OVER;
 use crate::cli::shared::screen::Screen;
 use crate::policy::word::{Action, Word as _};
+use crate::standing::usage;
 use crate::text;
 use crate::text::time::now;
 use crate::text::{bytes, counted, counted_or_no};
@@ -187,6 +188,9 @@ fn of_keys(rows: &mut Rows, keys: &DatabaseKeys) {
                 counted(keys.suspected, "account is", "accounts are")
             ),
         );
+    }
+    if let Some(usage) = keys.usage.as_ref().filter(|usage| !usage.is_nothing()) {
+        rows.add("sent", format!("{}; see `exirate usage`", usage::in_a_line(usage)));
     }
     let (allowed, denied) = (keys.allowed, keys.denied);
     if allowed + denied > 0 {

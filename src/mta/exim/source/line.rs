@@ -6,10 +6,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// Where something stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub(crate) struct Position {
     #[serde(serialize_with = "shown")]
     pub(crate) file: Rc<Path>,

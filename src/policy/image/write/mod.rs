@@ -6,7 +6,7 @@ mod out;
 use std::hash::{BuildHasher as _, RandomState};
 
 use super::fields::{Row, Stored as _};
-use super::layout::{BUCKETS, EACH, HABITS, TOTAL, unit_code, window_code};
+use super::layout::{BUCKETS, EACH, HABITS, NO_USAGE, TOTAL, VERSIONS, unit_code, window_code};
 use crate::policy::model::{Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
 use out::Writer;
@@ -29,6 +29,9 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     let mut writer = Writer::new(key);
     let identity = writer.row(&settings(&policies.identity).0);
     let on_crossing = writer.row(&settings(&policies.on_crossing).0);
+    // What a library of the lower version can read, it shall.
+    let newest = policies.on_crossing.uses_later();
+    let version = if newest { VERSIONS.newest } else { VERSIONS.oldest };
     let zone = policies.zone.as_ref().map_or(0, |zone| {
         let mut row = Row::default();
         zone.write(&mut row);
@@ -41,13 +44,16 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
         directory.u32(write(&mut writer, policy));
     }
     let directory = writer.row(&directory.0);
-    writer.finish(directory, identity, on_crossing, zone)
+    let flags = if policies.counts_usage() { 0 } else { NO_USAGE };
+    writer.finish([version, flags], [directory, identity, on_crossing, zone])
 }
 
 /// A row that starts with these settings.
 fn settings<G: Group>(group: &G) -> Row {
     let mut row = Row::default();
-    G::SETTINGS.iter().for_each(|setting| (setting.write)(group, &mut row));
+    let later = if group.uses_later() { G::LATER } else { 0 };
+    let written = G::SETTINGS.len() - G::LATER + later;
+    G::SETTINGS.iter().take(written).for_each(|setting| (setting.write)(group, &mut row));
     row
 }
 

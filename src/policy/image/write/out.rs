@@ -5,9 +5,9 @@ use siphasher::sip::SipHasher13;
 use super::super::container::{hasher, seed};
 use super::super::fields::Row;
 use super::super::layout::{
-    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_IDENTITY, HEADER_KEY, HEADER_LENGTH,
-    HEADER_ON_CROSSING, HEADER_VERSION, HEADER_ZONE, MAGIC, SLOT_BYTES, Table, VERSION, checksum,
-    row_checksum, slot_checksum,
+    ALIGN, HEADER_BYTES, HEADER_CRC, HEADER_DIRECTORY, HEADER_FLAGS, HEADER_IDENTITY, HEADER_KEY,
+    HEADER_LENGTH, HEADER_ON_CROSSING, HEADER_VERSION, HEADER_ZONE, MAGIC, SLOT_BYTES, Table,
+    checksum, row_checksum, slot_checksum,
 };
 
 /// An image that is written.
@@ -88,17 +88,16 @@ impl Writer {
         place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     }
 
-    /// The image, with the positions of its first rows.
+    /// The image of this version, with its flags and the positions of its first rows.
     pub(super) fn finish(
         mut self,
-        directory: u32,
-        identity: u32,
-        on_crossing: u32,
-        zone: u32,
+        [version, flags]: [u32; 2],
+        [directory, identity, on_crossing, zone]: [u32; 4],
     ) -> Vec<u8> {
         let length = self.bytes.len() as u64;
         self.put(0, &MAGIC);
-        self.put(HEADER_VERSION, &VERSION.to_le_bytes());
+        self.put(HEADER_VERSION, &version.to_le_bytes());
+        self.put(HEADER_FLAGS, &flags.to_le_bytes());
         let key = self.key;
         self.put(HEADER_KEY, &key);
         self.put(HEADER_LENGTH, &length.to_le_bytes());

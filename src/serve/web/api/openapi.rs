@@ -1,23 +1,33 @@
 //! The schema of the API, of its routes and types.
 
+use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::route::{Parameter, Route};
 use super::types::{Change, Crossing, Missed};
-use crate::json_schema::{Schema as _, Schemas};
+use crate::json_schema;
 use crate::serve::web::http::problem::ProblemJson;
 use crate::toml_file::Word as _;
 
 /// The document of these routes.
 pub(super) fn document(routes: &[Route]) -> Value {
-    let mut all = Schemas::default();
-    let problem = ProblemJson::schema(&mut all);
+    let settings = json_schema::settings();
+    let mut replies = settings.clone().into_generator();
+    // What may be null in a request may be left out.
+    let mut requests = settings.for_deserialize().into_generator();
+    let problem = replies.subschema_for::<ProblemJson>();
     let mut paths = Map::new();
     for route in routes {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         let method = route.method.as_str().to_lowercase();
-        path[method] = operation(route, &problem, &mut all);
+        path[&method] = operation(route, &problem, &mut replies);
+        if let Some(schema) = route.body {
+            let content = json!({ "application/json": { "schema": schema(&mut requests) } });
+            path[method]["requestBody"] = json!({ "required": true, "content": content });
+        }
     }
+    let mut schemas = replies.take_definitions(true);
+    schemas.append(&mut requests.take_definitions(true));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -28,7 +38,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": all.all(),
+            "schemas": schemas,
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer" },
                 "cookie": {
@@ -42,7 +52,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
     })
 }
 
-fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
+fn operation(route: &Route, problem: &Schema, all: &mut SchemaGenerator) -> Value {
     let parameter = |&(name, needed, about): &Parameter| {
         json!({
             "name": name,
@@ -57,7 +67,11 @@ fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
         Some(schema) => json!({ "application/json": { "schema": schema(all) } }),
         None if route.path.ends_with("/events") => {
             // What `data` has is in the components.
-            let _ = (Missed::schema(all), Crossing::schema(all), Change::schema(all));
+            let _: [Schema; 3] = [
+                all.subschema_for::<Missed>(),
+                all.subschema_for::<Crossing>(),
+                all.subschema_for::<Change>(),
+            ];
             json!({ "text/event-stream": { "schema": { "type": "string" } } })
         }
         None => json!({ "application/json": {} }),
@@ -78,10 +92,6 @@ fn operation(route: &Route, problem: &Value, all: &mut Schemas) -> Value {
     if let Some(role) = route.role {
         operation["security"] = json!([{ "token": [] }, { "cookie": [] }]);
         operation["description"] = format!("Role: {}.", role.word()).into();
-    }
-    if let Some(schema) = route.body {
-        let content = json!({ "application/json": { "schema": schema(all) } });
-        operation["requestBody"] = json!({ "required": true, "content": content });
     }
     operation
 }

@@ -4,12 +4,13 @@ use super::cursor::{Cursor, Page};
 use super::state::Api;
 use super::types::{Keys, Status};
 use crate::serve::web::http::problem::Problem;
+use crate::serve::web::look::Seen;
 use crate::serve::web::look::snapshot::ListState;
 use crate::text;
 
 impl Api {
-    pub(super) async fn status(&self) -> Result<Status, Problem> {
-        let snapshot = self.look.snapshot().await?;
+    pub(super) async fn status(&self, seen: &Seen) -> Result<Status, Problem> {
+        let snapshot = self.look.snapshot(seen).await?;
         Ok(Status {
             at: text::iso(snapshot.in_force.now),
             keys: snapshot.keys,
@@ -29,8 +30,9 @@ impl Api {
         search: &str,
         limit: usize,
         after: Option<&Cursor>,
+        seen: &Seen,
     ) -> Result<Keys, Problem> {
-        let snapshot = self.look.snapshot().await?;
+        let snapshot = self.look.snapshot(seen).await?;
         let Page { items, next } = snapshot.page(state, &search.to_lowercase(), limit, after);
         Ok(Keys { at: text::iso(snapshot.in_force.now), keys: items, next })
     }

@@ -19,6 +19,7 @@ use crate::serve::web::http::problem::{Problem, ProblemKind};
 use crate::serve::web::http::reply::{self, Reply};
 use crate::serve::web::look::snapshot::ListState;
 use crate::standing::held::HeldJson;
+use crate::standing::scope::Scope;
 use crate::store::FOREVER;
 use crate::text;
 use crate::toml_file::Word as _;
@@ -94,6 +95,7 @@ fn me_of(api: &Api, asker: &Asker) -> Me {
     Me {
         name: asker.name.clone(),
         role: asker.role.word(),
+        scope: asker.scope.as_ref().map(Scope::to_string),
         until: end(asker.until),
         csrf: api.askers.against_forgery(asker),
         longest: web.longest,
@@ -142,12 +144,13 @@ pub(super) async fn keys(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     };
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
     let search = asked.query("search").unwrap_or_default();
-    reply::json(&api.page(state, &search, limit, after.as_ref()).await?)
+    reply::json(&api.page(state, &search, limit, after.as_ref(), &asked.seen()?).await?)
 }
 
 pub(super) async fn search(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let text = asked.needed("q")?;
-    reply::json(&api.look.search(text, asked.limit(PAGE, PAGE)?).await?)
+    let limit = asked.limit(PAGE, PAGE)?;
+    reply::json(&api.look.search(text, limit, &asked.seen()?).await?)
 }
 
 pub(super) async fn identities(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
@@ -155,17 +158,19 @@ pub(super) async fn identities(api: &Api, asked: &Asked) -> Result<Reply, Proble
     if !(1..=IDENTITIES_MAX).contains(&keys.len()) {
         return Err(malformed(format!("key: expected 1 to {IDENTITIES_MAX} of them")));
     }
-    reply::json(&Identities { identities: api.look.identities(keys).await? })
+    reply::json(&Identities { identities: api.look.identities(keys, asked.seen()?).await? })
 }
 
 pub(super) async fn crossings(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
-    reply::json(&api.look.crossings(asked.query("key"), limit, after).await?)
+    let key = asked.query("key");
+    reply::json(&api.look.crossings(key, limit, after, asked.seen()?).await?)
 }
 
 pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let (limit, after) = (asked.limit(PAGE, PAGE_MAX)?, asked.cursor()?);
-    reply::json(&api.look.changes(asked.query("key"), limit, after).await?)
+    let key = asked.query("key");
+    reply::json(&api.look.changes(key, limit, after, asked.seen()?).await?)
 }
 
 pub(super) async fn held(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
@@ -222,7 +227,7 @@ async fn ask_broker(api: &Api, request: Request) -> Result<wire::Done, Problem> 
 async fn change(api: &Api, request: Request) -> Result<Reply, Problem> {
     let done = ask_broker(api, request).await?;
     api.look.forget();
-    api.streams.wake.notify_one();
+    api.streams.wake();
     let until = end(done.until);
     let sent = done.sent.map(|sent| ThiefMail {
         since: text::iso_second(sent.since),

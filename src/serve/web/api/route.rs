@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hyper::Method;
-use serde_json::Value;
 
 use super::state::{Api, Asked};
-use crate::json_schema::Schemas;
+use crate::json_schema::SchemaOf;
 use crate::serve::web::http::problem::Problem;
 use crate::serve::web::http::reply::Reply;
 use crate::serve::web::role::Role;
@@ -28,8 +27,8 @@ pub(super) struct Route {
     pub(super) about: &'static str,
     pub(super) query: &'static [Parameter],
     /// The schema of the body.
-    pub(super) body: Option<fn(&mut Schemas) -> Value>,
+    pub(super) body: Option<SchemaOf>,
     /// The schema of the reply, if it is one in JSON.
-    pub(super) reply: Option<fn(&mut Schemas) -> Value>,
+    pub(super) reply: Option<SchemaOf>,
     pub(super) run: Run,
 }

@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use hyper::Method;
+use schemars::SchemaGenerator;
 use serde_json::Value;
 
 use super::openapi;
@@ -16,7 +17,7 @@ use super::types::{
     Changed, Changes, Crossings, ForATime, Found, HeldMail, Identities, Identity, Keys, Me, OfHeld,
     OfKey, OfThief, Overrides, PoliciesInUse, Session, Status,
 };
-use crate::json_schema::{Schema, Schemas};
+use crate::json_schema::SchemaOf;
 use crate::serve::web::broker::wire::Verb;
 use crate::serve::web::http::reply;
 use crate::serve::web::role::Role;
@@ -39,7 +40,7 @@ pub(super) const ROUTES: &[Route] = &[
         about: "Show who asks, and what they may do",
         query: &[],
         body: None,
-        reply: Some(Me::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Me>),
         run: |api, asked| Box::pin(async move { me(&api, &asked) }),
     },
     Route {
@@ -49,8 +50,8 @@ pub(super) const ROUTES: &[Route] = &[
         about: "Count the keys",
         query: &[],
         body: None,
-        reply: Some(Status::schema),
-        run: |api, _| Box::pin(async move { reply::json(&api.status().await?) }),
+        reply: Some(SchemaGenerator::subschema_for::<Status>),
+        run: |api, asked| Box::pin(async move { reply::json(&api.status(&asked.seen()?).await?) }),
     },
     Route {
         method: Method::GET,
@@ -64,7 +65,7 @@ pub(super) const ROUTES: &[Route] = &[
             CURSOR,
         ],
         body: None,
-        reply: Some(Keys::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Keys>),
         run: |api, asked| Box::pin(async move { keys(&api, &asked).await }),
     },
     Route {
@@ -77,7 +78,7 @@ pub(super) const ROUTES: &[Route] = &[
             ("limit", false, "How many: 50, or fewer."),
         ],
         body: None,
-        reply: Some(Found::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Found>),
         run: |api, asked| Box::pin(async move { search(&api, &asked).await }),
     },
     Route {
@@ -87,11 +88,11 @@ pub(super) const ROUTES: &[Route] = &[
         about: "Show all of one identity: its rates and limits, and what decides its next event",
         query: &[KEY],
         body: None,
-        reply: Some(Identity::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Identity>),
         run: |api, asked| {
             Box::pin(async move {
                 let key = asked.needed("key")?;
-                reply::json(&api.look.identities(vec![key]).await?.pop())
+                reply::json(&api.look.identities(vec![key], asked.seen()?).await?.pop())
             })
         },
     },
@@ -102,7 +103,7 @@ pub(super) const ROUTES: &[Route] = &[
         about: "Show all of several identities, such as the mailboxes that a panel lists",
         query: &[("key", true, "A key; up to 100 of them.")],
         body: None,
-        reply: Some(Identities::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Identities>),
         run: |api, asked| Box::pin(async move { identities(&api, &asked).await }),
     },
     Route {
@@ -112,7 +113,7 @@ pub(super) const ROUTES: &[Route] = &[
         about: "List what was logged of crossings of limits, refusals and alarms, the latest first",
         query: &[OF_KEY, LIMIT, CURSOR],
         body: None,
-        reply: Some(Crossings::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Crossings>),
         run: |api, asked| Box::pin(async move { crossings(&api, &asked).await }),
     },
     Route {
@@ -122,7 +123,7 @@ pub(super) const ROUTES: &[Route] = &[
         about: "List who changed what by hand, the latest first",
         query: &[OF_KEY, LIMIT, CURSOR],
         body: None,
-        reply: Some(Changes::schema),
+        reply: Some(SchemaGenerator::subschema_for::<Changes>),
         run: |api, asked| Box::pin(async move { changes(&api, &asked).await }),
     },
     Route {
@@ -132,8 +133,10 @@ pub(super) const ROUTES: &[Route] = &[
         about: "Show the policies in use",
         query: &[],
         body: None,
-        reply: Some(PoliciesInUse::schema),
-        run: |api, _| Box::pin(async move { reply::json(&api.look.policies().await?) }),
+        reply: Some(SchemaGenerator::subschema_for::<PoliciesInUse>),
+        run: |api, asked| {
+            Box::pin(async move { reply::json(&api.look.policies(asked.seen()?).await?) })
+        },
     },
     Route {
         method: Method::GET,
@@ -142,11 +145,12 @@ pub(super) const ROUTES: &[Route] = &[
         about: "List the keys that are allowed or denied for a time",
         query: &[],
         body: None,
-        reply: Some(Overrides::schema),
-        run: |api, _| {
-            Box::pin(
-                async move { reply::json(&Overrides { overrides: api.look.overrides().await? }) },
-            )
+        reply: Some(SchemaGenerator::subschema_for::<Overrides>),
+        run: |api, asked| {
+            Box::pin(async move {
+                let overrides = api.look.overrides(asked.seen()?).await?;
+                reply::json(&Overrides { overrides })
+            })
         },
     },
     Route {
@@ -156,7 +160,7 @@ pub(super) const ROUTES: &[Route] = &[
         about: "List the messages that policies hold in the mail server's queue, the oldest first",
         query: &[OF_KEY],
         body: None,
-        reply: Some(HeldMail::schema),
+        reply: Some(SchemaGenerator::subschema_for::<HeldMail>),
         run: |api, asked| Box::pin(async move { held(&api, &asked).await }),
     },
     Route {
@@ -174,44 +178,53 @@ pub(super) const ROUTES: &[Route] = &[
     change(
         "/api/v1/unblock",
         "Delete the records of a key, and end denials of it",
-        OfKey::schema,
+        SchemaGenerator::subschema_for::<OfKey>,
         |api, asked| Box::pin(async move { of_key(&api, &asked, Verb::Unblock).await }),
     ),
     change(
         "/api/v1/allow",
         "Lift the limits of a key for a time",
-        ForATime::schema,
+        SchemaGenerator::subschema_for::<ForATime>,
         |api, asked| Box::pin(async move { for_seconds(&api, &asked, Verb::Allow).await }),
     ),
-    change("/api/v1/deny", "Refuse a key for a time", ForATime::schema, |api, asked| {
-        Box::pin(async move { for_seconds(&api, &asked, Verb::Deny).await })
-    }),
-    change("/api/v1/end", "End the override of a key", OfKey::schema, |api, asked| {
-        Box::pin(async move { of_key(&api, &asked, Verb::End).await })
-    }),
+    change(
+        "/api/v1/deny",
+        "Refuse a key for a time",
+        SchemaGenerator::subschema_for::<ForATime>,
+        |api, asked| Box::pin(async move { for_seconds(&api, &asked, Verb::Deny).await }),
+    ),
+    change(
+        "/api/v1/end",
+        "End the override of a key",
+        SchemaGenerator::subschema_for::<OfKey>,
+        |api, asked| Box::pin(async move { of_key(&api, &asked, Verb::End).await }),
+    ),
     change(
         "/api/v1/accept",
         "Answer an alarm: it was the owner; what was held for it is released",
-        OfKey::schema,
+        SchemaGenerator::subschema_for::<OfKey>,
         |api, asked| Box::pin(async move { of_key(&api, &asked, Verb::Accept).await }),
     ),
     change(
         "/api/v1/stolen",
         "Answer an alarm: the account is stolen; it is denied",
-        OfThief::schema,
+        SchemaGenerator::subschema_for::<OfThief>,
         |api, asked| Box::pin(async move { stolen(&api, &asked).await }),
     ),
-    change("/api/v1/release", "Release held messages of a key", OfHeld::schema, |api, asked| {
-        Box::pin(async move { release(&api, &asked).await })
-    }),
+    change(
+        "/api/v1/release",
+        "Release held messages of a key",
+        SchemaGenerator::subschema_for::<OfHeld>,
+        |api, asked| Box::pin(async move { release(&api, &asked).await }),
+    ),
     Route {
         method: Method::POST,
         path: "/api/v1/session",
         role: None,
         about: "Have the browser keep a token as a cookie",
         query: &[],
-        body: Some(Session::schema),
-        reply: Some(Me::schema),
+        body: Some(SchemaGenerator::subschema_for::<Session>),
+        reply: Some(SchemaGenerator::subschema_for::<Me>),
         run: |api, asked| Box::pin(async move { session(&api, asked).await }),
     },
     Route {
@@ -237,13 +250,9 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// A change, which the broker makes.
-const fn change(
-    path: &'static str,
-    about: &'static str,
-    body: fn(&mut Schemas) -> Value,
-    run: Run,
-) -> Route {
-    let (role, body, reply) = (Some(Role::Help), Some(body), Some(Changed::schema as _));
+const fn change(path: &'static str, about: &'static str, body: SchemaOf, run: Run) -> Route {
+    let (role, body, reply) =
+        (Some(Role::Help), Some(body), Some(SchemaGenerator::subschema_for::<Changed> as _));
     Route { method: Method::POST, path, role, about, query: &[], body, reply, run }
 }
 

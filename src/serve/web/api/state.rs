@@ -8,7 +8,8 @@ use crate::serve::config::Web;
 use crate::serve::log::Log;
 use crate::serve::web::asker::{Asker, Askers};
 use crate::serve::web::http::connection::Call;
-use crate::serve::web::look::Look;
+use crate::serve::web::http::problem::{Problem, ProblemKind};
+use crate::serve::web::look::{Look, Seen};
 
 /// The API of a running service.
 pub(in crate::serve::web) struct Api {
@@ -26,6 +27,14 @@ pub(super) struct Asked {
     pub(super) asker: Option<Asker>,
     /// Whether the browser knows the service by a name of this machine alone.
     pub(super) is_local: bool,
+}
+
+impl Asked {
+    /// Whose identities he may see. Nobody who is not known sees any.
+    pub(super) fn seen(&self) -> Result<Seen, Problem> {
+        let unknown = || Problem::new(ProblemKind::Unknown, "expected a token");
+        Ok(self.asker.as_ref().ok_or_else(unknown)?.scope.clone())
+    }
 }
 
 impl Api {

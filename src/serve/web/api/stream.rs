@@ -1,4 +1,4 @@
-//! The streams of events: all have the same, which is read once for all while there is one.
+//! The streams of events: those that may see the same have the same, which is read once for all of them while there is one.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::news::Place;
 use super::state::Api;
-use super::streams::Streams;
+use super::streams::Feed;
 use super::types::Missed;
 use crate::serve::web::asker::Asker;
 use crate::serve::web::http::problem::{Problem, ProblemKind};
@@ -47,31 +47,31 @@ pub(super) fn begin(api: &Rc<Api>, asker: &Asker, last: Option<String>) -> Resul
         let detail = format!("{} has {part} streams open, and may have no more", asker.name);
         return Err(Problem::new(ProblemKind::Busy, detail));
     }
-    if streams.open.get() == 0 {
-        let api = Rc::clone(api);
-        spawn_local(async move { read(&api).await });
+    let feed = streams.feed(&asker.scope);
+    if feed.open.get() == 0 {
+        let (api, feed) = (Rc::clone(api), Rc::clone(&feed));
+        spawn_local(async move { read(&api, &feed).await });
     }
-    let counted = [streams.open.add(1), own.add(1)];
+    let counted = [streams.open.add(1), own.add(1), feed.open.add(1)];
     let until = asker.until;
     // One event may wait for a peer that is slow.
     let (sender, receiver) = mpsc::channel(1);
-    let api = Rc::clone(api);
     spawn_local(async move {
         let _counted = counted;
         // It ends when the peer does, or the service.
-        let _ = serve(&api.streams, sender, until, last.as_deref()).await;
+        let _ = serve(&feed, sender, until, last.as_deref()).await;
     });
     Ok(reply::events(receiver))
 }
 
 /// Sends what is new until the peer, its token or the service ends.
 async fn serve(
-    streams: &Streams,
+    feed: &Feed,
     sender: mpsc::Sender<Bytes>,
     until: Option<i64>,
     last: Option<&str>,
 ) -> Result<(), SendError<Bytes>> {
-    let mut heard = streams.heard.subscribe();
+    let mut heard = feed.heard.subscribe();
     heard.mark_changed();
     let mut place: Option<Place> = None;
     let mut states = 0;
@@ -89,16 +89,16 @@ async fn serve(
             }
         }
         let Some(latest) = heard.borrow_and_update().clone() else { return Ok(()) };
-        if !streams.news.borrow().is_read {
+        if !feed.news.borrow().is_read {
             continue;
         }
         let is_first = place.is_none();
-        let mut here = place.unwrap_or_else(|| streams.news.borrow().resume(last));
+        let mut here = place.unwrap_or_else(|| feed.news.borrow().resume(last));
         loop {
             if std::mem::take(&mut here.missed) {
                 sender.send(missed()).await?;
             }
-            let next = streams.news.borrow().get(here.next);
+            let next = feed.news.borrow().get(here.next);
             match next {
                 Ok(Some(bytes)) => {
                     sender.send(bytes).await?;
@@ -111,7 +111,7 @@ async fn serve(
         place = Some(here);
         if is_first {
             // Only from here on it knows what it has had.
-            let id = streams.news.borrow().id_at_end(now());
+            let id = feed.news.borrow().id_at_end(now());
             sender.send(Bytes::from(format!("id: {id}\n\n"))).await?;
         }
         if latest.states != states && !latest.state.is_empty() {
@@ -123,23 +123,23 @@ async fn serve(
 }
 
 /// Reads what has happened, and how keys stand.
-async fn read_state(api: &Api) -> Result<Value, Problem> {
-    let streams = &api.streams;
-    let is_again = streams.news.borrow().is_known();
+async fn read_state(api: &Api, feed: &Feed) -> Result<Value, Problem> {
+    let is_again = feed.news.borrow().is_known();
     // It is lost where a thread of this process fails: all that is kept is void then.
-    let reader = streams.reader.take().unwrap_or_else(|| NewsReader::new(is_again));
-    let (reader, batch) = api.look.news(reader).await?;
-    streams.reader.replace(Some(reader));
+    let reader = feed.reader.take().unwrap_or_else(|| NewsReader::new(is_again));
+    let (reader, batch) = api.look.news(reader, feed.seen.clone()).await?;
+    feed.reader.replace(Some(reader));
     let batch = batch?;
     let is_new = {
-        let mut latest = streams.news.borrow_mut();
+        let mut latest = feed.news.borrow_mut();
         latest.is_read = true;
         latest.add(batch, now())
     };
     if is_new {
-        streams.heard.send_modify(|_| {});
+        feed.heard.send_modify(|_| {});
     }
-    let (status, keys) = (api.status().await?, api.page(ListState::Blocked, "", KEYS, None).await?);
+    let status = api.status(&feed.seen).await?;
+    let keys = api.page(ListState::Blocked, "", KEYS, None, &feed.seen).await?;
     Ok(json!({ "status": status, "keys": keys }))
 }
 
@@ -150,21 +150,18 @@ fn missed() -> Bytes {
     Bytes::from(format!("event: missed\ndata: {json}\n\n"))
 }
 
-/// Reads the database while there are streams.
-async fn read(api: &Api) {
-    let streams = &api.streams;
-    while streams.open.get() > 0 {
-        let state = read_state(api).await;
+/// Reads the database while there are feed.
+async fn read(api: &Api, feed: &Feed) {
+    while feed.open.get() > 0 {
+        let state = read_state(api, feed).await;
         let state = state.unwrap_or_else(|problem| json!({ "problem": problem.detail }));
         let state = Bytes::from(format!("event: state\ndata: {state}\n\n"));
-        streams
-            .heard
-            .send_if_modified(|heard| heard.as_mut().is_some_and(|heard| heard.hear(state)));
-        let _ = timeout(TICK, streams.wake.notified()).await;
+        feed.heard.send_if_modified(|heard| heard.as_mut().is_some_and(|heard| heard.hear(state)));
+        let _ = timeout(TICK, feed.wake.notified()).await;
     }
-    streams.news.borrow_mut().is_read = false;
+    feed.news.borrow_mut().is_read = false;
     // The next stream begins with what is then.
-    streams.heard.send_if_modified(|heard| {
+    feed.heard.send_if_modified(|heard| {
         if let Some(heard) = heard {
             heard.hear(Bytes::new());
         }

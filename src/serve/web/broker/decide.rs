@@ -15,7 +15,8 @@ use crate::standing::changer::Changer;
 use crate::standing::held::{Held, HoldQueue as _};
 use crate::standing::one_key::{NotOne, OneKey};
 use crate::standing::override_state;
-use crate::store::Inspect;
+use crate::standing::scope::{Scope, Sight};
+use crate::store::{Inspect, Target};
 use crate::text;
 use crate::toml_file::Word as _;
 
@@ -59,6 +60,8 @@ struct Asker {
     /// `token:desk` or `person:alice`.
     name: String,
     role: Role,
+    /// Whose identities he may see and change.
+    scope: Option<Scope>,
 }
 
 impl Broker {
@@ -95,9 +98,9 @@ impl Broker {
 
     /// Checks role and bounds, finds the key, and has [`Work`] make the change.
     fn carry_out(&mut self, request: &Request, now: i64) -> Result<(Done, Option<Later>), Refused> {
-        let Asker { name, role } = self.asker(&request.who, now)?;
+        let Asker { name, role, scope } = self.asker(&request.who, now)?;
         if request.verb == Verb::Held {
-            return self.held(&request.key);
+            return self.held(&request.key, scope);
         }
         if role < Role::Help {
             let detail = format!("{name} may look only: the role help is needed");
@@ -109,8 +112,10 @@ impl Broker {
             return Err(Refused::new(Why::Bounds, detail));
         }
         let reply = denial_reply(request)?;
-        let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
+        let policies = PolicyFile::open(&self.web.spool);
+        let folding = policies.folding().map_err(Refused::database)?;
         let key = one_key(&request.key, &folding)?;
+        check_scope(&sight(scope.as_ref(), &policies, &folding), &key.target)?;
         if key.is_of_group() {
             let shown = text::printable(request.key.as_bytes());
             let detail =
@@ -143,6 +148,8 @@ impl Broker {
             by: Changer::helper(&name),
             now,
             folding,
+            policies: &policies,
+            scope: scope.as_ref(),
             target,
             argument,
             count: &mut count,
@@ -172,18 +179,30 @@ impl Broker {
         done.map(|done| (done, None))
     }
 
-    /// What is held, of a key or of all.
-    fn held(&self, key: &str) -> Result<(Done, Option<Later>), Refused> {
-        let folding = PolicyFile::open(&self.web.spool).folding().map_err(Refused::database)?;
+    /// What is held, of a key or of all that somebody may see.
+    fn held(&self, key: &str, scope: Option<Scope>) -> Result<(Done, Option<Later>), Refused> {
+        let policies = PolicyFile::open(&self.web.spool);
+        let folding = policies.folding().map_err(Refused::database)?;
         let target = match key {
             "" => None,
-            key => Some(one_key(key, &folding)?.target),
+            key => {
+                let target = one_key(key, &folding)?.target;
+                check_scope(&sight(scope.as_ref(), &policies, &folding), &target)?;
+                Some(target)
+            }
         };
         let queue = AskedQueue::at(&self.web.held);
         let later: Later = Box::new(move |done| match queue.held() {
-            Ok(Held { mut messages, unread }) => {
-                messages
-                    .retain(|one| target.as_ref().is_none_or(|target| one.is_of_target(target)));
+            Ok(Held { mut messages, mut unread }) => {
+                let sight = sight(scope.as_ref(), &policies, &folding);
+                messages.retain(|one| {
+                    sight.has_identity(&one.key)
+                        && target.as_ref().is_none_or(|target| one.is_of_target(target))
+                });
+                // It may be of others.
+                if !sight.is_of_all() {
+                    unread.clear();
+                }
                 messages.sort_by(|a, b| (a.at, &a.id).cmp(&(b.at, &b.id)));
                 let count = messages.len() as u64;
                 messages.truncate(HELD_MAX);
@@ -202,7 +221,8 @@ impl Broker {
                 let tokens = self.tokens.current().map_err(Refused::database)?;
                 match tokens.find(secret, now) {
                     Ok(token) => {
-                        Ok(Asker { name: format!("token:{}", token.name), role: token.role })
+                        let (name, scope) = (format!("token:{}", token.name), token.scope.clone());
+                        Ok(Asker { name, role: token.role, scope })
                     }
                     Err(TokenRefusal::Unknown) => Err(Refused::new(Why::Unknown, "no such token")),
                     Err(TokenRefusal::Ended) => {
@@ -215,7 +235,7 @@ impl Broker {
                 let role = self.web.role_of(name, is_user).ok_or_else(|| {
                     Refused::new(Why::Unknown, "nobody of this name is in view or help")
                 })?;
-                Ok(Asker { name: format!("person:{name}"), role })
+                Ok(Asker { name: format!("person:{name}"), role, scope: None })
             }
         }
     }
@@ -241,6 +261,23 @@ impl Broker {
                 Err(Refused::new(Why::Malformed, detail))
             }
         }
+    }
+}
+
+/// What somebody with this scope sees.
+pub(super) fn sight<'p>(
+    scope: Option<&'p Scope>,
+    policies: &'p PolicyFile,
+    folding: &Folding,
+) -> Sight<'p> {
+    Sight::new(scope, policies.image().ok(), folding.clone())
+}
+
+/// Refuses what is not in the scope of whoever asks, before anything is looked up of it.
+fn check_scope(sight: &Sight<'_>, target: &Target) -> Result<(), Refused> {
+    match sight.has_target(target) {
+        true => Ok(()),
+        false => Err(Refused::new(Why::Bounds, sight.refusal())),
     }
 }
 

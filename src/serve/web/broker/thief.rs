@@ -31,13 +31,20 @@ pub struct Thief {
     folding: Folding,
     accounts: Vec<Account>,
     by: Changer,
+    /// Nothing is said of others.
+    is_alone: bool,
 }
 
 impl Thief {
     /// These accounts.
     pub(super) fn new(web: &Web, folding: Folding, accounts: Vec<Account>, by: Changer) -> Self {
         let (spool, log) = (web.spool.clone(), web.log.clone());
-        Self { spool, log, folding, accounts, by }
+        Self { spool, log, folding, accounts, by, is_alone: false }
+    }
+
+    /// For somebody who may know nothing of the others in the log.
+    pub(super) fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// Looks up what was sent, says so, and has the accounts forget it.
@@ -91,7 +98,7 @@ impl Thief {
             done.said.push(alarm::sent(account.habits.since(), &mail));
             add(&mut all, account.habits.since(), &mail);
         }
-        if without > 0 {
+        if without > 0 && !self.is_alone {
             let messages = text::counted(without, "message", "messages");
             done.said.push(format!("the log does not name the recipients of {messages}"));
         }

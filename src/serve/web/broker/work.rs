@@ -1,10 +1,12 @@
 //! The changes: by the same code as those of the commands.
 
+use super::decide::sight;
 use super::queue::AskedQueue;
 use super::thief::Thief;
 use super::wire::{Done, Refused, Reply, Why};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
+use crate::policy::image::PolicyFile;
 use crate::rate::Wait;
 use crate::serve::config::Web;
 use crate::serve::rates::{self, Purpose};
@@ -16,6 +18,7 @@ use crate::standing::held::{self, Dealt, Deed, HeldMessage, HoldQueue as _, of_a
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::KeyState;
 use crate::standing::pattern::Pattern;
+use crate::standing::scope::{Scope, Sight};
 use crate::standing::totals::{self, Totals};
 use crate::standing::{alarm, audit_line, left, override_state, words};
 use crate::store::{Entry, FOREVER, Inspect, InspectError, Override, OwnedKey, Target, Wanted};
@@ -35,13 +38,25 @@ pub(super) struct Work<'w> {
     pub(super) by: Changer,
     pub(super) now: i64,
     pub(super) folding: Folding,
+    pub(super) policies: &'w PolicyFile,
+    /// Whose identities whoever makes it may see.
+    pub(super) scope: Option<&'w Scope>,
     pub(super) target: Target,
     pub(super) argument: String,
     /// Counts the change, which is made after that.
     pub(super) count: &'w mut dyn FnMut() -> Result<(), Refused>,
 }
 
-impl Work<'_> {
+impl<'w> Work<'w> {
+    fn sight(&self) -> Sight<'w> {
+        sight(self.scope, self.policies, &self.folding)
+    }
+
+    /// What is in force, as whoever makes the change sees it.
+    fn in_force(&mut self) -> InForce {
+        InForce::of(self.store, &self.web.spool).0.seen_by(self.scope)
+    }
+
     /// Allows or denies the key.
     pub(super) fn set(
         &mut self,
@@ -62,7 +77,7 @@ impl Work<'_> {
         };
         let mut done = self.put(&set)?;
         if overridden == Overridden::Allow {
-            let (in_force, _) = InForce::of(self.store, &self.web.spool);
+            let in_force = self.in_force();
             let holding = totals::holding(&in_force, &self.target, &[]);
             done.said.extend(holding.iter().map(|name| totals::still_holds(name)));
         }
@@ -93,12 +108,13 @@ impl Work<'_> {
     fn put(&mut self, set: &Override) -> Result<Done, Refused> {
         let changed = change::set_override(self.store, set, self.now, &mut self.by);
         let changed = changed.map_err(|why| match why {
-            NotSet::Stays(one) => stays(&one),
+            NotSet::Stays(one) => stays(&self.sight().masked(&one)),
             NotSet::Failed(error) => Refused::database(error),
         })?;
         let mut said = vec![override_state::sentence(set)];
         said.extend(changed.before());
-        said.extend(changed.stronger.as_ref().map(change::no_effect));
+        let stronger = changed.stronger.map(|one| self.sight().masked(&one));
+        said.extend(stronger.as_ref().map(change::no_effect));
         said.extend(self.by.unlogged());
         let until = Some(set.until).filter(|until| *until != FOREVER);
         Ok(Done { said, until, ..Done::default() })
@@ -108,7 +124,7 @@ impl Work<'_> {
     fn check(&mut self, overridden: Option<Overridden>) -> Result<(), Refused> {
         let list = self.store.overrides().map_err(Refused::database)?;
         match change::in_the_way(&list, &self.target, overridden, self.now, &self.by) {
-            Some(one) => Err(stays(one)),
+            Some(one) => Err(stays(&self.sight().masked(one))),
             None => Ok(()),
         }
     }
@@ -120,8 +136,9 @@ impl Work<'_> {
         let is_meant = |one: &Override| change::is_denial_of(one, &target, now);
         let mut keys = Vec::new();
         let identities = pattern.identities();
+        let sight = self.sight();
         let mut wanted = Wanted {
-            selects: &mut |key| pattern.matches(key),
+            selects: &mut |key| pattern.matches(key) && sight.has(key),
             identities: Some((&identities, &self.folding)),
         };
         let mut add = |entry: Entry| keys.push(OwnedKey::from(entry.record_key()));
@@ -157,7 +174,7 @@ impl Work<'_> {
         let removed = removed.iter().map(override_state::sentence);
         said.extend(removed.map(|sentence| format!("removed: {sentence}")));
         // As they stood without the denials.
-        let (in_force, _) = InForce::of(self.store, &self.web.spool);
+        let in_force = self.in_force();
         let named = records.iter().take(NAMED).map(|record| words::stood(record, &in_force));
         said.extend(named.map(|record| format!("reset {record}")));
         if let Some(more) = records.len().checked_sub(NAMED).filter(|more| *more > 0) {
@@ -174,9 +191,10 @@ impl Work<'_> {
         let list = self.store.overrides().map_err(Refused::database)?;
         let deciding = override_state::of_target(&list, &self.target, self.now);
         let denial = deciding.filter(|one| one.overridden.is_denial());
-        said.extend(denial.map(|one| left::denied(&self.argument, one)));
+        let sight = self.sight();
+        said.extend(denial.map(|one| left::denied(&self.argument, &sight.masked(one))));
         let spool = &self.web.spool;
-        let (in_force, _) = InForce::of(self.store, spool);
+        let in_force = self.in_force();
         let keys = records.iter().map(KeyState::record_key);
         let totals = Totals::of(self.store, &in_force, keys).map_err(Refused::database)?;
         let refusing = Totals::refusing_target(self.store, &in_force, &self.target);
@@ -217,13 +235,16 @@ impl Work<'_> {
     /// Releases what is held of the key: all, or one message.
     pub(super) fn release(self, id: Option<String>) -> Result<Later, Refused> {
         (self.count)()?;
-        let Self { web, queue, mut by, target, argument, .. } = self;
-        let spool = web.spool.clone();
+        let Self { web, queue, mut by, folding, target, argument, .. } = self;
+        let (spool, scope) = (web.spool.clone(), self.scope.cloned());
         Ok(Box::new(move |done| {
-            let held = match queue.held() {
+            let mut held = match queue.held() {
                 Ok(held) => held.messages,
                 Err(why) => return Reply::refused(Why::Queue, why),
             };
+            let policies = PolicyFile::open(&spool);
+            let sight = sight(scope.as_ref(), &policies, &folding);
+            held.retain(|one| sight.has_identity(&one.key));
             let is_meant = |one: &&HeldMessage| {
                 one.is_of_target(&target) && id.as_ref().is_none_or(|id| *id == one.id)
             };
@@ -298,6 +319,7 @@ impl Work<'_> {
         };
         let by = Changer::helper(self.by.who().trim_start_matches(audit_line::BY_WEB));
         let thief = Thief::new(self.web, self.folding.clone(), again(&accounts), by);
+        let thief = if self.scope.is_some() { thief.alone() } else { thief };
         let deal = delete.then(|| self.deal(Deed::Delete, accounts));
         let later: Later = Box::new(move |done| {
             let done = match deal {

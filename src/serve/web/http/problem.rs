@@ -1,8 +1,9 @@
 //! What went wrong, as RFC 9457 has it: a problem in JSON that says what would be right.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 
-use crate::json_schema::described;
 use crate::serve::web::broker::wire::{Refused, Why};
 use crate::standing::one_key::NotOne;
 
@@ -126,16 +127,15 @@ impl From<Refused> for Problem {
     }
 }
 
-described! {
-    /// What went wrong (RFC 9457).
-    pub(in crate::serve::web) struct ProblemJson {
-        /// The kind, for programs: urn:exirate:problem:KIND.
-        r#type: String,
-        /// The kind, for people.
-        title: &'static str,
-        /// The status of the reply.
-        status: u64,
-        /// What is wrong here, and what would be right.
-        detail: String,
-    }
+/// What went wrong (RFC 9457).
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::serve::web) struct ProblemJson {
+    /// The kind, for programs: urn:exirate:problem:KIND.
+    r#type: String,
+    /// The kind, for people.
+    title: &'static str,
+    /// The status of the reply.
+    status: u64,
+    /// What is wrong here, and what would be right.
+    detail: String,
 }

@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use super::Sighted;
 use crate::history::explain::rule;
 use crate::identity::fold::Folding;
-use crate::policy::image::PolicyFile;
 use crate::rate::{Timestamp, Wait};
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::cursor::{Cursor, Page};
 use crate::serve::web::api::types::{Client, Crossing, Crossings};
 use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::spool::{Enforcement, EventKind, EventReader, LoggedEvent, Spool};
+use crate::standing::in_force::until;
 use crate::standing::key_state::later;
 use crate::standing::key_text;
 use crate::standing::logged::{LoggedLimits, by, decisive, key};
@@ -85,13 +86,20 @@ pub(super) fn of_key(
     argument: Option<&str>,
     limit: usize,
     after: Option<&Cursor>,
+    sighted: &Sighted,
 ) -> Result<Crossings, Problem> {
-    let folding = PolicyFile::open(spool).folding().map_err(unavailable)?;
-    let wanted_key = argument.map(|key| OneKey::parse(key, &folding)).transpose()?;
+    let (folding, sight) = (&sighted.folding, sighted.sight());
+    let wanted_key = argument.map(|key| sighted.one_key(key)).transpose()?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
-    let wanted =
-        |event: &LoggedEvent| wanted_key.as_ref().is_none_or(|key| key.is_of(event, &folding));
+    let wanted = |event: &LoggedEvent| {
+        sight.has_event(event) && wanted_key.as_ref().is_none_or(|key| key.is_of(event, folding))
+    };
     let logged = Logged::read(&mut own, wanted)?;
+    let oldest = match sight.is_of_all() {
+        true => logged.oldest,
+        // When the log begins depends on others.
+        false => logged.events.last().map(|event| event.at),
+    };
     let cursor = |event: &&LoggedEvent| Cursor {
         at: 0,
         rank: u64::try_from(event.at.as_micros()).unwrap_or(0),
@@ -105,7 +113,7 @@ pub(super) fn of_key(
     Ok(Crossings {
         crossings: items.into_iter().map(crossing).collect(),
         next,
-        oldest: logged.oldest.map(text::iso),
+        oldest: oldest.map(text::iso),
         clients: logged.clients(),
     })
 }
@@ -140,7 +148,11 @@ pub(super) fn crossing(event: &LoggedEvent) -> Crossing {
         by: if is_alarm { "habits".to_owned() } else { by(event) },
         text: match evidence {
             Some(evidence) if is_alarm => vec![evidence],
-            _ => limits.measured().map(|(measured, _)| measured.to_string()).collect(),
+            _ => {
+                let blocked = event.blocked().map(|block| format!("blocked {}", until(block)));
+                let measured = limits.measured().map(|(measured, _)| measured.to_string());
+                measured.chain(blocked).collect()
+            }
         },
         rate: window.map(|window| window.after),
         limit: window.map(|window| window.limit),

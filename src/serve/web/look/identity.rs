@@ -6,7 +6,7 @@ use std::path::Path;
 use super::index::Index;
 use super::row;
 use super::suspicion;
-use crate::policy::image::PolicyFile;
+use super::{Seen, Sighted};
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::Identity;
@@ -14,7 +14,7 @@ use crate::serve::web::http::problem::{Problem, unavailable};
 use crate::standing::can_send::CanSend;
 use crate::standing::in_force::InForce;
 use crate::standing::key_state::{KeyState, later};
-use crate::standing::one_key::{NotOne, OneKey};
+use crate::standing::one_key::OneKey;
 use crate::standing::override_state::{self, OverrideJson};
 use crate::standing::totals::{Totals, called};
 use crate::standing::words;
@@ -26,15 +26,20 @@ pub(super) fn of_keys(
     spool: &Path,
     keys: &[String],
     index: Option<&Index>,
+    seen: Seen,
 ) -> Result<Vec<Identity>, Problem> {
-    let folding = PolicyFile::open(spool).folding().map_err(unavailable)?;
+    let sighted = Sighted::of(spool, seen)?;
+    let (sight, folding) = (sighted.sight(), &sighted.folding);
     let keys: Vec<OneKey> =
-        keys.iter().map(|key| OneKey::parse(key, &folding)).collect::<Result<_, NotOne>>()?;
+        keys.iter().map(|key| sighted.one_key(key)).collect::<Result<_, _>>()?;
     let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;
     let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
     let mut records: Vec<Vec<KeyState>> = keys.iter().map(|_| Vec::new()).collect();
     let mut add = |entry: Entry| {
         let key = entry.record_key();
+        if !sight.has(&key) {
+            return;
+        }
         for (one, records) in keys.iter().zip(&mut records) {
             if one.pattern.matches(&key) {
                 records.push(KeyState::from(entry.clone()));
@@ -54,7 +59,7 @@ pub(super) fn of_keys(
             let identities = keys.iter().flat_map(|key| key.pattern.identities()).collect();
             let mut wanted = Wanted {
                 selects: &mut |key| keys.iter().any(|one| one.pattern.matches(key)),
-                identities: Some((&identities, &folding)),
+                identities: Some((&identities, folding)),
             };
             store.for_each_wanted(&mut wanted, &mut add)
         }
@@ -62,7 +67,7 @@ pub(super) fn of_keys(
     if let Some(error) = left_out.map_err(unavailable)?.parts.pop() {
         return Err(unavailable(error));
     }
-    let (in_force, _) = InForce::of(&mut *store, spool);
+    let in_force = InForce::of(&mut *store, spool).0.seen_by(sighted.seen.as_ref());
     let each = keys.iter().zip(records).map(|(key, records)| {
         let suspicion = suspicion::of_target(&mut own, &key.target, &in_force);
         let found = identity(&mut *store, key, records, &in_force)?;
@@ -78,7 +83,7 @@ fn identity(
     mut records: Vec<KeyState>,
     in_force: &InForce,
 ) -> Result<Identity, Problem> {
-    let (target, now) = (&key.target, in_force.now);
+    let (target, now, sight) = (&key.target, in_force.now, in_force.sight());
     let keys: Vec<OwnedKey> = records.iter().map(|one| one.record_key().into()).collect();
     let of_records = Totals::of(store, in_force, keys.iter().map(OwnedKey::key));
     let refusing = Totals::refusing_target(store, in_force, target);
@@ -108,7 +113,11 @@ fn identity(
         reasons: why,
         free_at: free.map(|seconds| text::iso(later(now, seconds))),
         records: records.iter().map(|record| row::of_record(record, in_force)).collect(),
-        totals: totals.records().map(|record| row::of_record(record, in_force)).collect(),
+        totals: totals
+            .records()
+            .filter(|record| sight.has(&record.record_key()))
+            .map(|record| row::of_record(record, in_force))
+            .collect(),
         overrides: overrides.iter().map(OverrideJson::of).collect(),
         suspicion: None,
     })

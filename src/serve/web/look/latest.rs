@@ -1,6 +1,6 @@
 //! The latest snapshot, which all share who look at all keys.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
+use super::Seen;
 use super::places::Places;
 use super::snapshot::Snapshot;
 use crate::serve::web::http::problem::{Problem, ProblemKind, unavailable};
@@ -21,6 +22,9 @@ const WAIT: Duration = Duration::from_secs(3);
 /// The same for the index of a snapshot, without which all keys are read.
 const WAIT_INDEX: Duration = Duration::from_millis(300);
 
+/// For how long that of a part is kept if nobody asks.
+const KEPT: Duration = Duration::from_secs(600);
+
 /// The latest snapshot.
 #[derive(Clone)]
 pub(super) struct Latest(Rc<Shared>);
@@ -28,6 +32,9 @@ pub(super) struct Latest(Rc<Shared>);
 struct Shared {
     spool: PathBuf,
     places: Places,
+    seen: Seen,
+    /// When somebody has asked for it last.
+    asked: Cell<Instant>,
     state: RefCell<LatestState>,
     /// How many snapshots were read, or tried, and why the last was none.
     ended: watch::Sender<(u64, Option<Problem>)>,
@@ -45,10 +52,17 @@ struct LatestState {
 }
 
 impl Latest {
-    pub(super) fn new(spool: PathBuf, places: Places) -> Self {
+    /// Of the keys that somebody may see.
+    pub(super) fn new(spool: PathBuf, places: Places, seen: Seen) -> Self {
         let ended = watch::channel((0, None)).0;
         let (state, progress) = (RefCell::default(), Arc::default());
-        Self(Rc::new(Shared { spool, places, state, ended, progress }))
+        let asked = Cell::new(Instant::now());
+        Self(Rc::new(Shared { spool, places, seen, asked, state, ended, progress }))
+    }
+
+    /// Whether somebody has asked for it lately.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.0.asked.get().elapsed() < KEPT
     }
 
     /// Something was changed: the next snapshot is a new one.
@@ -86,6 +100,7 @@ impl Latest {
         is_right: impl Fn(&LatestState, &Snapshot) -> bool,
         wait: Duration,
     ) -> Result<Option<Arc<Snapshot>>, Problem> {
+        self.0.asked.set(Instant::now());
         let deadline = Instant::now() + wait;
         let mut ended = self.0.ended.subscribe();
         loop {
@@ -120,7 +135,8 @@ impl Latest {
         shared.progress.store(0, Ordering::Relaxed);
         spawn_local(async move {
             let (spool, progress) = (shared.spool.clone(), Arc::clone(&shared.progress));
-            let take = move || Snapshot::take(&spool, &progress).map_err(unavailable);
+            let seen = shared.seen.clone();
+            let take = move || Snapshot::take(&spool, &progress, seen).map_err(unavailable);
             let taken = shared.places.run(take).await;
             let mut state = shared.state.borrow_mut();
             state.is_reading = false;

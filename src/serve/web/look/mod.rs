@@ -14,56 +14,117 @@ mod search;
 pub(super) mod snapshot;
 mod suspicion;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
-use super::http::problem::{Problem, unavailable};
+use super::http::problem::{Problem, ProblemKind, unavailable};
+use crate::identity::fold::Folding;
+use crate::policy::image::PolicyFile;
 use crate::serve::rates::{self, Purpose};
+use crate::standing::in_force::InForce;
+use crate::standing::one_key::OneKey;
 use crate::standing::override_state::OverrideJson;
-use crate::text;
+use crate::standing::scope::{Scope, Sight};
 use latest::Latest;
 use news_reader::{Batch, NewsReader};
-use places::Places;
+use places::{LOOKS_MAX, Places};
 use snapshot::Snapshot;
+
+/// Whose identities somebody may see: all, if none.
+pub(super) type Seen = Option<Scope>;
+
+/// The policies in use, and what somebody sees by them.
+struct Sighted {
+    policies: PolicyFile,
+    folding: Folding,
+    seen: Seen,
+}
+
+impl Sighted {
+    fn of(spool: &Path, seen: Seen) -> Result<Self, Problem> {
+        let policies = PolicyFile::open(spool);
+        let folding = policies.folding().map_err(unavailable)?;
+        Ok(Self { policies, folding, seen })
+    }
+
+    fn sight(&self) -> Sight<'_> {
+        Sight::new(self.seen.as_ref(), self.policies.image().ok(), self.folding.clone())
+    }
+
+    /// The key that a text means, if somebody may see it.
+    fn one_key(&self, text: &str) -> Result<OneKey, Problem> {
+        let (key, sight) = (OneKey::parse(text, &self.folding)?, self.sight());
+        match sight.has_target(&key.target) {
+            true => Ok(key),
+            false => Err(Problem::new(ProblemKind::Bounds, sight.refusal())),
+        }
+    }
+}
 
 /// Reads the database.
 pub(super) struct Look {
     spool: PathBuf,
     latest: Latest,
+    /// The same for those who see a part.
+    of_parts: RefCell<HashMap<Scope, Latest>>,
     places: Places,
+    /// Where these are read, one after the other, so that all of them take no more than one place.
+    part_places: Places,
 }
 
 impl Look {
     pub(super) fn new(spool: PathBuf) -> Self {
-        let places = Places::new();
-        Self { latest: Latest::new(spool.clone(), places.clone()), spool, places }
+        let places = Places::new(LOOKS_MAX);
+        let (of_parts, part_places) = (RefCell::default(), Places::new(1));
+        let latest = Latest::new(spool.clone(), places.clone(), None);
+        Self { latest, of_parts, spool, places, part_places }
     }
 
-    /// All keys, as they were moments ago.
-    pub(super) async fn snapshot(&self) -> Result<Arc<Snapshot>, Problem> {
-        self.latest.get().await
+    /// The keys that somebody may see, as they were moments ago.
+    pub(super) async fn snapshot(&self, seen: &Seen) -> Result<Arc<Snapshot>, Problem> {
+        let Some(scope) = seen else { return self.latest.get().await };
+        let latest = {
+            let mut all = self.of_parts.borrow_mut();
+            all.retain(|_, latest| latest.is_wanted());
+            let new =
+                || Latest::new(self.spool.clone(), self.part_places.clone(), Some(scope.clone()));
+            all.entry(scope.clone()).or_insert_with(new).clone()
+        };
+        latest.get().await
     }
 
     /// Something was changed: the next look is a new one.
     pub(super) fn forget(&self) {
         self.latest.forget();
+        self.of_parts.borrow().values().for_each(Latest::forget);
     }
 
     /// All of these identities.
-    pub(super) async fn identities(&self, keys: Vec<String>) -> Result<Vec<Identity>, Problem> {
+    pub(super) async fn identities(
+        &self,
+        keys: Vec<String>,
+        seen: Seen,
+    ) -> Result<Vec<Identity>, Problem> {
         let snapshot = self.latest.for_index().await;
         let index = move |spool: &Path| {
             let index = snapshot.as_ref().map(|snapshot| &snapshot.index);
-            identity::of_keys(spool, &keys, index)
+            identity::of_keys(spool, &keys, index, seen)
         };
         self.run(index).await
     }
 
     /// The identities that somebody may mean who types `text`.
-    pub(super) async fn search(&self, text: String, limit: usize) -> Result<Found, Problem> {
-        let snapshot = self.latest.get().await?;
+    pub(super) async fn search(
+        &self,
+        text: String,
+        limit: usize,
+        seen: &Seen,
+    ) -> Result<Found, Problem> {
+        let snapshot = self.snapshot(seen).await?;
         self.run(move |spool| search::found(spool, &snapshot, &text, limit)).await
     }
 
@@ -73,8 +134,13 @@ impl Look {
         key: Option<String>,
         limit: usize,
         after: Option<Cursor>,
+        seen: Seen,
     ) -> Result<Crossings, Problem> {
-        self.run(move |spool| crossings::of_key(spool, key.as_deref(), limit, after.as_ref())).await
+        self.run(move |spool| {
+            let sighted = Sighted::of(spool, seen)?;
+            crossings::of_key(spool, key.as_deref(), limit, after.as_ref(), &sighted)
+        })
+        .await
     }
 
     /// A page of what was changed by hand, of a key or of all.
@@ -83,34 +149,40 @@ impl Look {
         key: Option<String>,
         limit: usize,
         after: Option<Cursor>,
+        seen: Seen,
     ) -> Result<Changes, Problem> {
-        self.run(move |spool| changes::of_key(spool, key.as_deref(), limit, after.as_ref())).await
+        self.run(move |spool| {
+            let sighted = Sighted::of(spool, seen)?;
+            changes::of_key(spool, key.as_deref(), limit, after.as_ref(), &sighted)
+        })
+        .await
     }
 
     /// What has happened since the last call with `reader`, which is returned.
     pub(super) async fn news(
         &self,
         mut reader: NewsReader,
+        seen: Seen,
     ) -> Result<(NewsReader, Result<Batch, Problem>), Problem> {
         self.run(move |spool| {
-            let batch = reader.read(spool);
+            let batch = reader.read(spool, seen);
             Ok((reader, batch))
         })
         .await
     }
 
     /// The policies in use.
-    pub(super) async fn policies(&self) -> Result<PoliciesInUse, Problem> {
-        self.run(policies::in_use).await
+    pub(super) async fn policies(&self, seen: Seen) -> Result<PoliciesInUse, Problem> {
+        self.run(move |spool| policies::in_use(spool, seen)).await
     }
 
     /// The overrides.
-    pub(super) async fn overrides(&self) -> Result<Vec<OverrideJson>, Problem> {
-        self.run(|spool| {
+    pub(super) async fn overrides(&self, seen: Seen) -> Result<Vec<OverrideJson>, Problem> {
+        self.run(move |spool| {
             let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;
-            let now = text::time::now().seconds;
-            let all = store.overrides().map_err(unavailable)?;
-            Ok(all.iter().filter(|one| one.is_active(now)).map(OverrideJson::of).collect())
+            store.overrides().map_err(unavailable)?;
+            let in_force = InForce::of(&mut *store, spool).0.seen_by(seen.as_ref());
+            Ok(in_force.own_overrides().map(OverrideJson::of).collect())
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use hyper::body::Bytes;
 use serde::Serialize;
 
-use super::{changes, crossings};
+use super::{Seen, Sighted, changes, crossings};
 use crate::rate::Timestamp;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::http::problem::{Problem, unavailable};
@@ -63,9 +63,10 @@ impl NewsReader {
         Self { crossings, changes: None, is_break: is_again, has_read: false }
     }
 
-    /// What was logged since the last call.
-    pub(super) fn read(&mut self, spool: &Path) -> Result<Batch, Problem> {
-        let now = text::time::now();
+    /// What was logged since the last call, and somebody may see.
+    pub(super) fn read(&mut self, spool: &Path, seen: Seen) -> Result<Batch, Problem> {
+        let (now, sighted) = (text::time::now(), Sighted::of(spool, seen)?);
+        let sight = sighted.sight();
         let mut own = rates::own(spool, Purpose::Read).map_err(unavailable)?;
         let events = own.read_events(&mut self.crossings, now, false).map_err(unavailable)?;
         let oldest =
@@ -77,7 +78,6 @@ impl NewsReader {
         let has_read = std::mem::replace(&mut self.has_read, true);
         let mut is_break = std::mem::take(&mut self.is_break) || known == Some(None);
         let new = known.flatten().map_or(0, |at| at + 1);
-        let new = lines.get(new..).unwrap_or_default();
         self.changes = lines.last().map(|line| line.place).or(self.changes);
         let mut since = oldest;
         if own.events_begun_again(EventKind::Crossings) {
@@ -89,22 +89,21 @@ impl NewsReader {
         }
         let mut news: Vec<News> = events
             .iter()
+            .filter(|event| sight.has_event(event))
             // With its own time, which is in its name.
             .filter_map(|event| {
                 let crossing = crossings::crossing(event);
                 News::of(event.at, &event.id(), "crossing", &crossing)
             })
             .collect();
-        for line in new {
+        for (number, line) in lines.iter().enumerate().skip(new) {
             let Some(read) = AuditLine::parse(&line.text) else { continue };
             is_break |= has_read && read.is_of_erasure();
-            let (Some(at), (file, end)) = (read.time(), line.place) else { continue };
-            news.extend(News::of(
-                at,
-                &format!("{file:x}.{end:x}"),
-                "change",
-                &changes::change(read),
-            ));
+            let Some(at) = read.time().filter(|_| read.is_seen(&sight, &sighted.folding)) else {
+                continue;
+            };
+            let id = text::hex(&changes::id_of(&lines, number));
+            news.extend(News::of(at, &id, "change", &changes::change(read)));
         }
         news.sort_by_key(|one| one.at);
         news.retain(|one| one.at >= oldest);

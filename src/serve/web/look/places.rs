@@ -8,15 +8,15 @@ use tokio::task::spawn_blocking;
 use crate::serve::web::http::problem::{Problem, unavailable};
 
 /// How many looks there are at the same time: one more would take a processor from mail.
-const LOOKS_MAX: usize = 2;
+pub(super) const LOOKS_MAX: usize = 2;
 
 /// The threads that there are.
 #[derive(Clone)]
 pub(super) struct Places(Arc<Semaphore>);
 
 impl Places {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(LOOKS_MAX)))
+    pub(super) fn new(most: usize) -> Self {
+        Self(Arc::new(Semaphore::new(most)))
     }
 
     /// Runs `look` in a thread, as soon as there is one.

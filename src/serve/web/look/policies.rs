@@ -2,22 +2,28 @@
 
 use std::path::Path;
 
-use crate::policy::image::{ImageError, PolicyFile, PolicyImage};
+use super::{Seen, Sighted};
+use crate::policy::image::{ImageError, PolicyImage};
+use crate::policy::key;
 use crate::policy::limit::Limit;
 use crate::policy::model::{Amount, Limits, Match, Member, MemberKind, Policy, Window};
+use crate::policy::value::{DomainPattern, When};
 use crate::policy::word::{Unit, Word as _};
 use crate::serve::web::api::types::{
     ExemptEntry, PoliciesInUse, PolicyInUse, PolicyLimit, PolicyTable,
 };
 use crate::serve::web::http::problem::{Problem, unavailable};
+use crate::standing::scope::Sight;
+use crate::store::Target;
 use crate::text;
 
 /// So many tables of customers, and so many of domains, are shown.
 const MEMBERS_SHOWN: usize = 50;
 
-/// Those of the spool directory.
-pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
-    let file = PolicyFile::open(spool);
+/// Those of the spool directory, as far as they are about whom somebody may see.
+pub(super) fn in_use(spool: &Path, seen: Seen) -> Result<PoliciesInUse, Problem> {
+    let Sighted { policies: file, seen, folding } = Sighted::of(spool, seen)?;
+    let sight = Sight::new(seen.as_ref(), file.image().ok(), folding);
     let image = match file.image() {
         Ok(image) => image,
         Err(ImageError::Absent { .. }) => return Ok(PoliciesInUse { policies: Vec::new() }),
@@ -28,15 +34,26 @@ pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
     let mut policies = Vec::new();
     for (name, policy) in &outline.policies {
         let Some(of_image) = image.policy(name).map_err(unavailable)? else { continue };
+        if is_of_others(&of_image, &sight) {
+            continue;
+        }
         let key = &policy.settings.key;
         let key = if key.is_empty() { chain } else { key };
+        let mut own = Vec::new();
+        let customers = add_members(&mut own, &of_image, MemberKind::Customer, &sight)?;
+        let domains = add_members(&mut own, &of_image, MemberKind::Domain, &sight)?;
+        let users = add_members(&mut Vec::new(), &of_image, MemberKind::User, &sight)?;
         let mut tables = tables(policy);
-        let customers = add_members(&mut tables, &of_image, MemberKind::Customer)?;
-        let domains = add_members(&mut tables, &of_image, MemberKind::Domain)?;
-        let users = add_members(&mut Vec::new(), &of_image, MemberKind::User)?;
+        // A package may be made for one customer.
+        let is_named = |table: &PolicyTable| {
+            let package = table.table.strip_prefix("package ");
+            package.is_none_or(|name| own.iter().any(|one| one.package.as_deref() == Some(name)))
+        };
+        tables.retain(|table| sight.is_of_all() || is_named(table));
+        tables.extend(own);
         policies.push(PolicyInUse {
             name: name.clone(),
-            when: when(&of_image),
+            when: when(&of_image, &sight),
             key: key.iter().map(|field| field.word()).collect(),
             action: policy.settings.action.word(),
             tables,
@@ -46,6 +63,12 @@ pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
             exempt: policy
                 .exempt
                 .iter()
+                .filter(|entry| {
+                    // Whoever else is exempt is not named.
+                    let all_own = entry.matches.iter().all(|one| is_own(one, &sight));
+                    let is_of_all = entry.matches.is_empty() || !entry.recipients.is_empty();
+                    sight.is_of_all() || all_own && !is_of_all
+                })
                 .map(|entry| {
                     let texts = |all: &[Match]| all.iter().map(Match::to_string).collect();
                     ExemptEntry {
@@ -61,8 +84,36 @@ pub(super) fn in_use(spool: &Path) -> Result<PoliciesInUse, Problem> {
     Ok(PoliciesInUse { policies })
 }
 
-fn when(policy: &PolicyImage<'_>) -> String {
-    policy.settings().when.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+/// The conditions of a policy; those with networks and domains may name others.
+fn when(policy: &PolicyImage<'_>, sight: &Sight<'_>) -> String {
+    let text = |one: &When| match one {
+        When::Is { .. } => one.to_string(),
+        _ if sight.is_of_all() => one.to_string(),
+        _ => "(a condition)".to_owned(),
+    };
+    policy.settings().when.iter().map(text).collect::<Vec<_>>().join(" and ")
+}
+
+/// Whether a policy is for mail from the domains of others alone.
+fn is_of_others(policy: &PolicyImage<'_>, sight: &Sight<'_>) -> bool {
+    let is_others = |one: &DomainPattern| {
+        !one.below && !sight.has_identity(key::of_domain(&one.domain).as_bytes())
+    };
+    policy.settings().when.iter().any(|when| match when {
+        When::SenderDomain(all) => all.iter().all(is_others),
+        _ => false,
+    })
+}
+
+/// Whether all that an entry means is somebody's who sees a part.
+fn is_own(one: &Match, sight: &Sight<'_>) -> bool {
+    match one {
+        Match::Identity(name) => sight.has_target(&Target::literal(name.as_bytes())),
+        Match::Domain(DomainPattern { domain, below: false }) => {
+            sight.has_identity(key::of_domain(domain).as_bytes())
+        }
+        Match::Domain(_) | Match::Client(_) => false,
+    }
 }
 
 fn tables(policy: &Policy) -> Vec<PolicyTable> {
@@ -86,10 +137,16 @@ fn add_members(
     tables: &mut Vec<PolicyTable>,
     policy: &PolicyImage<'_>,
     kind: MemberKind,
+    sight: &Sight<'_>,
 ) -> Result<usize, Problem> {
     let (mut count, mut found) = (0, Vec::new());
     let visited = policy.each_member(kind, &mut |name, Member { package, limits, .. }| {
-        if package.is_some() || !limits.is_empty() {
+        let is_seen = match kind {
+            MemberKind::Customer => sight.has_identity(key::of_customer(name).as_bytes()),
+            MemberKind::Domain => sight.has_identity(key::of_domain(name).as_bytes()),
+            MemberKind::User => sight.has_target(&Target::literal(name.as_bytes())),
+        };
+        if is_seen && (package.is_some() || !limits.is_empty()) {
             count += 1;
             found.push(table_of(format!("{} {name}", kind.word()), &limits, package.as_deref()));
             if found.len() > 2 * MEMBERS_SHOWN {

@@ -38,7 +38,7 @@ pub(super) fn found(
         }
     });
     left_out.map_err(unavailable)?;
-    let (in_force, _) = InForce::of(&mut *store, spool);
+    let in_force = InForce::of(&mut *store, spool).0.seen_by(snapshot.in_force.scope());
     let suspected: HashSet<&[u8]> = snapshot.suspected().collect();
     let each = names.iter().zip(&records);
     let mut hits: Vec<(Fit, Hit)> = each
@@ -71,9 +71,7 @@ fn hit(name: &FoundName<'_>, records: &[KeyState], suspected: bool, in_force: &I
 
 /// The overrides whose keys contain `part`, and that are none of `known`.
 fn of_overrides(in_force: &InForce, part: &str, known: &[(Fit, Hit)]) -> Vec<(Fit, Hit)> {
-    let now = in_force.now.seconds;
-    let active = in_force.overrides().iter().filter(|one| one.is_active(now));
-    let found = active.filter_map(|one| {
+    let found = in_force.own_overrides().filter_map(|one| {
         let name = one.argument.to_lowercase();
         let fit = Fit::of(name.as_bytes(), name.find(part)?, part.as_bytes());
         let is_known = known.iter().any(|(_, hit)| hit.pasted == one.argument);

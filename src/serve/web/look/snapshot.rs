@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::index::Index;
-use super::{row, suspicion};
+use super::{Seen, row, suspicion};
 use crate::engine::{Kind, Overridden};
 use crate::rate::Timestamp;
 use crate::rate::habits::Habits;
@@ -163,11 +163,12 @@ pub(in crate::serve::web) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads them; `progress` says how many have been read meanwhile.
-    pub(super) fn take(spool: &Path, progress: &AtomicU64) -> Result<Self, String> {
+    /// Reads those that somebody may see, and nothing of others; `progress` says how many have been read meanwhile.
+    pub(super) fn take(spool: &Path, progress: &AtomicU64, seen: Seen) -> Result<Self, String> {
         let taken = Instant::now();
         let mut store = rates::open(spool, Purpose::Read)?;
         let (in_force, unread) = InForce::of(&mut *store, spool);
+        let in_force = in_force.seen_by(seen.as_ref());
         let index = Index::new(in_force.folding());
         let (keys, lists, took) = (0, Default::default(), Duration::ZERO);
         let mut all = Self { in_force, keys, lists, index, unread, taken, took };
@@ -188,10 +189,13 @@ impl Snapshot {
         let Self { in_force, keys, lists: [blocked, close, _, _, exempt], unread, index, .. } =
             self;
         let (now, has_exempt) = (in_force.now, in_force.has_exemptions());
-        let mut overridden = in_force.quick_overrides();
+        let (mut overridden, sight) = (in_force.quick_overrides(), in_force.sight());
         let mut accounts = Vec::new();
         // The store is locked meanwhile: most records are only looked at.
         let left_out = store.survey(&mut |key, remembered| {
+            if !sight.has(&key) {
+                return;
+            }
             if key.kind == Kind::Habits {
                 index.add(&key, 0.0);
                 if remembered.state.average.is_some_and(|average| average.rate >= 1.0) {
@@ -228,9 +232,8 @@ impl Snapshot {
     }
 
     fn read_overrides(&mut self) {
-        let now = self.in_force.now.seconds;
         let [_, _, _, denied, exempt] = &mut self.lists;
-        for one in self.in_force.overrides().iter().filter(|one| one.is_active(now)) {
+        for one in self.in_force.own_overrides() {
             match one.overridden {
                 Overridden::Deny | Overridden::Reject => denied.add(Listed::of_override(one)),
                 Overridden::Allow => exempt.add(Listed::of_override(one)),

@@ -1,6 +1,8 @@
 //! A Postfix that asks over the policy socket.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -69,6 +71,13 @@ impl Client {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// One that has connected over a network.
+    pub fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        // Only its descriptor is used.
+        Self { stream: BufReader::new(UnixStream::from(OwnedFd::from(stream))) }
     }
 
     /// Sends a request.

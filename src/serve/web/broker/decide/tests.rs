@@ -30,7 +30,7 @@ impl Desk {
         let path = folder.path();
         let tokens = path.join("tokens");
         let add = |name: &str, role, until| {
-            token::change(&tokens, |all| all.add(name, role, NOW, until)).unwrap()
+            token::change(&tokens, |all| all.add(name, role, NOW, until, None)).unwrap()
         };
         let help = add("desk", Role::Help, NOW + 1000);
         let view = add("panel", Role::View, FOREVER);

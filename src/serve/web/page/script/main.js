@@ -36,7 +36,7 @@ function begin() {
   document.getElementById("search").hidden = false;
   const who = document.getElementById("who");
   const isToken = me.name.startsWith("token:");
-  who.replaceChildren(element("span", [name(me.name.replace(/^(token|person):/, "")), mayHelp() ? "" : ", who may look only"], { title: me.name }), ...(isToken ? [button("Sign out", signOut)] : []));
+  who.replaceChildren(element("span", [name(me.name.replace(/^(token|person):/, "")), me.scope ? `, for ${visible(me.scope, 200)}` : "", mayHelp() ? "" : ", who may look only"], { title: me.name }), ...(isToken ? [button("Sign out", signOut)] : []));
   document.getElementById("foot").replaceChildren(
     element("p", "", { id: "unread", class: "problem" }),
     element("p", `exirate ${me.release}. Times are of this browser (${zone()}).${me.until ? ` Your token ends at ${when(me.until)}.` : ""}`),

@@ -1,0 +1,94 @@
+//! `exirate status --health`: whether `exirate serve mail` decides.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::cli::shared::ask_daemon::ask;
+use crate::cli::shared::screen::Screen;
+use crate::cli::{Failure, Outcome};
+use crate::policy::reply::Fields;
+use crate::serve::config::{Address, Mail, read_mail};
+use crate::serve::mail::exim::request::{CHECK, POLICY};
+use crate::text::printable;
+
+/// How long to wait for a connection, and for a reply.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// A check that counts nothing.
+const SPEC: &str = "1 / 1h / per_conn / readonly / exirate-health";
+
+/// Prints whether the front ends with the configuration at `file` decide.
+pub(super) fn health(file: &Path, screen: &mut Screen<'_>) -> Result<Outcome, Failure> {
+    let checked = read_mail(file).map_err(Failure::new)?;
+    let unusable = || Failure::new(format!("{} has errors", file.display()));
+    let mail = checked.config.ok_or_else(unusable)?;
+    let found = health_of(&mail);
+    match &found {
+        Ok(address) => writeln!(screen, "exirate serve mail decides at {address}")?,
+        Err(why) => writeln!(screen, "no decision: {}", printable(why.as_bytes()))?,
+    }
+    Ok(Outcome::found_if(found.is_err()))
+}
+
+/// Where the front ends decide; or why they do not, in words.
+fn health_of(mail: &Mail) -> Result<&Address, String> {
+    let Some(policy) = &mail.policy else {
+        let message = "it asks at listen.policy, which [listen] does not name; add \
+                       policy = \"inet:127.0.0.1:10040\"";
+        return Err(message.to_owned());
+    };
+    let failed = |at: &Address, error: io::Error| format!("{at}: {error}");
+    if let Some(milter) = &mail.milter {
+        connect(milter).map_err(|error| failed(milter, error))?;
+    }
+    let command = STANDARD.encode("RCPT TO:<");
+    let facts = format!("command={command}\noriginator=0\ncaller=0\nexim=0\nlook=1");
+    let spec = format!("spec={}", STANDARD.encode(SPEC));
+    // The policies, and the database.
+    for (kind, line) in [(POLICY, ""), (CHECK, spec.as_str())] {
+        let request = format!("{}\n{facts}\n{line}", String::from_utf8_lossy(kind));
+        let reply = connect(policy).and_then(|stream| ask(stream, &request));
+        let reply = reply.map_err(|error| failed(policy, error))?;
+        undecided(&reply).map_or(Ok(()), |why| Err(format!("{policy}: {why}")))?;
+    }
+    Ok(policy)
+}
+
+/// Why there is no decision in a reply.
+fn undecided(reply: &Fields) -> Option<String> {
+    let error = reply.get(b"error").filter(|error| !error.is_empty());
+    error.map(|error| String::from_utf8_lossy(error).into_owned())
+}
+
+/// What a connection is used for.
+trait Connection: Read + Write + AsFd {}
+impl<T: Read + Write + AsFd> Connection for T {}
+
+/// Connects to where the daemon listens, from the same machine or container.
+fn connect(address: &Address) -> io::Result<Box<dyn Connection>> {
+    match address {
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+        Address::Inet(place) => {
+            let own = match place.ip() {
+                ip if !ip.is_unspecified() => ip,
+                ip if ip.is_ipv4() => Ipv4Addr::LOCALHOST.into(),
+                _ => Ipv6Addr::LOCALHOST.into(),
+            };
+            let stream = TcpStream::connect_timeout(&SocketAddr::new(own, place.port()), TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            Ok(Box::new(stream))
+        }
+    }
+}
