@@ -2,7 +2,7 @@
 
 use crate::engine::{self, AlgorithmKind, Change, Filter, Kind, RecordKey, Remembered};
 use crate::rate::bloom::{self, Event};
-use crate::rate::{Algorithm, Average, Timestamp, calendar};
+use crate::rate::{Algorithm, Average, Timestamp, calendar, usage};
 use crate::sys::mapping::Mapping;
 
 use super::format::{
@@ -13,8 +13,9 @@ use super::format::{
 
 use super::hashing::{Hashing, KeySlot};
 use super::slots::SLOTS_BYTES;
-use super::usage::USAGE_BYTES;
 
+/// The size of the words of a record of usage.
+pub(super) const USAGE_BYTES: usize = usage::WORDS * 8;
 /// Not a valid sealed epoch: the filter is void.
 const VOID: u64 = 0;
 

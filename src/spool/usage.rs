@@ -17,14 +17,12 @@ use super::format::{seal, unseal};
 use super::hashing::KeySlot;
 use super::iterate::LeftOut;
 use super::locked::Locked;
-use super::record::{Fill, Record};
+use super::record::{Fill, Record, USAGE_BYTES};
 use super::shard::Body;
 use super::{Spool, SpoolError};
 
 /// The size of a word.
-const WORD_BYTES: usize = 8;
-/// The size of the words of a record.
-pub(super) const USAGE_BYTES: usize = WORDS * WORD_BYTES;
+const WORD_BYTES: usize = USAGE_BYTES / WORDS;
 
 /// The seed of the seals of a record: a word is sound only in its place in its own record.
 #[inline]

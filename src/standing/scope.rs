@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::engine::{Kind, RecordKey};
 use crate::identity::fold::{CUSTOMER, Folding, domain, split_field};
 use crate::identity::{Field, first_field, mailbox};
-use crate::policy::image::Image;
+use crate::policy::image::{Image, PolicyFile};
 use crate::policy::limit::Subject;
 use crate::spool::LoggedEvent;
 use crate::store::{Override, Target};
@@ -96,6 +96,15 @@ impl<'p> Sight<'p> {
         folding: Folding,
     ) -> Self {
         Self { scope, image, folding }
+    }
+
+    /// By the policies of this file.
+    pub(crate) fn by(
+        scope: Option<&'p Scope>,
+        policies: &'p PolicyFile,
+        folding: &Folding,
+    ) -> Self {
+        Self::new(scope, policies.image().ok(), folding.clone())
     }
 
     /// Whether all is seen.

@@ -18,10 +18,10 @@ deny = "1d"
 [policy.out]
 when = "authenticated"
 key = "auth"
-default.messages = "3/1h"
+default.messages = "2/1h"
 [policy.out.domain."b.test"]
 messages = "unlimited"
-total = { messages = "3/1h" }
+total = { messages = "2/1h" }
 "#;
 
 /// A spool directory with the policies in use.
@@ -96,8 +96,9 @@ fn an_account_is_blocked_and_everything_says_until_when_and_what_ends_it() {
     assert_eq!(machine.sends("ann@c.test"), blocked(Verdict::Reject));
     assert_eq!(machine.sends("bob@c.test").0, Verdict::Accept);
 
-    let record = &json(&machine.run(&["show", "ann@c.test", "--json"]))["decided_by"];
-    assert_eq!(record, "blocked");
+    let shown = json(&machine.run(&["show", "ann@c.test", "--json"]));
+    let decided_by = &shown[0]["decided_by"];
+    assert_eq!(decided_by, "blocked", "{shown}");
     let lifted = ["`exirate unblock --spool spool ann@c.test`: the block ends"];
     machine.shows(&["list"], &["ann@c.test (blocked)", "1d"]);
     machine.shows(
@@ -120,7 +121,7 @@ fn an_account_is_blocked_and_everything_says_until_when_and_what_ends_it() {
     assert!(event["blocked_until"].as_str().unwrap().starts_with("20"), "{event}");
     assert_eq!(event["evidence"], serde_json::Value::Null);
     machine
-        .shows(&["events", "deliver"], &["ann@c.test is over the limit and blocked: 3.0/3 in 1h"]);
+        .shows(&["events", "deliver"], &["ann@c.test is over the limit and blocked: 3.0/2 in 1h"]);
 
     // It is not its rate that blocks it.
     machine.shows(&["unblock", "--over", "--yes"], &["no key is blocked by its rate"]);

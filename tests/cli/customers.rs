@@ -356,7 +356,8 @@ fn the_past_is_compared_by_domain_and_by_customer() {
     send("alice@a.test", "H=mx.test [192.0.2.99] P=esmtp", 6);
     machine.write("mainlog", &log);
     let events = |output: &Output| -> Vec<(String, u64)> {
-        let rates = json(output)["rates"].as_array().unwrap().clone();
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let rates = printed["rates"].as_array().unwrap().clone();
         let of = |one: &Value| {
             (one["key"].as_str().unwrap().to_owned(), one["events"].as_u64().unwrap())
         };

@@ -258,7 +258,7 @@ fn what_0_1_0_has_written_is_read() {
 }
 
 /// The commands that 0.1.0 does not have.
-const SINCE: [&str; 1] = ["where"];
+const SINCE: [&str; 2] = ["usage", "where"];
 
 #[test]
 fn the_json_of_each_command_is_kept() {

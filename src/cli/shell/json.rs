@@ -5,7 +5,6 @@ use clap_mangen::roff::{Roff, bold, roman};
 use schemars::JsonSchema;
 use serde_json::Value;
 
-use super::man::sentence;
 use crate::json_schema::{self, SchemaOf};
 
 /// What a command prints with `--json`; its attribute `add` says it.
@@ -44,6 +43,12 @@ impl Json {
             write_fields(roff, &schema, &mut Vec::new());
         }
     }
+}
+
+/// `text` with a capital letter.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 /// What a value is, for people: `array of objects`.

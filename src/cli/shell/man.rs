@@ -10,7 +10,7 @@ use clap_mangen::Man as Page;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use super::help::{Text, short_name};
-use super::json::Json;
+use super::json::{Json, sentence};
 use super::transcripts;
 use crate::cli::shared::output_file;
 use crate::cli::shared::screen::Screen;
@@ -216,12 +216,6 @@ fn paragraph(roff: &mut Roff, text: &str) {
     text.lines().for_each(|line| {
         roff.text([roman(line)]);
     });
-}
-
-/// `text` with a capital letter.
-pub(super) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 /// Lines that stay as they are.

@@ -40,7 +40,8 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST: &str = "# exirate web.tokens ";
 /// The later one, with scopes, is written only where a token has one: an earlier program then knows
 /// no token, and never takes one for a token without bounds.
-const VERSIONS: Versions = Versions { oldest: 1, newest: 2 };
+const VERSION: u32 = 2;
+const VERSIONS: Versions = Versions { oldest: 1, newest: VERSION };
 /// The second.
 const HEAD: &str = "# The tokens of exirate's web service, by `exirate web token`: NAME ROLE SINCE \
                     UNTIL SHA-256. The times are seconds since 1970; - is forever.\n";

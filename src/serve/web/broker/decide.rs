@@ -115,7 +115,7 @@ impl Broker {
         let policies = PolicyFile::open(&self.web.spool);
         let folding = policies.folding().map_err(Refused::database)?;
         let key = one_key(&request.key, &folding)?;
-        check_scope(&sight(scope.as_ref(), &policies, &folding), &key.target)?;
+        check_scope(&Sight::by(scope.as_ref(), &policies, &folding), &key.target)?;
         if key.is_of_group() {
             let shown = text::printable(request.key.as_bytes());
             let detail =
@@ -187,14 +187,14 @@ impl Broker {
             "" => None,
             key => {
                 let target = one_key(key, &folding)?.target;
-                check_scope(&sight(scope.as_ref(), &policies, &folding), &target)?;
+                check_scope(&Sight::by(scope.as_ref(), &policies, &folding), &target)?;
                 Some(target)
             }
         };
         let queue = AskedQueue::at(&self.web.held);
         let later: Later = Box::new(move |done| match queue.held() {
             Ok(Held { mut messages, mut unread }) => {
-                let sight = sight(scope.as_ref(), &policies, &folding);
+                let sight = Sight::by(scope.as_ref(), &policies, &folding);
                 messages.retain(|one| {
                     sight.has_identity(&one.key)
                         && target.as_ref().is_none_or(|target| one.is_of_target(target))
@@ -262,15 +262,6 @@ impl Broker {
             }
         }
     }
-}
-
-/// What somebody with this scope sees.
-pub(super) fn sight<'p>(
-    scope: Option<&'p Scope>,
-    policies: &'p PolicyFile,
-    folding: &Folding,
-) -> Sight<'p> {
-    Sight::new(scope, policies.image().ok(), folding.clone())
 }
 
 /// Refuses what is not in the scope of whoever asks, before anything is looked up of it.

@@ -1,6 +1,5 @@
 //! The changes: by the same code as those of the commands.
 
-use super::decide::sight;
 use super::queue::AskedQueue;
 use super::thief::Thief;
 use super::wire::{Done, Refused, Reply, Why};
@@ -49,7 +48,7 @@ pub(super) struct Work<'w> {
 
 impl<'w> Work<'w> {
     fn sight(&self) -> Sight<'w> {
-        sight(self.scope, self.policies, &self.folding)
+        Sight::by(self.scope, self.policies, &self.folding)
     }
 
     /// What is in force, as whoever makes the change sees it.
@@ -243,7 +242,7 @@ impl<'w> Work<'w> {
                 Err(why) => return Reply::refused(Why::Queue, why),
             };
             let policies = PolicyFile::open(&spool);
-            let sight = sight(scope.as_ref(), &policies, &folding);
+            let sight = Sight::by(scope.as_ref(), &policies, &folding);
             held.retain(|one| sight.has_identity(&one.key));
             let is_meant = |one: &&HeldMessage| {
                 one.is_of_target(&target) && id.as_ref().is_none_or(|id| *id == one.id)

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::Sighted;
+use super::sighted::Sighted;
 use crate::history::explain::rule;
 use crate::identity::fold::Folding;
 use crate::rate::{Timestamp, Wait};

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::index::Index;
 use super::row;
+use super::sighted::{Seen, Sighted};
 use super::suspicion;
-use super::{Seen, Sighted};
 use crate::rate::Wait;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::api::types::Identity;

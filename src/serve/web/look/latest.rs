@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 
-use super::Seen;
 use super::places::Places;
+use super::sighted::Seen;
 use super::snapshot::Snapshot;
 use crate::serve::web::http::problem::{Problem, ProblemKind, unavailable};
 use crate::text::counted;

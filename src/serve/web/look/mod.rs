@@ -11,6 +11,7 @@ mod places;
 mod policies;
 mod row;
 mod search;
+mod sighted;
 pub(super) mod snapshot;
 mod suspicion;
 
@@ -21,49 +22,17 @@ use std::sync::Arc;
 
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
-use super::http::problem::{Problem, ProblemKind, unavailable};
-use crate::identity::fold::Folding;
-use crate::policy::image::PolicyFile;
+use super::http::problem::{Problem, unavailable};
 use crate::serve::rates::{self, Purpose};
 use crate::standing::in_force::InForce;
-use crate::standing::one_key::OneKey;
 use crate::standing::override_state::OverrideJson;
-use crate::standing::scope::{Scope, Sight};
+use crate::standing::scope::Scope;
 use latest::Latest;
 use news_reader::{Batch, NewsReader};
 use places::{LOOKS_MAX, Places};
+pub(super) use sighted::Seen;
+use sighted::Sighted;
 use snapshot::Snapshot;
-
-/// Whose identities somebody may see: all, if none.
-pub(super) type Seen = Option<Scope>;
-
-/// The policies in use, and what somebody sees by them.
-struct Sighted {
-    policies: PolicyFile,
-    folding: Folding,
-    seen: Seen,
-}
-
-impl Sighted {
-    fn of(spool: &Path, seen: Seen) -> Result<Self, Problem> {
-        let policies = PolicyFile::open(spool);
-        let folding = policies.folding().map_err(unavailable)?;
-        Ok(Self { policies, folding, seen })
-    }
-
-    fn sight(&self) -> Sight<'_> {
-        Sight::new(self.seen.as_ref(), self.policies.image().ok(), self.folding.clone())
-    }
-
-    /// The key that a text means, if somebody may see it.
-    fn one_key(&self, text: &str) -> Result<OneKey, Problem> {
-        let (key, sight) = (OneKey::parse(text, &self.folding)?, self.sight());
-        match sight.has_target(&key.target) {
-            true => Ok(key),
-            false => Err(Problem::new(ProblemKind::Bounds, sight.refusal())),
-        }
-    }
-}
 
 /// Reads the database.
 pub(super) struct Look {

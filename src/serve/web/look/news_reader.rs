@@ -5,7 +5,8 @@ use std::path::Path;
 use hyper::body::Bytes;
 use serde::Serialize;
 
-use super::{Seen, Sighted, changes, crossings};
+use super::sighted::{Seen, Sighted};
+use super::{changes, crossings};
 use crate::rate::Timestamp;
 use crate::serve::rates::{self, Purpose};
 use crate::serve::web::http::problem::{Problem, unavailable};

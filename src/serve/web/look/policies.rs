@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Seen, Sighted};
+use super::sighted::{Seen, Sighted};
 use crate::policy::image::{ImageError, PolicyImage};
 use crate::policy::key;
 use crate::policy::limit::Limit;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::index::Index;
-use super::{Seen, row, suspicion};
+use super::sighted::Seen;
+use super::{row, suspicion};
 use crate::engine::{Kind, Overridden};
 use crate::rate::Timestamp;
 use crate::rate::habits::Habits;
