@@ -81,7 +81,7 @@ type Example = fn(&PrivateExim, &str);
 fn each_example_of_the_documentation_in_a_session() {
     let exim = Setup::new().library().auth().acl("acl_smtp_rcpt", ACL).build();
     let examples = examples();
-    let sessions: [(&str, Example); 15] = [
+    let sessions: [(&str, Example); 16] = [
         ("[policy.bounces]", whole_file),
         ("[policy.web]", identity),
         ("[policy.inbound]", conditions),
@@ -95,6 +95,7 @@ fn each_example_of_the_documentation_in_a_session() {
         ("\"300%\" = \"reject\"", verdicts),
         ("habits = \"hold\"", habits),
         ("[on.crossing]", crossing),
+        ("deny = \"until-lifted\"", blocked),
         ("default.recipients = \"3/1h\"", tried),
         ("abuse@example.org", exemptions),
     ];
@@ -327,6 +328,17 @@ fn crossing(exim: &PrivateExim, example: &str) {
     let all = [(); 5].map(|()| seen(&mut client, "r@x.test").1);
     let accepted = "accept default no";
     assert_eq!(all, [accepted, accepted, accepted, "log default yes", "log default no"]);
+}
+
+fn blocked(exim: &PrivateExim, example: &str) {
+    apply(exim, example, &[("500/1h", "2.5/1h")]);
+    let mut client = session(exim, "192.0.2.7", Some("alice"), "a@x.test");
+    let (count, reply) = accepted(&mut client, 9, |_| "r@x.test".to_owned());
+    assert!(count == 2 && reply.starts_with("451 "), "{count} {reply}");
+    let (code, text) = seen(&mut client, "r@x.test");
+    assert!(code == 550 && text.contains("Blocked after too much mail"), "{code} {text}");
+    let mut other = session(exim, "192.0.2.7", Some("bob"), "a@x.test");
+    assert_eq!(seen(&mut other, "r@x.test").0, 250);
 }
 
 fn tried(exim: &PrivateExim, example: &str) {
