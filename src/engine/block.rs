@@ -8,7 +8,7 @@ use crate::rate::{Timestamp, Wait};
 
 /// From here on, what a state holds is a block: these bits, and the minute (since 1970) in which it
 /// ends. As a second it would be in the year 2097.
-const BLOCKED: u32 = 0xF000_0000;
+pub(super) const BLOCKED: u32 = 0xF000_0000;
 /// A block without an end.
 const UNTIL_LIFTED: u32 = u32::MAX;
 /// The seconds of the unit of ends.

@@ -3,7 +3,7 @@
 use crate::rate::bloom::Event;
 use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Timestamp};
 
-use super::block::{Block, BlockTime};
+use super::block::{BLOCKED, Block, BlockTime};
 use super::check::{Check, Overridden, Update};
 use super::decision::{Decision, Details, decide_over};
 use super::state::{Change, FilterChange, Remembered, State};
@@ -385,9 +385,9 @@ impl Pending {
     }
 }
 
-/// The second of an over decision, as a state has it.
+/// The second of an over decision, as a state has it: from 2097 on, the last one that is no block.
 pub(super) fn second(at: Timestamp) -> u32 {
-    u32::try_from(at.seconds).unwrap_or(u32::MAX).max(1)
+    u32::try_from(at.seconds).unwrap_or(u32::MAX).clamp(1, BLOCKED - 1)
 }
 
 /// The size of one more event; for a read-only check, 1.

@@ -284,7 +284,7 @@ local function settle(one, refused, over)
   local bucket = one.check.algorithm == BUCKET
   local changed = written or bucket and one.update == LEAKY and state.has_rate
   if over then
-    local this = math.max(second, 1)
+    local this = math.min(math.max(second, 1), BLOCKED - 1)
     -- A block that has ended, or refuses nothing, is no over decision.
     local last = block_end(state.last_over) and 0 or state.last_over
     local is_new = this - last > one.period

@@ -291,6 +291,9 @@ fn two_servers() -> KnownServers {
 fn metrics_of_both_stores_pass_promtool_and_are_documented() {
     let machine = Prepared::new();
     count_policies(&machine.spool());
+    let apply = machine.run("exirate policy apply /etc/exirate/policy.toml");
+    assert!(apply.status.success(), "{}", stderr(&apply));
+    machine.count_usage();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("agent.sock");
     let socket = socket.to_str().unwrap();

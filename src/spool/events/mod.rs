@@ -87,8 +87,7 @@ impl DecidedCheck<'_> {
 
     fn entry(&self, what: EntryKind, windows: Vec<EventWindow>) -> Entry {
         let decision = self.pending.decision();
-        let begun = decision.blocked.filter(|_| what == EntryKind::Crossing);
-        let evidence = begun.map_or_else(String::new, read::blocked_evidence);
+        let evidence = decision.blocked.map_or_else(String::new, read::blocked_evidence);
         let details = EventDetails { evidence: evidence.as_bytes(), ..EventDetails::default() };
         let key = self.check.record_key();
         let current = self.lookup.record.and_then(|record| record.current);

@@ -163,7 +163,7 @@ impl LoggedEvent {
         self.of == Some(Kind::Habits)
     }
 
-    /// The block that the crossing has set, if it has.
+    /// The block that the crossing has set, or that has refused the event.
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
         let text = str::from_utf8(&self.texts.evidence).ok()?;

@@ -38,8 +38,8 @@ const DETAILS_MAX: usize = 1000;
     exirate report /var/log/exim4 --output report.html
   What would a policy file have refused, and when?
     exirate report /var/log/exim4/mainlog --policy policy.toml --output report.html
-  The same by customer, of the policies in use:
-    exirate report /var/log/exim4 --by customer --output report.html
+  The same by customer of a policy file:
+    exirate report /var/log/exim4 --by customer --policy policy.toml --output report.html
   Different recipients a day, by the client's address:
     exirate report /var/log/exim4 --by host --count different --period 1d --output report.html
   Only the state of the database:

@@ -66,7 +66,9 @@ impl EventExplanation {
     pub(super) fn of(event: &LoggedEvent) -> Self {
         let limits = LoggedLimits::of(event);
         let (measured, waits): (Vec<Measured<'_>>, Vec<Option<Wait>>) = limits.measured().unzip();
-        let wait = limits.wait().and_then(Wait::whole_seconds);
+        // What ends a block is said of now.
+        let is_blocked = event.blocked().is_some();
+        let wait = limits.wait().and_then(Wait::whole_seconds).filter(|_| !is_blocked);
         let at = Timestamp { micros: 0, ..event.at };
         let passes = wait.map(|seconds| later(at, seconds + 1));
         let when = passes.zip(wait).map(|(at, seconds)| {
@@ -88,7 +90,10 @@ impl EventExplanation {
             windows: windows.collect(),
             passes_at: passes.map(text::iso),
             text: measured.iter().map(ToString::to_string).collect(),
-            remedies: remedies::then(&measured, event.record_key().kind, when.as_deref()),
+            remedies: match is_blocked {
+                true => Vec::new(),
+                false => remedies::then(&measured, event.record_key().kind, when.as_deref()),
+            },
         }
     }
 

@@ -91,13 +91,14 @@ fn identity(
     records.sort_by(|a, b| {
         b.share(now).total_cmp(&a.share(now)).then_with(|| a.stored.cmp(&b.stored))
     });
+    let can_send = CanSend::of(in_force, target, &records, &totals);
     let is_of_it = |one: &&Override| {
         one.is_active(now.seconds)
             && (override_state::covers(target, one)
+                || can_send.overridden.is_some_and(|deciding| std::ptr::eq(deciding, *one))
                 || records.iter().any(|record| one.target.applies_to(&record.record_key())))
     };
     let overrides: Vec<Override> = in_force.overrides().iter().filter(is_of_it).cloned().collect();
-    let can_send = CanSend::of(in_force, target, &records, &totals);
     let refused = &can_send.refused;
     let mut why: Vec<String> = refused.iter().map(|one| words::reason(one, in_force)).collect();
     if let (true, Some(one)) = (refused.is_empty(), can_send.denial()) {
