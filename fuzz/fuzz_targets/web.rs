@@ -84,7 +84,7 @@ fn desk() -> &'static Desk {
         let folder = std::env::temp_dir().join(format!("exirate-web-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(folder.join("state")).expect("a folder");
-        let add = |all: &mut token::Tokens| all.add("desk", Role::Help, 0, FOREVER);
+        let add = |all: &mut token::Tokens| all.add("desk", Role::Help, 0, FOREVER, None);
         let help = token::change(&folder.join("tokens"), add).expect("a token");
         let at = folder.display();
         let text = format!(

@@ -222,5 +222,17 @@ pub(super) fn fault(record: &Record, body: &Body, place: KeySlot) -> Option<&'st
     is_damaged.then_some("has a damaged count")
 }
 
+/// Gives up the damaged counts of a record whose words are at `offset`.
+pub(super) fn mend(map: &mut Mapping, offset: usize, place: KeySlot) -> Option<()> {
+    let seed = seed(place);
+    for word in 0..WORDS {
+        let at = offset + word * WORD_BYTES;
+        if unsealed(map.u64(at)?, seed, word).is_none() {
+            map.set_u64(at, 0)?;
+        }
+    }
+    Some(())
+}
+
 #[cfg(test)]
 mod tests;
