@@ -75,7 +75,7 @@ fn undo_names_what_is_held(found: &Path) {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exirate"), found.join("exirate")).unwrap();
     let postrm = kit::repository().join("debian/exirate.postrm");
     // What follows the question is not for this machine.
-    write_script(&found.join("update-rc.d"), "#!/bin/sh\nexit 9\n");
+    write_script(found.join("update-rc.d"), "#!/bin/sh\nexit 9\n");
     let script = format!(
         "mount -t tmpfs none /var/lib; mount -t tmpfs none /run; exirate setup --undo; echo \"none $?\"\n\
          mkdir /var/lib/exirate-setup; cat >/tmp/prerm$$ <<'END'\n{prerm}\nEND\n\
