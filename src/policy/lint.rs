@@ -314,8 +314,8 @@ fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diag
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
     let fields = key.first().map_or(chain.as_slice(), std::slice::from_ref);
     let is_name = |field: &Field| {
-        use Field::{Helo, RecipientDomain, Script, SenderDomain, Server};
-        matches!(field, Helo | RecipientDomain | Script | SenderDomain | Server)
+        use Field::{Destination, Helo, RecipientDomain, Script, SenderDomain, Server};
+        matches!(field, Destination | Helo | RecipientDomain | Script | SenderDomain | Server)
     };
     // Logins may be names with points in them, if others have none.
     let is_plain = |name: &str| !name.contains(['@', '.']);

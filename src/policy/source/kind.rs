@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::amount;
+use super::{amount, tables};
 use crate::engine::BlockTime;
 use crate::policy::network::Cidr;
 use crate::policy::value::{DomainPattern, Grade, Template, UnitText, When, list};
@@ -194,6 +194,25 @@ impl Kind<Vec<String>> for PolicyNames {
 
     fn show(&self, value: &Vec<String>) -> Shown {
         each(value.iter().map(|name| format!("{name:?}")))
+    }
+}
+
+/// How many leave at once.
+pub(in crate::policy) struct Burst;
+
+impl Kind<f64> for Burst {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        "a number such as `10`".to_owned()
+    }
+
+    fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<f64> {
+        let text = tables::number_text(reader, value, "10")?;
+        amount::burst(&text).map_err(|message| reader.error(value, message)).ok()
+    }
+
+    fn show(&self, value: &f64) -> Shown {
+        one(value)
     }
 }
 

@@ -172,7 +172,11 @@ fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Opt
 }
 
 /// The text of a number, or a string.
-fn number_text(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<String> {
+pub(super) fn number_text(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    example: &str,
+) -> Option<String> {
     match value.get_ref() {
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
         DeValue::Float(number) => Some(number.as_str().to_owned()),

@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::file::sound;
 use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
+use super::{needs_exim, other_server};
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
@@ -161,6 +162,9 @@ impl Apply {
                 (Some(given), policies)
             }
         };
+        if let Some((at, why)) = needs_exim(&policies, other_server()) {
+            return Err(Failure::new(format!("{}: {why}", place(&policies.files, at))));
+        }
         let image = Image::from_bytes(build(&policies))?;
         let changed = thread::scope(|scope| {
             let changed = scope.spawn(|| since(spool, &policies));

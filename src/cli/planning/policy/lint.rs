@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::file::open;
+use super::{needs_exim, other_server};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Json, Outcome};
@@ -77,6 +78,12 @@ impl Lint {
         let mut compiled = open(&self.file)?;
         if let Some(policies) = &compiled.policies {
             lint(policies, now().seconds, &mut compiled.diagnostics);
+            let other = needs_exim(policies, other_server());
+            let is_sound = other.is_none();
+            if let Some((at, why)) = other {
+                compiled.diagnostics.error(at, why);
+            }
+            compiled.policies = compiled.policies.filter(|_| is_sound);
         }
         let files = compiled.diagnostics.files.clone();
         let list = compiled.diagnostics.sorted();

@@ -228,7 +228,7 @@ pub(in crate::serve::web) struct Crossing {
     pub(in crate::serve::web) pasted: String,
     /// Whether it was refused: null if that is not known, as no refusal is logged.
     pub(in crate::serve::web) refused: Option<bool>,
-    /// enforced, observed or exempt.
+    /// enforced, observed, exempt or waits.
     pub(in crate::serve::web) enforcement: &'static str,
     /// What counts: the policy, what it counts and the rule, or the spec.
     pub(in crate::serve::web) by: String,
