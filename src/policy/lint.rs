@@ -13,7 +13,10 @@ use crate::toml_file::diagnostic::Diagnostics;
 pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     for (name, policy) in &policies.policies {
         claimed(policies, name, policy, diagnostics);
-        chosen(policies, name, policy, diagnostics);
+        // Where mail waits, it is kept from nobody.
+        if !policy.delivery.is_at_delivery() {
+            chosen(policies, name, policy, diagnostics);
+        }
         invented(policies, name, policy, diagnostics);
         failed_for_others(name, policy, diagnostics);
         system(name, policy, diagnostics);

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
 
-use super::{amount, tables};
+use super::amount;
 use crate::engine::BlockTime;
 use crate::policy::network::Cidr;
 use crate::policy::value::{DomainPattern, Grade, Template, UnitText, When, list};
@@ -197,6 +197,19 @@ impl Kind<Vec<String>> for PolicyNames {
     }
 }
 
+/// The text of a number, or a string.
+pub(super) fn number_text(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    example: &str,
+) -> Option<String> {
+    match value.get_ref() {
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => reader.string(value, example).map(str::to_owned),
+    }
+}
+
 /// How many leave at once.
 pub(in crate::policy) struct Burst;
 
@@ -207,7 +220,7 @@ impl Kind<f64> for Burst {
     }
 
     fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<f64> {
-        let text = tables::number_text(reader, value, "10")?;
+        let text = number_text(reader, value, "10")?;
         amount::burst(&text).map_err(|message| reader.error(value, message)).ok()
     }
 

@@ -12,10 +12,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::sound;
+use super::file::{needs_exim, other_server, sound};
 use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
-use super::{needs_exim, other_server};
 use crate::cli::shared::administrator::AuditLog;
 use crate::cli::shared::database::{Common, exclusively, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};

@@ -7,8 +7,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::open;
-use super::{needs_exim, other_server};
+use super::file::{needs_exim, open, other_server};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Json, Outcome};
