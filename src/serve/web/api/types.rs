@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::standing::held::HeldJson;
 use crate::standing::key_state::KeyStateJson;
 use crate::standing::override_state::OverrideJson;
+use crate::standing::usage::UsageReport;
 
 /// The caller and its permissions.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -280,6 +281,16 @@ pub(in crate::serve::web) struct Change {
     pub(in crate::serve::web) key: Option<String>,
     /// What the line says of it.
     pub(in crate::serve::web) text: String,
+}
+
+/// What a key has sent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::serve::web) struct SentOfKey {
+    /// Whether what accounts send is counted: the policies in use say so.
+    pub(in crate::serve::web) counted: bool,
+    /// The login, the local account, the domain or the customer that the key means, if it has sent
+    /// something in 35 days; of a domain or a customer, its accounts with what they have sent today.
+    pub(in crate::serve::web) sent: Vec<UsageReport>,
 }
 
 /// The policies in use.
