@@ -13,7 +13,7 @@ use super::key_text;
 use super::scope::{Scope, Sight};
 use crate::calendar::Zone;
 use crate::engine::RecordKey;
-use crate::identity::fold::{CUSTOMER, DOMAIN, Folding, domain, split_field};
+use crate::identity::fold::{CUSTOMER, DOMAIN, domain, split_field};
 use crate::policy::image::{Image, PolicyFile};
 use crate::policy::key::{of_customer, of_domain};
 use crate::policy::limit::Subject;
