@@ -36,9 +36,9 @@ pub(super) const ROUTERS: [(&str, &str, &str); 2] = [
 
 /// Whether a policy is evaluated at delivery, and no router asks.
 pub(super) fn needs_routers(rules: &Rules) -> bool {
-    let is_asked = rules.rules.iter().any(|rule| rule.call.is_at_delivery());
     let written = || read(Path::new(FILE)).ok().and_then(|compiled| compiled.policies);
-    !is_asked && written().is_some_and(|policies| policies.at_delivery().next().is_some())
+    !rules.ask_at_delivery()
+        && written().is_some_and(|policies| policies.at_delivery().next().is_some())
 }
 
 /// The planner.
