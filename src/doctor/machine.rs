@@ -31,7 +31,7 @@ const TICKS: u64 = 100;
 const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// A running daemon.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct RunningDaemon {
     id: u32,
     parent: u32,
