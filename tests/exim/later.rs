@@ -10,14 +10,16 @@ use kit::front_ends::Machine;
 use kit::{FakeClock, PrivateExim, Process, Setup};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// An hour's worth leaves at once, and then as much each hour: no test takes a minute, in which
+/// A week's worth leaves at once, and then as much each week: no test takes an hour, in which
 /// another one would leave.
 const POLICIES: &str = "[destination.slow]\ndomains = [\"slow.test\", \"*.slow.test\"]\n\
-    [policy.pace]\nat = \"delivery\"\nkey = \"destination\"\nburst = 60\nlongest = \"20h\"\n\
-    default.recipients = \"60/1h\"\n\
+    [policy.pace]\nat = \"delivery\"\nkey = \"destination\"\nburst = 60\nlongest = \"10w\"\n\
+    default.recipients = \"60/1w\"\n\
     user.\"fast.test\".recipients = \"unlimited\"\n\
     [policy.users]\nat = \"delivery\"\nkey = \"auth\"\nlongest = \"20h\"\n\
     user.alice.recipients = \"2.5/1w\"\n";
+
+const WEEK: i64 = 7 * 86_400;
 
 /// Who decides.
 enum Decider {
@@ -143,17 +145,17 @@ fn a_burst_is_spread(by_socket: bool) {
     ];
     assert_eq!(others, expected.concat().into_iter().collect());
     assert_eq!(later.waits("slow.test") + later.waits("mx.slow.test"), 90);
-    let why = "policy pace: 61.0 recipients, limit 60/1h, key destination:slow";
+    let why = "policy pace: 61.0 recipients, limit 60/1w, key destination:slow";
     assert!(later.exim.log("main").contains(why), "{}", later.exim.log("main"));
 
-    // Nothing more in the same hour; and the queue names the real recipients.
+    // Nothing more in the same week; and the queue names the real recipients.
     later.run_queue();
     assert_eq!(later.delivered().len(), 72);
     let queue = later.exim.run(&["-bp"], b"").stdout;
     assert!(queue.contains("to149@mx.slow.test") && !queue.contains("exirate-later"), "{queue}");
 
     // In the next one, a runner is killed, and the daemon too.
-    later.clock.set(3600);
+    later.clock.set(WEEK);
     let mut runner = later.exim.command();
     let mut runner = runner.arg("-q").stdin(Stdio::null()).spawn().unwrap();
     later.exim.wait_for_log("=> to070 <", 1);
@@ -164,13 +166,13 @@ fn a_burst_is_spread(by_socket: bool) {
         *daemon = start(machine, &later.clock);
     }
     // The process that delivers goes on with its message, which is locked meanwhile.
-    kit::until("the hour's are out", || {
+    kit::until("the week's are out", || {
         later.run_queue();
         later.delivered().len() >= 132
     });
     assert_eq!(later.delivered().len(), 132);
 
-    later.clock.set(7200);
+    later.clock.set(2 * WEEK);
     later.run_queue();
     let mut slow = later.delivered();
     slow.retain(|to| to.starts_with("to"));
