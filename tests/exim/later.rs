@@ -48,7 +48,7 @@ impl Later {
         let mut exim = setup
             .main(
                 "RATELIMIT_UNANSWERED = defer\ndomainlist local_domains = here.test\n\
-                 queue_only = true\nqueue_run_in_order = true\n.include PRIVATE/exim/exirate.conf",
+                 queue_only = true\nqueue_run_in_order = true\ndelay_warning =\n.include PRIVATE/exim/exirate.conf",
             )
             .acl("acl_smtp_rcpt", "  accept\n")
             .router(
