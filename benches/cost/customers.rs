@@ -10,7 +10,9 @@ use exirate::policy::evaluator::{Evaluator, Observer, PolicySession, Step};
 use exirate::policy::image::PolicyFile;
 use exirate::policy::word::Verdict;
 use exirate::rate::Timestamp;
+use exirate::rate::usage::Sent;
 use exirate::spool::{Options, Spool};
+use exirate::store::{Counting, Store as _, usage_key};
 use exirate::sys::clock;
 
 use crate::effort::Effort;
@@ -127,6 +129,7 @@ pub(crate) fn run(effort: Effort) {
     ]);
     println!("(the latter takes {} times as long)", ratio(totals, plain));
     usage(effort, &names);
+    many_accounts(effort.many_users);
 }
 
 /// Prints what a check costs where what its account sends is counted, and where it is not.
@@ -162,4 +165,30 @@ fn usage(effort: Effort, users: &[String]) {
         ratio(counted, uncounted),
         with - without
     );
+}
+
+/// Prints what the usage of very many accounts takes, and how long it takes to read it.
+fn many_accounts(accounts: usize) {
+    head(&format!("The usage of {accounts} accounts"));
+    let folder = tempfile::tempdir().unwrap();
+    measured(folder.path(), &["config", "set", "rates.max_size=8G"]);
+    let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+    let (sent, mut name) = (Sent { messages: 1, recipients: 2, ..Sent::default() }, Vec::new());
+    let begun = Instant::now();
+    for n in 0..accounts {
+        let account = format!("auth:user{n}@example.org");
+        let key = usage_key(account.as_bytes(), &mut name);
+        let day = |at: i64| at.div_euclid(86_400);
+        spool.count_usage(&Counting { key, sent, day: &day }, now).unwrap();
+    }
+    let time = begun.elapsed() / accounts as u32;
+    let bytes = spool.disk_bytes() as f64 / accounts as f64;
+    println!("({bytes:.0} bytes of disk an account; the first event of one {})\n", micros(time));
+    let mut rows = vec![row(["", "time", "processor", "memory"])];
+    let one = format!("user{}@example.org", accounts / 2);
+    for arguments in [&["usage", "--by", "domain"][..], &["usage", &one]] {
+        let [time, processor, memory] = measured(folder.path(), arguments);
+        rows.push(row([&format!("exirate {}", arguments.join(" ")), &time, &processor, &memory]));
+    }
+    print(&rows);
 }

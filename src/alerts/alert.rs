@@ -85,6 +85,7 @@ impl<'a> Alert<'a> {
             Enforcement::Enforced => "is over the limit",
             Enforcement::Observed => "is over the limit, which is only observed",
             Enforcement::Exempt => "is over the limit, and exempt",
+            Enforcement::Waits => "is over the limit, and waits",
         }
     }
 

@@ -135,7 +135,8 @@ pub(crate) fn has_alert(event: &LoggedEvent, observed: bool) -> bool {
     match event.enforcement {
         Enforcement::Enforced => true,
         Enforcement::Observed => observed,
-        Enforcement::Exempt => false,
+        // What waits is sent later.
+        Enforcement::Exempt | Enforcement::Waits => false,
     }
 }
 

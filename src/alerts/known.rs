@@ -142,6 +142,7 @@ impl AlertContext {
             Enforcement::Enforced => "",
             Enforcement::Observed => ", which is only observed",
             Enforcement::Exempt => ", and exempt",
+            Enforcement::Waits => ", and waits",
         };
         if let Some(block) = event.blocked() {
             let unblock = &self.commands.unblock;
@@ -248,7 +249,7 @@ fn who(record: &RecordKey<'_>) -> String {
             Some(Field::Sender) => format!("sender {value}"),
             Some(Field::SenderDomain) => format!("senders of {value}"),
             Some(Field::Recipient) => format!("mail to {value}"),
-            Some(Field::RecipientDomain) => format!("mail to {value}"),
+            Some(Field::RecipientDomain | Field::Destination) => format!("mail to {value}"),
             Some(Field::Helo) => format!("clients called {value}"),
             Some(Field::Server) => format!("all of the server {value}"),
             None if field == CUSTOMER => format!("all of customer {value}"),

@@ -11,6 +11,8 @@ use super::finding::{Findings, quoted};
 use super::installation::{Installation, is_same_program};
 use super::reread::{has_read, main_log};
 use crate::mta::command::is_only_roots;
+use crate::spec;
+use crate::text;
 
 /// Open files that a check of any key needs: one a shard, the directory, and
 /// what Exim has open besides.
@@ -20,13 +22,16 @@ const FILES_NEEDED: u64 = 32;
 /// A shard of the default size limit, and some more.
 const SIZE_WANTED: u64 = 8 << 20;
 
+/// Mail that is sent later is looked at too seldom, if not after so many seconds.
+const SELDOM: f64 = 300.0;
+
 /// What the kernel counts a process's start in: USER_HZ, the same on all machines.
 const TICKS: u64 = 100;
 /// The time at which the machine started is known to a second only.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
 /// A running daemon.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct RunningDaemon {
     id: u32,
     parent: u32,
@@ -36,11 +41,19 @@ struct RunningDaemon {
     started: SystemTime,
     /// The file that it writes its number into, if its command line names one.
     pid_file: Option<PathBuf>,
+    /// After how many seconds it runs the queue again, if it does.
+    queue_runs: Option<f64>,
 }
 
 /// Checks the limits of the daemons that run with this Exim's configuration, which is in
-/// `files`, and that it is this that they have read.
-pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &mut Findings) {
+/// `files`, and that it is this that they have read; and where `sends_later`, how often they run the
+/// queue.
+pub(super) fn daemon(
+    installation: &Installation,
+    files: &[PathBuf],
+    sends_later: bool,
+    findings: &mut Findings,
+) {
     let exim = &installation.exim;
     let who = installation.settings.as_ref().map_or(0, |settings| settings.who.uid);
     let daemons = running(Path::new("/proc"), exim.config.as_deref(), who);
@@ -57,6 +70,9 @@ pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &
     if ours.is_empty() {
         findings.note("no Exim daemon runs with this configuration");
     }
+    if sends_later && !ours.is_empty() {
+        queue_runs(&ours, findings);
+    }
     for daemon in ours {
         let path = format!("/proc/{}/limits", daemon.id);
         match std::fs::read_to_string(&path) {
@@ -68,6 +84,25 @@ pub(super) fn daemon(installation: &Installation, files: &[PathBuf], findings: &
             }
         }
         is_current(installation, &daemon, files, findings);
+    }
+}
+
+/// Checks how often mail that waits is looked at.
+fn queue_runs(daemons: &[RunningDaemon], findings: &mut Findings) {
+    const ADVICE: &str = "once a minute is usual: -q1m, on Debian QUEUEINTERVAL='1m' in \
+                          /etc/default/exim4 (docs/later.md)";
+    let most_often = daemons.iter().filter_map(|daemon| daemon.queue_runs).reduce(f64::min);
+    let Some(seconds) = most_often else {
+        let what = "Exim's daemon does not run the queue: mail that is sent later waits until something \
+                    else does";
+        findings.warning(format!("{what}; {ADVICE}"));
+        return;
+    };
+    let often = format!("Exim's daemon runs the queue every {}", text::duration(seconds));
+    if seconds > SELDOM {
+        findings.warning(format!("{often}: what is sent later leaves no more often; {ADVICE}"));
+    } else {
+        findings.ok(often);
     }
 }
 
@@ -240,6 +275,7 @@ fn running(proc: &Path, config: Option<&Path>, who: u32) -> Vec<RunningDaemon> {
                 replaced,
                 started: SystemTime::UNIX_EPOCH + started,
                 pid_file: pid_file.map(|path| OsStr::from_bytes(path).into()),
+                queue_runs: interval(&words),
             });
         }
     }
@@ -266,6 +302,15 @@ fn is_daemon(words: &[&[u8]], config: Option<&Path>) -> bool {
     name.starts_with(b"exim")
         && arguments.iter().any(|&word| word == b"-bd" || word == b"-bdf")
         && named == config.map(|config| config.as_os_str().as_encoded_bytes())
+}
+
+/// After how many seconds the daemon with this command line runs the queue again: `-q30m`, `-qff1h`.
+fn interval(words: &[&[u8]]) -> Option<f64> {
+    words.iter().find_map(|word| {
+        let flags = word.strip_prefix(b"-q")?;
+        let digits = flags.iter().position(u8::is_ascii_digit)?;
+        spec::period(&flags[digits..]).ok()
+    })
 }
 
 /// Notes what AppArmor or SELinux has to allow.
@@ -315,6 +360,10 @@ mod tests {
             is_daemon(&words, config.map(Path::new))
         };
         assert!(is("/usr/sbin/exim4 -bd -q30m", None));
+        let runs = |line: &str| interval(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+        assert_eq!(runs("/usr/sbin/exim4 -bd -q30m"), Some(1800.0));
+        assert_eq!(runs("exim -bdf -qqff1h30m -C /x"), Some(5400.0));
+        assert_eq!(runs("exim -bdf"), None);
         assert!(is("exim -C /x -bdf", Some("/x")));
         assert!(!is("exim -C /x -bdf", None));
         assert!(!is("exim -bdf", Some("/x")));

@@ -178,7 +178,8 @@ impl Subject {
         }
         findings.about("The machine");
         let files = rules.as_ref().map_or(&[][..], |rules| &rules.source.files);
-        machine::daemon(&installation, files, &mut findings);
+        let sends_later = rules.as_ref().is_some_and(Rules::ask_at_delivery);
+        machine::daemon(&installation, files, sends_later, &mut findings);
         if let Some(spool) = spool {
             machine::confinement(spool, &libraries.usable, &mut findings);
         }

@@ -9,7 +9,7 @@ use super::habits;
 use crate::event::AclStage;
 use crate::event::session::{AlreadyCounted, SessionFacts};
 use crate::mta::exim::debian::include_files;
-use crate::mta::exim::{Ending, Rules};
+use crate::mta::exim::{Ending, Rule, Rules};
 use crate::policy::changes::settings;
 use crate::policy::image::{ImageError, PolicyFile};
 use crate::policy::lint::lint;
@@ -58,6 +58,8 @@ pub(super) struct Caller {
     refused: bool,
     /// What accepts all authenticated users before.
     ending_of_users: Option<Ending>,
+    /// It asks about recipients that are routed.
+    at_delivery: bool,
 }
 
 impl Caller {
@@ -74,12 +76,17 @@ impl Caller {
             front_ends: ends.into_iter().flatten().collect(),
             refused: false,
             ending_of_users: None,
+            at_delivery: false,
         }
     }
 
     /// The lines of Exim's configuration that mail comes to.
     pub(super) fn of_exim(rules: &Rules) -> Vec<Self> {
-        let calls = rules.limiting().filter(|rule| rule.call.policies().is_some());
+        let evaluates = |rule: &&Rule| rule.call.policies().is_some();
+        // Routers are no ACLs, of which it is known whether mail comes to them.
+        let in_acls = rules.limiting().filter(|rule| !rule.call.is_at_delivery());
+        let routers = rules.rules.iter().filter(|rule| rule.call.is_at_delivery());
+        let calls = in_acls.chain(routers).filter(evaluates);
         let callers = calls.map(|rule| Self {
             at: rule.position.to_string(),
             names: rule.policies(),
@@ -87,6 +94,7 @@ impl Caller {
             front_ends: Vec::new(),
             refused: rule.call.arguments.iter().any(|text| text.replace(' ', "") == "refused=yes"),
             ending_of_users: rule.ending_of_users.clone(),
+            at_delivery: rule.call.is_at_delivery(),
         });
         callers.collect()
     }
@@ -152,16 +160,23 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
     }
     let Some(callers) = callers else { return };
     unknown(&policies, written.as_ref(), callers, &apply(), findings);
-    outcomes(&policies, callers, findings);
+    at_delivery(&policies, callers, findings);
+    let callers: Vec<&Caller> = callers.iter().filter(|one| !one.at_delivery).collect();
+    outcomes(&policies, &callers, findings);
     super::follower::look(&policies, spool, Path::new(config::FILE), findings);
-    for caller in callers {
-        let used = policies.policies.iter().filter(|(name, _)| caller.calls(name));
+    for caller in &callers {
+        let is_used = |(name, policy): &(&String, &Policy)| {
+            caller.calls(name) && !policy.delivery.is_at_delivery()
+        };
+        let used = policies.policies.iter().filter(is_used);
         for what in unseen(used, &caller.front_ends) {
             findings.warning(what);
         }
     }
-    for (name, policy) in &policies.policies {
-        let callers: Vec<&Caller> = callers.iter().filter(|caller| caller.calls(name)).collect();
+    let at_acceptance = |(_, policy): &(&String, &Policy)| !policy.delivery.is_at_delivery();
+    for (name, policy) in policies.policies.iter().filter(at_acceptance) {
+        let callers: Vec<&Caller> =
+            callers.iter().copied().filter(|caller| caller.calls(name)).collect();
         if callers.iter().any(|caller| caller.options.is_empty()) {
             continue;
         }
@@ -178,6 +193,30 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
                  file, above that statement"
             ));
         }
+    }
+}
+
+/// Checks that a router asks about the recipients of policies that are evaluated at delivery.
+fn at_delivery(policies: &Policies, callers: &[Caller], findings: &mut Findings) {
+    let names: Vec<&str> = policies.at_delivery().map(|(name, _)| name).collect();
+    if names.is_empty() {
+        return;
+    }
+    let names = names.join(", ");
+    if callers.iter().any(|caller| caller.at_delivery) {
+        findings.ok(format!("a router asks about each recipient: {names}"));
+    } else if callers.iter().any(|caller| !caller.front_ends.is_empty()) {
+        findings.problem(format!(
+            "{names}: evaluated when mail is delivered, for which this mail server asks no policy, so \
+             it limits nothing: write at = \"acceptance\" (docs/later.md)"
+        ));
+    } else {
+        let text = format!(
+            "{names}: evaluated when mail is delivered, and no router asks, so it limits nothing: \
+             router_later.conf in {} (docs/later.md)",
+            include_files()
+        );
+        findings.problem(text).fix("exirate setup");
     }
 }
 
@@ -333,8 +372,9 @@ fn cannot_read(error: &ImageError, apply: &str, findings: &mut Findings) {
 }
 
 /// Checks that Exim evaluates the policies wherever an outcome that they limit becomes known.
-fn outcomes(policies: &Policies, callers: &[Caller], findings: &mut Findings) {
-    let callers: Vec<&Caller> = callers.iter().filter(|one| !one.options.is_empty()).collect();
+fn outcomes(policies: &Policies, callers: &[&Caller], findings: &mut Findings) {
+    let callers: Vec<&Caller> =
+        callers.iter().copied().filter(|one| !one.options.is_empty()).collect();
     if callers.is_empty() {
         return;
     }
@@ -438,7 +478,7 @@ mod tests {
             let mut findings = Findings::default();
             let policies = read(&file).unwrap().policies.unwrap();
             let callers = Caller::of_exim(&Rules::read(&conf, [], None).unwrap());
-            outcomes(&policies, &callers, &mut findings);
+            outcomes(&policies, &callers.iter().collect::<Vec<_>>(), &mut findings);
             findings.list.into_iter().map(|one| (one.level, one.text)).collect::<Vec<_>>()
         };
         // The policies are not used at all, which is reported elsewhere.
@@ -504,6 +544,7 @@ mod tests {
             front_ends: Vec::new(),
             refused: false,
             ending_of_users: None,
+            at_delivery: false,
         }
     }
 

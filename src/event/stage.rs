@@ -44,6 +44,8 @@ pub enum AclStage {
     StartTls,
     /// `acl_smtp_vrfy`
     Vrfy,
+    /// No ACL: a router, where policies are evaluated that are `at = "delivery"`.
+    Route,
     /// No ACL: the log says what became of a recipient of mail that was accepted.
     Delivery,
     /// No ACL: a router, a transport, `exim -be`, the program. Every mode can

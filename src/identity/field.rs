@@ -28,6 +28,9 @@ pub enum Field {
     Recipient,
     /// The domain of the recipient.
     RecipientDomain,
+    /// The provider of the recipient's mail: its domain, by a table of domains that belong
+    /// together.
+    Destination,
     /// The name in HELO.
     Helo,
     /// The mail server that exirate runs on, by its host name.
@@ -47,6 +50,7 @@ impl Field {
         Self::SenderDomain,
         Self::Recipient,
         Self::RecipientDomain,
+        Self::Destination,
         Self::Helo,
         Self::Server,
     ];
@@ -65,6 +69,7 @@ impl Field {
             Self::SenderDomain => "sender_domain",
             Self::Recipient => "recipient",
             Self::RecipientDomain => "recipient_domain",
+            Self::Destination => "destination",
             Self::Helo => "helo",
             Self::Server => "server",
         }
@@ -86,7 +91,11 @@ impl Field {
     #[must_use]
     pub fn is_of_group(self) -> bool {
         match self {
-            Self::SenderDomain | Self::RecipientDomain | Self::Helo | Self::Server => true,
+            Self::SenderDomain
+            | Self::RecipientDomain
+            | Self::Destination
+            | Self::Helo
+            | Self::Server => true,
             Self::Auth | Self::LocalAccount | Self::Script | Self::Sender | Self::Recipient => {
                 false
             }
@@ -115,7 +124,7 @@ impl Field {
     /// Whether it is of a recipient, and not of who sends.
     #[must_use]
     pub fn is_of_recipient(self) -> bool {
-        matches!(self, Self::Recipient | Self::RecipientDomain)
+        matches!(self, Self::Recipient | Self::RecipientDomain | Self::Destination)
     }
 
     /// Whether it is of an address of the envelope, which mail servers may read differently: see

@@ -235,9 +235,11 @@ impl Folding {
                 }
             }
             Field::Client | Field::LocalAccount | Field::Script => out.push_str(text.trim()),
-            Field::SenderDomain | Field::RecipientDomain | Field::Helo | Field::Server => {
-                out.push_str(&lower(text));
-            }
+            Field::SenderDomain
+            | Field::RecipientDomain
+            | Field::Destination
+            | Field::Helo
+            | Field::Server => out.push_str(&lower(text)),
         }
         !out.is_empty()
     }

@@ -65,8 +65,7 @@ function ticks(top) {
 }
 
 // A rate over time, with the limit and the moments when it was reached.
-// shown: {points, from, to, title}; where they are not the points at the limit, {dots} too; where it
-// is about the future as well, {now}, after which the line is dashed.
+// shown: {points, from, to, title}.
 function drawRate(W, shown, limit) {
   const H = 190, B = 30, T = 18, R = 10;
   const { points, from } = shown;
@@ -76,18 +75,14 @@ function drawRate(W, shown, limit) {
   const L = 14 + 7 * Math.max(...values.map((value) => exactly(value).length), 3);
   const x = (t) => L + ((t - from) / (to - from)) * (W - L - R);
   const y = (value) => H - B - (value / top) * (H - B - T);
-  const bites = shown.dots || points.filter(([, value]) => limit !== null && value >= limit);
+  const bites = points.filter(([, value]) => limit !== null && value >= limit);
   const svg = canvas(W, H, shown.title + (limit === null ? "" : `, ${bites.length ? "at or over" : "always below"} the limit of ${exactly(limit)}`));
   for (const value of values) {
     svg.append(drawn("line", { x1: L, x2: W - R, y1: y(value), y2: y(value), class: "axis" }),
       drawn("text", { x: L - 6, y: y(value) + 4, "text-anchor": "end" }, exactly(value)));
   }
-  const isLater = ([t]) => shown.now !== undefined && t > shown.now;
-  const later = points.findIndex(isLater);
-  const past = later < 0 ? points : points.slice(0, later + 1);
-  const line = (some) => some.map(([t, value], n) => (n ? "L" : "M") + x(t).toFixed(1) + " " + y(value).toFixed(1)).join("");
-  svg.append(drawn("path", { d: line(past), class: "data" }));
-  if (later >= 0) svg.append(drawn("path", { d: line(points.slice(later)), class: "data later" }));
+  const line = points.map(([t, value], n) => (n ? "L" : "M") + x(t).toFixed(1) + " " + y(value).toFixed(1)).join("");
+  svg.append(drawn("path", { d: line, class: "data" }));
   for (const [t, value] of bites) {
     const bit = drawn("circle", { cx: x(t).toFixed(1), cy: y(value).toFixed(1), r: 2.6, class: "bit" });
     bit.append(drawn("title", {}, `${time(t)}: ${rate(value, limit)}`));
@@ -102,6 +97,31 @@ function drawRate(W, shown, limit) {
     svg.append(drawn("line", { x1: x(t), x2: x(t), y1: H - B, y2: H - B + 4, class: "axis" }),
       drawn("text", { x: x(t), y: H - 8, "text-anchor": anchor }, text));
   }
+  return svg;
+}
+
+// Columns over time, whose upper part was refused: {label, sent, refused, text}.
+function drawColumns(W, columns, title) {
+  const H = 150, B = 24, T = 10, R = 10;
+  const top = Math.max(...columns.map(({ sent, refused }) => sent + refused), 1) * 1.08;
+  const values = ticks(top);
+  const L = 14 + 7 * Math.max(...values.map((value) => exactly(value).length), 3);
+  const step = (W - L - R) / columns.length, every = Math.ceil(44 / step);
+  const y = (value) => H - B - (value / top) * (H - B - T);
+  const svg = canvas(W, H, title);
+  for (const value of values) {
+    svg.append(drawn("line", { x1: L, x2: W - R, y1: y(value), y2: y(value), class: "axis" }),
+      drawn("text", { x: L - 6, y: y(value) + 4, "text-anchor": "end" }, exactly(value)));
+  }
+  columns.forEach(({ label, sent, refused, text }, n) => {
+    const x = L + (n + 0.1) * step, width = step * 0.8, all = sent + refused;
+    const one = drawn("g", {});
+    one.append(drawn("title", {}, text), drawn("rect", { x, y: y(sent), width, height: y(0) - y(sent), class: "bar" }),
+      drawn("rect", { x, y: y(all), width, height: y(sent) - y(all), class: "bar hit" }));
+    svg.append(one);
+    // The last one always has its text.
+    if ((columns.length - 1 - n) % every === 0) svg.append(drawn("text", { x: n === columns.length - 1 ? W - R : x + width / 2, y: H - 8, "text-anchor": n === columns.length - 1 ? "end" : "middle" }, label));
+  });
   return svg;
 }
 

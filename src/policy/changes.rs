@@ -10,8 +10,8 @@ use siphasher::sip128::{Hash128, Hasher128 as _, SipHasher24};
 
 use super::image::{Image, ImageError, PolicyImage};
 use super::model::{
-    Amount, Buckets, ByUnit, HabitsSettings, Limits, Match, Member, MemberKind, Members, Policies,
-    Policy, Window,
+    Amount, Buckets, ByUnit, DeliverySettings, HabitsSettings, Limits, Match, Member, MemberKind,
+    Members, Policies, Policy, Window,
 };
 use super::settings::Group;
 use super::value::list;
@@ -22,6 +22,9 @@ use super::value::list;
 pub fn settings(policies: &Policies) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     add_settings(&mut all, "identity", &policies.identity);
+    for one in &policies.identity.destinations.0 {
+        all.insert(format!("destination.{}", one.name), list(&one.domains));
+    }
     add_settings(&mut all, "on.crossing", &policies.on_crossing);
     if let Some(zone) = &policies.zone {
         all.insert("timezone".to_owned(), zone.to_string());
@@ -230,6 +233,10 @@ fn add_settings<G: Group>(all: &mut BTreeMap<String, String>, name: &str, group:
 
 fn add(all: &mut BTreeMap<String, String>, name: &str, policy: &Policy) {
     add_settings(all, name, &policy.settings);
+    // What 0.1.0 and its like say of a policy stays as it is, and so does its digest.
+    if policy.delivery != DeliverySettings::default() {
+        add_settings(all, name, &policy.delivery);
+    }
     let mut set = |what: String, value: String| {
         all.insert(format!("{name}.{what}"), value);
     };

@@ -155,6 +155,9 @@ pub fn decide<S: Store>(
         planned.retain(|one| is_total(&one.limit));
     }
     decide_new(&mut planned, &texts, mode, cache, store, clock).map_err(DecideError::Store)?;
+    if policy.delivery().is_at_delivery() {
+        planned.iter_mut().for_each(Planned::pass_if_counted);
+    }
     for (one, _) in planned.iter_mut().zip(foreseen).filter(|(_, is_foreseen)| *is_foreseen) {
         one.decision = one.decision.map(|decision| decision.if_counted(one.count));
     }
@@ -370,14 +373,16 @@ fn plan<'a, 'r>(
         return Some(planned);
     }
     let field = |field| key::value(rules.identity, event, field);
+    // A destination sees each attempt.
+    let once = event.once_a_message && !rules.policy.settings().counts_attempts();
     let unique: Option<Cow<'_, str>> = match limit.unit {
         Unit::UniqueRecipients => Some(recipient()?.into()),
         Unit::UniqueClients => Some(field(Field::Client)?),
         // A bounce is from nobody.
         Unit::UniqueSenders if event.sender == Some("") => Some("".into()),
         Unit::UniqueSenders => Some(field(Field::Sender)?),
-        Unit::Messages | Unit::Bytes if event.once_a_message => event.message_id.map(Into::into),
-        Unit::Recipients if event.once_a_message => {
+        Unit::Messages | Unit::Bytes if once => event.message_id.map(Into::into),
+        Unit::Recipients if once => {
             let to = |id| format!("{id} {}", recipient().unwrap_or_default());
             event.message_id.map(|id| to(id).into())
         }
@@ -392,6 +397,16 @@ fn plan<'a, 'r>(
 }
 
 impl Planned<'_> {
+    /// A recipient that was counted before does not wait again when its delivery is tried again.
+    fn pass_if_counted(&mut self) {
+        if let Some(decision) = &mut self.decision
+            && decision.details.seen == Some(true)
+            && decision.overridden.is_none()
+        {
+            decision.over = false;
+        }
+    }
+
     /// Whether its decision is to be what it would be if the event was counted.
     fn foresees(&self, mode: Mode) -> bool {
         self.decision.is_none()

@@ -246,6 +246,11 @@ impl<'i> Evaluator<'i> {
             observer.evaluated(&evaluated);
             return evaluated;
         }
+        let is_route = step.stage == AclStage::Route;
+        // The mail server's replies and bounces never wait.
+        if is_route && step.event.sender == Some("") {
+            return Evaluated::default();
+        }
         let image = self.source.image();
         let image = image.as_ref().map(|image| *image);
         let counters = self.counters.as_mut();
@@ -263,7 +268,8 @@ impl<'i> Evaluator<'i> {
             let named = all.is_none().then(|| names.split(',').map(str::trim));
             let named = named.into_iter().flatten().map(|name| (name, named_policy(image, name)));
             let all = all.into_iter().flat_map(Image::each);
-            all.map(|(name, policy)| (name, policy.map_err(PolicyFault::unread))).chain(named)
+            let all = all.map(|(name, policy)| (name, policy.map_err(PolicyFault::unread)));
+            all.chain(named).filter(|(_, policy)| is_evaluated(policy, is_route))
         };
         let account = match image {
             Ok(image) if self.counts_usage && !step.only_looks && image.counts_usage() => {
@@ -276,11 +282,16 @@ impl<'i> Evaluator<'i> {
         {
             store.keep_lock(true);
         }
+        // Where a recipient waits by one, it counts for none.
+        let first = if is_route { run.waits_by(policies()) } else { None };
+        let firstly =
+            first.into_iter().flat_map(|first| policies().enumerate().skip(first).take(1));
+        let others = policies().enumerate().filter(|(number, _)| Some(*number) != first);
         let mut strictest: Option<Evaluated> = None;
         let mut refused = false;
         // The policies whose totals have not been counted, each with the session before it.
         let mut left_out = Vec::new();
-        for (number, (name, policy)) in policies().enumerate() {
+        for (number, (name, policy)) in firstly.chain(others) {
             run.counts = counts;
             if let Ok(policy) = policy
                 && let Some(before) = run.refused_later(name, policy, policies().skip(number + 1))
@@ -334,6 +345,12 @@ impl<S: Store> Drop for KeptLock<'_, S> {
     }
 }
 
+/// Whether a policy is evaluated at the stage of routers, or at all others.
+#[inline]
+fn is_evaluated(policy: &Result<PolicyImage<'_>, PolicyFault>, is_route: bool) -> bool {
+    policy.as_ref().map_or(true, |policy| policy.delivery().is_at_delivery() == is_route)
+}
+
 /// Why a policy cannot be evaluated, and what it says of that, if it can be read.
 struct PolicyFault {
     error: String,
@@ -370,9 +387,45 @@ struct Unseen;
 impl Observer for Unseen {}
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
+    /// The number of the policy by which the recipient of this step would wait; nothing is counted.
+    /// One policy alone decides by itself.
+    fn waits_by<'n>(
+        &mut self,
+        policies: impl Iterator<Item = (&'n str, Result<PolicyImage<'r>, PolicyFault>)>,
+    ) -> Option<usize> {
+        let policies: Vec<_> = policies.collect();
+        if policies.len() < 2 || self.step.only_looks {
+            return None;
+        }
+        let mut run = Run {
+            image: self.image,
+            step: &Step { only_looks: true, ..*self.step },
+            session: &mut PolicySession::default(),
+            store: match &mut self.store {
+                Ok(store) => Ok(&mut **store),
+                Err(why) => Err(*why),
+            },
+            counters: None,
+            clock: &self.clock,
+            observer: &mut Unseen,
+            compared: None,
+            counts: CountedChecks::Foreseen { unique: true },
+        };
+        policies.into_iter().position(|(name, policy)| {
+            let outcome = policy.and_then(|policy| run.limits(name, policy));
+            outcome.is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer)
+        })
+    }
+
     /// Evaluates one policy.
     fn one(&mut self, name: &str, policy: Result<PolicyImage<'r>, PolicyFault>) -> Evaluated {
-        let outcome = policy.and_then(|policy| self.outcome(name, policy));
+        let outcome = policy.and_then(|policy| {
+            let mut decided = self.outcome(name, policy)?;
+            if self.step.stage == AclStage::Route {
+                decided.1.of_route(policy.delivery(), self.step.facts.message_age);
+            }
+            Ok(decided)
+        });
         let evaluated = match outcome {
             Ok((policy, outcome)) => Evaluated { policy, outcome, failure: None },
             Err(fault) => self.failed(name, fault),
@@ -405,7 +458,7 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         later: impl Iterator<Item = (&'n str, Result<PolicyImage<'r>, PolicyFault>)>,
     ) -> Option<PolicySession> {
         let Step { stage, event, only_looks, .. } = self.step;
-        if *only_looks || *stage == AclStage::Delivery {
+        if *only_looks || matches!(stage, AclStage::Delivery | AclStage::Route) {
             return None;
         }
         let identity = self.image.ok()?.identity().ok()?;

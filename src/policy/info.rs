@@ -7,7 +7,7 @@ use super::evaluator::Evaluated;
 use super::explain;
 use super::habits::{HABITS, Suspicion};
 use super::outcome::{Outcome, Reason};
-use super::word::Word as _;
+use super::word::{Verdict, Word as _};
 use crate::rate::{Timestamp, Wait};
 
 /// What a field holds.
@@ -47,7 +47,7 @@ impl fmt::Display for Field<'_> {
 
 /// All fields of `policy_info`.
 pub const POLICY_FIELDS: &str = "verdict, text, why, policy, rule, window, unit, key, rate, limit, remaining, \
-                      retry_after, delay, score, crossed, observed, exempt, measured, explain, error";
+                      retry_after, delay, score, crossed, observed, exempt, measured, explain, error, route";
 
 /// What was made of a step, as front ends show it.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +112,7 @@ impl<'a> PolicyInfo<'a> {
             b"observed" => yes(outcome.observed),
             b"exempt" => yes(outcome.exempt),
             b"error" => text(error),
+            b"route" => Field::Made(route(policy, outcome)),
             _ => return None,
         })
     }
@@ -136,6 +137,26 @@ fn of_habits<'a>(suspicion: &'a Suspicion, name: &[u8]) -> Option<Field<'a>> {
         },
         _ => return None,
     })
+}
+
+/// What the router `exirate_waits` makes of a recipient: `defer: policy NAME: …`, or `fail: …`;
+/// nothing, if it goes on to the other routers.
+fn route(policy: &str, outcome: &Outcome) -> String {
+    let what = match outcome.verdict {
+        Verdict::Defer => "defer",
+        Verdict::Reject => "fail",
+        _ => return String::new(),
+    };
+    let mut line = format!("{what}: ");
+    if !policy.is_empty() {
+        line += &format!("policy {policy}: ");
+    }
+    line += &match (what, outcome.counted()) {
+        ("fail", _) => format!("not delivered in time: {}", outcome.why()),
+        (_, Some((key, _))) => format!("{}, key {key}", outcome.why()),
+        (_, None) => outcome.why(),
+    };
+    line.escape_debug().collect()
 }
 
 /// A verdict and its reason in a line.

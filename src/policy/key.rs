@@ -59,6 +59,8 @@ pub fn value<'e>(
         Field::SenderDomain => domain_of(event.sender).map(Cow::Owned),
         Field::Recipient => fold(event.recipient),
         Field::RecipientDomain => domain_of(event.recipient).map(Cow::Owned),
+        Field::Destination => domain_of(event.recipient)
+            .map(|domain| Cow::Owned(identity.destinations.of(&domain).to_owned())),
         Field::Helo => event.helo.map(name),
         Field::Server => Some(name(host_name())),
     };

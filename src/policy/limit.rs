@@ -306,6 +306,20 @@ impl fmt::Display for Limit<'_> {
     }
 }
 
+/// As a bucket, what counts as a moving average: so many leave at once, by default what flows in
+/// a minute, and then one after the other.
+#[must_use]
+pub(super) fn paced(algorithm: Algorithm, burst: Option<f64>) -> Algorithm {
+    match algorithm {
+        Algorithm::MovingAverage { limit, period } => {
+            let rate = limit / period;
+            let minute = (rate * 60.0).ceil().max(1.0);
+            Algorithm::Bucket { burst: burst.unwrap_or(minute), rate }
+        }
+        other => other,
+    }
+}
+
 /// What the tables say of the habits of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppliedHabits<'a> {

@@ -13,7 +13,10 @@ use crate::toml_file::diagnostic::Diagnostics;
 pub fn lint(policies: &Policies, now: i64, diagnostics: &mut Diagnostics) {
     for (name, policy) in &policies.policies {
         claimed(policies, name, policy, diagnostics);
-        chosen(policies, name, policy, diagnostics);
+        // Where mail waits, it is kept from nobody.
+        if !policy.delivery.is_at_delivery() {
+            chosen(policies, name, policy, diagnostics);
+        }
         invented(policies, name, policy, diagnostics);
         failed_for_others(name, policy, diagnostics);
         system(name, policy, diagnostics);
@@ -314,8 +317,8 @@ fn domains_as_users(policies: &Policies, policy: &Policy, diagnostics: &mut Diag
     let (key, chain) = (&policy.settings.key, &policies.identity.chain);
     let fields = key.first().map_or(chain.as_slice(), std::slice::from_ref);
     let is_name = |field: &Field| {
-        use Field::{Helo, RecipientDomain, Script, SenderDomain, Server};
-        matches!(field, Helo | RecipientDomain | Script | SenderDomain | Server)
+        use Field::{Destination, Helo, RecipientDomain, Script, SenderDomain, Server};
+        matches!(field, Destination | Helo | RecipientDomain | Script | SenderDomain | Server)
     };
     // Logins may be names with points in them, if others have none.
     let is_plain = |name: &str| !name.contains(['@', '.']);

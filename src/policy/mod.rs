@@ -22,6 +22,7 @@ pub mod check_info;
 mod compare;
 pub mod counters;
 pub mod decide;
+pub mod destination;
 pub mod evaluator;
 pub mod explain;
 pub mod habits;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::image::fields::Row;
 use super::image::fields::{Fields, Stored, What};
 use super::network::Cidr;
-pub use super::settings::{HabitsSettings, Identity, OnCrossing, PolicySettings};
+pub use super::settings::{DeliverySettings, HabitsSettings, Identity, OnCrossing, PolicySettings};
 pub use super::value::{DomainPattern, Grade, Location, Piece, Template, UnitText, When};
 use super::word::Unit;
 use crate::calendar::{Every, Zone};
@@ -50,6 +50,8 @@ pub struct Policy {
     pub at: Location,
     /// What holds for all of its tables.
     pub settings: PolicySettings,
+    /// Where it is evaluated.
+    pub delivery: DeliverySettings,
     /// For everybody.
     pub default: Limits,
     /// By package.
@@ -149,6 +151,7 @@ impl Policy {
         Self {
             at: self.at,
             settings: self.settings.clone(),
+            delivery: self.delivery.clone(),
             default: self.default.clone(),
             packages: self.packages.clone(),
             customers: Members::default(),
@@ -160,6 +163,12 @@ impl Policy {
 }
 
 impl Policies {
+    /// Those that are evaluated when mail is delivered, by name.
+    pub fn at_delivery(&self) -> impl Iterator<Item = (&str, &Policy)> {
+        let named = self.policies.iter().map(|(name, policy)| (name.as_str(), policy));
+        named.filter(|(_, policy)| policy.delivery.is_at_delivery())
+    }
+
     /// A copy without the customers, domains and users of policies.
     #[must_use]
     pub fn outline(&self) -> Self {

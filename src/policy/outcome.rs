@@ -8,8 +8,8 @@ use super::counters::Checked;
 use super::explain;
 use super::habits::Suspicion;
 use super::limit::Limit;
-use super::model::{Piece, PolicySettings, Template};
-use super::word::{Action, OnHabits, Placeholder, Unit, Verdict};
+use super::model::{DeliverySettings, Piece, PolicySettings, Template};
+use super::word::{Action, AfterWaiting, OnHabits, Placeholder, Unit, Verdict};
 use crate::engine::{AlgorithmKind, Decision, Overridden};
 use crate::event::Event;
 use crate::rate::{Timestamp, Wait, score};
@@ -37,6 +37,8 @@ pub struct Outcome {
     pub observed: bool,
     /// Whether an entry of `exempt` lifts the limits.
     pub exempt: bool,
+    /// Whether the recipient waits, and is tried again: nothing is refused.
+    pub waits: bool,
     /// Whether a record crossed its limit.
     pub crossed: bool,
     /// How long to wait before the event is accepted, in seconds, if the verdict is
@@ -58,6 +60,7 @@ impl Default for Outcome {
             measured: Verdict::Accept,
             observed: false,
             exempt: false,
+            waits: false,
             crossed: false,
             delay: 0.0,
             text: String::new(),
@@ -160,9 +163,27 @@ impl Outcome {
         self.delay = 0.0;
     }
 
+    /// Of a recipient that is routed: what it came to, of a message that is so many seconds old.
+    pub(super) fn of_route(&mut self, delivery: &DeliverySettings, age: u64) {
+        if self.verdict < Verdict::Defer {
+            return;
+        }
+        match (age as f64 >= delivery.longest, delivery.after_longest) {
+            (false, _) => {
+                self.verdict = Verdict::Defer;
+                self.waits = true;
+            }
+            (true, AfterWaiting::Return) => self.verdict = Verdict::Reject,
+            (true, AfterWaiting::Deliver) => self.verdict = Verdict::Log,
+        }
+    }
+
     /// Whether what was decided is held against whoever sent the event.
     #[must_use]
     pub fn enforcement(&self) -> Enforcement {
+        if self.waits {
+            return Enforcement::Waits;
+        }
         match (self.exempt, self.observed) {
             (_, false) => Enforcement::Enforced,
             (true, true) => Enforcement::Exempt,
@@ -230,7 +251,9 @@ impl Outcome {
             key_start: one.limit.text.len(),
         };
         let reason = Some(Box::new(reason));
-        Self { verdict, measured, observed, exempt, crossed, delay, text, reason, habits: None }
+        let waits = false;
+        let habits = None;
+        Self { verdict, measured, observed, exempt, waits, crossed, delay, text, reason, habits }
     }
 
     /// What decided: `9.0 messages, limit 5/1h`, or what the habits say; else the text for the

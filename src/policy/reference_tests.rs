@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::settings::{Group, HabitsSettings, Identity, OnCrossing, PolicySettings};
+use super::settings::{
+    DeliverySettings, Group, HabitsSettings, Identity, OnCrossing, PolicySettings,
+};
 use super::source::TABLES;
 use super::word::{
-    Action, Counting, Field, OnError, OnHabits, Placeholder, Sensitivity, State, Unit, Verdict,
-    Word,
+    Action, AfterWaiting, At, Counting, Field, OnError, OnHabits, Placeholder, Sensitivity, State,
+    Unit, Verdict, Word,
 };
 
 fn read(path: &str) -> String {
@@ -40,7 +42,8 @@ fn the_reference_has_each_setting() {
         .collect();
     let units = format!("| unit | counts |\n| --- | --- |\n{}", units.concat());
     let settings = [table::<Identity>(), table::<OnCrossing>(), table::<PolicySettings>()];
-    for table in settings.into_iter().chain([table::<HabitsSettings>(), units]) {
+    let more = [table::<DeliverySettings>(), table::<HabitsSettings>(), units];
+    for table in settings.into_iter().chain(more) {
         assert!(document.contains(&table), "docs/policy.md has another table than\n{table}");
     }
 }
@@ -61,6 +64,7 @@ fn the_format_of_images_has_each_setting_in_its_place() {
     named::<Identity>(&document, "* `[identity]`:");
     named::<OnCrossing>(&document, "* `[on.crossing]`:");
     named::<PolicySettings>(&document, "* A policy:");
+    named::<DeliverySettings>(&document, "* Of delivery,");
     named::<HabitsSettings>(&document, "* Of habits,");
 }
 
@@ -76,6 +80,7 @@ fn dictionary() -> String {
     }
     let names = all_names::<Identity>().chain(all_names::<OnCrossing>());
     let names = names.chain(all_names::<PolicySettings>());
+    let names = names.chain(all_names::<DeliverySettings>());
     let names = names.chain(all_names::<HabitsSettings>());
     let others =
         ["burst", "rate", "unit", "total", "match", "recipients", "until", "reason", "domains"];
@@ -93,7 +98,7 @@ fn dictionary() -> String {
         words::<Counting>(),
     ]
     .into_iter()
-    .chain([words::<OnError>(), words::<Verdict>()])
+    .chain([words::<OnError>(), words::<Verdict>(), words::<At>(), words::<AfterWaiting>()])
     .flatten()
     .for_each(&mut add);
     Placeholder::words().into_iter().for_each(|word| add(format!("{{{word}}}")));
@@ -102,6 +107,7 @@ fn dictionary() -> String {
         "version = 1\n",
         "[identity]\n",
         "[on.crossing]\n",
+        "[destination.a]\n",
         "[policy.a]\n",
         "[[policy.a.exempt]]\n",
         "default.",

@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use super::fold::domain;
-use super::limit::{AppliedHabits, Exemption, Limit, Package, PackageFrom, Per, Rule, Subject};
+use super::limit::{
+    self, AppliedHabits, Exemption, Limit, Package, PackageFrom, Per, Rule, Subject,
+};
 use super::model::{Amount, Buckets, Exempt, Limits, Match, Member, Policy};
 use super::word::{OnHabits, Unit};
 use crate::engine::Algorithm;
@@ -39,6 +41,8 @@ pub struct Effective<'p> {
     pub habits: Option<AppliedHabits<'p>>,
     /// The entry that exempts it, and its number.
     pub exempt: Option<(u32, &'p Exempt)>,
+    /// Whether windows are buckets, and the burst of these, if it is said.
+    pub paced: Option<Option<f64>>,
 }
 
 impl<'p> Effective<'p> {
@@ -69,7 +73,11 @@ impl<'p> Effective<'p> {
                 rule: applied.rule,
             })
         });
-        windows.chain(buckets).collect()
+        let mut limits: Vec<Limit<'p>> = windows.chain(buckets).collect();
+        if let Some(burst) = self.paced {
+            limits.iter_mut().for_each(|one| one.algorithm = limit::paced(one.algorithm, burst));
+        }
+        limits
     }
 
     /// The entry that exempts the subject, as the compiled image gives it.
@@ -158,7 +166,9 @@ pub fn resolve<'p>(policy: &'p Policy, subject: &Subject<'p>, now: i64) -> Effec
     let exempt = (0..).zip(&policy.exempt).find(|(_, entry)| exempts(entry, subject, now));
     let package = existing.map(|(name, from)| Package { name, from });
     let customer = customer.map(|(name, _)| name);
-    Effective { package, customer, each, total, customer_total, buckets, habits, exempt }
+    let is_paced = policy.delivery.is_at_delivery() && policy.settings.counts_attempts();
+    let paced = is_paced.then_some(policy.delivery.burst);
+    Effective { package, customer, each, total, customer_total, buckets, habits, exempt, paced }
 }
 
 /// Whether `entry` exempts `subject` at `now`.

@@ -5,6 +5,7 @@
 //! image, and lists what two files differ in, goes by the tables; the dictionary for fuzzing and
 //! the reference in `docs/policy.md` are held to them by tests.
 
+use super::destination::Destinations;
 use super::fold::Folding;
 #[cfg(feature = "cli")]
 use super::image::fields::Row;
@@ -14,7 +15,8 @@ use super::network::Cidr;
 use super::source::kind::{self, Context, Kind, Shown};
 use super::value::{Grade, Location, Template, UnitText, When};
 use super::word::{
-    Action, Counting, DenialReply, Field, OnError, OnHabits, Sensitivity, State, Verdict,
+    Action, AfterWaiting, At, Counting, DenialReply, Field, OnError, OnHabits, Sensitivity, State,
+    Verdict,
 };
 use crate::engine::BlockTime;
 #[cfg(feature = "cli")]
@@ -131,6 +133,8 @@ pub struct Identity {
     pub folding: Folding,
     /// Clients that may relay without authentication.
     pub relay: Vec<Cidr>,
+    /// The domains that belong together: `[destination.NAME]`.
+    pub destinations: Destinations,
     /// Where the chain is written; where it is not, the default applies.
     pub at: Option<Location>,
 }
@@ -141,6 +145,7 @@ impl Default for Identity {
             chain: vec![Field::Auth, Field::LocalAccount, Field::Client],
             folding: Folding::default(),
             relay: Vec::new(),
+            destinations: Destinations::default(),
             at: None,
         }
     }
@@ -223,12 +228,37 @@ settings! {
 }
 
 settings! {
+    /// What a policy says of where it is evaluated, and of recipients that wait.
+    pub struct DeliverySettings {
+        /// Evaluate the policy while mail is accepted, or when Exim delivers it, a recipient at a
+        /// time: what is over the limit then waits and is sent later
+        at: At = At::Acceptance, kind::OneOf("at");
+        /// With `destination` in the key: how many leave at once; the default is what flows in a
+        /// minute
+        burst: Option<f64> = None, kind::Burst;
+        /// How old mail gets that waits
+        longest: f64 = 4.0 * 86_400.0, kind::Period { most: None };
+        /// What becomes of it then
+        after_longest: AfterWaiting = AfterWaiting::Return, kind::OneOf("after_longest");
+    }
+}
+
+settings! {
     /// What a table of a policy says of habits, apart from its limits.
     pub struct HabitsSettings {
         /// The verdict on mail of an account that sends unlike before; the default is `off`
         habits: Option<OnHabits> = None, kind::OneOf("habits");
         /// How early an alarm is raised; the default is `normal`
         sensitivity: Option<Sensitivity> = None, kind::OneOf("sensitivity");
+    }
+}
+
+impl DeliverySettings {
+    /// Whether the policy is evaluated when mail is delivered.
+    #[must_use]
+    #[inline]
+    pub fn is_at_delivery(&self) -> bool {
+        self.at == At::Delivery
     }
 }
 
@@ -266,6 +296,13 @@ impl OnCrossing {
 }
 
 impl PolicySettings {
+    /// Whether it counts attempts to deliver to a destination, not what a user sends.
+    #[must_use]
+    #[inline]
+    pub fn counts_attempts(&self) -> bool {
+        self.key.contains(&Field::Destination)
+    }
+
     /// Whether the policy is only for events in this state.
     #[must_use]
     #[inline]

@@ -122,6 +122,26 @@ impl DenialReply {
 }
 
 words! {
+    /// When a policy is evaluated.
+    At {
+        /// While mail is accepted.
+        Acceptance = "acceptance",
+        /// When Exim routes a recipient of accepted mail.
+        Delivery = "delivery",
+    }
+}
+
+words! {
+    /// What becomes of a recipient that has waited long enough.
+    AfterWaiting {
+        /// Its mail is returned to the sender.
+        Return = "return",
+        /// It is delivered, over the limit.
+        Deliver = "deliver",
+    }
+}
+
+words! {
     /// What a policy makes of an event, the mildest first.
     Verdict {
         /// Nothing against it.
@@ -200,6 +220,8 @@ mod tests {
         is_sound::<DenialReply>();
         is_sound::<Sensitivity>();
         is_sound::<Verdict>();
+        is_sound::<At>();
+        is_sound::<AfterWaiting>();
         is_sound::<Placeholder>();
         assert_eq!(Unit::of("Messages"), None);
     }

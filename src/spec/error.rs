@@ -305,7 +305,7 @@ impl AclStage {
             Self::Quit => "QUIT",
             Self::StartTls => "STARTTLS",
             Self::Vrfy => "VRFY",
-            Self::Delivery | Self::Outside => "no",
+            Self::Route | Self::Delivery | Self::Outside => "no",
         }
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::accounts::of_target;
 use super::key_text;
+use super::scope::{Scope, Sight};
 use crate::calendar::Zone;
 use crate::engine::RecordKey;
 use crate::identity::fold::{CUSTOMER, DOMAIN, domain, split_field};
@@ -219,6 +220,8 @@ pub(crate) struct UsageReader {
     policies: PolicyFile,
     zone: Zone,
     now: i64,
+    /// Whose accounts are counted; all, if none.
+    scope: Option<Scope>,
 }
 
 impl UsageReader {
@@ -226,7 +229,12 @@ impl UsageReader {
     pub(crate) fn of(spool: &Path, now: Timestamp) -> Self {
         let policies = PolicyFile::open(spool);
         let zone = policies.image().ok().and_then(|image| image.zone().ok()).cloned();
-        Self { policies, zone: zone.unwrap_or_default(), now: now.seconds }
+        Self { policies, zone: zone.unwrap_or_default(), now: now.seconds, scope: None }
+    }
+
+    /// The same for somebody who may see these identities alone.
+    pub(crate) fn seen_by(self, scope: Option<Scope>) -> Self {
+        Self { scope, ..self }
     }
 
     /// Whether what accounts send is counted.
@@ -251,7 +259,17 @@ impl UsageReader {
         store: &mut dyn Inspect,
         visit: &mut dyn FnMut(&[u8], &Usage),
     ) -> Result<(), InspectError> {
-        let unread = store.for_each_usage(self.now, self.day(), visit)?;
+        let sight = Sight::by(
+            self.scope.as_ref(),
+            &self.policies,
+            &self.policies.folding().unwrap_or_default(),
+        );
+        let mut visit = |identity: &[u8], usage: &Usage| {
+            if sight.has_identity(identity) {
+                visit(identity, usage);
+            }
+        };
+        let unread = store.for_each_usage(self.now, self.day(), &mut visit)?;
         unread.parts.into_iter().next().map_or(Ok(()), Err)
     }
 

@@ -11,10 +11,12 @@ pub enum Enforcement {
     Observed,
     /// The policy exempts it.
     Exempt,
+    /// It waits, and is sent later.
+    Waits,
 }
 
 impl Enforcement {
-    const ALL: [Self; 3] = [Self::Enforced, Self::Observed, Self::Exempt];
+    const ALL: [Self; 4] = [Self::Enforced, Self::Observed, Self::Exempt, Self::Waits];
 
     /// Its word in the output.
     #[must_use]
@@ -23,6 +25,7 @@ impl Enforcement {
             Self::Enforced => "enforced",
             Self::Observed => "observed",
             Self::Exempt => "exempt",
+            Self::Waits => "waits",
         }
     }
 

@@ -18,6 +18,7 @@ mod failed;
 mod habits;
 mod held;
 mod identities;
+mod later;
 mod logs;
 mod mail_front_ends;
 mod native;

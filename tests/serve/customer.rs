@@ -12,11 +12,12 @@ use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey, Update};
 use exirate::policy::image::{build, install};
 use exirate::policy::source::compile;
 use exirate::rate::habits::Sensitivity;
+use exirate::rate::usage::Sent;
 use exirate::serve::web::role::Role;
 use exirate::serve::web::token::{self, Scope};
 use exirate::spool::habits::{SentMessage, habits_key};
 use exirate::spool::{EventDetails, Options, Spool};
-use exirate::store::{FOREVER, Store as _};
+use exirate::store::{Counting, FOREVER, Store as _, usage_key};
 use serde_json::{Value, json};
 
 use super::desk::{Answer, Desk, bearer, broker, now};
@@ -103,6 +104,16 @@ fn count(desk: &Desk, names: &[&str], events: u32, login: &str, client: &str) {
             }
         }
     }
+}
+
+/// Counts what an account has sent today: so many messages, each to two recipients.
+fn sent(desk: &Desk, identity: &str, messages: u64) {
+    let mut spool = Spool::open(desk.folder.path(), Options::default()).unwrap();
+    let sent = Sent { messages, recipients: 2 * messages, ..Sent::default() };
+    let mut name = Vec::new();
+    let key = usage_key(identity.as_bytes(), &mut name);
+    let counting = Counting { key, sent, day: &|at| at.div_euclid(86_400) };
+    spool.count_usage(&counting, now).unwrap();
 }
 
 fn raise_alarm(desk: &Desk, identity: &str) {
@@ -275,6 +286,8 @@ fn what_others_have_is_neither_shown_nor_counted_nor_changed() {
     count(desk, &["customer:acme", "domain:acme.test"], 12, "alice@acme.test", "192.0.2.7");
     count(desk, &["auth:close@acme.test", "auth:ceo@acme.test"], 9, "", "");
     raise_alarm(desk, "auth:carol@acme.test");
+    sent(desk, "auth:alice@acme.test", 3);
+    sent(desk, "auth:bob@shared.test", 1);
     let held = Arc::new(Mutex::new(vec!["auth:alice@acme.test"]));
     let released = queue(desk, &held);
     let (_broker, _web) = desk.both();
@@ -314,6 +327,8 @@ fn what_others_have_is_neither_shown_nor_counted_nor_changed() {
     count(desk, &["sender:alice@acme.test"], 15, "eve@evil.test", "192.0.2.66");
     count(desk, &["auth:mallory@shared.test", "auth:eve2@evil.test"], 9, "", "");
     raise_alarm(desk, "auth:eve@evil.test");
+    sent(desk, "auth:eve@evil.test", 7);
+    sent(desk, "auth:mallory@shared.test", 7);
     held.lock().unwrap().extend(["auth:eve@evil.test", "sender:alice@acme.test"]);
     for (verb, key) in [("deny", "eve@evil.test"), ("allow", "eve3@evil.test")] {
         let body = json!({ "key": key, "seconds": 600, "reason": "evil alice@acme.test" });
@@ -349,6 +364,22 @@ fn what_others_have_is_neither_shown_nor_counted_nor_changed() {
             assert!(is_echo || !text.contains(word), "{path}: {text}");
         }
     }
+    let usage = |key: &str, token: &str| {
+        let answer = tried.get(&format!("/api/v1/usage?key={}", encoded(key)), token);
+        answer.json()["sent"].clone()
+    };
+    let acme = &usage("customer:acme", &tried.acme)[0];
+    assert_eq!(
+        (&acme["days"][34]["recipients"], &acme["days"][33]["messages"]),
+        (&json!(8), &json!(0))
+    );
+    let member =
+        |number: usize| (&acme["members"][number]["key"], &acme["members"][number]["share"]);
+    assert_eq!(member(0), (&json!("auth:alice@acme.test"), &json!(0.75)), "{acme}");
+    assert_eq!(member(1), (&json!("auth:bob@shared.test"), &json!(0.25)), "{acme}");
+    let domain = &usage("domain:acme.test", &tried.domain)[0];
+    assert_eq!(domain["members"].as_array().unwrap().len(), 1, "{domain}");
+    assert_eq!(usage("alice@acme.test", &tried.domain)[0]["hours"][23]["recipients"], 6);
     // What it has itself it sees and changes, but for its total.
     let mine = tried.change("deny", "auth:bob@shared.test", &tried.acme);
     assert_eq!(mine.status, 200, "{mine:?}");

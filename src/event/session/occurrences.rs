@@ -40,6 +40,8 @@ pub struct SessionFacts {
     pub auth_failed: bool,
     /// There is a message: outside ACLs, whether it has been received.
     pub has_message: bool,
+    /// How old the message is, in seconds, where it is delivered.
+    pub message_age: u64,
 }
 
 /// What a policy has counted in a session, so that each thing is counted once
@@ -90,6 +92,7 @@ impl AlreadyCounted {
     /// | MAIL, RCPT | message_size: what the client declared |
     /// | MIME, DATA, PRDR, not SMTP | message_size: what has been received |
     /// | MIME, DATA, PRDR, not SMTP | bytes: the message |
+    /// | [`AclStage::Route`] | one message with one recipient, each evaluation; nothing of a connection, and nothing only looks |
     /// | outside ACLs | one message with one recipient, each evaluation |
     ///
     /// Units that look only (with a count of 0) refuse while their rate is over its
@@ -102,6 +105,13 @@ impl AlreadyCounted {
     ) {
         use AclStage as S;
         occurrences.clear();
+        if stage == S::Route {
+            let units = [Unit::Messages, Unit::Recipients, Unit::UniqueRecipients];
+            occurrences.extend(units.map(|unit| Occurrence::one(unit, Scope::Evaluation)));
+            let (unit, count) = (Unit::Bytes, facts.message_size as f64);
+            occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
+            return;
+        }
         // The log says what becomes of mail; any stage refuses for it.
         let of_delivery = Unit::ALL.iter().filter(|unit| unit.is_of_delivery());
         occurrences.extend(of_delivery.map(|&unit| Occurrence {
@@ -195,6 +205,7 @@ mod tests {
         rejected_recipients: 0,
         auth_failed: false,
         has_message: false,
+        message_age: 0,
     };
 
     /// The units that are counted, with their numbers.
@@ -304,6 +315,18 @@ mod tests {
             passed.pass(stage, &facts);
             counts(&mut counted, stage, facts);
             assert_eq!(passed, counted, "{stage:?}");
+        }
+    }
+
+    #[test]
+    fn a_recipient_that_is_routed_counts_for_itself_alone() {
+        let facts = SessionFacts { recipients: 9, message_size: 500, has_message: true, ..NOTHING };
+        let mut counted = AlreadyCounted::default();
+        for _ in 0..2 {
+            let units = counts(&mut counted, AclStage::Route, facts);
+            let one = [Unit::Messages, Unit::Recipients, Unit::UniqueRecipients];
+            let expected: Vec<_> = one.map(|unit| (unit, 1.0)).into_iter().collect();
+            assert_eq!(units, [&expected[..], &[(Unit::Bytes, 500.0)]].concat());
         }
     }
 

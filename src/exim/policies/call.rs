@@ -15,7 +15,7 @@ use crate::exim::rates::session::{CallError, Session};
 use crate::policy::evaluator::{Evaluated, Evaluator, Observer, OnErrors, Step};
 use crate::policy::info::{Field, POLICY_FIELDS, PolicyInfo};
 use crate::policy::outcome::Reason;
-use crate::policy::word::{Verdict, Word as _};
+use crate::policy::word::{At, Verdict, Word as _};
 use crate::rate::Timestamp;
 use crate::sys::{clock, fork};
 use std::fmt::Display;
@@ -33,6 +33,13 @@ impl Session {
         let attributes =
             attributes.map_err(|error| CallError::Usage(format!("policy: {error}").into()))?;
         let stage = context::stage(&self.host, &self.variables, &self.acls);
+        let is_route = attributes.at == Some(At::Delivery);
+        if is_route
+            && (stage != AclStage::Outside || !self.variables.message_id.is_there(&self.host))
+        {
+            let text = "policy: at=delivery is for a router that has a message";
+            return Err(CallError::Usage(text.into()));
+        }
         self.forget_what_ended(stage);
         if self.is_of_account(stage) {
             return self.ask_policies(stage, names, &attributes);
@@ -56,7 +63,7 @@ impl Session {
             addresses.unwrap_or_default().into_iter().map(|text| lossy(text.into())).collect()
         };
         let step = Step {
-            stage,
+            stage: if is_route { AclStage::Route } else { stage },
             event: facts.event.view(),
             facts: facts.session,
             recipients: &recipients,
@@ -92,7 +99,7 @@ impl Session {
         attributes: &Attributes<'_>,
     ) -> Result<Verdict, CallError> {
         let mut request = "request=exirate_policy\n".to_owned();
-        let Attributes { package, script, on_error, refused } = attributes;
+        let Attributes { package, script, on_error, refused, at, age } = attributes;
         let on_error = on_error.map(|word| word.word().into());
         let policies = Some(lossy(names.into())).filter(|names| names.trim() != "*");
         for (name, value) in [
@@ -104,6 +111,9 @@ impl Session {
             if let Some(value) = value {
                 attribute(&mut request, name, value.as_bytes());
             }
+        }
+        if let Some(at) = at {
+            request.push_str(&format!("at={}\nage={}\n", at.word(), age.unwrap_or(0)));
         }
         request.push_str(if *refused == Some(true) { "refused=1\n" } else { "" });
         let asked = self.ask(stage, &request)?;

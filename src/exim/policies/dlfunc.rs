@@ -17,8 +17,10 @@ entry_point! {
     ///
     /// Login, client, sender, recipient and size are read from Exim. The event is
     /// counted as the stage has it: a recipient in the ACL for RCPT, a message once, and
-    /// so on. An ATTRIBUTE is `package=TEXT`, `script=TEXT`, `on_error=WORD` or `refused=yes`;
-    /// the text is taken literally. With the last, the recipient of this RCPT has been refused.
+    /// so on. An ATTRIBUTE is `package=TEXT`, `script=TEXT`, `on_error=WORD`, `refused=yes`,
+    /// `at=delivery` or `age=SECONDS`; the text is taken literally. With `refused=yes`, the recipient
+    /// of this RCPT has been refused. With `at=delivery`, in a router, the policies are evaluated that
+    /// are `at = "delivery"`, of a message that is so many seconds old; without, all others.
     ///
     /// Where the policy cannot be evaluated (there is no such policy, no image, or no
     /// database), the policy's `on_error` decides, or that of the call: `fail-open` returns
@@ -71,6 +73,7 @@ entry_point! {
     /// | `measured` | the verdict without exemptions, of a policy that is enforced |
     /// | `explain` | the verdict and its reason in a line for people; tainted |
     /// | `error` | why the policy could not be evaluated; empty if it could |
+    /// | `route` | of a call with `at=delivery`: `defer: …` or `fail: …` if the recipient is not to be routed on, else empty; tainted |
     policy_info => SESSION.call(c"0", |session, buffer, arguments| match arguments {
         [field] => {
             let field = call::field(&session.policies, field, clock::now().into())?;

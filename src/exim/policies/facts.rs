@@ -8,7 +8,7 @@ use crate::exim::host::headers::Headers;
 use crate::exim::host::recipients::Recipients;
 use crate::exim::host::variables::{Number, Text, VariableSource, Variables};
 use crate::policy::key::address;
-use crate::policy::word::{OnError, Word as _};
+use crate::policy::word::{At, OnError, Word as _};
 use crate::rate::habits::marks;
 use std::borrow::Cow;
 
@@ -62,10 +62,14 @@ pub(in crate::exim) struct Attributes<'a> {
     pub(in crate::exim) on_error: Option<OnError>,
     /// The recipient of this RCPT has been refused, which Exim counts after the ACL.
     pub(in crate::exim) refused: Option<bool>,
+    /// A router asks about a recipient of a message.
+    pub(in crate::exim) at: Option<At>,
+    /// How old the message is, in seconds.
+    pub(in crate::exim) age: Option<u64>,
 }
 
 /// The attributes that a call may have, for the error that lists them.
-const NAMES: &str = "package=, script=, on_error=, refused=";
+const NAMES: &str = "package=, script=, on_error=, refused=, at=, age=";
 
 impl<'a> Attributes<'a> {
     /// Reads the arguments after the policy's name. All that follows `=` is the
@@ -94,6 +98,16 @@ impl<'a> Attributes<'a> {
                         _ => return Err(wrong_word("refused=", "yes or no", &value)),
                     };
                     attributes.refused.replace(word).is_some()
+                }
+                b"at" => {
+                    let word = At::of(&value)
+                        .ok_or_else(|| wrong_word("at=", &At::words().join(" or "), &value))?;
+                    attributes.at.replace(word).is_some()
+                }
+                b"age" => {
+                    let age = value.parse();
+                    let age = age.map_err(|_| wrong_word("age=", "a number of seconds", &value))?;
+                    attributes.age.replace(age).is_some()
                 }
                 _ => return Err(unknown(argument)),
             };
@@ -181,6 +195,7 @@ impl<'v> PolicyFacts<'v> {
             rejected_recipients: attributes.rejected(number(&more.rcpt_fail_count), stage),
             auth_failed: number(&more.authentication_failed) != 0,
             has_message,
+            message_age: attributes.age.unwrap_or(0),
         };
         Self { event: event.complete(&circumstances), session }
     }
@@ -257,17 +272,19 @@ mod tests {
         for (argument, error) in [
             (
                 "gold",
-                "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+                "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, refused=, at=, age=)",
             ),
+            ("at=rcpt", "at= is acceptance or delivery, not \"rcpt\""),
+            ("age=1h", "age= is a number of seconds, not \"1h\""),
             ("on_error=no", "on_error= is fail-open or fail-closed, not \"no\""),
             ("refused=", "refused= is yes or no, not \"\""),
             (
                 "package",
-                "\"package\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+                "\"package\" is not an attribute (the attributes are: package=, script=, on_error=, refused=, at=, age=)",
             ),
             (
                 "x\n=",
-                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=, refused=)",
+                "\"x\\n=\" is not an attribute (the attributes are: package=, script=, on_error=, refused=, at=, age=)",
             ),
         ] {
             assert_eq!(Attributes::read(&[argument.as_bytes()]).unwrap_err(), error);

@@ -333,7 +333,13 @@ impl Sender {
             Some(Field::Sender) => Some(Self::Address(value)),
             Some(Field::SenderDomain) => Some(Self::Domain(value)),
             Some(Field::Recipient) => Some(Self::Recipient(value)),
-            Some(Field::Script | Field::RecipientDomain | Field::Helo | Field::Server) => None,
+            Some(
+                Field::Script
+                | Field::RecipientDomain
+                | Field::Destination
+                | Field::Helo
+                | Field::Server,
+            ) => None,
             // The key that all users of a domain share.
             None => (field == DOMAIN).then_some(Self::Domain(value)),
         }

@@ -434,6 +434,7 @@ impl<'i> Simulation<'i> {
                 rejected_recipients: message.rejected,
                 auth_failed: session.auth_failed,
                 has_message: false,
+                message_age: 0,
             },
             recipients: &accepted,
             is_one_of,

@@ -65,6 +65,9 @@ enum Specs {
     Rest,
 }
 
+/// What a call at delivery has.
+const AT_DELIVERY: &str = "at=delivery";
+
 /// The functions of the libraries.
 pub(crate) const FUNCTIONS: [Function; 12] = [
     Function { key: Some(1), ..Function::of_rates("ratelimit", Specs::First, 1, 3) },
@@ -73,8 +76,8 @@ pub(crate) const FUNCTIONS: [Function; 12] = [
     Function::of_rates("ratelimit_info", Specs::None, 1, 1),
     Function::of_rates("identity", Specs::None, 2, 2),
     Function::of_rates("shadow", Specs::None, 3, 3),
-    Function::of_rates("policy", Specs::None, 1, 5),
-    Function::of_rates("policy_over", Specs::None, 1, 5),
+    Function::of_rates("policy", Specs::None, 1, 7),
+    Function::of_rates("policy_over", Specs::None, 1, 7),
     Function::of_rates("policy_info", Specs::None, 1, 1),
     Function::of_trace("record", 0, 1),
     Function::of_trace("recorded", 1, 2),
@@ -183,6 +186,11 @@ impl Call {
         // A lookup has the attributes behind the names.
         let of_lookup = first.split('/').next().filter(|_| self.form == Form::Lookup);
         Some(of_lookup.unwrap_or(first))
+    }
+
+    /// Whether it evaluates the policies for a recipient that is routed.
+    pub(crate) fn is_at_delivery(&self) -> bool {
+        self.arguments.iter().skip(1).any(|argument| argument.replace(' ', "") == AT_DELIVERY)
     }
 
     /// Whether it limits authenticated users only.
@@ -340,7 +348,10 @@ fn socket(rest: &str) -> Option<Call> {
     request.starts_with("request=exirate_policy").then(|| Call {
         form: Form::Socket { socket: socket.to_owned() },
         function: "policy".to_owned(),
-        arguments: vec!["*".to_owned()],
+        arguments: std::iter::once("*")
+            .chain(request.split("\\n").filter(|attribute| *attribute == AT_DELIVERY))
+            .map(str::to_owned)
+            .collect(),
         closed: true,
     })
 }

@@ -189,6 +189,11 @@ impl Rules {
         errors.filter(move |error| !is_known(error))
     }
 
+    /// Whether a router asks about recipients.
+    pub(crate) fn ask_at_delivery(&self) -> bool {
+        self.rules.iter().any(|rule| rule.call.is_at_delivery())
+    }
+
     /// The calls that limit something and that Exim comes to, or may come to.
     pub(crate) fn limiting(&self) -> impl Iterator<Item = &Rule> {
         let is_read =

@@ -169,6 +169,7 @@ impl Server<'_> {
                         ..Event::default()
                     },
                     facts: SessionFacts {
+                        message_age: 0,
                         recipients: if stage.has_all_recipients() { count } else { 0 },
                         message_size: 1000,
                         rejected_recipients: u32::from(stage == S::Rcpt),

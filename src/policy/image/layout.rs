@@ -7,10 +7,10 @@ use crate::versions::Versions;
 
 /// The magic of an image.
 pub(super) const MAGIC: [u8; 8] = *b"EXIRATEP";
-/// The format version that this exirate writes. A later one writes the lowest that can express a
-/// policy, so that libraries which are still loaded read the image.
+/// The latest format version.
 pub(super) const VERSION: u32 = 5;
-/// The versions that it reads. In the lower one, no crossing blocks.
+/// The versions that it reads. It writes the lowest that can express a policy, so that libraries
+/// which are still loaded read the image.
 pub(super) const VERSIONS: Versions = Versions { oldest: 4, newest: VERSION };
 
 /// The size of the header.

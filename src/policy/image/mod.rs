@@ -36,9 +36,12 @@ use limits::{Chosen, Scope};
 #[cfg(feature = "cli")]
 pub use write::{build, build_with};
 
+use super::destination::Destinations;
 use super::fold::domain;
 use super::limit::{self, AppliedHabits, Exemption, Limit, PackageFrom, Subject, Tables};
-use super::settings::{Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings};
+use super::settings::{
+    DeliverySettings, Group as _, HabitsSettings, Identity, OnCrossing, PolicySettings,
+};
 use super::word::{DenialReply, OnHabits};
 use crate::calendar::Zone;
 use crate::engine::BlockTime;
@@ -71,6 +74,7 @@ struct Decoded {
     settings: PolicySettings,
     /// For how long a crossing blocks, and what is replied then.
     blocks: (BlockTime, DenialReply),
+    delivery: DeliverySettings,
     /// Whether a table has habits on.
     uses_habits: bool,
     default: Box<[u8]>,
@@ -141,7 +145,7 @@ impl Image {
     /// # Errors
     /// It is damaged.
     pub fn identity(&self) -> Result<&Identity, ImageError> {
-        let read = || self.container.read(self.container.identity, Identity::read);
+        let read = || self.container.read(self.container.identity, read_identity);
         once(&self.identity, read).map_err(|fault| fault.of(&self.path))
     }
 
@@ -208,6 +212,12 @@ impl Image {
     }
 }
 
+fn read_identity(row: &mut Fields<'_>) -> Result<Identity, What> {
+    let identity = Identity::read(row)?;
+    let destinations = if row.is_empty() { Destinations::default() } else { Stored::read(row)? };
+    Ok(Identity { destinations, ..identity })
+}
+
 fn directory(container: &Container) -> Result<Vec<PolicyEntry>, Fault> {
     container.read(container.directory, |row| row.list(directory_entry))
 }
@@ -225,10 +235,11 @@ fn decoded(
     let settings = PolicySettings::read(row)?;
     let uses_habits = row.flag()?;
     let length = row.u32()?;
-    Ok(Decoded {
+    let mut decoded = Decoded {
         at,
         settings,
         blocks,
+        delivery: DeliverySettings::default(),
         uses_habits,
         default: row.bytes(length)?.into(),
         packages: Stored::read(row)?,
@@ -236,7 +247,11 @@ fn decoded(
         domains: Stored::read(row)?,
         users: Stored::read(row)?,
         exempts: exempt::exempts(row)?,
-    })
+    };
+    if !row.is_empty() {
+        decoded.delivery = DeliverySettings::read(row)?;
+    }
+    Ok(decoded)
 }
 
 /// What was read before, or is read now.
@@ -322,6 +337,13 @@ impl<'i> PolicyImage<'i> {
         self.decoded.blocks
     }
 
+    /// Where it is evaluated, and what becomes of what waits.
+    #[must_use]
+    #[inline]
+    pub fn delivery(&self) -> &'i DeliverySettings {
+        &self.decoded.delivery
+    }
+
     /// Clears `limits`, and fills it with the limits that apply to `subject`: those of the
     /// key by unit, then the totals of the domain and of the customer by unit, then the
     /// buckets. Nothing for what is unlimited.
@@ -342,7 +364,17 @@ impl<'i> PolicyImage<'i> {
     }
 
     fn fill<'a>(&'a self, subject: &Subject<'a>, limits: &mut Vec<Limit<'a>>) -> Result<(), Fault> {
-        self.chosen(subject)?.append_to(limits).map_err(|(row, what)| fault_at(row, what))
+        self.chosen(subject)?.append_to(limits).map_err(|(row, what)| fault_at(row, what))?;
+        self.pace(limits);
+        Ok(())
+    }
+
+    /// Makes buckets of the windows by which a destination is limited.
+    fn pace(&self, limits: &mut [Limit<'_>]) {
+        if self.delivery().is_at_delivery() && self.settings().counts_attempts() {
+            let burst = self.delivery().burst;
+            limits.iter_mut().for_each(|one| one.algorithm = limit::paced(one.algorithm, burst));
+        }
     }
 
     /// The limits that apply to `subject`, with what is unlimited, in the order of
@@ -355,7 +387,9 @@ impl<'i> PolicyImage<'i> {
         let applied = self
             .chosen(subject)
             .and_then(|chosen| chosen.applied().map_err(|(row, what)| fault_at(row, what)));
-        applied.map_err(|fault| fault.of(&self.image.path))
+        let mut applied = applied.map_err(|fault| fault.of(&self.image.path))?;
+        applied.iter_mut().for_each(|one| self.pace(&mut one.limits));
+        Ok(applied)
     }
 
     /// Whether accounts are compared with their habits by a table of the policy.
@@ -447,6 +481,7 @@ impl<'i> PolicyImage<'i> {
                 added.map_err(|what| fault_at(row, what))?;
                 chosen.append_to(&mut limits).map_err(|(row, what)| fault_at(row, what))
             });
+        self.pace(&mut limits);
         filled.map(|()| limits).map_err(|fault| fault.of(&self.image.path))
     }
 

@@ -173,6 +173,7 @@ fn outline(container: &Container, decoded: &Decoded) -> Result<Policy, Fault> {
     Ok(Policy {
         at: Location::default(),
         settings: decoded.settings.clone(),
+        delivery: decoded.delivery.clone(),
         default: limits(Fields(&decoded.default)).map_err(|what| fault_at(decoded.at, what))?,
         customers: Members::default(),
         domains: Members::default(),

@@ -1,7 +1,8 @@
 //! The image returns what the plain evaluator does, and damage is never a wrong answer.
 
+use crate::policy::destination::{Destination, Destinations};
 use crate::policy::limit::AppliedHabits;
-use crate::policy::settings::HabitsSettings;
+use crate::policy::settings::{DeliverySettings, HabitsSettings};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -165,6 +166,19 @@ fn settings(g: &mut Gen) -> PolicySettings {
     }
 }
 
+fn destination(g: &mut Gen) -> Destination {
+    Destination { name: one(g, &CUSTOMERS).to_owned(), domains: some(g, 3, pattern) }
+}
+
+fn delivery(g: &mut Gen) -> DeliverySettings {
+    DeliverySettings {
+        at: word(g),
+        burst: maybe(g, number),
+        longest: number(g),
+        after_longest: word(g),
+    }
+}
+
 fn policy(g: &mut Gen) -> Policy {
     let packages: BTreeMap<_, _> =
         some(g, 3, |g| (one(g, &PACKAGES).to_owned(), limits(g))).into_iter().collect();
@@ -184,6 +198,7 @@ fn policy(g: &mut Gen) -> Policy {
     Policy {
         at: Location::default(),
         settings: settings(g),
+        delivery: maybe(g, delivery).unwrap_or_default(),
         default: limits(g),
         packages,
         customers: customers.into_iter().collect(),
@@ -207,8 +222,13 @@ impl Arbitrary for AnyPolicies {
             v4: u8::arbitrary(g),
             v6: u8::arbitrary(g),
         };
-        let identity =
-            Identity { chain: some(g, 3, word), folding, relay: some(g, 3, network), at: None };
+        let identity = Identity {
+            chain: some(g, 3, word),
+            folding,
+            relay: some(g, 3, network),
+            destinations: Destinations(some(g, 2, destination)),
+            at: None,
+        };
         let on_crossing = OnCrossing {
             log: bool::arbitrary(g),
             run: some(g, 3, template),

@@ -197,6 +197,38 @@ impl Kind<Vec<String>> for PolicyNames {
     }
 }
 
+/// The text of a number, or a string.
+pub(super) fn number_text(
+    reader: &mut Reader<'_>,
+    value: Value<'_>,
+    example: &str,
+) -> Option<String> {
+    match value.get_ref() {
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        _ => reader.string(value, example).map(str::to_owned),
+    }
+}
+
+/// How many leave at once.
+pub(in crate::policy) struct Burst;
+
+impl Kind<f64> for Burst {
+    #[cfg(test)]
+    fn takes(&self) -> String {
+        "a number such as `10`".to_owned()
+    }
+
+    fn parse(&self, reader: &mut Reader<'_>, value: Value<'_>, _: Context) -> Option<f64> {
+        let text = number_text(reader, value, "10")?;
+        amount::burst(&text).map_err(|message| reader.error(value, message)).ok()
+    }
+
+    fn show(&self, value: &f64) -> Shown {
+        one(value)
+    }
+}
+
 /// A word of a closed set, which has this name in messages.
 pub(in crate::policy) struct OneOf(pub(in crate::policy) &'static str);
 

@@ -18,6 +18,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
+use super::destination::{Destination, Destinations};
 use super::model::{Identity, Location, OnCrossing, Policies, Policy, PolicySettings};
 use crate::calendar::{self, Zone};
 use crate::toml_file::diagnostic::Diagnostics;
@@ -39,7 +40,7 @@ const VERSION: u32 = 1;
 const WRITE_VERSION: &str =
     "this exirate reads version 1 of the policy language; write: version = 1";
 /// The keys at the top of a policy file.
-const TOP: &[&str] = &["version", ACTION, ZONE, USAGE, "identity", "on", "policy"];
+const TOP: &[&str] = &["version", ACTION, ZONE, USAGE, "identity", "destination", "on", "policy"];
 /// The time zone of limits by the calendar.
 const ZONE: &str = "timezone";
 /// Whether what accounts send is counted.
@@ -130,6 +131,9 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     if let Some(value) = table.get("identity") {
         policies.identity = identity(reader, value);
     }
+    if let Some(value) = table.get("destination") {
+        policies.identity.destinations = destinations(reader, value);
+    }
     if let Some(value) = table.get("on") {
         policies.on_crossing = on(reader, value);
     }
@@ -144,7 +148,7 @@ fn read_document(reader: &mut Reader<'_>, table: &DeTable<'_>, load: Load<'_>) -
     policies.no_usage = usage == Some(false);
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "version" | ACTION | ZONE | USAGE | "identity" | "on" => {}
+            "version" | ACTION | ZONE | USAGE | "identity" | "destination" | "on" => {}
             "policy" => {
                 let Some(named) = reader.table(value, "[policy.outbound]") else { continue };
                 for (name, value) in named {
@@ -187,6 +191,46 @@ fn identity(reader: &mut Reader<'_>, value: Value<'_>) -> Identity {
     settings::read(reader, table, &mut identity, "in [identity]", &[], Context::default());
     identity.at = table.get("chain").map(|chain| reader.at(chain));
     identity
+}
+
+/// `[destination.NAME]`
+fn destinations(reader: &mut Reader<'_>, value: Value<'_>) -> Destinations {
+    const EXAMPLE: &str = "[destination.google]";
+    let mut all: Vec<Destination> = Vec::new();
+    for (name, value) in reader.table(value, EXAMPLE).into_iter().flatten() {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
+        let text = name.get_ref();
+        if text.is_empty() || !text.chars().all(plain) || text.len() > 64 {
+            reader.error(
+                name,
+                format!(
+                    "invalid destination {text:?}; use up to 64 lower-case letters, digits, - and _"
+                ),
+            );
+        }
+        let place = format!("in [destination.{text}]");
+        let mut domains = None;
+        for (key, value) in reader.table(value, EXAMPLE).into_iter().flatten() {
+            match key.get_ref().as_ref() {
+                "domains" => domains = reader.each(value, "[\"example.org\"]", amount::domain),
+                _ => reader.unknown_key(key, &place, &["domains"]),
+            }
+        }
+        let domains = domains.unwrap_or_default();
+        if domains.is_empty() {
+            reader
+                .error(name, format!("{text:?} has no domains; write domains = [\"example.org\"]"));
+        }
+        let twice = domains
+            .iter()
+            .find_map(|one| Some((one, all.iter().find(|other| other.domains.contains(one))?)));
+        if let Some((domain, other)) = twice {
+            let other = &other.name;
+            reader.error(name, format!("{domain} is in [destination.{other}] as well"));
+        }
+        all.push(Destination { name: text.to_string(), domains });
+    }
+    Destinations(all)
 }
 
 /// `[on]`

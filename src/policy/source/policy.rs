@@ -3,8 +3,11 @@
 use toml::Spanned;
 use toml::de::{DeString, DeTable};
 
-use super::super::model::{HabitsSettings, Identity, MemberKind, Policy, PolicySettings};
+use super::super::model::{
+    DeliverySettings, HabitsSettings, Identity, MemberKind, Policy, PolicySettings,
+};
 use super::super::settings::Group as _;
+use super::super::word::{Counting, State, Unit, Verdict};
 use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
 use super::tables::{self, NamedTables};
@@ -47,8 +50,19 @@ pub(super) fn read(
     let place = format!("in [policy.{}]", name.get_ref());
     let context = Context { has_relays: !identity.relay.is_empty() };
     let of_habits = HabitsSettings::SETTINGS.iter().map(|setting| setting.name);
-    let others: Vec<&str> = TABLES.iter().copied().chain(of_habits).collect();
+    let of_delivery = || DeliverySettings::SETTINGS.iter();
+    let others: Vec<&str> = TABLES
+        .iter()
+        .copied()
+        .chain(of_habits)
+        .chain(of_delivery().map(|setting| setting.name))
+        .collect();
     settings::read(reader, table, &mut policy.settings, &place, &others, context);
+    for setting in of_delivery() {
+        if let Some(value) = table.get(setting.name) {
+            (setting.parse)(&mut policy.delivery, reader, value, context);
+        }
+    }
     if !table.contains_key("verdicts") {
         policy.settings.verdicts.iter_mut().for_each(|grade| grade.at = at);
     }
@@ -95,6 +109,7 @@ pub(super) fn read(
         policy.customers = tables::customers(reader, value, &mut named);
     }
     (policy.domains, policy.users) = (domains.into_members(), users.into_members());
+    delivery(reader, table, &policy);
     if let Some(value) = table.get("exempt") {
         policy.exempt = exempt::read(reader, naming, name.get_ref(), value);
     }
@@ -103,6 +118,68 @@ pub(super) fn read(
     let known: Vec<&str> = policy.customers.keys().collect();
     customers.check(reader, "customer", &known);
     Some(policy)
+}
+
+/// Reports what makes no sense of a policy that is evaluated at delivery, or not.
+fn delivery(reader: &mut Reader<'_>, table: &DeTable<'_>, policy: &Policy) {
+    let settings = &policy.settings;
+    if !policy.delivery.is_at_delivery() {
+        for setting in DeliverySettings::SETTINGS.iter().skip(1) {
+            if let Some(value) = table.get(setting.name) {
+                let text = format!("{} is for a policy with at = \"delivery\"", setting.name);
+                reader.error(value, text);
+            }
+        }
+        return;
+    }
+    let mut error = |at, text: &str| reader.diagnostics.error(at, text);
+    for grade in &settings.verdicts {
+        if !matches!(grade.verdict, Verdict::Accept | Verdict::Log | Verdict::Defer) {
+            error(
+                grade.at,
+                "at delivery, mail that is over the limit waits; write \"log\" or \"defer\"",
+            );
+        }
+    }
+    if settings.update == Counting::Strict {
+        error(
+            policy.at,
+            "at delivery, update = \"strict\" would count what waits at each queue run; leave it out",
+        );
+    }
+    if settings.requires(State::NullSender) {
+        error(
+            policy.at,
+            "mail with an empty sender never waits: at delivery, when = \"null_sender\" limits nothing",
+        );
+    }
+    if policy.uses_habits() {
+        error(
+            policy.at,
+            "habits are compared when mail is accepted; write them in a policy without at = \"delivery\"",
+        );
+    }
+    if policy.delivery.burst.is_some() && !settings.counts_attempts() {
+        error(
+            policy.at,
+            "burst is for a key with destination; write bucket = { burst = 10, rate = \"60/1m\" }",
+        );
+    }
+    let is_counted = |unit: Unit| match settings.counts_attempts() {
+        true => unit == Unit::Recipients,
+        false => {
+            matches!(unit, Unit::Recipients | Unit::UniqueRecipients | Unit::Messages | Unit::Bytes)
+        }
+    };
+    for limits in policy.tables() {
+        let amounts = limits.amounts().map(|(unit, amount)| (*unit, amount.at));
+        let buckets = limits.buckets.iter();
+        let buckets = buckets.flat_map(|all| all.buckets.iter().map(|one| (one.unit, all.at)));
+        for (unit, at) in amounts.chain(buckets).filter(|(unit, _)| !is_counted(*unit)) {
+            let unit = unit.word();
+            error(at, &format!("{unit} cannot be counted at delivery by this key: docs/later.md"));
+        }
+    }
 }
 
 /// What a policy says of habits is of its default.

@@ -13,7 +13,7 @@ use super::super::model::{
 use super::super::settings::{Group as _, Setting};
 use super::super::word::{Unit, Word as _};
 use super::amount::{self, UNLIMITED};
-use super::kind::Context;
+use super::kind::{Context, number_text};
 use super::listed::{Listed, Names, Naming};
 use crate::toml_file::reader::{Reader, Value};
 
@@ -169,15 +169,6 @@ fn bucket(reader: &mut Reader<'_>, value: Value<'_>, table: &DeTable<'_>) -> Opt
     }
     let (text, leak) = rate?;
     Some(Bucket { unit: unit?, burst: burst?, leak, text })
-}
-
-/// The text of a number, or a string.
-fn number_text(reader: &mut Reader<'_>, value: Value<'_>, example: &str) -> Option<String> {
-    match value.get_ref() {
-        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
-        DeValue::Float(number) => Some(number.as_str().to_owned()),
-        _ => reader.string(value, example).map(str::to_owned),
-    }
 }
 
 /// `[policy.NAME.package.…]`

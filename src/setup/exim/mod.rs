@@ -19,7 +19,7 @@ use crate::mta::exim::debian::{Debian, ETC, GENERATED};
 use crate::mta::exim::{Exim as Program, Rules, items};
 use candidate::{Candidate, GROUP, UPDATE};
 use front_end::FrontEnd;
-use planner::Planner;
+use planner::{Planner, ROUTERS, needs_routers};
 use stages::{STAGES, missing};
 
 /// Debian's spool directory.
@@ -201,6 +201,16 @@ impl Exim {
     /// Names the lines that a configuration of one's own lacks.
     fn by_hand(&self, plan: &mut Plan) -> Result<(), SetupError> {
         let rules = self.rules()?;
+        if needs_routers(&rules) {
+            for (section, _, file) in ROUTERS {
+                let include = self.front_end.include(file);
+                plan.by_hand.push(format!(
+                    "{}: below `begin {section}`, before any other line:\n    {}",
+                    self.config.display(),
+                    include.trim_end()
+                ));
+            }
+        }
         let missing = missing(&rules);
         if missing.is_empty() {
             return Ok(());

@@ -12,6 +12,7 @@ use super::front_end::{FrontEnd, SOCKET};
 use super::stages::{STAGES, Stage, missing};
 use crate::mta::exim::debian::Debian;
 use crate::mta::exim::{Exim, Rules};
+use crate::policy::source::{FILE, read};
 use crate::setup::files::{line_at, lines_of};
 use crate::setup::plan::Plan;
 use crate::setup::{BEGIN, END, SetupError};
@@ -25,6 +26,20 @@ const SWITCH: &str = "RATELIMIT_POLICIES";
 const SPLIT_SWITCH: &str = "conf.d/main/000_exirate";
 const SPLIT_MACROS: &str = "conf.d/main/01_zzz_exirate_setup";
 const SPLIT_ACLS: &str = "conf.d/acl/25_exirate_setup";
+
+/// Of mail that is sent later: the section, the file of the split configuration, and the one to be
+/// included.
+pub(super) const ROUTERS: [(&str, &str, &str); 2] = [
+    ("routers", "conf.d/router/050_exirate_setup", "router_later"),
+    ("retry", "conf.d/retry/10_exirate_setup", "retry_later"),
+];
+
+/// Whether a policy is evaluated at delivery, and no router asks.
+pub(super) fn needs_routers(rules: &Rules) -> bool {
+    let written = || read(Path::new(FILE)).ok().and_then(|compiled| compiled.policies);
+    !rules.ask_at_delivery()
+        && written().is_some_and(|policies| policies.at_delivery().next().is_some())
+}
 
 /// The planner.
 pub(super) struct Planner<'a> {
@@ -42,6 +57,9 @@ impl Planner<'_> {
             None => true,
         };
         let rules = now.rules(self.exim)?;
+        if needs_routers(&rules) {
+            self.routers(plan)?;
+        }
         if missing(&rules).is_empty() {
             return Ok(());
         }
@@ -105,7 +123,7 @@ impl Planner<'_> {
             return Ok(());
         }
         if !has_acls {
-            self.below_begin_acl(plan)?;
+            self.below_begin(plan, "acl", "acls")?;
         }
         let macros = self.debian.local_macros();
         if has_macros {
@@ -133,22 +151,37 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds the line that includes the ACLs.
-    fn below_begin_acl(&self, plan: &mut Plan) -> Result<(), SetupError> {
+    /// Adds the routers for mail that is sent later, before all others, and their retry rule.
+    fn routers(&self, plan: &mut Plan) -> Result<(), SetupError> {
+        for (section, split, file) in ROUTERS {
+            match self.debian.split {
+                true => self.add_text(
+                    plan,
+                    &self.debian.etc.join(split),
+                    &self.front_end.include(file),
+                )?,
+                false => self.below_begin(plan, section, file)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the line that includes a file at the start of a section.
+    fn below_begin(&self, plan: &mut Plan, section: &str, file: &str) -> Result<(), SetupError> {
         let template = self.debian.template();
         let text = plan.read(&template)?.unwrap_or_default();
         let at = after_lines(text, |line| {
             let words: Vec<String> = line.split_whitespace().map(str::to_ascii_lowercase).collect();
-            words == ["begin", "acl"]
+            words == ["begin", section]
         });
         let [at] = at[..] else {
             return Err(SetupError::Unfit(format!(
-                "{} has {} lines `begin acl`, and setup needs one",
+                "{} has {} lines `begin {section}`, and setup needs one",
                 template.display(),
                 at.len()
             )));
         };
-        plan.insert(&template, at, self.front_end.include("acls"));
+        plan.insert(&template, at, self.front_end.include(file));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::sound;
+use super::file::{needs_exim, other_server, sound};
 use super::requalify::{Moves, Stores};
 use super::users::{GivenUsers, UsersText};
 use crate::cli::shared::administrator::AuditLog;
@@ -161,6 +161,9 @@ impl Apply {
                 (Some(given), policies)
             }
         };
+        if let Some((at, why)) = needs_exim(&policies, other_server()) {
+            return Err(Failure::new(format!("{}: {why}", place(&policies.files, at))));
+        }
         let image = Image::from_bytes(build(&policies))?;
         let changed = thread::scope(|scope| {
             let changed = scope.spawn(|| since(spool, &policies));

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use crate::cli::Failure;
 use crate::cli::shared::screen::complain;
 use crate::history::measure::{By, MeasuredBy};
+use crate::mta::ServerKind;
 use crate::policy::image::{Image, build};
-use crate::policy::model::Policies;
+use crate::policy::model::{Location, Policies};
 use crate::policy::source::{Compiled, FILE, read};
 use crate::text::printable;
 use crate::toml_file::diagnostic::place;
@@ -59,5 +60,46 @@ pub(super) fn reported(compiled: Compiled, path: &Path) -> Result<Policies, Fail
             }
             Err(Failure::new(format!("{} cannot be used: see above", path.display())))
         }
+    }
+}
+
+/// The mail server of this machine, if it is not Exim.
+pub(super) fn other_server() -> Option<ServerKind> {
+    let (kind, _) = ServerKind::of_this_machine(None).ok()?;
+    (kind != ServerKind::Exim).then_some(kind)
+}
+
+/// Where a policy is written that this mail server asks nothing about, and why.
+pub(super) fn needs_exim(
+    policies: &Policies,
+    other: Option<ServerKind>,
+) -> Option<(Location, String)> {
+    let (name, policy) = policies.at_delivery().next()?;
+    let server = other?.name();
+    let why = format!(
+        "{name:?} is evaluated when mail is delivered, for which {server} asks no policy: that is for \
+         Exim; write at = \"acceptance\" (docs/later.md)"
+    );
+    Some((policy.at, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::source::compile;
+
+    #[test]
+    fn a_policy_at_delivery_needs_exim() {
+        let of = |text: &str, other| {
+            let none = |_: &Path| Err(String::new());
+            let text = format!("version = 1\n[policy.p]\ndefault.recipients = \"9/1h\"\n{text}");
+            let policies = compile(Path::new("p"), &text, &none).policies.unwrap();
+            needs_exim(&policies, other).map(|(at, why)| (at.line, why))
+        };
+        let other = Some(ServerKind::Postfix);
+        assert_eq!(of("at = \"delivery\"\n", None), None);
+        assert_eq!(of("at = \"acceptance\"\n", other), None);
+        let (line, why) = of("at = \"delivery\"\n", other).unwrap();
+        assert!(line == 2 && why.contains("Postfix asks no policy"), "{line}: {why}");
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::open;
+use super::file::{needs_exim, open, other_server};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Json, Outcome};
@@ -77,6 +77,12 @@ impl Lint {
         let mut compiled = open(&self.file)?;
         if let Some(policies) = &compiled.policies {
             lint(policies, now().seconds, &mut compiled.diagnostics);
+            let other = needs_exim(policies, other_server());
+            let is_sound = other.is_none();
+            if let Some((at, why)) = other {
+                compiled.diagnostics.error(at, why);
+            }
+            compiled.policies = compiled.policies.filter(|_| is_sound);
         }
         let files = compiled.diagnostics.files.clone();
         let list = compiled.diagnostics.sorted();

@@ -335,6 +335,8 @@ impl Show {
             Field::Recipient => recipient.clone(),
             Field::SenderDomain => domain_of(sender.as_deref()),
             Field::RecipientDomain => domain_of(recipient.as_deref()),
+            Field::Destination => domain_of(recipient.as_deref())
+                .map(|domain| all.destinations.of(&domain).to_owned()),
             Field::Helo => None,
             Field::Server => Some(host_name().to_owned()),
         };

@@ -107,6 +107,7 @@ impl EventExplanation {
         let shown = key_text::title(key(event));
         let (at, age) = (text::local(event.at), text::age(event.at, now()));
         let what = match refused {
+            _ if event.enforcement == Enforcement::Waits => "over its limit, waits",
             WasRefused::Yes => "refused",
             _ if event.enforcement != Enforcement::Enforced => "over its limit, not refused,",
             WasRefused::NotLogged => "over its limit, no refusal is logged,",
@@ -141,6 +142,9 @@ impl EventExplanation {
             line(if n == 0 { "limits" } else { "" }, text)?;
         }
         match refused {
+            _ if event.enforcement == Enforcement::Waits => {
+                line("why", "it is sent later: docs/later.md")?;
+            }
             WasRefused::Yes => {}
             _ if event.enforcement == Enforcement::Observed => {
                 line("why", "the policy only observed")?;

@@ -7,8 +7,10 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use super::fields::{Row, Stored as _};
 use super::layout::{BUCKETS, EACH, HABITS, NO_USAGE, TOTAL, VERSIONS, unit_code, window_code};
-use crate::policy::model::{Limits, Members, Policies, Policy};
+use crate::policy::destination::Destinations;
+use crate::policy::model::{DeliverySettings, Limits, Members, Policies, Policy};
 use crate::policy::settings::Group;
+use crate::policy::word::Field;
 use out::Writer;
 
 /// The compiled form of `policies`. Its tables have a random key: whoever chooses the
@@ -27,11 +29,12 @@ pub fn build(policies: &Policies) -> Vec<u8> {
 #[must_use]
 pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
     let mut writer = Writer::new(key);
-    let identity = writer.row(&settings(&policies.identity).0);
+    let mut identity = settings(&policies.identity);
+    if policies.identity.destinations != Destinations::default() {
+        policies.identity.destinations.write(&mut identity);
+    }
+    let identity = writer.row(&identity.0);
     let on_crossing = writer.row(&settings(&policies.on_crossing).0);
-    // What a library of the lower version can read, it shall.
-    let newest = policies.on_crossing.uses_later();
-    let version = if newest { VERSIONS.newest } else { VERSIONS.oldest };
     let zone = policies.zone.as_ref().map_or(0, |zone| {
         let mut row = Row::default();
         zone.write(&mut row);
@@ -44,8 +47,22 @@ pub fn build_with(policies: &Policies, key: [u8; 16]) -> Vec<u8> {
         directory.u32(write(&mut writer, policy));
     }
     let directory = writer.row(&directory.0);
+    // What a library of the lower version can read, it shall.
+    let version = if is_of_version_4(policies) { VERSIONS.oldest } else { VERSIONS.newest };
     let flags = if policies.counts_usage() { 0 } else { NO_USAGE };
     writer.finish([version, flags], [directory, identity, on_crossing, zone])
+}
+
+/// Whether version 4 can express these policies.
+fn is_of_version_4(policies: &Policies) -> bool {
+    let identity = &policies.identity;
+    let mut all = policies.policies.values();
+    !policies.on_crossing.uses_later()
+        && identity.destinations == Destinations::default()
+        && !identity.chain.contains(&Field::Destination)
+        && all.all(|policy| {
+            policy.delivery == DeliverySettings::default() && !policy.settings.counts_attempts()
+        })
 }
 
 /// A row that starts with these settings.
@@ -103,6 +120,9 @@ fn write(writer: &mut Writer, policy: &Policy) -> u32 {
     domains.write(&mut row);
     users.write(&mut row);
     exempt::write(writer, &mut row, &policy.exempt);
+    if policy.delivery != DeliverySettings::default() {
+        DeliverySettings::SETTINGS.iter().for_each(|one| (one.write)(&policy.delivery, &mut row));
+    }
     writer.row(&row.0)
 }
 

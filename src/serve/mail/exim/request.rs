@@ -10,7 +10,7 @@ use crate::event::session::SessionFacts;
 use crate::event::{AclStage, Caller, Circumstances, Context, Event, HandedOver, Origin};
 use crate::event::{Signs, account_key, is_of_dialogue};
 use crate::policy::key::address;
-use crate::policy::word::{OnError, Word as _};
+use crate::policy::word::{At, OnError, Word as _};
 use crate::rate::habits::marks;
 use crate::serve::mail::event::{EximCall, MailEvent};
 use crate::sys::users;
@@ -67,6 +67,8 @@ attributes! {
     originator, caller, exim, serving,
     // The recipient of this RCPT has been refused; nothing is counted.
     refused, look,
+    // A router asks about a recipient of a message: `delivery`; the message's age in seconds.
+    at, age,
     // What an administrator adds, in base64.
     policies, package, script, on_error,
     spec, key, unique,
@@ -187,7 +189,10 @@ impl EximRequest {
                 .saturating_add(refused.into()),
             auth_failed: number::<u64>(&self.auth_failed).is_some_and(|failed| failed != 0),
             has_message: has_id,
+            message_age: number(&self.age).unwrap_or(0),
         };
+        let is_route = self.at.as_deref() == Some(At::Delivery.word().as_bytes());
+        let is_route = is_route && stage == AclStage::Outside && has_id;
         let event = self.event(stage, interactive, &protocol, recipient(&local_part, &domain))?;
         let list = decoded("list", &self.list)?.unwrap_or_default();
         let mut recipients = if stage.has_all_recipients() { addresses(&list) } else { Vec::new() };
@@ -211,11 +216,12 @@ impl EximRequest {
             is_of_account: self.caller().account().is_some(),
         };
         Ok(EximStep {
-            session: given(&self.session),
+            // Each recipient is decided by itself, long after its connection.
+            session: if is_route { Vec::new() } else { given(&self.session) },
             message: given(&self.message),
             number: given(&self.number),
             event: MailEvent {
-                stage,
+                stage: if is_route { AclStage::Route } else { stage },
                 event,
                 facts,
                 recipients,

@@ -15,7 +15,7 @@ use super::replies::{
 use super::route::{Parameter, Route, Run};
 use super::types::{
     Changed, Changes, Crossings, ForATime, Found, HeldMail, Identities, Identity, Keys, Me, OfHeld,
-    OfKey, OfThief, Overrides, PoliciesInUse, Session, Status,
+    OfKey, OfThief, Overrides, PoliciesInUse, SentOfKey, Session, Status,
 };
 use crate::json_schema::SchemaOf;
 use crate::serve::web::broker::wire::Verb;
@@ -93,6 +93,21 @@ pub(super) const ROUTES: &[Route] = &[
             Box::pin(async move {
                 let key = asked.needed("key")?;
                 reply::json(&api.look.identities(vec![key], asked.seen()?).await?.pop())
+            })
+        },
+    },
+    Route {
+        method: Method::GET,
+        path: "/api/v1/usage",
+        role: Some(Role::View),
+        about: "Show what a key has sent by day and by hour; of a domain or a customer, by whom today",
+        query: &[KEY],
+        body: None,
+        reply: Some(SchemaGenerator::subschema_for::<SentOfKey>),
+        run: |api, asked| {
+            Box::pin(async move {
+                let key = asked.needed("key")?;
+                reply::json(&api.look.sent(key, asked.seen()?).await?)
             })
         },
     },

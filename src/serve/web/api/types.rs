@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::standing::held::HeldJson;
 use crate::standing::key_state::KeyStateJson;
 use crate::standing::override_state::OverrideJson;
+use crate::standing::usage::UsageReport;
 
 /// The caller and its permissions.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -228,7 +229,7 @@ pub(in crate::serve::web) struct Crossing {
     pub(in crate::serve::web) pasted: String,
     /// Whether it was refused: null if that is not known, as no refusal is logged.
     pub(in crate::serve::web) refused: Option<bool>,
-    /// enforced, observed or exempt.
+    /// enforced, observed, exempt or waits.
     pub(in crate::serve::web) enforcement: &'static str,
     /// What counts: the policy, what it counts and the rule, or the spec.
     pub(in crate::serve::web) by: String,
@@ -280,6 +281,16 @@ pub(in crate::serve::web) struct Change {
     pub(in crate::serve::web) key: Option<String>,
     /// What the line says of it.
     pub(in crate::serve::web) text: String,
+}
+
+/// What a key has sent.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(in crate::serve::web) struct SentOfKey {
+    /// Whether what accounts send is counted: the policies in use say so.
+    pub(in crate::serve::web) counted: bool,
+    /// The login, the local account, the domain or the customer that the key means, if it has sent
+    /// something in 35 days; of a domain or a customer, its accounts with what they have sent today.
+    pub(in crate::serve::web) sent: Vec<UsageReport>,
 }
 
 /// The policies in use.

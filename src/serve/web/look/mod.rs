@@ -14,6 +14,7 @@ mod search;
 mod sighted;
 pub(super) mod snapshot;
 mod suspicion;
+mod usage;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::cursor::Cursor;
-use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
+use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse, SentOfKey};
 use super::http::problem::{Problem, unavailable};
 use crate::serve::rates::{self, Purpose};
 use crate::standing::in_force::InForce;
@@ -148,6 +149,11 @@ impl Look {
             Ok((reader, batch))
         })
         .await
+    }
+
+    /// What a key has sent.
+    pub(super) async fn sent(&self, key: String, seen: Seen) -> Result<SentOfKey, Problem> {
+        self.run(move |spool| usage::of_key(spool, &key, seen)).await
     }
 
     /// The policies in use.

@@ -1,5 +1,4 @@
 // All of one identity.
-const LATER = 60;
 const CLOSE = 0.8;
 
 function identityView(main, key) {
@@ -16,14 +15,13 @@ function identityView(main, key) {
     named("Deny for…", key, () => askForTime("deny", key)),
   ] : [], { class: "buttons" });
   const part = () => element("div", []);
-  const alarm = part(), holding = part(), rates = part(), course = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
-  const parts = [alarm, holding, rates, course, overrides, crossings, clients, changes];
+  const alarm = part(), holding = part(), rates = part(), sent = part(), overrides = part(), crossings = part(), clients = part(), changes = part();
+  const parts = [alarm, holding, rates, sent, overrides, crossings, clients, changes];
   main.append(element("div", [title, buttons], { class: "head" }), verdict, ...parts);
   if (who.length > NAME) verdict.before(element("details", [element("summary", "The whole name"), element("p", element("bdi", visible(who)), { class: "text" })]));
-  const seen = new Map();
   let busy = false, again = false;
 
-  function show(identity, log, done) {
+  function show(identity, log, done, usage) {
     const { records, totals, suspicion } = identity;
     const denied = identity.overrides.find((one) => one.override === "deny");
     const allowed = identity.overrides.find((one) => one.override === "allow");
@@ -38,7 +36,7 @@ function identityView(main, key) {
     fill(rates, JSON.stringify([records, totals].map((all) => all.map(({ state, reason }) => [reason, state]))), [
       element("h2", "Rates and limits"), ...limits(records, totals),
     ]);
-    showCourse(course, records[0], log.crossings || [], seen);
+    showSent(sent, usage);
     fill(overrides, JSON.stringify(identity.overrides), identity.overrides.length ? [element("h2", "Allowed or denied"), overrideTable(identity.overrides)] : []);
     logged(crossings, "What happened", log, () => (log.crossings.length ? crossingTable(log) : null));
     fill(clients, JSON.stringify(log.clients), (log.clients || []).length ? [element("h2", "Where it came from"), plain(["Client", "#Crossings and refusals", "Latest"],
@@ -46,7 +44,7 @@ function identityView(main, key) {
     logged(changes, "Who did what", done, () => (done.changes.length ? changeTable(done) : null));
   }
   // What is logged is read again where something else has changed, or the stream says so.
-  let known = "", log = null, done = null;
+  let known = "", log = null, done = null, usage = null;
   // The mail server's queue may take longer than the database.
   async function readHeld() {
     const held = await orProblem(get("held", { key }));
@@ -64,9 +62,9 @@ function identityView(main, key) {
         if (now !== known) {
           known = now;
           readHeld();
-          [log, done] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE }))]);
+          [log, done, usage] = await Promise.all([orProblem(get("crossings", { key, limit: PAGE })), orProblem(get("changes", { key, limit: PAGE })), orProblem(get("usage", { key }))]);
         }
-        if (main.contains(title)) show(identity, log, done);
+        if (main.contains(title)) show(identity, log, done, usage);
       } while (again);
     } catch (problem) {
       caught(problem, (text) => fill(verdict, text, problemText(text)));
@@ -127,38 +125,31 @@ function limits(records, totals) {
   return [element("ul", [...records.map(row(false)), ...totals.map(row(true))], { class: "rates" })];
 }
 
-// The rate of a record over time, as far as it is known: at crossings and refusals, at the last
-// events that were seen while this page is open, and as it will be if nothing more is sent.
-function showCourse(parent, row, crossings, seen) {
-  const state = row && row.state;
-  if (!state || state.algorithm !== "average" || !state.period || !(state.limit > 0)) return fill(parent, "", []);
-  const now = Math.floor(Date.now() / 1000), zoneShift = wall(new Date().toISOString()) - Date.now() / 1000;
-  const last = Date.parse(state.last_seen) / 1000;
-  seen.set(last, state.last_rate);
-  const decayed = (t, from, value) => value * Math.exp(-(t - from) / state.period);
-  const to = now + Math.max(state.period, (state.retry_after || 0) * 1.2);
-  const marks = crossings.filter((one) => one.limit === state.limit && one.period === state.period)
-    .map((one) => [Date.parse(one.at) / 1000, one.rate]).filter(([t]) => t > now - DAY);
-  const all = [...new Map([...marks, ...seen])].sort(([a], [b]) => a - b).slice(-200);
-  const from = Math.min(all[0][0], now - state.period / 2) - 60;
-  const points = [];
-  all.forEach(([start, value], n) => {
-    const end = n + 1 < all.length ? all[n + 1][0] : to;
-    for (let k = 0; k < LATER; k += 1) {
-      const t = start + ((end - start) * k) / LATER;
-      points.push([t + zoneShift, decayed(t, start, value)]);
-    }
-  });
-  const shown = { points, from: from + zoneShift, to: to + zoneShift, now: now + zoneShift, dots: marks.map(([t, value]) => [t + zoneShift, value]), title: `Rate of ${mailbox(row.pasted)}: ${amount(state, state.rate)} ${within(state)}` };
-  Object.assign(parent, { shown, limit: state.limit });
-  if (!parent.querySelector("figure")) {
-    const figure = element("figure", element("figcaption", ""));
-    parent.replaceChildren(figure);
-    parent.redraw = plot(figure, (width) => drawRate(width, parent.shown, parent.limit));
-  }
-  const caption = `${capital(counted(state).words[2])} ${within(state)}: as far as it is known, and dashed as it will be if nothing more is sent. Dots are crossings and refusals.`;
-  fill(parent.querySelector("figcaption"), caption, caption);
-  parent.redraw();
+// What each login, local account, domain or customer of the key has sent: by day, the last day by hour,
+// and today by its accounts.
+function showSent(parent, { counted, sent, problem }) {
+  if (problem) return fill(parent, problem, [element("h2", "What was sent"), problemText(problem)]);
+  if (!counted && !sent.length) return fill(parent, "", []);
+  const known = JSON.stringify(sent);
+  if (parent.known === known) return undefined;
+  parent.known = known;
+  parent.replaceChildren(element("h2", "What was sent"), ...(sent.length ? sent.flatMap(sentParts) : [element("p", "Nothing in the last 35 days.", { class: "quiet" })]));
+  for (const figure of parent.querySelectorAll("figure")) plot(figure, (width) => drawColumns(width, figure.columns, figure.about));
+  return undefined;
+}
+function sentParts({ key, zone: of, days, hours, members }) {
+  const part = (text, columns) => {
+    const all = columns.reduce((sum, one) => sum + one.sent, 0), refused = columns.reduce((sum, one) => sum + one.refused, 0);
+    const figure = element("figure", element("figcaption", `${text}: ${many(all, "recipient", "recipients")}${refused ? `, and ${whole(refused)} refused` : ""}.`));
+    return Object.assign(figure, { columns, about: `${mailbox(key)}: ${text}` });
+  };
+  const count = ({ recipients, refused }) => `${many(recipients, "recipient", "recipients")}, ${whole(refused)} refused`;
+  const byDay = days.map((day) => ({ label: day.date.slice(5), sent: day.recipients, refused: day.refused,
+    text: `${day.date}: ${many(day.messages, "message", "messages")} to ${count(day)}, ${whole(day.failed)} failed` }));
+  const byHour = hours.map((hour) => ({ label: clock(wall(hour.at)).slice(11, 16), sent: hour.recipients, refused: hour.refused, text: `${when(hour.at)}: ${count(hour)}` }));
+  const rows = members.slice(0, PAGE).map((one) => [link(one.key), whole(one.recipients), share(one.recipients, members.reduce((sum, { recipients }) => sum + recipients, 0)), whole(one.messages), whole(one.refused), whole(one.failed)]);
+  return [part(`The last 35 days (${of})`, byDay), part("The last 24 hours", byHour),
+    ...(members.length ? [plain(["Account", "#Recipients", "#Share", "#Messages", "#Refused", "#Failed"], rows, `Who has sent most today${members.length > PAGE ? `: the first ${PAGE} of ${whole(members.length)}` : ""}.`)] : [])];
 }
 
 const EVENTS = { crossing: "over a limit", refusal: "refused", alarm: "alarm" };

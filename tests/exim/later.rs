@@ -1,0 +1,237 @@
+//! Mail that is sent later: policies at delivery, by the shipped router, in a real Exim.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+
+use crate::acl_files::{copy_shipped, login};
+use crate::policy::apply;
+use kit::front_ends::Machine;
+use kit::{FakeClock, PrivateExim, Process, Setup};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A week's worth leaves at once, and then as much each week: no test takes an hour, in which
+/// another one would leave.
+const POLICIES: &str = "[destination.slow]\ndomains = [\"slow.test\", \"*.slow.test\"]\n\
+    [policy.pace]\nat = \"delivery\"\nkey = \"destination\"\nburst = 60\nlongest = \"10w\"\n\
+    default.recipients = \"60/1w\"\n\
+    user.\"fast.test\".recipients = \"unlimited\"\n\
+    [policy.users]\nat = \"delivery\"\nkey = \"auth\"\nlongest = \"20h\"\n\
+    user.alice.recipients = \"2.5/1w\"\n";
+
+const WEEK: i64 = 7 * 86_400;
+
+/// Who decides.
+enum Decider {
+    Library,
+    Socket(Box<Machine>, Process),
+}
+
+/// An Exim whose queue is run by the test, and its clock.
+struct Later {
+    exim: PrivateExim,
+    clock: FakeClock,
+    decider: Decider,
+}
+
+impl Later {
+    fn new(by_socket: bool) -> Self {
+        let clock = FakeClock::new();
+        let setup = Setup::new().clock(&clock).auth();
+        let (setup, decider) = if by_socket {
+            let machine = Box::new(Machine::for_exim(POLICIES, ""));
+            let daemon = start(&machine, &clock);
+            (setup.socket(&machine.path("policy.sock")), Decider::Socket(machine, daemon))
+        } else {
+            (setup.library(), Decider::Library)
+        };
+        let mut exim = setup
+            .main(
+                "RATELIMIT_UNANSWERED = defer\ndomainlist local_domains = here.test\n\
+                 queue_only = true\nqueue_run_in_order = true\ndelay_warning =\n.include PRIVATE/exim/exirate.conf",
+            )
+            .acl("acl_smtp_rcpt", "  accept\n")
+            .router(
+                ".include PRIVATE/exim/router_later.conf\n\n\
+                 down:\n  driver = manualroute\n  domains = down.test\n  transport = down\n  \
+                 route_list = * 127.0.0.1\n  self = send\n\n\
+                 kept:\n  driver = accept\n  transport = kept",
+            )
+            .transport(
+                "down:\n  driver = smtp\n  port = 1\n  allow_localhost\n\n\
+                 kept:\n  driver = appendfile\n  file = PRIVATE/log/kept\n  user = Debian-exim\n\n\
+                 begin retry\n\n.include PRIVATE/exim/retry_later.conf\n* * F,4d,1s\n",
+            )
+            .build();
+        copy_shipped(&exim);
+        if !by_socket {
+            apply(&exim, POLICIES);
+        }
+        exim.start();
+        Self { exim, clock, decider }
+    }
+
+    /// Sends a message, each with a recipient of its own.
+    fn send(&self, login_as: Option<&str>, sender: &str, to: &[String]) {
+        let mut client = self.exim.connect(Ipv4Addr::LOCALHOST);
+        client.expect();
+        client.command("EHLO client.test");
+        if let Some(user) = login_as {
+            login(&mut client, user);
+        }
+        for to in to {
+            let reply = client.message(sender, &[to], &format!("Subject: {to}\r\n\r\nx"));
+            assert!(reply.is_ok(), "{}", reply.text);
+        }
+        client.quit();
+    }
+
+    fn run_queue(&self) {
+        let ran = self.exim.run(&["-q"], b"");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
+
+    /// The recipients that were delivered, in their order.
+    fn delivered(&self) -> Vec<String> {
+        let kept = std::fs::read_to_string(self.exim.folder().join("log/kept"));
+        let kept = kept.unwrap_or_default();
+        kept.lines().filter_map(|line| line.strip_prefix("Subject: ")).map(str::to_owned).collect()
+    }
+
+    /// How many lines of the main log say that a recipient in this domain waits.
+    fn waits(&self, domain: &str) -> usize {
+        let log = self.exim.log("main");
+        let end = format!("@{domain}> R=exirate_waits defer");
+        log.lines().filter(|line| line.contains(&end)).count()
+    }
+}
+
+/// The daemon, with this clock.
+fn start(machine: &Machine, clock: &FakeClock) -> Process {
+    let mut command = machine.command();
+    command.envs(clock.environment()).stdin(Stdio::null());
+    let daemon = Process(command.spawn().unwrap());
+    let socket = machine.path("policy.sock");
+    kit::until("the daemon listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    daemon
+}
+
+fn names(prefix: &str, count: usize, domain: &str) -> Vec<String> {
+    (0..count).map(|n| format!("{prefix}{n:03}@{domain}")).collect()
+}
+
+/// A burst to one destination leaves in its order at the pace of its bucket, whatever is killed;
+/// other mail does not wait.
+fn a_burst_is_spread(by_socket: bool) {
+    let mut later = Later::new(by_socket);
+    let burst: Vec<String> =
+        (0..150).map(|n| format!("to{n:03}@{}", ["slow.test", "mx.slow.test"][n % 2])).collect();
+    later.send(None, "news@here.test", &burst);
+    later.send(None, "", &names("bounce", 3, "slow.test"));
+    later.send(None, "ann@here.test", &names("quick", 3, "other.test"));
+    later.send(None, "ann@here.test", &names("fast", 3, "fast.test"));
+    later.send(None, "ann@here.test", &names("home", 3, "here.test"));
+
+    later.run_queue();
+    let first = later.delivered();
+    let (slow, others): (Vec<_>, Vec<_>) = first.into_iter().partition(|to| to.starts_with("to"));
+    assert_eq!(slow, burst[..60], "{}", later.exim.log("main"));
+    let others: BTreeSet<String> = others.into_iter().collect();
+    let expected = [
+        names("bounce", 3, "slow.test"),
+        names("quick", 3, "other.test"),
+        names("fast", 3, "fast.test"),
+        names("home", 3, "here.test"),
+    ];
+    assert_eq!(others, expected.concat().into_iter().collect());
+    assert_eq!(later.waits("slow.test") + later.waits("mx.slow.test"), 90);
+    let why = "policy pace: 61.0 recipients, limit 60/1w, key destination:slow";
+    assert!(later.exim.log("main").contains(why), "{}", later.exim.log("main"));
+
+    // Nothing more in the same week; and the queue names the real recipients.
+    later.run_queue();
+    assert_eq!(later.delivered().len(), 72);
+    let queue = later.exim.run(&["-bp"], b"").stdout;
+    assert!(queue.contains("to149@mx.slow.test") && !queue.contains("exirate-later"), "{queue}");
+
+    // In the next one, a runner is killed, and the daemon too.
+    later.clock.set(WEEK);
+    let mut runner = later.exim.command();
+    let mut runner = runner.arg("-q").stdin(Stdio::null()).spawn().unwrap();
+    later.exim.wait_for_log("=> to070 <", 1);
+    kill_process(Pid::from_child(&runner), Signal::KILL).unwrap();
+    runner.wait().unwrap();
+    if let Decider::Socket(machine, daemon) = &mut later.decider {
+        daemon.signal(Signal::KILL);
+        *daemon = start(machine, &later.clock);
+    }
+    // The process that delivers goes on with its message, which is locked meanwhile.
+    kit::until("the week's are out", || {
+        later.run_queue();
+        later.delivered().len() >= 132
+    });
+    assert_eq!(later.delivered().len(), 132);
+
+    later.clock.set(2 * WEEK);
+    later.run_queue();
+    let mut slow = later.delivered();
+    slow.retain(|to| to.starts_with("to"));
+    // In their order, but for the message that was locked meanwhile: none is lost, and none is there twice.
+    assert_eq!(slow[120..], burst[120..]);
+    slow.sort();
+    assert_eq!(slow, burst);
+    assert_eq!(later.exim.run(&["-bpc"], b"").stdout.trim(), "0");
+    assert_eq!(later.exim.log("panic"), "");
+}
+
+#[test]
+fn a_burst_is_spread_by_the_library() {
+    a_burst_is_spread(false);
+}
+
+#[test]
+fn a_burst_is_spread_by_the_socket() {
+    a_burst_is_spread(true);
+}
+
+/// A recipient counts once for its sender, however often its delivery is tried; and what has waited
+/// too long is returned.
+#[test]
+fn a_recipient_is_counted_once_and_returned_in_the_end() {
+    let later = Later::new(false);
+    later.send(Some("alice"), "alice@here.test", &names("down", 2, "down.test"));
+    for round in 1..5 {
+        later.clock.set(round * 5);
+        later.run_queue();
+    }
+    let of_alice = || {
+        let rates = crate::policy::rates(&later.exim);
+        rates.into_iter().find(|(name, _)| name.ends_with("auth:alice")).map(|(_, rate)| rate)
+    };
+    assert_eq!(of_alice(), Some(2));
+    assert_eq!(later.waits("down.test"), 0, "{}", later.exim.log("main"));
+    // One that is over waits, and those that were counted before it still do not.
+    later.send(Some("alice"), "alice@here.test", &names("late", 1, "other.test"));
+    later.send(Some("bob"), "bob@here.test", &names("bob", 1, "other.test"));
+    later.clock.set(60);
+    later.run_queue();
+    assert_eq!((later.waits("other.test"), later.waits("down.test")), (1, 0));
+    assert_eq!(later.delivered(), names("bob", 1, "other.test"));
+    // What waits counts for no destination.
+    let rates = crate::policy::rates(&later.exim);
+    let other: Vec<_> = rates.iter().filter(|(name, _)| name.ends_with("other.test")).collect();
+    assert_eq!(other.len(), 1, "{rates:?}");
+    assert_eq!(*other[0].1, 1);
+
+    later.clock.set(20 * 3600 + 120);
+    later.run_queue();
+    let log = later.exim.log("main");
+    let failed = "<late000@other.test> R=exirate_waits: policy users: not delivered in time";
+    assert!(log.contains(failed), "{log}");
+    // The bounce goes to her, and says why.
+    later.run_queue();
+    let kept = std::fs::read_to_string(later.exim.folder().join("log/kept")).unwrap();
+    let (_, bounce) = kept.split_once("could not be delivered").unwrap_or_else(|| panic!("{log}"));
+    let said = "(generated from late000@other.test)\n    policy users: not delivered in time";
+    assert!(bounce.contains(said), "{bounce}");
+}
