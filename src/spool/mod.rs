@@ -67,6 +67,7 @@ mod tests;
 mod text_log;
 mod tidy;
 mod usage;
+mod usage_words;
 mod verify;
 #[cfg(test)]
 mod version_tests;

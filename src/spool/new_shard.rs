@@ -20,7 +20,7 @@ use super::format::{
 use super::record::Record;
 use super::shard::{Body, Counts};
 use super::sizes::{PAGE, capacity_for};
-use super::usage;
+use super::usage_words;
 
 /// A file under a shard's temporary name that this process alone may write to.
 ///
@@ -198,7 +198,11 @@ fn fill(
         let slot = (start..body.capacity).chain(0..start).find(|&s| body.entry(s).is_none())?;
         body.map.write(offset, source.bytes(record.offset, record.bytes)?)?;
         if record.is_of_usage() {
-            usage::mend(&mut body.map, offset + (record.filter_offset() - record.offset), place)?;
+            usage_words::mend(
+                &mut body.map,
+                offset + (record.filter_offset() - record.offset),
+                place,
+            )?;
         }
         body.set_entry(slot, place.tag, offset)?;
         offset += record.bytes;

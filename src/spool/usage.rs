@@ -13,34 +13,13 @@ use crate::sys::mapping::Mapping;
 
 use super::apply::{AddFailure, NewFilter};
 use super::forget::USAGE_KEPT;
-use super::format::{seal, unseal};
 use super::hashing::KeySlot;
 use super::iterate::LeftOut;
 use super::locked::Locked;
 use super::record::{Fill, Record, USAGE_BYTES};
 use super::shard::Body;
+use super::usage_words::{WORD_BYTES, sealed, seed, unsealed};
 use super::{Spool, SpoolError};
-
-/// The size of a word.
-const WORD_BYTES: usize = USAGE_BYTES / WORDS;
-
-/// The seed of the seals of a record: a word is sound only in its place in its own record.
-#[inline]
-fn seed(slot: KeySlot) -> u32 {
-    slot.hash() as u32
-}
-
-/// The word that is stored for a value.
-#[inline]
-fn sealed(value: u64, seed: u32, word: usize) -> u64 {
-    if value == 0 { 0 } else { seal(value, seed.wrapping_add(word as u32)) }
-}
-
-/// The value of a stored word; `None` if it is damaged.
-#[inline]
-fn unsealed(word: u64, seed: u32, number: usize) -> Option<u64> {
-    if word == 0 { Some(0) } else { unseal(word, seed.wrapping_add(number as u32)) }
-}
 
 /// The words of a record, where they are.
 struct Mapped<'m> {
@@ -220,18 +199,6 @@ pub(super) fn fault(record: &Record, body: &Body, place: KeySlot) -> Option<&'st
     let stored = Stored { bits: record.filter(&body.map, body.seed)?.bits, seed: seed(place) };
     let is_damaged = (0..WORDS).any(|word| stored.word(word).is_none());
     is_damaged.then_some("has a damaged count")
-}
-
-/// Gives up the damaged counts of a record whose words are at `offset`.
-pub(super) fn mend(map: &mut Mapping, offset: usize, place: KeySlot) -> Option<()> {
-    let seed = seed(place);
-    for word in 0..WORDS {
-        let at = offset + word * WORD_BYTES;
-        if unsealed(map.u64(at)?, seed, word).is_none() {
-            map.set_u64(at, 0)?;
-        }
-    }
-    Some(())
 }
 
 #[cfg(test)]
