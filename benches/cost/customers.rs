@@ -183,7 +183,10 @@ fn many_accounts(accounts: usize) {
     }
     let time = begun.elapsed() / accounts as u32;
     let bytes = spool.disk_bytes() as f64 / accounts as f64;
-    println!("({bytes:.0} bytes of disk an account; the first event of one {})\n", micros(time.as_secs_f64()));
+    println!(
+        "({bytes:.0} bytes of disk an account; the first event of one {})\n",
+        micros(time.as_secs_f64() * 1e6)
+    );
     let mut rows = vec![row(["", "time", "processor", "memory"])];
     let one = format!("user{}@example.org", accounts / 2);
     for arguments in [&["usage", "--by", "domain"][..], &["usage", &one]] {
