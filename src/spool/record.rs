@@ -263,11 +263,20 @@ impl Record {
     /// within the mapping.
     pub(super) fn read(map: &Mapping, offset: usize, seed: u32) -> Option<Self> {
         let mut record = Self::outline(map, offset)?;
-        if !record.head_is_sound(map, seed)? {
+        if !record.head_is_sound(map, seed)? || !record.has_the_bytes_of_its_kind() {
             return None;
         }
         record.current = record.latest_state(map);
         Some(record)
+    }
+
+    /// Whether what follows the key is as large as its kind wants it: only filters differ in size.
+    fn has_the_bytes_of_its_kind(&self) -> bool {
+        match self.codes.0 {
+            KIND_HABITS => self.filter_bytes == Some(SLOTS_BYTES),
+            KIND_USAGE => self.filter_bytes == Some(USAGE_BYTES),
+            _ => true,
+        }
     }
 
     /// The identity of a record that may be at `offset`: nothing is checked.

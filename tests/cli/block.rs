@@ -99,7 +99,7 @@ fn an_account_is_blocked_and_everything_says_until_when_and_what_ends_it() {
     let shown = json(&machine.run(&["show", "ann@c.test", "--json"]));
     let decided_by = &shown[0]["decided_by"];
     assert_eq!(decided_by, "blocked", "{shown}");
-    let lifted = ["`exirate unblock --spool spool ann@c.test`: the block ends"];
+    let lifted = ["`exirate unblock ann@c.test --spool spool`: the block ends"];
     machine.shows(&["list"], &["ann@c.test (blocked)", "1d"]);
     machine.shows(
         &["show", "ann@c.test"],
