@@ -128,7 +128,7 @@ fn an_account_is_blocked_and_everything_says_until_when_and_what_ends_it() {
     assert_eq!(machine.sends("ann@c.test"), blocked(Verdict::Reject));
     machine.shows(
         &["unblock", "ann@c.test"],
-        &["reset ann@c.test (out/messages, 1h): over the limit (blocked)"],
+        &["reset auth:ann@c.test (out/messages, 1h): over the limit (blocked)"],
     );
     machine.crosses("ann@c.test");
     // An allowance is stronger, and so is an exemption.
