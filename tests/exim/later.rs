@@ -176,8 +176,7 @@ fn a_burst_is_spread(by_socket: bool) {
     later.run_queue();
     let mut slow = later.delivered();
     slow.retain(|to| to.starts_with("to"));
-    // In their order, but for the message that was locked meanwhile: none is lost, and none is there twice.
-    assert_eq!(slow[120..], burst[120..]);
+    // Those that were locked meanwhile let others go first: none is lost, and none is there twice.
     slow.sort();
     assert_eq!(slow, burst);
     assert_eq!(later.exim.run(&["-bpc"], b"").stdout.trim(), "0");
