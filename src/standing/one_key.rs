@@ -1,7 +1,7 @@
 //! What the text of a key means: one identity.
 
 use super::pattern::{Pattern, Syntax};
-use crate::identity::fold::{Folding, split_field};
+use crate::identity::fold::{Folding, TOTALS, split_field};
 use crate::identity::{Field, first_field};
 use crate::store::Target;
 
@@ -28,13 +28,21 @@ impl OneKey {
     /// or of a customer together, or all clients of a server. `sender_domain:d,client:a` is of one
     /// client.
     pub(crate) fn is_of_group(&self) -> bool {
-        let Target::Exact { key, .. } = &self.target else { return true };
+        let Target::Exact { .. } = &self.target else { return true };
+        self.has_only(|name| Field::of(name).is_none_or(Field::is_of_group))
+    }
+
+    /// Whether it is the total of a domain or a customer.
+    pub(crate) fn is_total(&self) -> bool {
+        self.has_only(|name| TOTALS.iter().any(|total| total.as_bytes() == name))
+    }
+
+    /// Whether it has fields, and `is_one` holds for the name of each.
+    fn has_only(&self, is_one: impl Fn(&[u8]) -> bool) -> bool {
+        let Target::Exact { key, .. } = &self.target else { return false };
         let mut rest = Some(&**key);
         let mut fields = std::iter::from_fn(|| first_field(&mut rest));
-        fields.all(|field| {
-            split_field(&field)
-                .is_some_and(|(name, _)| Field::of(name).is_none_or(Field::is_of_group))
-        })
+        fields.all(|field| split_field(&field).is_some_and(|(name, _)| is_one(name)))
     }
 
     /// Reads a key as somebody types it.

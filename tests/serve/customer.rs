@@ -119,10 +119,10 @@ fn raise_alarm(desk: &Desk, identity: &str) {
 }
 
 /// Plays `exirate serve held`, with these keys' messages; returns what was released.
-fn queue(desk: &Desk, keys: &Arc<Mutex<Vec<&'static str>>>) -> Arc<Mutex<String>> {
+pub(super) fn queue(desk: &Desk, keys: &Arc<Mutex<Vec<&'static str>>>) -> Arc<Mutex<String>> {
     let (listener, keys) = (UnixListener::bind(desk.path("held")).unwrap(), Arc::clone(keys));
     let done = Arc::new(Mutex::new(String::new()));
-    let deeds = Arc::clone(&done);
+    let (deeds, at) = (Arc::clone(&done), now().seconds);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -136,8 +136,8 @@ fn queue(desk: &Desk, keys: &Arc<Mutex<Vec<&'static str>>>) -> Arc<Mutex<String>
                 let keys = keys.lock().unwrap();
                 let held = keys.iter().enumerate().map(|(number, key)| {
                     json!({
-                        "id": format!("id{number}"), "at": 1, "policy": "out", "key": key.as_bytes(),
-                        "why": "", "sender": key, "recipients": 1, "size": 1,
+                        "id": format!("id{number}"), "at": at, "policy": "out", "key": key.as_bytes(),
+                        "why": "this message raises an alarm", "sender": key, "recipients": 1, "size": 1,
                     })
                 });
                 let unread = if keys.len() > 1 { vec!["evil: unreadable"] } else { Vec::new() };

@@ -4,7 +4,7 @@ use kit::browser::Browser;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Office, card, card_button, click_in_list, exirate, go, shown};
+use super::{Office, card, card_button, click_in_list, exirate, go, of_text, shown};
 
 #[test]
 fn two_people_see_the_same() {
@@ -18,11 +18,16 @@ fn two_people_see_the_same() {
         browser.wait(&card("alice@example.org"));
         browser.wait(&card("bob@example.org"));
     }
+    let tabs = shown(&mut one, "#sections");
+    assert!(tabs.contains("Near") && !tabs.contains("Close"), "{tabs}");
     // Who may only look has nothing to press.
     assert_eq!(other.value("document.querySelectorAll('main button').length"), 2, "the pages");
     assert!(shown(&mut other, "#who").contains("who may look only"));
     // A change of one is seen by the other.
     click_in_list(&mut one, &card_button("alice@example.org", "Unblock"));
+    one.wait("document.getElementById('said').textContent.includes('can send again now')");
+    let said = shown(&mut one, "#said");
+    assert!(!said.contains("reset ") && !said.contains("per_rcpt"), "{said}");
     other.wait(&format!("!({})", card("alice@example.org")));
     // Under the pointer nothing moves: the row stays, and is no longer to be pressed.
     one.wait(&format!("{}.classList.contains('gone')", card("alice@example.org")));
@@ -47,6 +52,7 @@ fn two_people_see_the_same() {
     a_click_on_what_has_just_moved_does_nothing(&office, &mut one);
     the_focus_stays(&office, &mut one);
     what_an_administrator_has_denied_stays(&office, &mut one);
+    what_a_total_stops_is_unblocked_by_that(&office, &mut one);
     a_connection_that_is_lost(&mut office, &mut one);
     a_token_that_is_removed(&office, &mut other);
     assert_eq!(office.complaints(&mut one), Vec::<String>::new());
@@ -100,11 +106,32 @@ fn what_an_administrator_has_denied_stays(office: &Office, browser: &mut Browser
     go(browser, "denied", ".card");
     let text = shown(browser, "main .card");
     assert!(text.contains("Denied until ") && text.contains("phishing"), "{text}");
+    assert!(text.contains("by root") && !text.contains("uid="), "{text}");
     click_in_list(browser, "document.querySelector('main .card button')");
     browser.wait("document.querySelector('#said .problem')");
     let said = shown(browser, "#said");
     assert!(said.starts_with("mallory@example.org is not changed: "), "{said}");
     assert!(said.contains("phishing"), "{said}");
+    go(browser, "", ".card");
+}
+
+fn what_a_total_stops_is_unblocked_by_that(office: &Office, browser: &mut Browser) {
+    for login in ["ann", "ann", "ann", "ben"] {
+        office.send(&format!("{login}@acme.test"), 1, 1);
+    }
+    go(browser, "key/auth%3Aben%40acme.test", ".rates");
+    let verdict = shown(browser, ".verdict");
+    let why =
+        "All of acme together wrote to 3 recipients in the last day; the limit of outbound is 3.";
+    assert!(verdict.starts_with("Blocked. Free in ") && verdict.contains(why), "{verdict}");
+    let button = of_text("button", "main", "Unblock all of acme");
+    browser.click(&button);
+    browser.wait("document.querySelector('.verdict').textContent === 'Not blocked'");
+    browser.wait("document.getElementById('said').textContent.includes('can send again now')");
+    assert_eq!(browser.value(&format!("Boolean({button})")), false);
+    assert!(shown(browser, ".rates li").contains("1 of 1,000"), "its own is not reset");
+    let log = office.desk.audit_log();
+    assert!(log.contains(" web=token:desk unblock ") && log.contains("customer:acme"), "{log}");
     go(browser, "", ".card");
 }
 

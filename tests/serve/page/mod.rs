@@ -22,9 +22,14 @@ version = 1
 [policy.outbound]
 when = "authenticated"
 update = "strict"
-habits = "observe"
+habits = "hold"
 [policy.outbound.default]
 recipients = ["1000/1h", "5000/1d"]
+[policy.outbound.customer.acme]
+domains = ["acme.test"]
+total.recipients = "3/1d"
+[policy.outbound.user."vip@example.org"]
+recipients = "2000/1h"
 [[policy.outbound.exempt]]
 match = ["ceo@example.org"]
 reason = "year-end letter"

@@ -1,5 +1,7 @@
 //! The four tasks of who answers the phone, at each width, light and dark, and by keys alone.
 
+use std::sync::{Arc, Mutex};
+
 use kit::browser::Browser;
 use serde_json::json;
 
@@ -7,6 +9,7 @@ use super::{
     Office, card, card_button, click_in_list, fits, go, is_accessible, keep, of_text, shown,
     sign_in,
 };
+use crate::customer::queue;
 
 #[test]
 fn whoever_answers_the_phone_does_it_at_every_width_light_and_dark() {
@@ -88,6 +91,9 @@ fn tasks(office: &Office, browser: &mut Browser, login: &str, what: &str) {
     browser.wait("!document.getElementById('ask').open");
     let said = shown(browser, "#said");
     assert!(said.contains(login) && said.contains("allowed until"), "{said}");
+    // Below what it covers, the page goes on.
+    let room = "parseFloat(getComputedStyle(document.body).paddingBottom) - document.querySelector('#said p').offsetHeight";
+    assert!(browser.value(room).as_f64() > Some(0.0), "{what}");
     // What is gone goes when the pointer does.
     browser.point("document.querySelector('.brand')");
     browser.wait(&format!("!({})", card(login)));
@@ -109,6 +115,16 @@ fn views(browser: &mut Browser, login: &str, what: &str, is_checked: bool) {
         keep(browser, &format!("{name}-{what}"));
         if is_checked {
             is_accessible(browser, &format!("{name}-{what}"));
+        }
+        if name == "policies" {
+            let text = shown(browser, "main");
+            for said in [
+                "what is over a limit is refused",
+                "3/1d recipients, all users of it together",
+                "1 user has limits or a package of their own",
+            ] {
+                assert!(text.contains(said), "{said}: {text}");
+            }
         }
     }
     assert!(shown(browser, ".verdict").starts_with("Allowed until"), "{what}");
@@ -199,6 +215,10 @@ fn keys_alone_do_all_of_it() {
     browser.press("Enter", 13);
     browser.wait("document.querySelector('.verdict .big')");
     assert_eq!(browser.value("document.activeElement.tagName"), "H1");
+    tab_to(&mut browser, "End the permission alice@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.querySelector('.verdict').textContent.startsWith('Blocked. Free in')");
+    let orders = held_mail_is_released(&office, &mut browser);
     // An account that is stolen.
     go(&mut browser, "suspected", "main .card");
     tab_to(&mut browser, "Stolen dora@example.org");
@@ -208,6 +228,10 @@ fn keys_alone_do_all_of_it() {
     tab_to(&mut browser, "Stolen dora@example.org");
     browser.press("Enter", 13);
     browser.wait("document.activeElement.textContent === 'Cancel'");
+    // What is held of it is kept unless somebody says otherwise.
+    assert_eq!(browser.value("document.querySelector('#ask [value=keep]').checked"), true);
+    browser.value("document.querySelector('#ask [value=keep]').focus()");
+    browser.press("ArrowUp", 38);
     tab_to(&mut browser, "Yes, it is stolen");
     browser.press("Enter", 13);
     browser
@@ -223,7 +247,29 @@ fn keys_alone_do_all_of_it() {
     browser.wait("document.querySelector('.count')?.textContent === 'No account is suspected.'");
     assert_eq!(office.complaints(&mut browser), Vec::<String>::new());
     let log = office.desk.audit_log();
-    for done in ["allow", "unblock", "habits stolen", "deny"] {
+    for done in ["allow", "allow --end", "unblock", "habits stolen", "deny"] {
         assert!(log.contains(&format!("web=token:desk {done}")), "{done}: {log}");
     }
+    let done = orders.lock().unwrap().clone();
+    let [release, delete] = ["release", "delete"].map(|verb| json!({ "do": [verb, ["id0"]] }));
+    assert_eq!(done, format!("{release}\n{delete}\n"));
+}
+
+/// A message is held of dora. Returns what the queue is ordered to do.
+fn held_mail_is_released(office: &Office, browser: &mut Browser) -> Arc<Mutex<String>> {
+    let held = Arc::new(Mutex::new(vec!["auth:dora@example.org"]));
+    let orders = queue(&office.desk, &held);
+    go(browser, "held", "main table");
+    let text = shown(browser, "main");
+    assert!(text.contains("1 message that the mail server keeps until somebody"), "{text}");
+    is_accessible(browser, "held mail");
+    tab_to(browser, "Release dora@example.org");
+    browser.press("Enter", 13);
+    browser.wait("document.getElementById('said').textContent.startsWith('released: 1 held')");
+    go(browser, "key/auth%3Adora%40example.org", "main table");
+    let verdict = "document.querySelector('.verdict').textContent";
+    browser.wait(&format!("{verdict} === 'Suspected: its mail is held'"));
+    browser.wait(&of_text("button", "main", "Release 1 message"));
+    assert!(shown(browser, "main h2").contains("Held mail"));
+    orders
 }

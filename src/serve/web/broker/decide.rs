@@ -116,7 +116,9 @@ impl Broker {
         let folding = policies.folding().map_err(Refused::database)?;
         let key = one_key(&request.key, &folding)?;
         check_scope(&Sight::by(scope.as_ref(), &policies, &folding), &key.target)?;
-        if key.is_of_group() {
+        // What a total refuses can be helped by nothing else, and its mailboxes stay as they are.
+        let may = scope.is_none() && request.verb == Verb::Unblock && key.is_total();
+        if key.is_of_group() && !may {
             let shown = text::printable(request.key.as_bytes());
             let detail =
                 format!("{shown} counts many senders together: an administrator changes it");

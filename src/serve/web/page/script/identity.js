@@ -28,7 +28,8 @@ function identityView(main, key) {
     const denied = identity.overrides.find((one) => one.override === "deny");
     const allowed = identity.overrides.find((one) => one.override === "allow");
     fill(verdict, JSON.stringify([identity.refused, identity.reasons, identity.free_at, identity.overrides, totals, suspicion]), verdictOf(identity, denied, allowed));
-    const total = denied || records.some((row) => row.state.over) ? undefined : totals.find((row) => row.state.over);
+    // Who is of one customer cannot reset its total.
+    const total = denied || me.scope || records.some((row) => row.state.over) ? undefined : totals.find((row) => row.state.over);
     stop = total ? total.pasted : key;
     fill(unblock, stop, total ? `Unblock all of ${mailbox(stop)}` : ["Unblock", element("span", " " + mailbox(key), { class: "away" })]);
     unblock.classList.toggle("first", identity.refused || denied !== undefined);
