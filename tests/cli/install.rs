@@ -283,6 +283,40 @@ fn impossible_options_are_refused() {
     assert!(everything(root.path()).is_empty());
 }
 
+/// Of the machine itself, whose program says which mail is held.
+#[test]
+fn what_would_leave_mail_held_is_not_removed() {
+    let folder = TempDir::new().unwrap();
+    let prefix = folder.path().to_str().unwrap();
+    fs::create_dir_all(folder.path().join("share/exirate")).unwrap();
+    fs::create_dir(folder.path().join("bin")).unwrap();
+    let installed = format!("{prefix}/bin/link");
+    let list = folder.path().join("share/exirate/installed");
+    let says = |text: &str, status: i32| {
+        fs::write(&list, format!("link /nonexistent {installed}\n")).unwrap();
+        let _ = std::os::unix::fs::symlink("/nonexistent", &installed);
+        let script = format!("#!/bin/sh\n[ \"$*\" = held ] && echo '{text}'\nexit {status}\n");
+        write_script(folder.path().join("bin/exirate"), &script);
+    };
+    let is_there = || fs::symlink_metadata(&installed).is_ok();
+    let (none, uninstall) = (Path::new(""), ["--uninstall", "--prefix", prefix]);
+    says("2 messages of auth:carol", 1);
+    let complaint = refused(none, &uninstall);
+    for said in ["\n2 messages of auth:carol\n", "/bin/exirate held release KEY\n", "--force"] {
+        assert!(complaint.contains(said), "{said}: {complaint}");
+    }
+    install(none, &[&uninstall[..], &["--dry-run"]].concat());
+    assert!(is_there(), "something was removed");
+    install(none, &[&uninstall[..], &["--force"]].concat());
+    assert!(!is_there());
+    // No mail is held, or no mail server can be asked.
+    for status in [0, 2] {
+        says("", status);
+        install(none, &uninstall);
+        assert!(!is_there(), "{status}");
+    }
+}
+
 /// One number, in four files.
 #[test]
 fn one_version_is_released() {
