@@ -126,8 +126,11 @@ fn who_is_denied_or_exempt_is_listed() {
     let desk = Desk::new("");
     apply(
         &desk,
-        "version = 1\n[policy.out]\ndefault.recipients = \"10/1h\"\n[[policy.out.exempt]]\n\
-         match = [\"ceo@example.org\"]\nreason = \"letters\"\n",
+        "version = 1\n[identity]\nqualify = \"example.org\"\n[policy.out]\n\
+         default.recipients = \"10/1h\"\n\
+         customer.acme = { domains = [\"acme.test\"], total.recipients = \"30/1h\" }\n\
+         user.dave.recipients = \"5/1h\"\nuser.erin.recipients = \"6/1h\"\n\
+         [[policy.out.exempt]]\nmatch = [\"ceo@example.org\"]\nreason = \"letters\"\n",
     );
     count(&desk, of_policy("out/recipients/1h/auth:ceo@example.org"), 20, "192.0.2.7");
     count(&desk, of_policy("out/recipients/1h/auth:close@example.org"), 9, "192.0.2.7");
@@ -156,6 +159,20 @@ fn who_is_denied_or_exempt_is_listed() {
     assert_eq!((&out["name"], &out["exempt"][0]["reason"]), (&json!("out"), &json!("letters")));
     let limit = &out["tables"][0]["limits"][0];
     assert_eq!((&limit["unit"], &limit["text"]), (&json!("recipients"), &json!("10/1h")));
+    assert_eq!((&out["customers"], &out["users"]), (&json!(1), &json!(2)));
+    let tables = out["tables"].as_array().unwrap();
+    let acme = tables.iter().find(|table| table["table"] == "customer acme").unwrap();
+    let total = &acme["limits"][0];
+    assert_eq!((&total["total"], &total["text"]), (&json!(true), &json!("30/1h")));
+    // A login without its domain is the same one.
+    assert_eq!(desk.change("/api/v1/deny", body("Close")).status, 200);
+    for name in ["close", "CLOSE@Example.org", "auth:close"] {
+        let one = desk.get(&format!("/api/v1/identity?key={}", encoded(name))).json();
+        assert_eq!(pasted(&one["records"]), ["auth:close@example.org"], "{name}: {one}");
+        assert_eq!(one["overrides"][0]["reason"], "a call", "{name}: {one}");
+        assert_eq!(one["refused"], true, "{name}: {one}");
+    }
+    assert_eq!(desk.change("/api/v1/end", json!({ "key": "close@example.org" })).status, 200);
 }
 
 #[test]

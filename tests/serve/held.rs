@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use kit::{Process, until};
+use kit::{Process, until, write_script};
 use serde_json::{Value, json};
 
 use crate::desk::Desk;
@@ -73,24 +73,34 @@ fn undo_names_what_is_held(found: &Path) {
     let prerm = std::fs::read_to_string(prerm).unwrap();
     // As a package installs it, in the PATH.
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_exirate"), found.join("exirate")).unwrap();
+    let postrm = kit::repository().join("debian/exirate.postrm");
+    // What follows the question is not for this machine.
+    write_script(&found.join("update-rc.d"), "#!/bin/sh\nexit 9\n");
     let script = format!(
         "mount -t tmpfs none /var/lib; mount -t tmpfs none /run; exirate setup --undo; echo \"none $?\"\n\
          mkdir /var/lib/exirate-setup; cat >/tmp/prerm$$ <<'END'\n{prerm}\nEND\n\
          sh /tmp/prerm$$ remove; echo \"prerm $?\"; EXIRATE_REMOVE_ANYWAY=yes sh /tmp/prerm$$ remove\n\
          echo \"anyway $?\"; rm /tmp/prerm$$\n\
+         mount -t tmpfs none /var/spool/exim4; mkdir /var/spool/exim4/input\n\
+         printf '%s\\n' '-frozen 1' '-aclm _exirate_held 1' x >/var/spool/exim4/input/1abc-H\n\
+         sh {0} purge; echo \"purge $?\"; EXIRATE_REMOVE_ANYWAY=yes sh {0} purge; echo \"purged $?\"\n\
+         umount /var/spool/exim4\n\
          echo '{{\"version\":1,\"finished\":true,\"entries\":[]}}' >/var/lib/exirate-setup/manifest.json\n\
-         exirate setup --undo; echo \"undo $?\"; exirate setup --undo --yes; echo \"yes $?\"\n"
+         exirate setup --undo; echo \"undo $?\"; exirate setup --undo --yes; echo \"yes $?\"\n",
+        kit::shell_quoted(&postrm)
     );
     let path = std::env::var("PATH").unwrap();
     let mut machine = Command::new("unshare");
     machine.args(["--mount", "sh", "-c", &script]);
     machine.env("PATH", format!("{}:{path}", found.display()));
     let ran = kit::exim::run(machine, b"");
-    for said in ["none 0", "prerm 1", "anyway 0", "undo 2", "yes 0"] {
+    for said in ["none 0", "prerm 1", "anyway 0", "purge 1", "purged 9", "undo 2", "yes 0"] {
         assert!(ran.stdout.lines().any(|line| line == said), "{said}: {ran:?}");
     }
     assert!(ran.stdout.contains("2 messages of auth:carol@a.test are held, since "), "{ran:?}");
     assert!(ran.stderr.contains("To have them delivered: exirate held release KEY"), "{ran:?}");
+    let by_hand = "\n    exim4 -Mt 1abc && exim4 -M 1abc\nTo purge exirate all the same";
+    assert!(ran.stderr.contains(by_hand), "{ran:?}");
     assert!(ran.stderr.contains("with --yes it stays held"), "{ran:?}");
 }
 

@@ -60,8 +60,16 @@ fn a_panel_shows_who_is_blocked_and_unblocks() {
     );
     let all = desk.get("/api/v1/overrides").json();
     assert_eq!(all["overrides"][0]["reason"], "letter");
+    let end = json!({ "key": "bob@example.net" });
+    let ended = desk.change("/api/v1/end", end.clone()).json();
+    let said = ended["said"][0].as_str().unwrap();
+    assert!(said.starts_with("ended: bob@example.net is allowed until "), "{ended}");
+    let bob = desk.get("/api/v1/identity?key=bob%40example.net").json();
+    assert_eq!((&bob["refused"], &bob["overrides"]), (&json!(true), &json!([])));
+    assert_eq!(desk.change("/api/v1/end", end).problem(), "nothing");
     let log = desk.audit_log();
     assert!(log.contains("web=token:desk unblock rate="), "{log}");
+    assert!(log.contains("web=token:desk allow --end key=bob@example.net"), "{log}");
     // Without the broker nothing is changed, and all is still shown.
     of_broker.signal(Signal::TERM);
     assert!(of_broker.wait().success());
