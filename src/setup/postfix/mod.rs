@@ -264,31 +264,65 @@ impl Postfix {
         let smarthost = (!smarthost.is_empty()).then_some(smarthost);
         let name = self.settings.value(None, "myhostname");
         let facts = Facts::of(name, domains, list("mynetworks"), smarthost);
-        Facts { front_end: Some(FrontEnd::PolicyProtocol), qualify: self.qualify(), ..facts }
+        let qualify = qualify(|name| self.settings.value(None, name));
+        Facts { front_end: Some(FrontEnd::PolicyProtocol), qualify, ..facts }
     }
+}
 
-    /// The domain that Postfix adds to logins and senders without one. In a virtual domain, a mailbox
-    /// is not the login of that name.
-    fn qualify(&self) -> Option<String> {
-        let value = |name: &str| self.settings.value(None, name);
-        let of_file = |text: String| match text.starts_with('/') {
-            true => std::fs::read_to_string(&text).unwrap_or_default(),
-            false => text,
-        };
-        let local = Some(value("smtpd_sasl_local_domain")).filter(|text| !text.is_empty());
-        let domain = local.unwrap_or_else(|| of_file(value("myorigin")));
-        let domain = qualifying(domain.lines().next().unwrap_or_default())?;
-        let is_virtual = ["virtual_mailbox_domains", "virtual_alias_domains"].iter().any(|name| {
-            let items = value(name);
-            let mut items = items.split([',', ' ', '\t', '\n']);
-            items.any(|item| item.eq_ignore_ascii_case(&domain))
-        });
-        (!is_virtual).then_some(domain)
-    }
+/// The domain that Postfix adds to logins and senders without one, by the values of its settings. In
+/// a virtual domain, a mailbox is not the login of that name.
+fn qualify(value: impl Fn(&str) -> String) -> Option<String> {
+    let of_file = |text: String| match text.starts_with('/') {
+        true => std::fs::read_to_string(&text).unwrap_or_default(),
+        false => text,
+    };
+    let local = Some(value("smtpd_sasl_local_domain")).filter(|text| !text.is_empty());
+    let domain = local.unwrap_or_else(|| of_file(value("myorigin")));
+    let domain = qualifying(domain.lines().next().unwrap_or_default())?;
+    let is_virtual = ["virtual_mailbox_domains", "virtual_alias_domains"].iter().any(|name| {
+        let items = value(name);
+        let mut items = items.split([',', ' ', '\t', '\n']);
+        items.any(|item| item.eq_ignore_ascii_case(&domain))
+    });
+    (!is_virtual).then_some(domain)
 }
 
 /// A text of the same length, for places in it: comments may be in any encoding.
 fn ascii(bytes: Option<&[u8]>) -> String {
     let bytes = bytes.unwrap_or_default().iter();
     bytes.map(|byte| if byte.is_ascii() { char::from(*byte) } else { '?' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logins_get_the_domain_that_postfix_adds() {
+        let folder = tempfile::tempdir().unwrap();
+        let mailname = folder.path().join("mailname");
+        std::fs::write(&mailname, "Mail.Test\n").unwrap();
+        let mailname = mailname.to_str().unwrap();
+        for (local, origin, mailboxes, expected) in [
+            ("", "mail.test", "", Some("mail.test")),
+            ("", mailname, "", Some("mail.test")),
+            ("sasl.test", mailname, "mail.test", Some("sasl.test")),
+            // A mailbox of a virtual domain is not the login of that name.
+            ("", mailname, "other.test, MAIL.test", None),
+            ("sasl.test", "mail.test", "hash:/etc/postfix/domains sasl.test", None),
+            ("", "localhost", "", None),
+            ("", "/nonexistent/mailname", "", None),
+        ] {
+            let value = |name: &str| {
+                let text = match name {
+                    "smtpd_sasl_local_domain" => local,
+                    "myorigin" => origin,
+                    "virtual_mailbox_domains" => mailboxes,
+                    _ => "",
+                };
+                text.to_owned()
+            };
+            assert_eq!(qualify(value).as_deref(), expected, "{local} {origin} {mailboxes}");
+        }
+    }
 }

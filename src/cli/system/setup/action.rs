@@ -207,3 +207,57 @@ const COLUMNS: [Column; 5] = [
     Column::words("LIMIT").spare(2),
     Column::words("LAST").spare(3),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Algorithm, Check, Update};
+    use crate::rate::habits::Sensitivity;
+    use crate::spool::EventDetails;
+    use crate::store::{Learn, Sending, SendingStage, Store as _, habits_key};
+
+    #[test]
+    fn an_alarm_of_habits_is_over_no_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::open(folder.path(), Options::default()).unwrap();
+        let would_refuse = |policies: &[&str]| {
+            let mut out = Vec::new();
+            let policies = policies.iter().copied().collect();
+            would_refuse(&mut Screen::of(&mut out), folder.path(), &policies).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let at = || Timestamp { seconds: now().seconds - 60, micros: 0 };
+        let observed = EventDetails {
+            policy: b"outbound",
+            enforcement: Enforcement::Observed,
+            ..EventDetails::default()
+        };
+        let mut name = Vec::new();
+        let raised = (1..2000_u64).any(|number| {
+            let recipients = [number.wrapping_mul(0x9e37_79b9_7f4a_7c15)];
+            let sending = Sending {
+                key: habits_key(b"auth:alice", &mut name),
+                network: None,
+                recipients: &recipients,
+                sensitivity: Sensitivity::High,
+                stage: SendingStage::Sent,
+                learn: Learn::Always,
+            };
+            spool.learn(&sending, at).unwrap().alarm.is_some()
+        });
+        assert!(raised && spool.has_events());
+        spool.describe(&observed);
+        let nobody = "in the last week, nobody was over a limit of these policies\n";
+        let alarm = "mail unlike their habits in the last week: 1 account; see `exirate habits`\n";
+        assert_eq!(would_refuse(&["outbound"]), format!("{alarm}{nobody}"));
+        assert_eq!(would_refuse(&["other"]), nobody);
+        let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 3600.0 };
+        let check = Check { update: Update::Strict, ..Check::new("1h/per_rcpt/bob", algorithm) };
+        spool.decide_one(&check, at).unwrap();
+        spool.describe(&observed);
+        let text = would_refuse(&["outbound"]);
+        let rows = text.strip_prefix(alarm).unwrap();
+        assert!(rows.starts_with("over a limit in the last week, and would have been"), "{text}");
+        assert!(rows.contains("\nbob ") && !rows.contains("alice"), "{text}");
+    }
+}
