@@ -111,8 +111,11 @@ fn fault_of(program: &Path) -> Option<&'static str> {
 mod tests {
     use super::super::finding::Level;
     use super::*;
+    use crate::engine::{Algorithm, Check, Update};
     use crate::policy::image::{build, install};
     use crate::policy::source::compile;
+    use crate::rate::Timestamp;
+    use crate::store::Store as _;
 
     /// The warnings about this `[on.crossing]`.
     fn found(spool: &Path, on: &str) -> Vec<String> {
@@ -124,6 +127,32 @@ mod tests {
         look(spool, &[], &mut findings);
         let warnings = findings.list.into_iter().filter(|one| one.level == Level::Warning);
         warnings.map(|one| one.text).collect()
+    }
+
+    #[test]
+    fn an_alert_that_waits_is_reported_once_it_is_late() {
+        for (ago, is_late) in [(10, false), (SOON + 10, true)] {
+            let spool = tempfile::tempdir().unwrap();
+            let dir = spool.path();
+            found(dir, "log = true");
+            let algorithm = Algorithm::MovingAverage { limit: 1.0, period: 3600.0 };
+            let check =
+                Check { update: Update::Strict, ..Check::new("1h/per_rcpt/alice", algorithm) };
+            let at = Timestamp { seconds: now().seconds - ago, micros: 0 };
+            Spool::open(dir, Options::default()).unwrap().decide_one(&check, || at).unwrap();
+            let runs =
+                UnitState { name: units::ALERTS.to_owned(), active: true, ..UnitState::default() };
+            let said = |units: &[UnitState]| {
+                let mut findings = Findings::default();
+                look(dir, units, &mut findings);
+                findings.list.into_iter().map(|one| one.text).collect::<Vec<_>>()
+            };
+            let late = "log: 1 alert waits to be sent";
+            // The daemon is about to send it, and nothing else does.
+            let expected: &[&str] = if is_late { &[late] } else { &[] };
+            assert_eq!(said(&[runs]), expected, "{ago}");
+            assert_eq!(said(&[])[1..], [late], "{ago}");
+        }
     }
 
     #[test]

@@ -233,6 +233,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn evidence_says_how_little_was_known() {
+        let of = |before| Alarm {
+            rule: Rule::Score,
+            strangers: 30,
+            messages: 3,
+            seconds: 60,
+            networks: 0,
+            failures: 0,
+            usual: 0.5,
+            before,
+            volume: 0.0,
+            record: 0.0,
+            is_told: true,
+            untold: 0,
+        };
+        for (before, said) in [
+            (0, "; none of its mail was known before"),
+            (1, "; known before: only 1 message"),
+            (YOUNG - 1, "; known before: only 19 messages"),
+            (YOUNG, "; usual: 0.5 new ones a day"),
+        ] {
+            let text = of(before).to_string();
+            assert!(text.ends_with(said), "{text}");
+            assert_eq!(text.contains("usual"), before >= YOUNG, "{text}");
+        }
+    }
+
     /// How many messages of a thief leave on each day: one to a stranger each minute if he `sends`
     /// then, and held while the account is suspected.
     fn left(days: i64, sends: impl Fn(i64, &Judged) -> bool) -> Vec<u32> {

@@ -265,10 +265,15 @@ fn an_override_denies_what_is_exempt() {
     let limit = |decision| Decided { policy: "p", limit, key, record, decision, exempt: true };
     let settings = &all.policies["p"].settings;
     let of = |decision| Outcome::of(settings, [limit(decision)].into_iter(), true, &alice());
-    decision.overridden = Some(crate::engine::Overridden::Deny);
-    let denied = of(decision);
-    assert_eq!((denied.verdict, denied.observed), (Verdict::Defer, false));
-    assert_eq!(denied.text, "Blocked by the administrator");
+    for (overridden, verdict) in [
+        (crate::engine::Overridden::Deny, Verdict::Defer),
+        (crate::engine::Overridden::Reject, Verdict::Reject),
+    ] {
+        decision.overridden = Some(overridden);
+        let denied = of(decision);
+        assert_eq!((denied.verdict, denied.observed), (verdict, false));
+        assert_eq!(denied.text, "Blocked by the administrator");
+    }
     decision.overridden = Some(crate::engine::Overridden::Allow);
     assert_eq!(of(decision).verdict, Verdict::Accept);
 }

@@ -301,6 +301,20 @@ fn what_is_no_toml_is_reported_alone() {
 }
 
 #[test]
+fn a_name_that_needs_quotes_is_said_to_need_them() {
+    let found = diagnostics_of("version = 1\n[policy.out]\nuser.alice@example.org = {}\n", "");
+    let quotes = "; write it in quotes, as in \"alice@example.org\"";
+    let mut lines = found.lines();
+    let first = lines.next().unwrap();
+    assert!(
+        first.starts_with("dir/p.toml:3:")
+            && first.contains(": not TOML: ")
+            && first.ends_with(quotes),
+        "{found}"
+    );
+}
+
+#[test]
 fn users_come_from_a_file_too() {
     let policy = "version = 1\n[policy.out]\nusers = \"users.csv\"\n\
                   [policy.out.package.gold]\nmessages = \"9/1h\"\n[policy.out.user.bob]\n";
