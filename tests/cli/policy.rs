@@ -111,6 +111,27 @@ fn a_domain_outside_ascii_is_its_a_label() {
     for user in ["ceo@münchen.example", "ceo@xn--mnchen-3ya.example"] {
         assert_eq!(show(user)["policies"][0]["exempt"]["reason"], "letters", "{user}");
     }
+    // In overrides as well, of one and of many.
+    std::fs::create_dir(dir.path().join("spool")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = exirate();
+        command.args(arguments).args(["--spool", "spool"]).current_dir(&dir).output().unwrap()
+    };
+    assert_eq!(run(&["policy", "apply", "p.toml"]).status.code(), Some(0));
+    assert_eq!(run(&["deny", "a@münchen.example"]).status.code(), Some(0));
+    assert_eq!(
+        run(&["deny", "*@xn--kln-sna.example", "--until", "1h", "--yes"]).status.code(),
+        Some(0)
+    );
+    for (user, verdict) in [
+        ("a@xn--mnchen-3ya.example", "defer"),
+        ("A@München.example", "defer"),
+        ("b@xn--mnchen-3ya.example", "accept"),
+        ("b@köln.example", "defer"),
+    ] {
+        let check = json(&run(&["check", "out", "--auth", user, "--json"]));
+        assert_eq!(check["verdict"], verdict, "{user}");
+    }
 }
 
 #[test]

@@ -262,6 +262,13 @@ fn show_shows_what_is_in_use() {
     assert_eq!(found["file"], image);
     assert_eq!(found["policies"][0]["exempt"]["reason"], "year-end letter");
     assert!(found["policies"][0]["limits"][0]["line"].is_null());
+    // Without a user, of each of them.
+    for name in ["list", "show"] {
+        let all = words(&machine.run(&[name]));
+        let line =
+            format!("outbound 60/1h unique_recipients each user default authenticated {image}");
+        assert!(all.contains(&line), "{name}: {all:#?}");
+    }
     let output = machine.run(&["show", "--user", "x", "--file", "p.toml"]);
     assert!(stderr(&output).contains("cannot be used with"), "{}", stderr(&output));
 }
@@ -623,7 +630,7 @@ fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
         spool.learn_habits(key, message, Sensitivity::default()).unwrap();
     }
     drop(spool);
-    let exirate = |arguments: &[&str]| {
+    let run = |arguments: &[&str]| {
         exirate()
             .args(arguments)
             .args(["--spool", "spool"])
@@ -631,8 +638,19 @@ fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
             .output()
             .unwrap()
     };
-    assert_eq!(exirate(&["deny", "bob"]).status.code(), Some(0));
+    assert_eq!(run(&["deny", "bob"]).status.code(), Some(0));
     machine.write("p.toml", &policies("[identity]\nqualify = \"example.org\"\n"));
+    // Where what others count cannot be moved, nothing is.
+    let mut join = exirate();
+    join.args(["cluster", "join", "--servers", "2", "--agent-user", "daemon", "--config"]);
+    join.arg(machine.0.path().join("agent.toml")).args(["--spool", "spool"]);
+    assert_eq!(join.current_dir(&machine.0).output().unwrap().status.code(), Some(1));
+    let before = fs::read(machine.image()).unwrap();
+    let refused = machine.run(&["apply", "p.toml"]);
+    let why = "nothing has changed, as the rates of logins could not be moved to their new names: ";
+    assert!(stderr(&refused).contains(why), "{refused:?}");
+    assert_eq!((refused.status.code(), fs::read(machine.image()).unwrap()), (Some(2), before));
+    assert_eq!(run(&["cluster", "leave"]).status.code(), Some(0));
     let rates = "2 rates and 1 account's habits";
     for (more, says) in [(&["--dry-run"][..], "would get"), (&[], "have"), (&[], "nothing changes")]
     {
@@ -642,7 +660,7 @@ fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
         let is_said = said.contains(&format!("{rates} {says} the new names of their logins\n"));
         assert!(is_said || says == "nothing changes" && said.contains(says), "{said}");
     }
-    let listed = json(&exirate(&["list", "--json"]));
+    let listed = json(&run(&["list", "--json"]));
     let mut rates: Vec<(&str, f64)> = listed
         .as_array()
         .unwrap()
@@ -659,20 +677,20 @@ fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
             ("local_account:alice", 9.0),
         ]
     );
-    let habits = json(&exirate(&["habits", "--json"]));
+    let habits = json(&run(&["habits", "--json"]));
     assert_eq!(habits[0]["key"], "auth:alice@example.org");
     // Each of its names is denied, and found.
     for name in ["bob", "BOB@Example.org"] {
-        let explained = stdout(&exirate(&["explain", name, "--now"]));
+        let explained = stdout(&run(&["explain", name, "--now"]));
         assert!(
             explained.starts_with(&format!("{name} cannot send now: denied until ")),
             "{explained}"
         );
-        let check = json(&exirate(&["check", "out", "--auth", name, "--json"]));
+        let check = json(&run(&["check", "out", "--auth", name, "--json"]));
         assert_eq!(check["verdict"], "defer");
     }
-    let unblocked = stdout(&exirate(&["unblock", "bob@example.org"]));
+    let unblocked = stdout(&run(&["unblock", "bob@example.org"]));
     assert!(unblocked.contains("bob"), "{unblocked}");
-    let check = json(&exirate(&["check", "out", "--auth", "bob", "--json"]));
+    let check = json(&run(&["check", "out", "--auth", "bob", "--json"]));
     assert_eq!(check["verdict"], "accept");
 }
