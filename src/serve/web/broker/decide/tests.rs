@@ -397,6 +397,6 @@ fn who_has_got_the_mail_of_a_thief_is_in_the_reply() {
     assert_eq!((done.records, &done.sent, desk.overrides().len()), (1, &None, 1));
     let unknown = done.said.iter().filter(|said| said.contains("not known")).collect::<Vec<_>>();
     assert!(unknown[0].starts_with("what was sent is not known: "), "{done:?}");
-    let named = unknown[0].contains("none/log") && unknown[0].contains("--addresses carol@");
+    let named = unknown[0].contains("/none: ") && unknown[0].contains("--addresses carol@");
     assert!(unknown.len() == 1 && named, "{done:?}");
 }
