@@ -112,7 +112,9 @@ fn a_domain_outside_ascii_is_its_a_label() {
         assert_eq!(show(user)["policies"][0]["exempt"]["reason"], "letters", "{user}");
     }
     // In overrides as well, of one and of many.
-    std::fs::create_dir(dir.path().join("spool")).unwrap();
+    let spool = dir.path().join("spool");
+    std::fs::create_dir(&spool).unwrap();
+    exirate::spool::Spool::open(&spool, exirate::spool::Options::default()).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = exirate();
         command.args(arguments).args(["--spool", "spool"]).current_dir(&dir).output().unwrap()
@@ -123,14 +125,15 @@ fn a_domain_outside_ascii_is_its_a_label() {
         run(&["deny", "*@xn--kln-sna.example", "--until", "1h", "--yes"]).status.code(),
         Some(0)
     );
-    for (user, verdict) in [
-        ("a@xn--mnchen-3ya.example", "defer"),
-        ("A@München.example", "defer"),
-        ("b@xn--mnchen-3ya.example", "accept"),
-        ("b@köln.example", "defer"),
+    for (user, is_denied) in [
+        ("a@xn--mnchen-3ya.example", true),
+        ("A@München.example", true),
+        ("b@xn--mnchen-3ya.example", false),
+        ("b@köln.example", true),
     ] {
         let check = json(&run(&["check", "out", "--auth", user, "--json"]));
-        assert_eq!(check["verdict"], verdict, "{user}");
+        let text = check["text"].as_str().unwrap();
+        assert_eq!(text.starts_with("Blocked"), is_denied, "{user}: {check}");
     }
 }
 
