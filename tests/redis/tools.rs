@@ -321,8 +321,8 @@ fn the_commands_work_on_one_redis_and_say_when_it_is_away() {
     let mut site = Site::new(&url, &settings(Servers::Single(tcp(server.port))));
     commands_work(&mut site);
     // What another program has put there is left alone, and reported.
-    server.ask(&["set", "exirate:{0000000000000000}sm0:x", "y"]);
-    server.ask(&["lpush", "exirate:{0000000000000000}sm0:list", "y"]);
+    server.ask(&["set", "exirate:{0000000000000000}sm0:nobody", "y"]);
+    server.ask(&["lpush", "exirate:{0000000000000000}sm0:1h/nobody", "y"]);
     let listed = site.run("mx1", &["list"]);
     let words = String::from_utf8(listed.stderr).unwrap();
     assert!(words.contains("left out 2 damaged records in redis://127.0.0.1"), "{words}");
@@ -330,6 +330,8 @@ fn the_commands_work_on_one_redis_and_say_when_it_is_away() {
     let events = site.run("mx1", &["events", "nobody"]);
     let words = String::from_utf8(events.stderr).unwrap();
     assert!(words.contains("left out 1 event in redis://127.0.0.1"), "{words}");
+    // Of another key, the value is not read.
+    server.ask(&["set", "exirate:{0000000000000000}sm0:another", "y"]);
     let erased = site.run("mx1", &["erase", "nobody", "--yes"]);
     let words = String::from_utf8(erased.stderr).unwrap();
     assert_eq!(erased.status.code(), Some(1), "{words}");

@@ -8,7 +8,7 @@ use crate::cluster::ClusterSettings;
 use crate::redis::{SharedEvent, SharedEvents, SharedRates};
 use crate::serve::servers;
 use crate::spool::{LoggedEvent, open_directory};
-use crate::store::{Inspect as _, InspectError, Memory, OwnedKey};
+use crate::store::{Inspect as _, InspectError, Memory, OwnedKey, Wanted};
 use crate::text::counted_or_no;
 
 /// What several servers share.
@@ -47,12 +47,11 @@ impl SharedStores {
     ) -> Result<NamedPerson, InspectError> {
         let overrides = self.rates.overrides()?.iter().filter(|one| concerns(person, one)).count();
         let mut keys: Vec<OwnedKey> = Vec::new();
-        // All are read: one that is damaged may be the person's.
-        let unread = self.rates.for_each(&mut |entry| {
-            if person.is_in(&entry.key) {
-                keys.push(entry.record_key().into());
-            }
-        })?;
+        // A record names somebody in its key alone: of others, the value is not read.
+        let mut wanted = Wanted { selects: &mut |key| person.is_in(key.name), identities: None };
+        let unread = self
+            .rates
+            .for_each_wanted(&mut wanted, &mut |entry| keys.push(entry.record_key().into()))?;
         found.left.extend(unread.parts.iter().map(ToString::to_string));
         let name = self.rates.location();
         if unread.damaged > 0 {
