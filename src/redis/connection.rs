@@ -133,7 +133,7 @@ impl Connection {
     pub(super) async fn send_all_to(
         &self,
         place: &Place,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
     ) -> RedisResult<Vec<RedisResult<Value>>> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -143,7 +143,7 @@ impl Connection {
                 one.line.exchange_all(&one.server, &one.settings, commands).await
             }
             (Self::Cluster(nodes), Some(node)) => nodes.send_all_to(node, commands).await,
-            (Self::Cluster(_), None) => return Ok(self.send_all(commands).await),
+            (Self::Cluster(_), None) => return Ok(self.send_all(&commands).await),
         };
         Ok(replies?.into_iter().map(Value::extract_error).collect())
     }

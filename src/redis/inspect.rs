@@ -191,7 +191,7 @@ impl SharedRates {
                 keys = found;
                 keys.retain(|key| {
                     let is_wanted = match record::read_key(key) {
-                        Some((key, _)) => selects(&key.key()),
+                        Some((key, _)) => selects(&key),
                         // It is counted as damaged.
                         None => true,
                     };
@@ -213,7 +213,7 @@ impl SharedRates {
     /// Sends several commands to this server; their replies come later.
     fn begin(&self, place: &Place, commands: Vec<Cmd>) -> PendingReplies {
         let (connection, place) = (self.store.connection.clone(), place.clone());
-        tokio::spawn(async move { connection.send_all_to(&place, &commands).await })
+        tokio::spawn(async move { connection.send_all_to(&place, commands).await })
     }
 
     /// Calls `visit` with the record of a key, if the reply to GET has one.
@@ -241,7 +241,7 @@ impl SharedRates {
     fn send_all(
         &self,
         place: &Place,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
     ) -> Result<Vec<RedisResult<Value>>, RedisError> {
         Ok(self.runtime.block_on(self.store.connection.send_all_to(place, commands))?)
     }
@@ -311,7 +311,7 @@ impl SharedRates {
         let mut known = SeenKeys::default();
         for some in keys.chunks(KEYS_AT_ONCE) {
             // Each node is asked for its own.
-            let replies = self.said(self.send_all(&None, &gets(some)))?;
+            let replies = self.said(self.send_all(&None, gets(some)))?;
             for (key, reply) in some.iter().zip(replies) {
                 self.said(self.visit(key, reply, visit, &mut known))?;
             }
@@ -324,9 +324,8 @@ impl SharedRates {
     fn entry(&self, key: &[u8], value: &[u8]) -> Option<Option<Entry>> {
         let (key, tag) = record::read_key(key)?;
         let record = Record::read(value)?;
-        let key = key.key();
-        (tag == self.store.secret.get().tag(key.identity()))
-            .then(|| Entry::of(&key, record.remembered()))
+        let is_tagged = self.store.secret.get().is_tag(tag, key.identity());
+        is_tagged.then(|| Entry::of(&key, record.remembered()))
     }
 }
 
@@ -356,7 +355,7 @@ impl SeenKeys {
 
 /// The commands that read these keys.
 fn gets(keys: &[Vec<u8>]) -> Vec<Cmd> {
-    keys.iter().map(|key| cmd("GET").arg(key).clone()).collect()
+    keys.iter().map(|key| cmd("GET").arg(key).take()).collect()
 }
 
 /// What a server was asked.
@@ -426,7 +425,7 @@ impl Inspect for SharedRates {
     ) -> Result<(), InspectError> {
         for some in keys.chunks(KEYS_AT_ONCE) {
             let stored: Vec<Vec<u8>> = some.iter().map(|key| self.key(&key.key())).collect();
-            let replies = self.said(self.send_all(&None, &gets(&stored)))?;
+            let replies = self.said(self.send_all(&None, gets(&stored)))?;
             let (mut entries, mut known) = (Vec::new(), SeenKeys::default());
             for (key, reply) in stored.iter().zip(replies) {
                 let read = self.visit(key, reply, &mut |entry| entries.push(entry), &mut known);

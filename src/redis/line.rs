@@ -96,11 +96,11 @@ impl RedisLine {
         &self,
         end: &impl End,
         settings: &Settings,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
     ) -> RedisResult<Vec<Value>> {
         let mut all = Pipeline::with_capacity(commands.len());
         for command in commands {
-            all.add_command(command.clone());
+            all.add_command(command);
         }
         match self.send(end, settings, SentLine::All(&all)).await? {
             Value::Array(replies) => Ok(replies),

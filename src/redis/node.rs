@@ -141,7 +141,7 @@ impl Node {
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         settings: &Settings,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
     ) -> RedisResult<Vec<Value>> {
         self.begin()?;
         let attempt = Attempt { node: self, begun: Instant::now(), has_ended: false };

@@ -126,7 +126,7 @@ impl Nodes {
     pub(super) async fn send_all_to(
         &self,
         node: &Arc<Node>,
-        commands: &[Cmd],
+        commands: Vec<Cmd>,
     ) -> RedisResult<Vec<Value>> {
         node.ask_all(&self.0.settings, commands).await
     }

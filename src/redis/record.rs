@@ -3,7 +3,7 @@
 use crate::engine::{AlgorithmKind, Filter, Kind, RecordKey, Remembered, State};
 use crate::rate::bloom::MAX_BYTES as FILTER_BYTES_MAX;
 use crate::rate::{Average, Timestamp, calendar};
-use crate::store::{ByteReader, FilterEntry, OwnedKey};
+use crate::store::{ByteReader, FilterEntry};
 use crate::versions::{OtherVersion, Versions};
 
 /// The version of the layout.
@@ -172,18 +172,18 @@ pub(super) fn key(record: &RecordKey<'_>, tag: &str) -> Vec<u8> {
 }
 
 /// The record that a key is that of, and the tag of its identity; `None` if it is none.
-pub(super) fn read_key(key: &[u8]) -> Option<(OwnedKey, &str)> {
+pub(super) fn read_key(key: &[u8]) -> Option<(RecordKey<'_>, &str)> {
     let rest = key.strip_prefix(PREFIX.as_bytes())?;
     let tag_end = rest.iter().position(|byte| *byte == b'}')?;
     let (tag, rest) = rest.split_at_checked(tag_end)?;
     let (&[_, kind, algorithm], rest) = rest.split_first_chunk()?;
     let start_end = rest.iter().position(|byte| *byte == b':')?;
     let start = std::str::from_utf8(rest.get(..start_end)?).ok()?.parse().ok()?;
-    let name = rest.get(start_end + 1..)?.to_vec();
+    let name = rest.get(start_end + 1..)?;
     let (kind, algorithm) = (kind_of(kind)?, algorithm_of(algorithm)?);
     let known = start <= name.len();
-    let owned = OwnedKey { name, identity_start: start, kind, algorithm };
-    known.then_some((owned, std::str::from_utf8(tag).ok()?))
+    let record = RecordKey { name, identity_start: start, kind, algorithm };
+    known.then_some((record, std::str::from_utf8(tag).ok()?))
 }
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
                 let one = RecordKey { name, identity_start: start, kind, algorithm };
                 let written = key(&one, "0123456789abcdef");
                 let (read, tag) = read_key(&written).unwrap();
-                assert_eq!((read.key(), tag), (one, "0123456789abcdef"));
+                assert_eq!((read, tag), (one, "0123456789abcdef"));
             }
         }
         for wrong in [

@@ -39,8 +39,20 @@ impl StoreSecret {
     /// The part of a key that chooses the slot of a cluster. It depends on the secret, so
     /// that nobody can choose many identities of one slot.
     pub(super) fn tag(self, identity: &[u8]) -> String {
+        format!("{:016x}", self.tag_number(identity))
+    }
+
+    fn tag_number(self, identity: &[u8]) -> u64 {
         let Hash128 { h1, h2 } = SipHasher24::new_with_key(&self.0).hash(identity);
-        format!("{:016x}", h1 ^ h2.rotate_left(1))
+        h1 ^ h2.rotate_left(1)
+    }
+
+    /// Whether this is the tag of an identity.
+    pub(super) fn is_tag(self, tag: &str, identity: &[u8]) -> bool {
+        let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        tag.len() == 16
+            && tag.bytes().all(is_digit)
+            && u64::from_str_radix(tag, 16) == Ok(self.tag_number(identity))
     }
 
     /// A number that tells secrets apart, and from which none can be found.
