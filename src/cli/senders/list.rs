@@ -13,10 +13,10 @@ use crate::cli::shared::database;
 use crate::cli::shared::keys::{self, Narrow, Selection};
 use crate::cli::shared::rates::Rates;
 use crate::cli::shared::screen::{Screen, note, noted};
-use crate::cli::shared::table::{Column, Layout};
+use crate::cli::shared::table::{Column, Layout, Rows};
 use crate::cli::{Failure, Json, Outcome};
 use crate::rate::Timestamp;
-use crate::standing::in_force::InForce;
+use crate::standing::in_force::{InForce, NextEvent};
 use crate::standing::key_state::{KeyState, KeyStateJson};
 use crate::standing::key_text;
 use crate::text;
@@ -119,8 +119,8 @@ pub(in crate::cli) struct First {
     sort: Sort,
     now: Timestamp,
     limit: usize,
-    /// With their ranks, which are slow to compute for each comparison.
-    records: Vec<(f64, KeyState)>,
+    /// With their ranks, which are slow to compute for each comparison; what is sorted is small.
+    records: Vec<(f64, Box<KeyState>)>,
 }
 
 impl First {
@@ -129,7 +129,7 @@ impl First {
     }
 
     pub(in crate::cli) fn add(&mut self, record: KeyState) {
-        self.records.push((self.sort.rank(&record, self.now), record));
+        self.records.push((self.sort.rank(&record, self.now), Box::new(record)));
         // Rarely, as sorting is slow.
         if self.records.len() >= self.limit.saturating_mul(2).saturating_add(1000) {
             self.cut();
@@ -149,9 +149,9 @@ impl First {
     }
 
     /// The records in order.
-    pub(in crate::cli) fn take(mut self) -> Vec<KeyState> {
+    pub(in crate::cli) fn take(mut self) -> impl ExactSizeIterator<Item = KeyState> {
         self.cut();
-        self.records.into_iter().map(|(_, record)| record).collect()
+        self.records.into_iter().map(|(_, record)| *record)
     }
 }
 
@@ -171,12 +171,13 @@ impl List {
             }
         })?;
         let records = first.take();
-        self.print(screen, &records, &in_force)?;
+        let is_empty = records.len() == 0;
+        self.print(screen, records, &in_force)?;
         // Printed in whole before any error.
         screen.flush()?;
         database::incomplete(unread)?;
         let missing = selection.report_missing(&mut *store)?;
-        if records.is_empty() && self.over && !missing && !self.common.json {
+        if is_empty && self.over && !missing && !self.common.json {
             note("no key is blocked: the next event of each would pass");
         }
         Ok(Outcome::found_if(missing))
@@ -185,23 +186,28 @@ impl List {
     fn print(
         &self,
         screen: &mut Screen<'_>,
-        records: &[KeyState],
+        records: impl ExactSizeIterator<Item = KeyState>,
         in_force: &InForce,
     ) -> Result<(), Failure> {
-        let cells = |record: &KeyState| cells(record, in_force);
         if self.common.json {
-            let facts = records.iter().map(|record| Listed::of(record, in_force));
+            let facts = records.map(|record| Listed::of(&record, in_force));
             serde_json::Serializer::new(&mut *screen)
                 .collect_seq(facts)
                 .map_err(std::io::Error::from)?;
             writeln!(screen)?;
-        } else if !records.is_empty() {
-            let layout = Layout::of(screen, COLUMNS, records.iter().map(cells));
+        } else if records.len() > 0 {
+            let (mut rows, mut blocked) = (Rows::new(), Vec::with_capacity(records.len()));
+            for record in records {
+                let next = in_force.next(&record);
+                rows.add(&row(&record, &next, in_force.now));
+                blocked.push(next.is_refused());
+            }
+            let layout = Layout::of(screen, COLUMNS, rows.iter());
             layout.head(screen)?;
-            for alike in records.chunk_by(|a, b| in_force.refuses(a) == in_force.refuses(b)) {
-                let blocked = alike.first().is_some_and(|record| in_force.refuses(record));
-                let style = if blocked { OVER } else { Style::new() };
-                layout.write(screen, style, alike.iter().map(cells), None)?;
+            let mut rows = rows.iter();
+            for alike in blocked.chunk_by(bool::eq) {
+                let style = if alike.first() == Some(&true) { OVER } else { Style::new() };
+                layout.write(screen, style, rows.by_ref().take(alike.len()), None)?;
             }
         }
         Ok(())
@@ -245,7 +251,11 @@ pub(in crate::cli) const COLUMNS: [Column; 10] = [
 
 /// A record as a row of the table.
 pub(in crate::cli) fn cells(record: &KeyState, in_force: &InForce) -> [String; 10] {
-    let (next, now) = (in_force.next(record), in_force.now);
+    row(record, &in_force.next(record), in_force.now)
+}
+
+/// The row of a record whose next event would be decided so.
+fn row(record: &KeyState, next: &NextEvent<'_>, now: Timestamp) -> [String; 10] {
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     let filter = match &record.filter {
         None => String::new(),

@@ -68,7 +68,8 @@ impl Snapshot {
             }
         })?;
         let unread = left_out.damaged + left_out.parts.len() as u64 + problems.len() as u64;
-        Ok(Self { at, keys, over, active, unread, records: first.take(), in_force })
+        let records = first.take().collect();
+        Ok(Self { at, keys, over, active, unread, records, in_force })
     }
 
     /// The snapshot in JSON.

@@ -170,7 +170,7 @@ impl DatabaseKeys {
                 first.add(state);
             }
         })?;
-        found.blocked_first = first.take().iter().map(|one| Blocked::of(one, &in_force)).collect();
+        found.blocked_first = first.take().map(|one| Blocked::of(&one, &in_force)).collect();
         found.last_event = found.last.map(text::iso);
         found.database = Some(Database {
             disk_bytes: database.disk_bytes(),
