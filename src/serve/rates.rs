@@ -77,6 +77,12 @@ pub(in crate::serve) fn open(spool: &Path, purpose: Purpose) -> Result<Box<dyn I
     Ok(Box::new(shared))
 }
 
+/// Whether this server shares its limits, as far as that can be read.
+pub(in crate::serve) fn are_shared(spool: &Path) -> bool {
+    let directory = open_directory(spool, false).ok();
+    directory.is_some_and(|directory| matches!(ClusterSettings::read(&directory), Ok(Some(_))))
+}
+
 /// Opens this server's own database.
 ///
 /// # Errors

@@ -19,9 +19,6 @@ use crate::text::counted;
 
 /// For how long somebody waits for a new snapshot; then he has the one before.
 const WAIT: Duration = Duration::from_secs(3);
-/// The same for the index of a snapshot, without which all keys are read.
-const WAIT_INDEX: Duration = Duration::from_millis(300);
-
 /// For how long that of a part is kept if nobody asks.
 const KEPT: Duration = Duration::from_secs(600);
 
@@ -88,9 +85,9 @@ impl Latest {
         }
     }
 
-    /// A snapshot for its index, which may be older.
-    pub(super) async fn for_index(&self) -> Option<Arc<Snapshot>> {
-        let last = self.wait_for(|_, one| one.has_fresh_index(), WAIT_INDEX).await.ok().flatten();
+    /// A snapshot for its index, which may be older, if there is one within this time.
+    pub(super) async fn for_index(&self, wait: Duration) -> Option<Arc<Snapshot>> {
+        let last = self.wait_for(|_, one| one.has_fresh_index(), wait).await.ok().flatten();
         last.filter(|snapshot| snapshot.has_usable_index())
     }
 

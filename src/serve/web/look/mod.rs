@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::api::cursor::Cursor;
 use super::api::types::{Changes, Crossings, Found, Identity, PoliciesInUse};
@@ -33,6 +34,15 @@ use places::{LOOKS_MAX, Places};
 pub(super) use sighted::Seen;
 use sighted::Sighted;
 use snapshot::Snapshot;
+
+/// For how long somebody waits for an index of the keys of a server's own database, all of which are
+/// read without one.
+const WAIT_INDEX: Duration = Duration::from_millis(300);
+
+/// For how long somebody waits for an index: the names of shared rates are known without one.
+fn wait_for_index(spool: &Path) -> Duration {
+    if rates::are_shared(spool) { Duration::ZERO } else { WAIT_INDEX }
+}
 
 /// Reads the database.
 pub(super) struct Look {
@@ -78,7 +88,7 @@ impl Look {
         keys: Vec<String>,
         seen: Seen,
     ) -> Result<Vec<Identity>, Problem> {
-        let snapshot = self.latest.for_index().await;
+        let snapshot = self.latest.for_index(wait_for_index(&self.spool)).await;
         let index = move |spool: &Path| {
             let index = snapshot.as_ref().map(|snapshot| &snapshot.index);
             identity::of_keys(spool, &keys, index, seen)
@@ -162,5 +172,30 @@ impl Look {
     ) -> Result<T, Problem> {
         let spool = self.spool.clone();
         self.places.run(move || look(&spool)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{Away, ClusterSettings};
+    use crate::spool::open_directory;
+
+    #[test]
+    fn nobody_waits_for_an_index_where_limits_are_shared() {
+        let spool = tempfile::tempdir().unwrap();
+        assert_eq!(wait_for_index(spool.path()), WAIT_INDEX);
+        let directory = open_directory(spool.path(), true).unwrap();
+        assert_eq!(wait_for_index(spool.path()), WAIT_INDEX);
+        let settings = ClusterSettings {
+            socket: "agent.sock".into(),
+            agent_user: 0,
+            servers: 2,
+            deadline: Duration::from_millis(100),
+            away: Away::Local,
+            config: "exirate.toml".into(),
+        };
+        settings.write(&directory).unwrap();
+        assert_eq!(wait_for_index(spool.path()), Duration::ZERO);
     }
 }
