@@ -56,6 +56,15 @@ fn by_library() -> PrivateExim {
     exim
 }
 
+/// The shipped file with the library where it asks the daemon, as for an account that starts Exim itself.
+fn by_callers() -> PrivateExim {
+    let exim = by_library().with_callers();
+    let config = std::fs::read_to_string(exim.config()).unwrap();
+    let of_account = format!("RATELIMIT_ACCOUNT = bool{{yes}}\n{config}");
+    std::fs::write(exim.config(), of_account).unwrap();
+    exim
+}
+
 fn recipients(effort: Effort) {
     let spec = "100000 / 1h / per_rcpt / strict / $sender_helo_name".to_owned();
     let (socket, _machine, _daemon) = by_socket();
@@ -64,6 +73,7 @@ fn recipients(effort: Effort) {
         ("native ratelimit", Check::Native(vec![spec.clone()]).exim()),
         ("exirate.so, a spec", Check::Ours(vec![spec]).exim()),
         ("exirate.so, acl_policy.conf", by_library()),
+        ("an account's own Exim, acl_policy.conf", by_callers()),
         ("the socket, acl_policy.conf", socket),
     ];
     let mut taken: Vec<Vec<Duration>> = vec![Vec::new(); exims.len()];
