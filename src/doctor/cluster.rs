@@ -349,6 +349,7 @@ mod tests {
 
     use super::super::finding::Level;
     use super::*;
+    use crate::policy::{image, source::compile};
 
     fn found(spool: &Path, file: &Path) -> Vec<(Level, String)> {
         let mut findings = Findings::default();
@@ -400,6 +401,59 @@ mod tests {
         std::fs::write(dir.join("exirate/cluster"), "servers many\n").unwrap();
         let damaged = found(dir, &file);
         assert!(of(Level::Problem, &damaged)[0].contains("/cluster:"), "{damaged:?}");
+    }
+
+    #[test]
+    fn a_share_that_is_less_than_one_message_may_need_is_reported() {
+        let text = "version = 1\n[policy.small]\nkey = \"auth\"\n\
+            default = { recipients = \"100/1h\", bytes = \"200M/1d\", messages = \"10/calendar_day\" }\n\
+            package.none.recipients = \"0/1h\"\npackage.any.recipients = \"unlimited\"\n\
+            package.gold.recipients = \"100000/1h\"\n";
+        let spool = tempfile::tempdir().unwrap();
+        drop(open_directory(spool.path(), true).unwrap());
+        let warned = |servers, away| {
+            let settings = ClusterSettings {
+                socket: "agent.sock".into(),
+                agent_user: 0,
+                servers,
+                deadline: Duration::from_millis(20),
+                away,
+                config: "exirate.toml".into(),
+            };
+            let mut findings = Findings::default();
+            shares(spool.path(), &settings, &mut findings);
+            let all = findings.list;
+            assert!(all.iter().all(|one| one.level == Level::Warning) && all.len() < 2);
+            all.into_iter().next().map(|one| one.text)
+        };
+        assert_eq!(warned(100, Away::Local), None, "there is no policy");
+        let none = |_: &Path| Err(String::new());
+        let compiled = compile(Path::new("p"), text, &none);
+        let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
+        image::install(spool.path(), &image::build(&policies)).unwrap();
+        // A window of the calendar admits its share whole, a moving average not quite.
+        let recipients = "recipients = 100/1h of small";
+        let bytes = "bytes = 200M/1d of small";
+        let messages = "messages = 10/calendar_day of small";
+        for (servers, expected) in [
+            (2, vec![]),
+            (9, vec![]),
+            (10, vec![recipients]),
+            (11, vec![messages, recipients]),
+            (100, vec![bytes, messages, recipients]),
+        ] {
+            match warned(servers, Away::Local) {
+                None => assert!(expected.is_empty(), "{servers}"),
+                Some(text) => {
+                    let of = format!("this server admits 1/{servers} of each, ");
+                    let end = format!("less than one message may need: {}.", expected.join(", "));
+                    assert!(text.contains(&of) && text.contains(&end), "{text}");
+                }
+            }
+        }
+        for away in [Away::Open, Away::Closed] {
+            assert_eq!(warned(100, away), None);
+        }
     }
 
     #[test]

@@ -87,3 +87,27 @@ fn info(server: &Server, settings: &Settings) -> RedisResult<ConnectionInfo> {
     let info = address(server).into_connection_info()?;
     Ok(info.set_redis_settings(redis).set_tcp_settings(tcp))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else many requests far away are undecided: `scripts/bench far` shows how many.
+    #[test]
+    fn no_request_waits_until_the_one_before_it_is_acknowledged() {
+        for tls in [false, true] {
+            let server = Server {
+                transport: Transport::Tcp { host: "192.0.2.1".into(), port: 6379, tls },
+                database: 3,
+            };
+            let servers = super::super::settings::Servers::Single(server.clone());
+            let deadline = Duration::from_millis(100);
+            let settings = Settings { servers, user: None, password: None, ca: None, deadline };
+            let info = info(&server, &settings).unwrap();
+            assert!(info.tcp_settings().nodelay());
+            assert_eq!(info.redis_settings().db(), 3);
+            let used = client(&server, &settings).unwrap();
+            assert!(used.get_connection_info().tcp_settings().nodelay());
+        }
+    }
+}

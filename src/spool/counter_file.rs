@@ -450,3 +450,38 @@ fn copy(
     }
     new.set_u64(0, u64::from_le_bytes(kind.magic))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::clock;
+
+    const FILE: CounterKind = CounterKind {
+        file: c"test.counters",
+        new: c"test.counters.new",
+        damaged: c"test.counters.damaged",
+        magic: *b"EXIRATT\x01",
+    };
+
+    /// Else the session that has mapped it would end by SIGBUS.
+    #[test]
+    fn a_file_that_is_cut_off_while_it_is_mapped_is_replaced_a_second_later() {
+        let spool = tempfile::tempdir().unwrap();
+        drop(open_directory(spool.path(), true).unwrap());
+        let mut counters = CounterFile::new(spool.path(), &FILE);
+        assert_eq!(counters.ready(), Ready::Reopened);
+        counters.add_error();
+        let path = spool.path().join("exirate/test.counters");
+        for length in [0, 4096] {
+            assert_eq!(counters.ready(), Ready::Same);
+            File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            kit::until("a second has passed", {
+                let second = clock::coarse_seconds();
+                move || clock::coarse_seconds() != second
+            });
+            assert_eq!(counters.ready(), Ready::Reopened);
+            counters.add_error();
+            assert_eq!(read(spool.path(), &FILE).unwrap().unwrap().errors, 1);
+        }
+    }
+}

@@ -2,14 +2,27 @@
 
 use std::path::Path;
 
-use crate::acl_files::login;
+use crate::acl_files::{copy_shipped, login};
 use exirate::policy::{image, source::compile};
-use kit::Setup;
 use kit::addresses::{FRIENDS, POLICIES, SENDERS, VICTIM, accepted, generated};
+use kit::front_ends::Machine;
+use kit::{PrivateExim, Setup};
 
 const ACL: &str = "  defer condition = ${if eq{${dlfunc{EXIRATE}{policy}{*}}}{defer}}\n  accept\n";
 /// Says which domain it routes.
 const ROUTER: &str = "all:\n  driver = redirect\n  data = :fail: domain=$domain\n  allow_fail\n";
+
+#[test]
+fn no_spelling_of_an_address_escapes_a_policy_of_the_socket() {
+    let machine = Machine::for_exim(POLICIES, "");
+    let _daemon = machine.start();
+    let setup = Setup::new().socket(&machine.path("policy.sock")).auth().router(ROUTER);
+    let setup = setup.main(".include PRIVATE/exim/exirate.conf\npercent_hack_domains = *");
+    let acl = "  .include PRIVATE/exim/acl_policy.conf\n  accept\n";
+    let exim = setup.acl("acl_smtp_rcpt", acl).build();
+    copy_shipped(&exim);
+    none_escapes(&exim);
+}
 
 #[test]
 fn no_spelling_of_an_address_escapes_its_policy() {
@@ -19,6 +32,10 @@ fn no_spelling_of_an_address_escapes_its_policy() {
     let compiled = compile(Path::new("p"), &format!("version = 1\n{POLICIES}"), &none);
     let policies = compiled.policies.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
     image::install(&exim.spool(), &image::build(&policies)).unwrap();
+    none_escapes(&exim);
+}
+
+fn none_escapes(exim: &PrivateExim) {
     let connect = || {
         let (mut smtp, _) = exim.pipe(&["-oMa", "192.0.2.7", "-bs"]);
         assert_eq!(smtp.expect().code, 220);

@@ -172,6 +172,27 @@ fn a_list_of_which_a_fifth_does_not_exist_is_over_at_its_number_and_no_sooner() 
     drop(silence);
 }
 
+/// Whoever writes to an account that replies by itself chooses where the replies go.
+#[test]
+fn failures_of_mail_with_an_empty_sender_count_for_nobody() {
+    let (sink, (_silence, port)) = (sink(), silent());
+    let exim = exim(sink, port);
+    let _follower = follower(&exim);
+    for (sender, count) in [("", 5), ("a@here.test", 2)] {
+        let mut client = client(&exim, "alice");
+        for n in 0..count {
+            let to = [format!("gone{n}@x.test")];
+            let to: Vec<&str> = to.iter().map(String::as_str).collect();
+            assert!(client.message(sender, &to, "Subject: x\r\n\r\nx").is_ok());
+        }
+        client.quit();
+    }
+    run_queue(&exim);
+    let of = |unit: &str| (format!("{unit} auth:alice"), 2);
+    let expected = BTreeMap::from([of("unknown_recipients"), of("failed_recipients")]);
+    assert_eq!(counted(&exim, 1), expected, "{}", exim.log("main"));
+}
+
 /// The score of alice's habits.
 fn score(exim: &PrivateExim) -> f64 {
     let mut name = Vec::new();

@@ -54,6 +54,50 @@ fn failures_of_replies_count_for_nobody_or_apart() {
     }
 }
 
+/// Whoever has a whole network tries a password from each part of it.
+#[test]
+fn what_is_shipped_counts_the_failures_of_a_network_and_refuses_none_of_it() {
+    let shipped = include_str!("../../../exim/policy.toml");
+    let image = Image::from_bytes(bytes(shipped.split_once("version = 1\n").unwrap().1)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let mut step = |policy, client: String, is_one_of| {
+        let client = Origin::Client(client.parse().unwrap());
+        let local = Local::of(false, client, || None);
+        let step = Step {
+            is_one_of,
+            ..Step::new(AclStage::Auth, Event { client, local, ..Event::default() })
+        };
+        let (session, mut seen) = (&mut PolicySession::default(), Seen::default());
+        let at = Timestamp { seconds: 1_800_000_000, micros: 0 };
+        let evaluated =
+            evaluator.evaluate(session, policy, &step, Ok(&mut store), || at, &mut seen);
+        (evaluated.outcome.verdict, seen.rate.round())
+    };
+    let failed = Some(Unit::AuthFailures);
+    let client = |n: u32| format!("2001:db8:1:{:x}::{n:x}", n % 20 * 0x100);
+    for n in 1..=240 {
+        let (verdict, rate) = step("ipv6_networks", client(n), failed);
+        assert_eq!(rate, f64::from(n));
+        let is_over = n >= 200;
+        assert_eq!(verdict, if is_over { Verdict::Log } else { Verdict::Accept }, "{n}");
+    }
+    // Each /56 of them has tried a dozen.
+    for n in 1..=60 {
+        let (verdict, rate) = step("ipv6_sites", format!("2001:db8:2:{n:x}::1"), failed);
+        assert_eq!(
+            (verdict, rate),
+            (if n < 60 { Verdict::Accept } else { Verdict::Log }, f64::from(n))
+        );
+    }
+    // Others of that network are served, and other networks are not concerned.
+    for client in ["2001:db8:1:ff00::1", "2001:db8:2:ff::1", "2001:db8:3::1"] {
+        for policy in ["ipv6_networks", "ipv6_sites"] {
+            let verdict = step(policy, client.to_owned(), None).0;
+            assert!(matches!(verdict, Verdict::Accept | Verdict::Log), "{client} {policy}");
+        }
+    }
+}
+
 /// A policy evaluated at some stages of messages, in memory.
 struct Server<'i> {
     evaluator: Evaluator<'i>,

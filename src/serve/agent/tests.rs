@@ -709,5 +709,12 @@ fn the_state_is_published_and_no_decision_depends_on_it() {
         assert!(lines.len() == 3 && lines[1] == expected, "{lines:?}");
         let connections = running.world.connections.get();
         assert_eq!(connections, 1);
+        // A connection that has broken is found before a check needs it.
+        let lost = Failed::Lost("it has broken".to_owned());
+        *running.world.announces.borrow_mut() = Some(Err(lost));
+        running.until("it connects again", |r| r.world.connections.get() > 1).await;
+        *running.world.announces.borrow_mut() = Some(Ok(false));
+        running.until("it is connected", |r| r.agent.link.status().starts_with("connected")).await;
+        assert_eq!(client.ask(2, b"alice").await, Answer::Rate(2.0));
     });
 }

@@ -36,6 +36,11 @@ impl Asks {
     pub(super) const ALL: [Self; 5] =
         [Self::Library, Self::Socket, Self::OwnPolicy, Self::OwnSpec, Self::NotSmtp];
 
+    /// Whether it is a line that is in no shipped file.
+    pub(super) fn is_own(self) -> bool {
+        matches!(self, Self::OwnPolicy | Self::OwnSpec)
+    }
+
     fn acl(self) -> &'static str {
         match self {
             Self::Library | Self::Socket => ".include /exim/acl_policy.conf",
@@ -114,12 +119,20 @@ impl Bed {
             "primary_hostname = private.test\nqualify_domain = private.test\n\
              spool_directory = /spool\nlog_file_path = /log/%slog\nqueue_only = true\nhost_lookup =\n\
              rfc1413_query_timeout = 0s\nkeep_environment =\nsmtp_enforce_sync = false\n\
+             untrusted_set_sender = *\n\
              {by}\nRATELIMIT_DEADLINE = 1s\nRATELIMIT_LOCAL = {limit} / 52w\n{acls}\
              .include /exim/exirate.conf\n\
              begin acl\ncheck:\n  {acl}\n  accept\nbegin routers\ndiscard:\n  driver = redirect\n  \
              data = :blackhole:\n"
         );
         fs::write(self.path("etc/exim4/exim4.conf"), text).unwrap();
+    }
+
+    /// Sets a macro of the shipped file.
+    pub(super) fn set(&self, name: &str, value: &str) {
+        let path = self.path("etc/exim4/exim4.conf");
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(path, format!("{name} = {value}\n{text}")).unwrap();
     }
 
     /// The sum of all rates, and that of clients.

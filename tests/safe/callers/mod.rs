@@ -85,6 +85,8 @@ struct Attack {
     /// A control group with so little of a processor, or frozen for a time.
     group: Option<Group>,
     keeps_resource: bool,
+    /// It names another sender of a message.
+    forges: bool,
     /// The daemon does not run.
     no_daemon: bool,
 }
@@ -170,6 +172,7 @@ impl Attack {
                 _ => attack.no_daemon = true,
             }
         }
+        attack.forges = random.chance(33);
         // What `strace` does to a process in a group that is frozen is not the subject.
         if attack.signal.is_some() {
             attack.group = None;
@@ -339,6 +342,9 @@ impl Run<'_> {
         );
         add(&["/bin/bash", "-c", &script, "bash"]);
         match self.way {
+            Way::Message if self.attack.forges => {
+                add(&["-odq", "-oem", "-i", "-f", "forged@private.test"]);
+            }
             Way::Message => add(&["-odq", "-oem", "-i"]),
             Way::Batch => add(&["-odq", "-oem", "-bS"]),
             Way::Dialogue | Way::Connection => add(&["-odq", "-bs"]),
@@ -465,10 +471,9 @@ impl Run<'_> {
         assert!(held.iter().all(|one| one.has_request), "held without its request: {}", what());
         // What is undecided is neither returned nor lost. (In a line of one's own, Exim returns
         // a message if it cannot load the library.)
-        let is_own = matches!(self.asks, Asks::OwnPolicy | Asks::OwnSpec);
         // What Exim cannot read, it returns.
         let has_text = self.way == Way::Connection || self.attack.input.has_text();
-        if !self.is_over && !is_own && has_text {
+        if !self.is_over && !self.asks.is_own() && has_text {
             assert_eq!(bounces, 0, "returned: {}", what());
             let has_ended = ran.code == Some(0) && ran.signal.is_none();
             let is_stdin =
@@ -492,6 +497,41 @@ impl Run<'_> {
     }
 }
 
+/// As inetd does, under a user of its own.
+#[test]
+fn an_account_that_serves_connections_counts_for_their_client() {
+    let groups = Groups { slow: None, frozen: None };
+    let network = Network::make(&[INNOCENT], "");
+    for asks in [Asks::Library, Asks::Socket] {
+        let mut bed = Bed::new(false);
+        bed.start();
+        bed.configure(asks, false);
+        let mut run = Run {
+            number: 0,
+            bed: &bed,
+            groups: &groups,
+            network: &network,
+            asks,
+            is_over: false,
+            way: Way::Connection,
+            to: 3,
+            attack: Attack::default(),
+        };
+        assert_eq!(run.check(), "counted and accepted");
+        assert_eq!(bed.counted().1.round(), 0.0);
+        bed.set("RATELIMIT_SERVING", &format!("7 : {}", user(ACCOUNT).0));
+        let ran = run.start();
+        let (all, of_clients) = bed.counted();
+        assert_eq!((all.round(), of_clients.round()), (6.0, 3.0), "{asks:?}: {ran:?}");
+        assert_eq!(bed.take_queue().len(), 1);
+        // What it sends itself is its own.
+        run.way = Way::Message;
+        let ran = run.start();
+        let (all, of_clients) = bed.counted();
+        assert_eq!((all.round(), of_clients.round()), (9.0, 3.0), "{asks:?}: {ran:?}");
+    }
+}
+
 #[test]
 fn mail_of_an_account_is_never_accepted_uncounted() {
     let long = counts::is_long();
@@ -503,6 +543,7 @@ fn mail_of_an_account_is_never_accepted_uncounted() {
         bed.start();
     }
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
+    let (mut in_groups, mut with_resource) = (0, 0);
     let runs = if long { RUNS_LONG } else { RUNS };
     for number in 0..runs {
         if only.is_some_and(|only| only != number) {
@@ -524,7 +565,11 @@ fn mail_of_an_account_is_never_accepted_uncounted() {
         ];
         let way = if asks == Asks::NotSmtp { Way::Message } else { random.pick(&ways) };
         let to = random.within(1, 20);
-        let attack = Attack::generate(&mut random, long);
+        let mut attack = Attack::generate(&mut random, long);
+        // A line of one's own waits for longer.
+        if long && asks.is_own() && attack.stopped > Duration::from_secs(1) {
+            attack.stopped = Duration::from_millis(5500);
+        }
         let bed = &mut beds[usize::from(is_over)];
         bed.configure(asks, is_over);
         if attack.no_daemon {
@@ -533,10 +578,14 @@ fn mail_of_an_account_is_never_accepted_uncounted() {
         let run =
             Run { number, bed, groups: &groups, network: &network, asks, is_over, way, to, attack };
         *outcomes.entry(run.check()).or_default() += 1;
+        in_groups += u64::from(run.attack.group.is_some_and(|one| groups.path(one).is_some()));
+        with_resource += u64::from(run.attack.keeps_resource);
         if run.attack.no_daemon {
             beds[usize::from(is_over)].start();
         }
     }
+    counts::record("starts of Exim by an account in a control group", in_groups);
+    counts::record("starts of Exim by an account with CAP_SYS_RESOURCE", with_resource);
     for (outcome, count) in &outcomes {
         counts::record(&format!("starts of Exim by an account: {outcome}"), *count);
     }
@@ -544,5 +593,8 @@ fn mail_of_an_account_is_never_accepted_uncounted() {
         for outcome in ["counted and accepted", "held", "deferred", "limited", "Exim failed"] {
             assert!(outcomes.contains_key(outcome), "{outcome}: {outcomes:?}");
         }
+        assert!(with_resource > 0 && with_resource < runs);
+        let has_groups = [Group::Slow, Group::Frozen].iter().any(|&one| groups.path(one).is_some());
+        assert_eq!(in_groups > 0, has_groups);
     }
 }
