@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn a_share_that_is_less_than_one_message_may_need_is_reported() {
         let text = "version = 1\n[policy.small]\nkey = \"auth\"\n\
-            default = { recipients = \"100/1h\", bytes = \"200M/1d\", messages = \"10/calendar_day\" }\n\
+            default = { recipients = \"100/1h\", bytes = \"200M/1d\", messages = \"10 daily\" }\n\
             package.none.recipients = \"0/1h\"\npackage.any.recipients = \"unlimited\"\n\
             package.gold.recipients = \"100000/1h\"\n";
         let spool = tempfile::tempdir().unwrap();
@@ -434,7 +434,7 @@ mod tests {
         // A window of the calendar admits its share whole, a moving average not quite.
         let recipients = "recipients = 100/1h of small";
         let bytes = "bytes = 200M/1d of small";
-        let messages = "messages = 10/calendar_day of small";
+        let messages = "messages = 10 daily of small";
         for (servers, expected) in [
             (2, vec![]),
             (9, vec![]),

@@ -714,7 +714,7 @@ fn the_state_is_published_and_no_decision_depends_on_it() {
         *running.world.announces.borrow_mut() = Some(Err(lost));
         running.until("it connects again", |r| r.world.connections.get() > 1).await;
         *running.world.announces.borrow_mut() = Some(Ok(false));
-        running.until("it is connected", |r| r.agent.link.status().starts_with("connected")).await;
+        running.until("it is connected", |r| r.agent.store_status().starts_with("connected")).await;
         assert_eq!(client.ask(2, b"alice").await, Answer::Rate(2.0));
     });
 }

@@ -188,12 +188,12 @@ mod tests {
         let directory = open_directory(spool.path(), true).unwrap();
         assert_eq!(wait_for_index(spool.path()), WAIT_INDEX);
         let settings = ClusterSettings {
-            socket: "agent.sock".into(),
+            socket: "/run/agent.sock".into(),
             agent_user: 0,
             servers: 2,
             deadline: Duration::from_millis(100),
             away: Away::Local,
-            config: "exirate.toml".into(),
+            config: "/etc/exirate.toml".into(),
         };
         settings.write(&directory).unwrap();
         assert_eq!(wait_for_index(spool.path()), Duration::ZERO);
