@@ -287,11 +287,10 @@ local function settle(one, refused, over)
     local this = math.min(math.max(second, 1), BLOCKED - 1)
     -- A block that has ended, or refuses nothing, is no over decision.
     local last = block_end(state.last_over) and 0 or state.last_over
-    local is_new = this - last > one.period
     changed = changed or last ~= this
     state.last_over = this
     -- The first of a calendar window has none before.
-    if last == 0 or is_new and not calendar then
+    if last == 0 or this - last > one.period and not calendar then
       state.crossings = state.crossings + 1
       one.crossed = true
       local block = begun(one.check)

@@ -223,7 +223,7 @@ const WRONG: &[(&str, &str)] = &[
     (
         "version = 1\n[identity]\nchian = [\"auth\"]\nchain = [\"auht\"]\n",
         "dir/p.toml:3:1: unknown key \"chian\" in [identity]; did you mean \"chain\"? Allowed: chain, fold, qualify, mask, relay\n\
-         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, client_56, client_48, sender, sender_domain, recipient, recipient_domain, helo, server\n",
+         dir/p.toml:4:10: unknown identity \"auht\"; did you mean \"auth\"? Allowed: auth, local_account, script, client, client_56, client_48, sender, sender_domain, recipient, recipient_domain, destination, helo, server\n",
     ),
     (
         "version = 1\n[policy.out]\nwhen = \"autenticated\"\naction = 5\nbucket = { burst = 5 }\n",
