@@ -528,8 +528,8 @@ fn who_says_what_another_said_is_logged() {
 
 #[test]
 fn every_file_is_tried_here() {
-    let tests =
-        ["acl_files", "policy", "shadow", "day_of_mail", "outcomes", "socket"].map(|name| {
+    let tests = ["acl_files", "policy", "shadow", "day_of_mail", "outcomes", "socket", "later"]
+        .map(|name| {
             let tests = shipped().with_file_name("tests").join("exim");
             std::fs::read_to_string(tests.join(format!("{name}.rs"))).unwrap()
         });

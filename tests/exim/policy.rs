@@ -348,7 +348,7 @@ fn wrong_calls_show_how_to_write_them() {
         (
             "{policy}{p}{gold}",
             "\"gold\" is not an attribute (the attributes are: package=, script=, on_error=, \
-             refused=)",
+             refused=, at=, age=)",
         ),
         ("{policy}{p}{on_error=open}", "on_error= is fail-open or fail-closed, not \"open\""),
         ("{policy_info}{verdict}", "no policy has been evaluated in this process yet"),
