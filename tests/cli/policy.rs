@@ -34,7 +34,7 @@ fn lint_reports_each_error_with_its_line_and_column() {
         "wrong.toml:3:1: error: unknown key \"acton\" in [policy.out]; did you mean \"action\"? \
          Allowed: when, action, update, on_error, text, texts, key, verdicts, habits_failures, longest_delay, bucket, \
          default, package, customer, domain, user, users, exempt, habits, \
-         sensitivity\n\
+         sensitivity, at, burst, longest, after_longest\n\
          u.csv:2:1: error: the quote has no end\n"
     );
     assert_eq!(output.status.code(), Some(1));
