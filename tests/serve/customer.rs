@@ -160,7 +160,7 @@ pub(super) fn queue(desk: &Desk, keys: &Arc<Mutex<Vec<&'static str>>>) -> Arc<Mu
     done
 }
 
-/// A reply without what the time alone changes.
+/// A reply without what the time alone changes, such as the order of rates that are as high.
 fn timeless(value: Value) -> Value {
     let of_field = |(name, one): (String, Value)| {
         let is_time = ["next", "retry_after"].contains(&&*name) && !one.is_null();
@@ -174,7 +174,13 @@ fn timeless(value: Value) -> Value {
             let parts = text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
             json!(parts.collect::<Vec<_>>().join("#"))
         }
-        Value::Array(all) => all.into_iter().map(timeless).collect(),
+        Value::Array(all) => {
+            let mut all: Vec<Value> = all.into_iter().map(timeless).collect();
+            if all.iter().all(|one| one["pasted"].is_string()) {
+                all.sort_by_key(|one| one["pasted"].to_string());
+            }
+            Value::Array(all)
+        }
         Value::Object(all) => Value::Object(all.into_iter().map(of_field).collect()),
         other => other,
     }
