@@ -387,6 +387,31 @@ struct Unseen;
 impl Observer for Unseen {}
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
+    /// A run that counts nothing, to see what would be decided of `step`, with unique events or
+    /// without.
+    fn foreseeing<'a, 'step>(
+        &'a mut self,
+        step: &'a Step<'step>,
+        session: &'a mut PolicySession,
+        unseen: &'a mut Unseen,
+        unique: bool,
+    ) -> Run<'a, 'step, S, &'a C, Unseen> {
+        Run {
+            image: self.image,
+            step,
+            session,
+            store: match &mut self.store {
+                Ok(store) => Ok(&mut **store),
+                Err(why) => Err(*why),
+            },
+            counters: None,
+            clock: &self.clock,
+            observer: unseen,
+            compared: None,
+            counts: CountedChecks::Foreseen { unique },
+        }
+    }
+
     /// The number of the policy by which the recipient of this step would wait; nothing is counted.
     /// One policy alone decides by itself.
     fn waits_by<'n>(
@@ -397,20 +422,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         if policies.len() < 2 || self.step.only_looks {
             return None;
         }
-        let mut run = Run {
-            image: self.image,
-            step: &Step { only_looks: true, ..*self.step },
-            session: &mut PolicySession::default(),
-            store: match &mut self.store {
-                Ok(store) => Ok(&mut **store),
-                Err(why) => Err(*why),
-            },
-            counters: None,
-            clock: &self.clock,
-            observer: &mut Unseen,
-            compared: None,
-            counts: CountedChecks::Foreseen { unique: true },
-        };
+        let step = Step { only_looks: true, ..*self.step };
+        let (mut session, mut unseen) = (PolicySession::default(), Unseen);
+        let mut run = self.foreseeing(&step, &mut session, &mut unseen, true);
         policies.into_iter().position(|(name, policy)| {
             let outcome = policy.and_then(|policy| run.limits(name, policy));
             outcome.is_ok_and(|(_, outcome)| outcome.verdict >= Verdict::Defer)
@@ -472,22 +486,11 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         }
         let before = self.session.clone();
         let mut session = self.session.clone();
-        let mut run = Run {
-            image: self.image,
-            step: &Step { only_looks: true, ..*self.step },
-            session: &mut session,
-            store: match &mut self.store {
-                Ok(store) => Ok(&mut **store),
-                Err(why) => Err(*why),
-            },
-            counters: None,
-            clock: &self.clock,
-            observer: &mut Unseen,
-            compared: None,
-            counts: CountedChecks::Foreseen { unique: false },
-        };
+        let step = Step { only_looks: true, ..*self.step };
+        let mut unseen = Unseen;
+        let mut run = self.foreseeing(&step, &mut session, &mut unseen, false);
         let fails = |fault: PolicyFault| {
-            let OnErrors { of_call, of_front_end, of_store } = self.step.on_error;
+            let OnErrors { of_call, of_front_end, of_store } = step.on_error;
             let of_store = of_store.filter(|_| fault.is_of_store);
             of_store.or(of_call).or(fault.on_error).unwrap_or(of_front_end) == OnError::FailClosed
         };

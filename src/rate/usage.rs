@@ -34,12 +34,13 @@ const FAR: u64 = 96;
 
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(serde::Serialize, schemars::JsonSchema))]
 pub struct Sent {
     /// Messages that were accepted.
     pub messages: u64,
     /// Recipients that were accepted.
     pub recipients: u64,
-    /// Bytes of messages, where their size is known.
+    /// Bytes of messages, where their size was known.
     pub bytes: u64,
     /// Recipients that were refused.
     pub refused: u64,

@@ -87,16 +87,9 @@ impl SortBy {
 pub(crate) struct UsageDay {
     /// The day in the time zone, such as 2026-11-29.
     pub(crate) date: String,
-    /// Messages that were accepted.
-    pub(crate) messages: u64,
-    /// Recipients that were accepted.
-    pub(crate) recipients: u64,
-    /// Bytes of messages, where their size was known.
-    pub(crate) bytes: u64,
-    /// Recipients that were refused.
-    pub(crate) refused: u64,
-    /// Recipients whose delivery failed.
-    pub(crate) failed: u64,
+    /// What it has sent.
+    #[serde(flatten)]
+    pub(crate) sent: Sent,
 }
 
 /// What was sent in an hour.
@@ -118,16 +111,9 @@ pub(crate) struct UsageRow {
     pub(crate) key: String,
     /// Its part of the recipients of all in the list.
     pub(crate) share: f64,
-    /// Messages that were accepted.
-    pub(crate) messages: u64,
-    /// Recipients that were accepted.
-    pub(crate) recipients: u64,
-    /// Bytes of messages, where their size was known.
-    pub(crate) bytes: u64,
-    /// Recipients that were refused.
-    pub(crate) refused: u64,
-    /// Recipients whose delivery failed.
-    pub(crate) failed: u64,
+    /// What it has sent.
+    #[serde(flatten)]
+    pub(crate) sent: Sent,
 }
 
 /// What an account, a domain or a customer has sent.
@@ -166,19 +152,18 @@ pub(crate) struct UsageList {
 
 impl UsageRow {
     fn new(key: String, sent: Sent, all: Sent) -> Self {
-        let Sent { messages, recipients, bytes, refused, failed } = sent;
         let share =
-            if all.recipients == 0 { 0.0 } else { recipients as f64 / all.recipients as f64 };
-        Self { key, share, messages, recipients, bytes, refused, failed }
+            if all.recipients == 0 { 0.0 } else { sent.recipients as f64 / all.recipients as f64 };
+        Self { key, share, sent }
     }
 
     fn count(&self, sort: SortBy) -> u64 {
         match sort {
-            SortBy::Messages => self.messages,
-            SortBy::Recipients => self.recipients,
-            SortBy::Bytes => self.bytes,
-            SortBy::Refused => self.refused,
-            SortBy::Failed => self.failed,
+            SortBy::Messages => self.sent.messages,
+            SortBy::Recipients => self.sent.recipients,
+            SortBy::Bytes => self.sent.bytes,
+            SortBy::Refused => self.sent.refused,
+            SortBy::Failed => self.sent.failed,
             SortBy::Key => 0,
         }
     }
@@ -409,11 +394,11 @@ impl UsageReader {
     }
 
     fn report(&self, key: &[u8], usage: &Usage, members: Vec<UsageRow>) -> UsageReport {
-        let days = usage.days.iter().enumerate().map(|(number, sent)| {
-            let Sent { messages, recipients, bytes, refused, failed } = *sent;
-            let date = self.date(DAYS - 1 - number);
-            UsageDay { date, messages, recipients, bytes, refused, failed }
-        });
+        let days = usage
+            .days
+            .iter()
+            .enumerate()
+            .map(|(number, &sent)| UsageDay { date: self.date(DAYS - 1 - number), sent });
         let hour = self.now.div_euclid(3600);
         let hours = usage.hours.iter().enumerate().map(|(number, sent)| UsageHour {
             at: text::iso_second((hour - (HOURS - 1 - number) as i64) * 3600),

@@ -129,7 +129,7 @@ fn who_is_denied_or_exempt_is_listed() {
         "version = 1\n[identity]\nqualify = \"example.org\"\n[policy.out]\n\
          default.recipients = \"10/1h\"\n\
          customer.acme = { domains = [\"acme.test\"], total.recipients = \"30/1h\" }\n\
-         user.\"dave@example.org\".recipients = \"5/1h\"\nuser.\"erin@example.org\".recipients = \"6/1h\"\n\
+         user.\"dave@example.org\".recipients = \"5/1h\"\nuser.erin.recipients = \"6/1h\"\n\
          [[policy.out.exempt]]\nmatch = [\"ceo@example.org\"]\nreason = \"letters\"\n",
     );
     count(&desk, of_policy("out/recipients/1h/auth:ceo@example.org"), 20, "192.0.2.7");

@@ -13,7 +13,7 @@ use crate::cli::shared::table::{self, Column};
 use crate::cli::system::cluster;
 use crate::cli::{Failure, Json, Outcome};
 use crate::csv;
-use crate::rate::usage::DAYS;
+use crate::rate::usage::{DAYS, Sent};
 use crate::standing::pattern;
 use crate::standing::usage::{By, SortBy, UsageDay, UsageList, UsageReader, UsageReport, UsageRow};
 use crate::store::Target;
@@ -161,8 +161,7 @@ impl UsageCommand {
             let UsageReport { key, zone, members, .. } = report;
             if self.csv {
                 for day in report.last_days(days) {
-                    let counts = [day.messages, day.recipients, day.bytes, day.refused, day.failed];
-                    let counts = counts.map(|count| count.to_string());
+                    let counts = day.sent.counts().map(|count| count.to_string());
                     let cells = [key.clone(), day.date.clone()].into_iter().chain(counts);
                     writeln!(screen, "{}", csv::line(cells))?;
                 }
@@ -183,11 +182,13 @@ impl UsageCommand {
                 report.last_days(days),
                 [
                     (Column::words("DAY"), &|day: &UsageDay| day.date.clone()),
-                    (Column::numbers("MESSAGES"), &|day: &UsageDay| day.messages.to_string()),
-                    (Column::numbers("RECIPIENTS"), &|day: &UsageDay| day.recipients.to_string()),
-                    (Column::numbers("BYTES"), &|day: &UsageDay| text::bytes(day.bytes)),
-                    (Column::numbers("REFUSED"), &|day: &UsageDay| day.refused.to_string()),
-                    (Column::numbers("FAILED"), &|day: &UsageDay| day.failed.to_string()),
+                    (Column::numbers("MESSAGES"), &|day: &UsageDay| day.sent.messages.to_string()),
+                    (Column::numbers("RECIPIENTS"), &|day: &UsageDay| {
+                        day.sent.recipients.to_string()
+                    }),
+                    (Column::numbers("BYTES"), &|day: &UsageDay| text::bytes(day.sent.bytes)),
+                    (Column::numbers("REFUSED"), &|day: &UsageDay| day.sent.refused.to_string()),
+                    (Column::numbers("FAILED"), &|day: &UsageDay| day.sent.failed.to_string()),
                 ],
             )?;
             if !members.is_empty() {
@@ -206,8 +207,7 @@ impl UsageCommand {
             let head = ["key", "messages", "recipients", "bytes", "refused", "failed"];
             writeln!(screen, "{}", csv::line(head))?;
             for row in &list.rows {
-                let counts = [row.messages, row.recipients, row.bytes, row.refused, row.failed];
-                let counts = counts.map(|count| count.to_string());
+                let counts = row.sent.counts().map(|count| count.to_string());
                 writeln!(screen, "{}", csv::line([row.key.clone()].into_iter().chain(counts)))?;
             }
             return Ok(());
@@ -217,7 +217,7 @@ impl UsageCommand {
             return Ok(());
         }
         self.rows(screen, &list.rows)?;
-        let UsageRow { messages, recipients, bytes, refused, failed, .. } = list.total;
+        let Sent { messages, recipients, bytes, refused, failed } = list.total.sent;
         writeln!(
             screen,
             "\nall in {}: {} to {}, {}; {refused} refused, {failed} failed",
@@ -236,11 +236,11 @@ impl UsageCommand {
             shown,
             [
                 (Column::numbers("SHARE"), &|row: &UsageRow| text::percent(row.share)),
-                (Column::numbers("MESSAGES"), &|row: &UsageRow| row.messages.to_string()),
-                (Column::numbers("RECIPIENTS"), &|row: &UsageRow| row.recipients.to_string()),
-                (Column::numbers("BYTES"), &|row: &UsageRow| text::bytes(row.bytes)),
-                (Column::numbers("REFUSED"), &|row: &UsageRow| row.refused.to_string()),
-                (Column::numbers("FAILED"), &|row: &UsageRow| row.failed.to_string()),
+                (Column::numbers("MESSAGES"), &|row: &UsageRow| row.sent.messages.to_string()),
+                (Column::numbers("RECIPIENTS"), &|row: &UsageRow| row.sent.recipients.to_string()),
+                (Column::numbers("BYTES"), &|row: &UsageRow| text::bytes(row.sent.bytes)),
+                (Column::numbers("REFUSED"), &|row: &UsageRow| row.sent.refused.to_string()),
+                (Column::numbers("FAILED"), &|row: &UsageRow| row.sent.failed.to_string()),
                 (Column::words("KEY"), &|row: &UsageRow| match &*row.key {
                     "" => "(none)".to_owned(),
                     key => key.to_owned(),

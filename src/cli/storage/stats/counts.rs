@@ -83,12 +83,11 @@ pub(super) struct Rates {
 /// What accounts have sent today.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct UsageToday {
+    /// How many accounts.
     pub(super) accounts: u64,
-    pub(super) messages: u64,
-    pub(super) recipients: u64,
-    pub(super) bytes: u64,
-    pub(super) refused: u64,
-    pub(super) failed: u64,
+    /// What they have sent together.
+    #[serde(flatten)]
+    pub(super) sent: Sent,
 }
 
 /// The keys of one mode and period.
@@ -311,8 +310,7 @@ impl UsageToday {
     fn of(spool: &mut Spool, directory: &Path) -> Option<Self> {
         let reader = UsageReader::of(directory, now());
         let (usage, accounts) = reader.is_counted().then(|| reader.total(spool).ok())??;
-        let Sent { messages, recipients, bytes, refused, failed } = usage.last(1);
-        Some(Self { accounts, messages, recipients, bytes, refused, failed })
+        Some(Self { accounts, sent: usage.last(1) })
     }
 }
 

@@ -79,16 +79,17 @@ fn write_rates(out: &mut dyn Write, rates: &Rates) -> io::Result<()> {
 }
 
 fn write_usage(out: &mut dyn Write, usage: &UsageToday) -> io::Result<()> {
+    let UsageToday { accounts, sent } = usage;
     write_all(
         out,
         "gauge",
         &[
-            ("sending_accounts_today", "Accounts that have sent today.", usage.accounts),
-            ("sent_messages_today", "Messages of accounts today.", usage.messages),
-            ("sent_recipients_today", "Recipients of accounts today.", usage.recipients),
-            ("sent_bytes_today", "Bytes of messages of accounts today.", usage.bytes),
-            ("refused_recipients_today", "Refused recipients of accounts.", usage.refused),
-            ("failed_recipients_today", "Failed deliveries of accounts.", usage.failed),
+            ("sending_accounts_today", "Accounts that have sent today.", *accounts),
+            ("sent_messages_today", "Messages of accounts today.", sent.messages),
+            ("sent_recipients_today", "Recipients of accounts today.", sent.recipients),
+            ("sent_bytes_today", "Bytes of messages of accounts today.", sent.bytes),
+            ("refused_recipients_today", "Refused recipients of accounts.", sent.refused),
+            ("failed_recipients_today", "Failed deliveries of accounts.", sent.failed),
         ],
     )
 }

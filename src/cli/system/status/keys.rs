@@ -47,9 +47,9 @@ pub(super) struct DatabaseKeys {
     #[serde(skip)]
     pub(super) usage: Option<Usage>,
     /// What accounts have sent today; null: it is not counted.
-    pub(super) sent_today: Option<SentShown>,
+    pub(super) sent_today: Option<Sent>,
     /// What they sent yesterday.
-    pub(super) sent_yesterday: Option<SentShown>,
+    pub(super) sent_yesterday: Option<Sent>,
     pub(super) allowed: usize,
     pub(super) denied: usize,
     pub(super) overrides: Vec<OverrideShown>,
@@ -127,23 +127,6 @@ pub(super) struct Database {
     pub(super) unreadable: usize,
 }
 
-/// What was sent on a day.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct SentShown {
-    messages: u64,
-    recipients: u64,
-    bytes: u64,
-    refused: u64,
-    failed: u64,
-}
-
-impl From<&Sent> for SentShown {
-    fn from(sent: &Sent) -> Self {
-        let Sent { messages, recipients, bytes, refused, failed } = *sent;
-        Self { messages, recipients, bytes, refused, failed }
-    }
-}
-
 impl DatabaseKeys {
     /// Reads the database in `spool`, if there is one.
     pub(super) fn of(spool: &Path, on_crossing: &OnCrossing) -> Result<Self, Failure> {
@@ -191,7 +174,7 @@ impl DatabaseKeys {
         if reader.is_counted() {
             let (usage, _) = reader.total(&mut database)?;
             let [.., yesterday, today] = &usage.days;
-            (found.sent_today, found.sent_yesterday) = (Some(today.into()), Some(yesterday.into()));
+            (found.sent_today, found.sent_yesterday) = (Some(*today), Some(*yesterday));
             found.usage = Some(usage);
         }
         found.overrides(&mut database, now)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::sighted::{Seen, Sighted};
+use crate::identity::fold::Folding;
 use crate::policy::image::{ImageError, PolicyImage};
 use crate::policy::key;
 use crate::policy::limit::Limit;
@@ -23,7 +24,7 @@ const MEMBERS_SHOWN: usize = 50;
 /// Those of the spool directory, as far as they are about whom somebody may see.
 pub(super) fn in_use(spool: &Path, seen: Seen) -> Result<PoliciesInUse, Problem> {
     let Sighted { policies: file, seen, folding } = Sighted::of(spool, seen)?;
-    let sight = Sight::new(seen.as_ref(), file.image().ok(), folding);
+    let sight = Sight::new(seen.as_ref(), file.image().ok(), folding.clone());
     let image = match file.image() {
         Ok(image) => image,
         Err(ImageError::Absent { .. }) => return Ok(PoliciesInUse { policies: Vec::new() }),
@@ -40,9 +41,9 @@ pub(super) fn in_use(spool: &Path, seen: Seen) -> Result<PoliciesInUse, Problem>
         let key = &policy.settings.key;
         let key = if key.is_empty() { chain } else { key };
         let mut own = Vec::new();
-        let customers = add_members(&mut own, &of_image, MemberKind::Customer, &sight)?;
-        let domains = add_members(&mut own, &of_image, MemberKind::Domain, &sight)?;
-        let users = add_members(&mut Vec::new(), &of_image, MemberKind::User, &sight)?;
+        let customers = add_members(&mut own, &of_image, MemberKind::Customer, &folding, &sight)?;
+        let domains = add_members(&mut own, &of_image, MemberKind::Domain, &folding, &sight)?;
+        let users = add_members(&mut Vec::new(), &of_image, MemberKind::User, &folding, &sight)?;
         let mut tables = tables(policy);
         // A package may be made for one customer.
         let is_named = |table: &PolicyTable| {
@@ -137,16 +138,21 @@ fn add_members(
     tables: &mut Vec<PolicyTable>,
     policy: &PolicyImage<'_>,
     kind: MemberKind,
+    folding: &Folding,
     sight: &Sight<'_>,
 ) -> Result<usize, Problem> {
     let (mut count, mut found) = (0, Vec::new());
     let visited = policy.each_member(kind, &mut |name, Member { package, limits, .. }| {
-        let is_seen = match kind {
+        let is_counted = match kind {
             MemberKind::Customer => sight.has_identity(key::of_customer(name).as_bytes()),
             MemberKind::Domain => sight.has_identity(key::of_domain(name).as_bytes()),
-            MemberKind::User => sight.has_target(&Target::literal(name.as_bytes())),
+            // A name that is written without a domain is also there with the one that is added.
+            MemberKind::User => {
+                sight.has_target(&Target::literal(name.as_bytes()))
+                    && folding.identity(name).is_none_or(|folded| folded == name)
+            }
         };
-        if is_seen && (package.is_some() || !limits.is_empty()) {
+        if is_counted && (package.is_some() || !limits.is_empty()) {
             count += 1;
             found.push(table_of(format!("{} {name}", kind.word()), &limits, package.as_deref()));
             if found.len() > 2 * MEMBERS_SHOWN {
