@@ -255,6 +255,13 @@ fn what_0_1_0_has_written_is_read() {
         missing(command, &Value::Array(then), &Value::Array(now), types, &mut found);
     }
     assert!(found.is_empty(), "{found:#?}");
+    // Of its denials, the client is to try again.
+    let machine = unpacked();
+    for login in ["bob@example.net", "a@spam.example"] {
+        let check = machine.show(&format!("exirate check out --auth {login} --json 2>/dev/null"));
+        let check: Value = serde_json::from_str(&check).unwrap();
+        assert_eq!(check["verdict"], "defer", "{login}: {check}");
+    }
 }
 
 /// The commands that 0.1.0 does not have.

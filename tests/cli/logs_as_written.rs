@@ -252,7 +252,8 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     for name in ["journal", "spool", "state", "other"] {
         std::fs::create_dir(at(name)).unwrap();
     }
-    let policy = "version = 1\n[policy.p]\nkey = \"auth\"\ndefault.unknown_recipients = \"9/1w\"\n";
+    let policy = "version = 1\n[policy.p]\nkey = [\"auth\", \"local_account\", \"client\"]\n\
+                  default.unknown_recipients = \"9/1w\"\n";
     std::fs::write(at("policy.toml"), policy).unwrap();
     let mut apply = exirate();
     apply.args(["policy", "apply", "--spool"]).arg(at("spool")).arg(at("policy.toml"));
@@ -321,6 +322,22 @@ fn the_follower_counts_of_the_journal_what_the_mail_server_has_written() {
     add(0, "AB31166404", "carol");
     until("it is counted", || counted("carol"));
     assert!(!counted("ceo"));
+    // A program's mail counts for the key that Postfix's front end knows it by; root's for none.
+    for (uid, id) in [(0, "AB31166405"), (33, "AB31166406")] {
+        let [_, queued, failed] = failure(second(), id, "");
+        let pickup = format!("{id}: uid={uid} from=<www-data>");
+        let entries = [(queued.0, 2, "postfix/pickup", pickup), queued, failed];
+        let entries = entries
+            .each_ref()
+            .map(|(at, facility, name, text)| (*at, *facility, *name, text.as_str()));
+        add_to_journal(&at("journal"), 0, &entries);
+    }
+    until("it is counted", || counted("client:127.0.0.1"));
+    let output = exirate().args(["list", "--json", "--spool"]).arg(at("spool")).output();
+    let keys: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    let of_program = keys.as_array().unwrap().iter().find(|key| key["key"] == "client:127.0.0.1");
+    assert_eq!(of_program.unwrap()["rate"].as_f64().unwrap().round(), 1.0, "{keys}");
+    assert_eq!(keys.as_array().unwrap().len(), 4, "{keys}");
 }
 
 /// The keys that a limit refuses, of a log beside this file.

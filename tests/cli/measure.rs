@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use crate::prepared::Prepared;
 use crate::{exirate, stderr, stdout};
 
 fn measure(arguments: &[&str], log: &str) -> Output {
@@ -95,6 +96,12 @@ fn month() -> String {
     lines
 }
 
+/// The same, in which each message is to somebody else.
+fn strangers(log: &str) -> String {
+    let each = log.lines().zip(0..);
+    each.map(|(line, n)| line.replace("for r@", &format!("for r{n}@")) + "\n").collect()
+}
+
 #[test]
 fn a_limit_is_suggested_that_hits_only_who_stands_out() {
     let arguments = ["1h,1d", "--by", "auth", "--suggest"];
@@ -125,6 +132,20 @@ fn a_limit_is_suggested_that_hits_only_who_stands_out() {
         assert_eq!((hit["keys"].as_u64(), hit["events"].as_u64()), (Some(1), Some(over[0])));
         assert_eq!(over.len(), 1, "{period}");
     }
+    // Who is known to be stolen is not to be exempt.
+    let machine = Prepared::new();
+    std::fs::write(machine.spool().with_file_name("work/stolen.log"), strangers(&month())).unwrap();
+    let suggest = "exirate measure 1h --by auth --suggest stolen.log";
+    let exempt = "  exempt stolen: then 1.5 hits nobody\n";
+    assert!(machine.show(suggest).contains(exempt), "{}", machine.show(suggest));
+    let answered =
+        machine.show("exirate habits learn stolen.log; exirate habits stolen stolen --yes");
+    let text = machine.show(suggest);
+    assert!(
+        text.contains("\n  do not exempt stolen: may be stolen, see `exirate habits`\n"),
+        "{answered}{text}"
+    );
+    assert!(!text.contains("  exempt stolen"), "{text}");
     let both = measure(&["1h,1d", "--by", "auth", "--top", "2"], &month());
     let rows: Vec<String> = stdout(&both).lines().map(str::to_owned).collect();
     assert!(rows[0].contains("PERIOD") && rows[1].contains(" 1d ") && rows[2].contains(" 1h "));

@@ -74,6 +74,12 @@ fn a_configuration_without_limits_is_found() {
     let output = rules(&exim, &[]);
     assert_eq!((output.status.code(), &*stdout(&output)), (Some(1), ""));
     assert!(stderr(&output).contains("nothing is limited"), "{}", stderr(&output));
+    // An ACL that is the value of an option has Exim's own.
+    let main = "acl_smtp_predata = \\\n    defer ratelimit = 500/1h/per_rcpt/xx-global\\n\\\n        \
+                message = 450 4.7.0 too fast\\n\\\n    accept\n";
+    let output = rules(&Setup::new().library().main(main).build(), &[]);
+    let own = "Exim's own ratelimit, counted apart: defer ratelimit = 500/1h/per_rcpt/xx-global (";
+    assert!(stdout(&output).contains(own), "{output:?}");
     let output = exirate().args(["rules", "--config", "/nonexistent"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }

@@ -202,7 +202,7 @@ fn recipients_that_are_blank_are_counted() {
 #[test]
 fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choose() {
     let acl = "  defer condition = ${dlfunc{EXIRATE}{policy_over}{login}}\n  \
-               defer condition = ${dlfunc{EXIRATE}{policy_over}{sender}}\n        \
+               deny condition = ${dlfunc{EXIRATE}{policy_over}{sender}}\n        \
                message = as the sender\n  accept\n";
     let mut exim = kit::Setup::new().library().auth().acl("acl_smtp_rcpt", acl).build();
     apply(
@@ -230,8 +230,12 @@ fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choos
     assert!(code == Some(0) && said.contains(unseen), "{said}");
     assert_eq!(login_code("Bob@example.org"), "451");
     assert_eq!(from("bob@example.org"), 250);
-    assert_eq!(exirate(&exim, &["deny", "sender:Bob@example.org"]).0, Some(0));
-    assert_eq!(from("bob@example.org"), 451);
+    // A line of one's own says what its verb says.
+    assert_eq!(exirate(&exim, &["deny", "sender:Bob@example.org", "--reply", "defer"]).0, Some(0));
+    assert_eq!(from("bob@example.org"), 550);
+    let forever = ["deny", "erin@example.org", "--until", "forever", "--reply", "reject"];
+    assert_eq!(exirate(&exim, &forever).0, Some(0));
+    assert_eq!(login_code("erin@example.org"), "451");
     // A policy that folds otherwise has denials fold so.
     let policy = exim.folder().join("policy.toml");
     let text = "version = 1\n[identity]\nqualify = \"x.test\"\n[policy.login]\n\
@@ -243,4 +247,12 @@ fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choos
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(login_code("carol@x.test"), "451");
     assert_eq!(login_code("dora"), "250");
+    // The shipped lines say what the denial says.
+    let mut shipped = crate::acl_files::exim("", "acl_smtp_rcpt", "acl_policy.conf");
+    apply(&shipped, "[policy.p]\nwhen = \"authenticated\"\ndefault.recipients = \"1k/1w\"\n");
+    shipped.start();
+    for (denied, until, code) in [("carol", "forever", "550"), ("dora", "1h", "451")] {
+        assert_eq!(exirate(&shipped, &["deny", denied, "--until", until]).0, Some(0));
+        assert_eq!(codes(&recipients(&mut user(&shipped, denied), &["a"])), [code], "{denied}");
+    }
 }

@@ -169,6 +169,7 @@ desk_works() {
   bash -e -c "$(sed -n 's/^systemctl enable --now "exirate-web.*/&/p' /usr/share/doc/exirate/docs/desk.md)" >/tmp/said 2>&1 ||
     { journalctl --no-pager -u "$unit" >>/tmp/said; fail "$unit does not start"; }
   token=$(exirate web token add here --role view --until 1d 2>/dev/null | grep -o 'exirate_[A-Za-z0-9_-]*')
+  systemctl --quiet is-active "exirate-broker@${unit#*@}" exirate-held || fail "the broker and the queue's daemon do not run"
   expect 'the web service' 'HTTP/1.1 200*"keys"*' "$(web GET status "$token")"
   exirate web token remove here >/dev/null 2>&1
   systemctl --quiet disable --now "$unit" "exirate-broker@${unit#*@}"

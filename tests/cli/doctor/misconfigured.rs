@@ -122,6 +122,20 @@ fn an_acl_that_exim_does_not_use_is_a_problem() {
     let found = Diagnosis::of(&exim);
     found.is_well();
     found.finding("warning", &["the ACL check calls ratelimit, and Exim does not use this ACL"]);
+    // What compared with Exim's own counts is to be deleted.
+    let shadow =
+        format!("{acls}exirate_shadow:\n  .include {}/exim/shadow.conf\n", crate::prepared::ROOT);
+    let exim = Setup::new().library().callers().main(main).acls(&shadow).build();
+    let found = Diagnosis::of(&exim);
+    found.is_well();
+    let words =
+        ["nothing compares with Exim's own counts by the ACL exirate_shadow any more: delete its"];
+    found.finding("note", &words);
+    assert!(
+        !found.texts("warning").iter().any(|text| text.contains("shadow")),
+        "{:?}",
+        found.findings
+    );
     // An option that names an ACL which is not there.
     let exim = Setup::new().library().callers().main("acl_smtp_rcpt = chek\n").acls(&acls).build();
     is_problem(&exim, &["there is no ACL \"chek\""]);

@@ -1,6 +1,8 @@
 //! What must hold with each mail server and each protocol. The cases run one after another
 //! on one server; each has a user of its own.
 
+use std::net::Ipv4Addr;
+
 use serde_json::Value;
 
 use super::addresses;
@@ -30,6 +32,7 @@ pub(super) fn all(server: &Server) {
     what_the_server_makes_itself_passes(server);
     the_sendmail_command_is_a_local_client(server);
     a_client_from_outside_is_limited(server);
+    all_of_loopback_is_one_client(server);
     addresses::mean_the_same(server);
     if server.front_end != FrontEnd::Policy {
         messages_are_found_in_the_trace_store(server);
@@ -358,6 +361,20 @@ fn a_client_from_outside_is_limited(server: &Server) {
         assert!(client.command(format!("RCPT TO:<u{n}@mail.test>")).is_ok());
     }
     assert!(client.quit().unwrap().is_ok());
+}
+
+/// Whoever has one of its addresses has all.
+fn all_of_loopback_is_one_client(server: &Server) {
+    for last in 2..=6 {
+        let mut client = server.machine.session(Ipv4Addr::new(127, 0, 0, last));
+        assert!(client.command("MAIL FROM:<a@loop.test>").is_ok());
+        let reply = client.command("RCPT TO:<u1@mail.test>");
+        match last {
+            2..=4 => assert!(reply.is_ok(), "{last}: {reply:?}\n{}", server.log()),
+            _ => server.refused(&reply, 451, "Over 3 recipients in 1h"),
+        }
+        assert!(client.quit().unwrap().is_ok());
+    }
 }
 
 fn messages_are_found_in_the_trace_store(server: &Server) {

@@ -45,6 +45,11 @@ text = "Over {limit} bytes in {period}"
 default.bytes = "15M/1h"
 [policy.outbound.user."nora@mail.test"]
 recipients = "100000/1d"
+[policy.loopback]
+when = [{ sender_domain = ["loop.test"] }]
+key = "client"
+update = "strict"
+default.recipients = "3/1h"
 [policy.bounces]
 when = "null_sender"
 key = ["recipient"]
