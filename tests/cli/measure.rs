@@ -136,7 +136,7 @@ fn a_limit_is_suggested_that_hits_only_who_stands_out() {
     let machine = Prepared::new();
     std::fs::write(machine.spool().with_file_name("work/stolen.log"), strangers(&month())).unwrap();
     let suggest = "exirate measure 1h --by auth --suggest stolen.log";
-    let exempt = "  exempt stolen: then 1.5 hits nobody\n";
+    let exempt = "  exempt stolen: then 1.5 / 1h hits nobody\n";
     assert!(machine.show(suggest).contains(exempt), "{}", machine.show(suggest));
     let answered =
         machine.show("exirate habits learn stolen.log; exirate habits stolen stolen --yes");
