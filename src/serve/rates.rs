@@ -90,9 +90,7 @@ pub(in crate::serve) fn are_shared(spool: &Path) -> bool {
 pub(in crate::serve) fn own(spool: &Path, purpose: Purpose) -> Result<Spool, String> {
     let opened = match purpose {
         Purpose::Read => Spool::open_existing(spool, Options::default()),
-        Purpose::Change => {
-            Spool::require(spool).and_then(|_| Spool::open(spool, Options::default()))
-        }
+        Purpose::Change => Spool::open_to_change(spool, Options::default()),
     };
     opened.map_err(|error| error.to_string())
 }

@@ -164,6 +164,19 @@ impl Spool {
         Database::open(spool_directory, options, false).map(Self::new)
     }
 
+    /// Opens the database in `spool_directory` for changing it; creates it only where policies
+    /// are in use: a mail server will use it, and somebody may be denied before the first check.
+    ///
+    /// # Errors
+    /// [`SpoolError::Absent`], or it cannot be used.
+    pub fn open_to_change(spool_directory: &Path, options: Options) -> Result<Self, SpoolError> {
+        match Self::require(spool_directory) {
+            Err(SpoolError::Absent { path }) if path.join("policy.image").exists() => {}
+            required => required?,
+        }
+        Self::open(spool_directory, options)
+    }
+
     /// Checks that `spool_directory` has a database, without opening it. The trace store,
     /// the policy image and the settings of a cluster in the same directory are no rate
     /// database.

@@ -252,7 +252,8 @@ fn a_denial_stops_a_login_however_it_is_written_and_nothing_that_strangers_choos
     apply(&shipped, "[policy.p]\nwhen = \"authenticated\"\ndefault.recipients = \"1k/1w\"\n");
     shipped.start();
     for (denied, until, code) in [("carol", "forever", "550"), ("dora", "1h", "451")] {
-        assert_eq!(exirate(&shipped, &["deny", denied, "--until", until]).0, Some(0));
+        let (status, said) = exirate(&shipped, &["deny", denied, "--until", until]);
+        assert_eq!(status, Some(0), "{said}");
         assert_eq!(codes(&recipients(&mut user(&shipped, denied), &["a"])), [code], "{denied}");
     }
 }

@@ -79,10 +79,9 @@ impl Common {
         }
     }
 
-    /// Opens the database for changing it; it must exist. Prints what opening it
-    /// has repaired.
+    /// As [`Spool::open_to_change`]. Prints what opening it has repaired.
     pub(in crate::cli) fn spool_to_change(&self) -> Result<Spool, Failure> {
-        let mut spool = open_to_change(&self.directory()?)?;
+        let mut spool = Spool::open_to_change(&self.directory()?, Options::default())?;
         print_incidents(&mut spool);
         Ok(spool)
     }
@@ -91,13 +90,6 @@ impl Common {
     pub(in crate::cli) fn open_traces(&self) -> Result<TraceStore, Failure> {
         Ok(TraceStore::open(&trace_directory(&self.directory()?), trace::Access::Read)?)
     }
-}
-
-/// Opens the rate database for changing it, if it exists: a command that changes records
-/// creates none.
-fn open_to_change(directory: &Path) -> Result<Spool, SpoolError> {
-    Spool::require(directory)?;
-    Spool::open(directory, Options::default())
 }
 
 /// Refuses a user who would leave files that Exim cannot write to.
@@ -159,7 +151,7 @@ impl Both {
         let traces = open_traces(directory, access)?;
         let opened = match access {
             trace::Access::Read => Spool::open_existing(directory, Options::default()),
-            trace::Access::Write => open_to_change(directory),
+            trace::Access::Write => Spool::open_to_change(directory, Options::default()),
         };
         let rates = match opened {
             Ok(spool) => Some(spool),
