@@ -45,11 +45,11 @@ fn add(line: &mut String, cell: &str) {
 pub(crate) type Cell = (usize, String);
 
 /// A fault: the byte, and what is wrong.
-pub(crate) type Fault = (usize, &'static str);
+pub(crate) type CsvFault = (usize, &'static str);
 
 /// Reads the row at `*at`, and goes on to the next. `None` at the end. Rows that are
 /// empty, and those that start with `#`, are left out.
-pub(crate) fn row(text: &str, at: &mut usize) -> Option<Result<Vec<Cell>, Fault>> {
+pub(crate) fn row(text: &str, at: &mut usize) -> Option<Result<Vec<Cell>, CsvFault>> {
     loop {
         let rest = text.get(*at..).filter(|rest| !rest.is_empty())?;
         let line = rest.split_inclusive('\n').next().unwrap_or(rest);
@@ -61,7 +61,7 @@ pub(crate) fn row(text: &str, at: &mut usize) -> Option<Result<Vec<Cell>, Fault>
 }
 
 /// The cells of the row at `*at`.
-fn cells(text: &str, at: &mut usize) -> Result<Vec<Cell>, Fault> {
+fn cells(text: &str, at: &mut usize) -> Result<Vec<Cell>, CsvFault> {
     let mut cells = Vec::new();
     loop {
         let rest = text.get(*at..).unwrap_or_default();
@@ -97,7 +97,7 @@ fn cells(text: &str, at: &mut usize) -> Result<Vec<Cell>, Fault> {
 }
 
 /// A cell without quotes: it and its length.
-fn plain(rest: &str) -> Result<(String, usize), Fault> {
+fn plain(rest: &str) -> Result<(String, usize), CsvFault> {
     let end = rest.find([',', '\n']).unwrap_or(rest.len());
     let cell = rest.get(..end).unwrap_or_default().trim_end();
     match cell.find('"') {
@@ -109,7 +109,7 @@ fn plain(rest: &str) -> Result<(String, usize), Fault> {
 }
 
 /// A cell in quotes: it and its length.
-fn quoted(rest: &str) -> Result<(String, usize), Fault> {
+fn quoted(rest: &str) -> Result<(String, usize), CsvFault> {
     let mut cell = String::new();
     let mut at = 1;
     loop {
@@ -135,7 +135,7 @@ fn quoted(rest: &str) -> Result<(String, usize), Fault> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Vec<Result<Vec<Cell>, Fault>> {
+    fn all(text: &str) -> Vec<Result<Vec<Cell>, CsvFault>> {
         let mut at = 0;
         std::iter::from_fn(|| row(text, &mut at)).collect()
     }

@@ -22,5 +22,5 @@ pub(crate) use delivery::{Delivered, ReceiverReport, delivered, has_alert};
 pub(crate) use error::AlertError;
 pub(crate) use event::{EventJson, mark};
 pub(crate) use receiver::{CURL, Connect, NAMES as RECEIVERS, SENDMAIL};
-pub(crate) use send::{Sender, Sent, Tested, destinations};
+pub(crate) use send::{SendOutcome, Sender, Tested, destinations};
 pub(crate) use voice::Voice;

@@ -49,7 +49,7 @@ pub(crate) struct Sender<'a> {
 }
 
 /// What was sent.
-pub(crate) enum Sent {
+pub(crate) enum SendOutcome {
     /// Nothing, as this is so.
     Nothing(&'static str),
     /// What each receiver got.
@@ -70,12 +70,12 @@ impl Sender<'_> {
     ///
     /// # Errors
     /// Nothing could be sent to anybody.
-    pub(crate) fn send(&self) -> Result<Sent, AlertError> {
+    pub(crate) fn send(&self) -> Result<SendOutcome, AlertError> {
         // A policy may be in use before the first check has created the database.
         let mut spool = match Spool::open_existing(self.directory, Options::default()) {
             Ok(spool) => spool,
             Err(SpoolError::Absent { .. }) => {
-                return Ok(Sent::Nothing("there is no rate database yet"));
+                return Ok(SendOutcome::Nothing("there is no rate database yet"));
             }
             Err(error) => return Err(error.into()),
         };
@@ -89,16 +89,20 @@ impl Sender<'_> {
         let file = directory.open_or_create(LOCK, spool::FILE_MODE)?;
         let guard =
             lock::try_lock(&file, LockKind::Exclusive).map_err(directory.failed("lock", LOCK))?;
-        let Some(_guard) = guard else { return Ok(Sent::Nothing("another process is sending")) };
+        let Some(_guard) = guard else {
+            return Ok(SendOutcome::Nothing("another process is sending"));
+        };
         // A receiver that is used again later is a new one.
         let is_used = |name: &&str| all.iter().any(|receiver| receiver.name() == *name);
         for name in NAMES.iter().filter(|name| !is_used(name)) {
             CursorFile::open(self.directory, name)?.remove()?;
         }
         if all.is_empty() {
-            return Ok(Sent::Nothing("the policies in use have no receiver in [on.crossing]"));
+            return Ok(SendOutcome::Nothing(
+                "the policies in use have no receiver in [on.crossing]",
+            ));
         }
-        Ok(Sent::All(self.send_all(&mut spool, &all, &on, account)?))
+        Ok(SendOutcome::All(self.send_all(&mut spool, &all, &on, account)?))
     }
 
     /// Sends an alert that is none to each receiver, and passes on what each did.

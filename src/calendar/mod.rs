@@ -226,102 +226,36 @@ mod tests {
         }
     }
 
+    /// The time zone, the window, now, and its start and end.
+    const CHANGES: &str = "
+        # Summer time: days of 23 and 25 hours.
+        Europe/Berlin daily 2026-03-29T12:00 2026-03-28T23:00 2026-03-29T22:00
+        Europe/Berlin daily 2026-10-25T12:00 2026-10-24T22:00 2026-10-25T23:00
+        # The hour that comes twice, and the one that is left out.
+        Europe/Berlin hourly 2026-10-25T00:30 2026-10-25T00:00 2026-10-25T02:00
+        Europe/Berlin hourly 2026-10-25T01:30 2026-10-25T00:00 2026-10-25T02:00
+        Europe/Berlin hourly 2026-03-29T01:00 2026-03-29T01:00 2026-03-29T02:00
+        Europe/Berlin monthly 2026-10-25T12:00 2026-09-30T22:00 2026-10-31T23:00
+        # Half an hour of summer time.
+        Australia/Lord_Howe hourly 2026-04-04T15:10 2026-04-04T14:00 2026-04-04T15:30
+        Australia/Lord_Howe hourly 2026-10-03T15:40 2026-10-03T15:30 2026-10-03T16:00
+        # December 30 was left out.
+        Pacific/Apia daily 2011-12-30T09:59 2011-12-29T10:00 2011-12-30T10:00
+        Pacific/Apia daily 2011-12-30T10:00 2011-12-30T10:00 2011-12-31T10:00
+        # At one minute past midnight, the clock went back to the day before.
+        America/St_Johns daily 2010-11-07T03:00 2010-11-07T02:30 2010-11-08T03:30
+        Asia/Kathmandu daily 2026-11-26T18:14 2026-11-25T18:15 2026-11-26T18:15
+    ";
+
     #[test]
     fn clocks_that_change() {
-        for (zone, every, now, start, end) in [
-            // Summer time: days of 23 and 25 hours.
-            (
-                "Europe/Berlin",
-                Every::Day,
-                "2026-03-29T12:00",
-                "2026-03-28T23:00",
-                "2026-03-29T22:00",
-            ),
-            (
-                "Europe/Berlin",
-                Every::Day,
-                "2026-10-25T12:00",
-                "2026-10-24T22:00",
-                "2026-10-25T23:00",
-            ),
-            // The hour that comes twice, and the one that is left out.
-            (
-                "Europe/Berlin",
-                Every::Hour,
-                "2026-10-25T00:30",
-                "2026-10-25T00:00",
-                "2026-10-25T02:00",
-            ),
-            (
-                "Europe/Berlin",
-                Every::Hour,
-                "2026-10-25T01:30",
-                "2026-10-25T00:00",
-                "2026-10-25T02:00",
-            ),
-            (
-                "Europe/Berlin",
-                Every::Hour,
-                "2026-03-29T01:00",
-                "2026-03-29T01:00",
-                "2026-03-29T02:00",
-            ),
-            (
-                "Europe/Berlin",
-                Every::Month,
-                "2026-10-25T12:00",
-                "2026-09-30T22:00",
-                "2026-10-31T23:00",
-            ),
-            // Half an hour of summer time.
-            (
-                "Australia/Lord_Howe",
-                Every::Hour,
-                "2026-04-04T15:10",
-                "2026-04-04T14:00",
-                "2026-04-04T15:30",
-            ),
-            (
-                "Australia/Lord_Howe",
-                Every::Hour,
-                "2026-10-03T15:40",
-                "2026-10-03T15:30",
-                "2026-10-03T16:00",
-            ),
-            // December 30 was left out.
-            (
-                "Pacific/Apia",
-                Every::Day,
-                "2011-12-30T09:59",
-                "2011-12-29T10:00",
-                "2011-12-30T10:00",
-            ),
-            (
-                "Pacific/Apia",
-                Every::Day,
-                "2011-12-30T10:00",
-                "2011-12-30T10:00",
-                "2011-12-31T10:00",
-            ),
-            // At one minute past midnight, the clock went back to the day before.
-            (
-                "America/St_Johns",
-                Every::Day,
-                "2010-11-07T03:00",
-                "2010-11-07T02:30",
-                "2010-11-08T03:30",
-            ),
-            (
-                "Asia/Kathmandu",
-                Every::Day,
-                "2026-11-26T18:14",
-                "2026-11-25T18:15",
-                "2026-11-26T18:15",
-            ),
-        ] {
+        let rows = CHANGES.lines().map(str::trim).filter(|row| !row.starts_with('#'));
+        for row in rows.filter(|row| !row.is_empty()) {
+            let [zone, every, now, start, end] =
+                row.split(' ').collect::<Vec<_>>().try_into().unwrap();
+            let every = *Every::ALL.iter().find(|one| one.word() == every).unwrap();
             let window = CalendarWindow { start: utc(start), end: utc(end) };
-            let zone = load(Some(zone)).unwrap();
-            assert_eq!(zone.window(every, utc(now)), window, "{} {every:?} {now}", zone.name);
+            assert_eq!(load(Some(zone)).unwrap().window(every, utc(now)), window, "{row}");
         }
     }
 

@@ -120,44 +120,7 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
     if policies.policies.values().any(Policy::uses_habits) {
         habits::look(spool, findings);
     }
-    let count = counted_or_no(policies.policies.len(), "policy", "policies");
-    let mut lints = None;
-    let mut written = None;
-    match read(file) {
-        Ok(mut compiled) => {
-            let shown = file.display();
-            match compiled.policies {
-                Some(same) if settings(&same) == settings(&policies) => {
-                    findings.ok(format!("{count} in use, as {shown} says"));
-                    lint(&same, now().seconds, &mut compiled.diagnostics);
-                    lints = Some(compiled.diagnostics);
-                }
-                Some(other) => {
-                    let text =
-                        format!("{shown} differs from the policies in use: it was not applied");
-                    findings.problem(text).fix(apply());
-                    written = Some(other);
-                }
-                None => {
-                    findings
-                        .problem(format!("{shown} has errors: the policies in use are older"))
-                        .fix(format!("exirate policy lint {}", quoted(file)));
-                }
-            }
-        }
-        Err(error) => {
-            findings.note(format!("{count} in use, and their file is not at hand: {error}"));
-        }
-    }
-    let lints = lints.unwrap_or_else(|| {
-        let mut lints = Diagnostics::of(file);
-        lint(&policies, now().seconds, &mut lints);
-        lints
-    });
-    let files = lints.files.clone();
-    for one in lints.sorted() {
-        findings.warning(format!("{}: {}", place(&files, one.at), one.message));
-    }
+    let written = written(&policies, file, &apply(), findings);
     let Some(callers) = callers else { return };
     unknown(&policies, written.as_ref(), callers, &apply(), findings);
     at_delivery(&policies, callers, findings);
@@ -194,6 +157,48 @@ pub(super) fn look(spool: &Path, file: &Path, callers: Option<&[Caller]>, findin
             ));
         }
     }
+}
+
+/// Compares the policies in use with their file, and warns of what makes little sense of them; the
+/// policies of the file, if they are others.
+fn written(
+    policies: &Policies,
+    file: &Path,
+    apply: &str,
+    findings: &mut Findings,
+) -> Option<Policies> {
+    let count = counted_or_no(policies.policies.len(), "policy", "policies");
+    let shown = file.display();
+    let (mut lints, mut written) = (Diagnostics::of(file), None);
+    let mut same = None;
+    match read(file) {
+        Ok(compiled) => match compiled.policies {
+            Some(read) if settings(&read) == settings(policies) => {
+                findings.ok(format!("{count} in use, as {shown} says"));
+                lints = compiled.diagnostics;
+                same = Some(read);
+            }
+            Some(other) => {
+                let text = format!("{shown} differs from the policies in use: it was not applied");
+                findings.problem(text).fix(apply.to_owned());
+                written = Some(other);
+            }
+            None => {
+                findings
+                    .problem(format!("{shown} has errors: the policies in use are older"))
+                    .fix(format!("exirate policy lint {}", quoted(file)));
+            }
+        },
+        Err(error) => {
+            findings.note(format!("{count} in use, and their file is not at hand: {error}"));
+        }
+    }
+    lint(same.as_ref().unwrap_or(policies), now().seconds, &mut lints);
+    let files = lints.files.clone();
+    for one in lints.sorted() {
+        findings.warning(format!("{}: {}", place(&files, one.at), one.message));
+    }
+    written
 }
 
 /// Checks that a router asks about the recipients of policies that are evaluated at delivery.

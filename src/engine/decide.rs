@@ -159,6 +159,34 @@ fn compute_all<'r>(
     }
 }
 
+/// The average with the event, and what is stored where it is not counted.
+#[inline(always)]
+fn next(
+    check: &Check<'_>,
+    average: Option<Average>,
+    period: f64,
+    count: f64,
+    now: Timestamp,
+) -> (Average, Option<Average>) {
+    let mut kept = average;
+    let next = match (check.algorithm, average) {
+        (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
+        (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
+        (Algorithm::Bucket { burst, rate }, _) => {
+            let level = Bucket { burst, rate }.level(average, now);
+            // A leaky check that does not count the event stores the level.
+            if average.is_some() && check.update == Update::Leaky {
+                kept = Some(Average { at: now, rate: level });
+            }
+            Average { at: now, rate: level + count }
+        }
+        (Algorithm::Calendar { .. }, average) => {
+            Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
+        }
+    };
+    (next, kept)
+}
+
 /// Computes a check from the remembered state.
 #[inline(always)] // the result is large
 fn compute(
@@ -192,22 +220,7 @@ fn compute(
             count = 0.0;
         }
     }
-    let mut kept = average;
-    let next = match (check.algorithm, average) {
-        (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
-        (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
-        (Algorithm::Bucket { burst, rate }, _) => {
-            let level = Bucket { burst, rate }.level(average, now);
-            // A leaky check that does not count the event stores the level.
-            if average.is_some() && check.update == Update::Leaky {
-                kept = Some(Average { at: now, rate: level });
-            }
-            Average { at: now, rate: level + count }
-        }
-        (Algorithm::Calendar { .. }, average) => {
-            Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
-        }
-    };
+    let (next, kept) = next(check, average, period, count, now);
     let algorithm = check.algorithm.kind();
     let measured = algorithm.over(next.rate, limit, count);
     let over_since = over_since(measured, before, now);

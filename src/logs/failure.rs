@@ -25,11 +25,11 @@ impl Failure {
 }
 
 /// What a status says of the recipient.
-type Counts = Option<Failure>;
+type Meaning = Option<Failure>;
 
 /// Enhanced status codes that are no plain failure, or whose text says nothing of the recipient:
 /// subject and detail, after `5.`.
-const STATUSES: [(u16, u16, Counts, &str); 14] = [
+const STATUSES: [(u16, u16, Meaning, &str); 14] = [
     (1, 1, Some(Failure::Unknown), "no such mailbox"),
     (1, 2, Some(Failure::Unknown), "no such domain"),
     (1, 3, Some(Failure::Unknown), "not an address"),
@@ -47,7 +47,7 @@ const STATUSES: [(u16, u16, Counts, &str); 14] = [
 ];
 
 /// Reply codes without an enhanced status that are no plain failure.
-const REPLIES: [(u16, Counts, &str); 2] = [
+const REPLIES: [(u16, Meaning, &str); 2] = [
     (552, None, "the mailbox is full, or the message too big"),
     (556, Some(Failure::Unknown), "the domain accepts no mail"),
 ];
@@ -256,7 +256,7 @@ impl Status {
         texts.iter().any(|text| self.text.contains(text))
     }
 
-    fn of_status(&self, subject: u16, detail: u16) -> Counts {
+    fn of_status(&self, subject: u16, detail: u16) -> Meaning {
         let known = STATUSES.iter().find(|one| (one.0, one.1) == (subject, detail));
         match known.map(|one| one.2) {
             Some(None) => None,
@@ -270,7 +270,7 @@ impl Status {
         }
     }
 
-    fn without_status(&self, reply: u16) -> Counts {
+    fn without_status(&self, reply: u16) -> Meaning {
         if self.has(&FULL) {
             return None;
         }
@@ -282,7 +282,7 @@ impl Status {
     }
 
     /// If another server's text says that the recipient does not exist.
-    fn by_text(&self, code: Code) -> Counts {
+    fn by_text(&self, code: Code) -> Meaning {
         if self.to == InReplyTo::Sender || self.has(&NOT_OF_THE_RECIPIENT) {
             return None;
         }
@@ -292,7 +292,7 @@ impl Status {
     }
 
     /// What counts of a failure that this server has found.
-    fn own(&self, maker: Maker) -> Counts {
+    fn own(&self, maker: Maker) -> Meaning {
         if self.has(&NOT_THE_RECIPIENTS) || self.has(&FULL) {
             return None;
         }

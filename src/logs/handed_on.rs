@@ -9,14 +9,14 @@ const MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub(super) struct HandedOn {
     /// Of each key: the ids, and how many recipients are to come, the oldest first.
-    waiting: HashMap<Key, Vec<(String, usize)>>,
-    keys: HashMap<String, Key>,
+    waiting: HashMap<HandOver, Vec<(String, usize)>>,
+    keys: HashMap<String, HandOver>,
 }
 
 /// The `Message-ID`, and the local part of the sender: the server's line may have another domain.
-type Key = (String, String);
+type HandOver = (String, String);
 
-fn key(message_id: &str, sender: &str) -> Key {
+fn key(message_id: &str, sender: &str) -> HandOver {
     let local = sender.rsplit_once('@').map_or(sender, |(local, _)| local);
     (message_id.to_owned(), local.to_ascii_lowercase())
 }

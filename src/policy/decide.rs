@@ -143,14 +143,7 @@ pub fn decide<S: Store>(
         let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
         planned.iter_mut().for_each(|one| one.limit.algorithm = one.limit.at(zone, now));
     }
-    let foreseen: Vec<bool> = match counts {
-        // A cap is compared with the count itself, and what is reused has been counted.
-        CountedChecks::Foreseen { unique } => planned
-            .iter()
-            .map(|one| one.foresees(mode) && (unique || one.event.is_none()))
-            .collect(),
-        _ => Vec::new(),
-    };
+    let foreseen = foreseen(&planned, mode);
     if counts == CountedChecks::OnlyTotals {
         planned.retain(|one| is_total(&one.limit));
     }
@@ -174,6 +167,19 @@ pub fn decide<S: Store>(
         Some(decided)
     });
     Ok(Outcome::of(settings, decided, exempt, event))
+}
+
+/// Of which limits it is only to be known what they would decide; none, where they count. A cap is
+/// compared with the count itself, and what is reused has been counted.
+#[inline]
+fn foreseen(planned: &[Planned<'_>], mode: Mode) -> Vec<bool> {
+    match mode.counts {
+        CountedChecks::Foreseen { unique } => planned
+            .iter()
+            .map(|one| one.foresees(mode) && (unique || one.event.is_none()))
+            .collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// A decision, where a block denies it with this reply.

@@ -282,57 +282,25 @@ impl<'i> Evaluator<'i> {
         {
             store.keep_lock(true);
         }
-        // Where a recipient waits by one, it counts for none.
-        let first = if is_route { run.waits_by(policies()) } else { None };
-        let firstly =
-            first.into_iter().flat_map(|first| policies().enumerate().skip(first).take(1));
-        let others = policies().enumerate().filter(|(number, _)| Some(*number) != first);
-        let mut strictest: Option<Evaluated> = None;
-        let mut refused = false;
-        // The policies whose totals have not been counted, each with the session before it.
-        let mut left_out = Vec::new();
-        for (number, (name, policy)) in firstly.chain(others) {
-            run.counts = counts;
-            if let Ok(policy) = policy
-                && let Some(before) = run.refused_later(name, policy, policies().skip(number + 1))
-            {
-                left_out.push((name, policy, before));
-                run.counts = CountedChecks::NoTotals;
-            }
-            let this = run.one(name, policy);
-            // What became of mail is known for all of them.
-            let refuses =
-                this.outcome.verdict >= Verdict::Defer && step.stage != AclStage::Delivery;
-            if strictest.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
-                strictest = Some(this);
-            }
-            if refuses {
-                refused = true;
-                break;
-            }
-        }
-        if !refused && let Some(this) = run.habits() {
-            let before = strictest.as_ref().map(|before| &before.outcome);
-            if before.is_none_or(|before| this.outcome.outweighs(before)) {
-                strictest = Some(this);
-            }
-        }
-        let is_refused = |one: &Evaluated| one.outcome.verdict >= Verdict::Defer;
-        if !left_out.is_empty() && !strictest.as_ref().is_some_and(is_refused) {
-            // A unique event that is known has passed after all.
-            for (name, policy, before) in left_out {
-                let this = run.count_totals(name, policy, before);
-                if strictest.as_ref().is_none_or(|one| this.outcome.outweighs(&one.outcome)) {
-                    strictest = Some(this);
-                }
-            }
-        }
+        let strictest = run.strictest(policies);
         if let Some(account) = account {
             run.count_usage(account, strictest.as_ref());
         }
         let strictest = strictest.unwrap_or_default();
         run.session.end_step(strictest.outcome.verdict < Verdict::Defer);
         strictest
+    }
+}
+
+/// The strictest of what was evaluated.
+struct Strictest(Option<Evaluated>);
+
+impl Strictest {
+    #[inline]
+    fn add(&mut self, this: Evaluated) {
+        if self.0.as_ref().is_none_or(|before| this.outcome.outweighs(&before.outcome)) {
+            self.0 = Some(this);
+        }
     }
 }
 
@@ -387,6 +355,51 @@ struct Unseen;
 impl Observer for Unseen {}
 
 impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
+    /// What the strictest of the policies made of the step; they are evaluated in their order until
+    /// one refuses it. None, if there are none.
+    fn strictest<'n, I>(&mut self, policies: impl Fn() -> I) -> Option<Evaluated>
+    where
+        I: Iterator<Item = (&'n str, Result<PolicyImage<'r>, PolicyFault>)>,
+    {
+        let (stage, counts) = (self.step.stage, self.counts);
+        // Where a recipient waits by one, it counts for none.
+        let first = if stage == AclStage::Route { self.waits_by(policies()) } else { None };
+        let firstly =
+            first.into_iter().flat_map(|first| policies().enumerate().skip(first).take(1));
+        let others = policies().enumerate().filter(|(number, _)| Some(*number) != first);
+        let mut strictest = Strictest(None);
+        let mut refused = false;
+        // The policies whose totals have not been counted, each with the session before it.
+        let mut left_out = Vec::new();
+        for (number, (name, policy)) in firstly.chain(others) {
+            self.counts = counts;
+            if let Ok(policy) = policy
+                && let Some(before) = self.refused_later(name, policy, policies().skip(number + 1))
+            {
+                left_out.push((name, policy, before));
+                self.counts = CountedChecks::NoTotals;
+            }
+            let this = self.one(name, policy);
+            // What became of mail is known for all of them.
+            refused = this.outcome.verdict >= Verdict::Defer && stage != AclStage::Delivery;
+            strictest.add(this);
+            if refused {
+                break;
+            }
+        }
+        if !refused && let Some(this) = self.habits() {
+            strictest.add(this);
+        }
+        let is_refused = |one: &Evaluated| one.outcome.verdict >= Verdict::Defer;
+        if !left_out.is_empty() && !strictest.0.as_ref().is_some_and(is_refused) {
+            // A unique event that is known has passed after all.
+            for (name, policy, before) in left_out {
+                strictest.add(self.count_totals(name, policy, before));
+            }
+        }
+        strictest.0
+    }
+
     /// A run that counts nothing, to see what would be decided of `step`, with unique events or
     /// without.
     fn foreseeing<'a, 'step>(
@@ -711,13 +724,9 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
             let of_it = occurrences.iter_mut().filter(|one| unit.includes(one.unit));
             of_it.for_each(|one| one.count = 1.0);
         }
-        let all_exempt = match policy.exempts_recipients() {
-            true => {
-                leave_out_exempt(&rules, step, recipients, known.all_exempt, occurrences, clock)
-            }
-            false => Ok(false),
-        };
-        let all_exempt = all_exempt.map_err(damaged)?;
+        let all_exempt = policy.exempts_recipients()
+            && leave_out_exempt(&rules, step, recipients, known.all_exempt, occurrences, clock)
+                .map_err(damaged)?;
         let counts = *counts;
         // Of the message, then of each recipient.
         let mut weigh = |event: &Event<&str>, occurrences: &[Occurrence]| {
@@ -752,20 +761,26 @@ impl<'r, S: Store, C: Fn() -> Timestamp, O: Observer> Run<'r, '_, S, C, O> {
         // All recipients are known, and none was counted at RCPT.
         let each = match known.each_recipient {
             Some(each) => each.clone(),
-            none => {
-                let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
-                let mut strictest = Outcome::default();
-                for address in (step.recipients)() {
-                    let outcome = weigh(&Event { recipient: Some(&address), ..step.event }, &one)?;
-                    if outcome.outweighs(&strictest) {
-                        strictest = outcome;
-                    }
-                }
-                none.insert(strictest).clone()
-            }
+            none => none.insert(strictest_of_each(step, weigh)?).clone(),
         };
         Ok((policy, if each.outweighs(&outcome) { each } else { outcome }))
     }
+}
+
+/// What `weigh` makes of the strictest of the step's recipients.
+fn strictest_of_each(
+    step: &Step<'_>,
+    mut weigh: impl FnMut(&Event<&str>, &[Occurrence]) -> Result<Outcome, PolicyFault>,
+) -> Result<Outcome, PolicyFault> {
+    let one = [Occurrence::one(Unit::UniqueRecipients, Scope::Evaluation)];
+    let mut strictest = Outcome::default();
+    for address in (step.recipients)() {
+        let outcome = weigh(&Event { recipient: Some(&address), ..step.event }, &one)?;
+        if outcome.outweighs(&strictest) {
+            strictest = outcome;
+        }
+    }
+    Ok(strictest)
 }
 
 /// Leaves the exempt ones of `recipients` out of `occurrences`; whether each of the message is,

@@ -13,7 +13,7 @@ use super::config::{self, Config};
 use super::log::{Level, Log};
 use super::notify::Manager;
 use super::supervise::{Unit, start, work_until_stopped};
-use crate::alerts::{Connect, Sender, Sent, Voice};
+use crate::alerts::{Connect, SendOutcome, Sender, Voice};
 use crate::cluster::ClusterSettings;
 use crate::place;
 use crate::redis::SharedEvents;
@@ -190,17 +190,17 @@ impl SharedByThreads {
     }
 
     /// Keeps what a run has done; a fault that lasts is logged once.
-    fn show(&self, done: Result<Sent, String>) {
+    fn show(&self, done: Result<SendOutcome, String>) {
         let mut state = self.lock();
         let fault = match done {
-            Ok(Sent::Nothing(why)) => Some(why.to_owned()),
+            Ok(SendOutcome::Nothing(why)) => Some(why.to_owned()),
             Err(why) => {
                 if state.fault.as_ref() != Some(&why) {
                     Log::stderr().write(Level::Error, format_args!("nothing is sent: {why}"));
                 }
                 Some(why)
             }
-            Ok(Sent::All(reports)) => {
+            Ok(SendOutcome::All(reports)) => {
                 let sent: usize = reports.iter().map(|report| report.sent).sum();
                 if sent > 0 {
                     state.sent += sent;

@@ -309,16 +309,12 @@ impl Spool {
             if let Some((_, body)) = parts.first_mut() {
                 body.count_decided(checks.iter(), now);
             }
-            let mut done = Ok(());
-            for (file, body) in &mut parts {
+            let done = parts.iter_mut().try_for_each(|(file, body)| {
                 let number = body.number;
                 let all = hashed.iter().zip(&lookups).zip(&*pending);
                 let here = all.filter(|((one, _), _)| one.key_slot.shard == number);
-                done = apply(file, body, here).map_err(|error| (error, number));
-                if done.is_err() {
-                    break;
-                }
-            }
+                apply(file, body, here).map_err(|error| (error, number))
+            });
             drop(guards);
             shards.into_iter().for_each(|shard| self.put_shard(shard));
             self.keep_events(events);

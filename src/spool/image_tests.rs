@@ -14,7 +14,7 @@ use crate::sys::clock;
 use crate::sys::simulated_disk::{Disk, memory_folder, power_cut, tears, torn};
 use crate::sys::write_trace;
 
-use super::kill_tests::{KEY, State, crowd, insert, neighbours, renew, state, write};
+use super::kill_tests::{KEY, KeyMemory, crowd, insert, neighbours, renew, state, write};
 use super::rebuild::{self, Reason};
 use super::tests::{change, open};
 use super::{Spool, SpoolError};
@@ -31,7 +31,7 @@ struct Scene {
     /// Its filter may be void after a kill.
     renewed: bool,
     /// What was remembered of [`KEY`] before it, and after.
-    states: [State; 2],
+    states: [KeyMemory; 2],
     /// The rates of all other keys.
     others: HashMap<Vec<u8>, f64>,
     images: u64,
@@ -78,7 +78,7 @@ impl Scene {
         folder: &Path,
         last: Change,
         renewed: bool,
-        before: State,
+        before: KeyMemory,
         others: HashMap<Vec<u8>, f64>,
     ) -> Self {
         let disk = Disk::of(folder);
@@ -114,8 +114,8 @@ impl Scene {
             let found = state(&mut spool);
             if writes == 0 {
                 let [before, after] = &self.states;
-                let rate = |state: &State| state.as_ref().map(|state| state.0);
-                let filter = |state: &State| state.as_ref().and_then(|state| state.1.clone());
+                let rate = |state: &KeyMemory| state.as_ref().map(|state| state.0);
+                let filter = |state: &KeyMemory| state.as_ref().and_then(|state| state.1.clone());
                 assert!([rate(before), rate(after)].contains(&rate(&found)), "{what}");
                 let fine = [filter(before), filter(after)].contains(&filter(&found))
                     || self.partly_inserted(&filter(&found))
@@ -149,7 +149,7 @@ impl Scene {
     /// never written; no other is; and by use and a rebuild all is sound again.
     fn after_a_power_cut(&mut self, disk: &Disk, what: &str) {
         let (folder, mut spool) = self.open(disk);
-        let rate = |state: &State| state.as_ref().map(|state| state.0);
+        let rate = |state: &KeyMemory| state.as_ref().map(|state| state.0);
         let known = self.states.each_ref().map(rate);
         let found = rate(&state(&mut spool));
         assert!(found.is_none() || known.contains(&found), "{what}: {found:?} of {known:?}");

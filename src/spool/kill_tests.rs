@@ -54,9 +54,9 @@ fn bystanders(spool: &mut Spool) -> Vec<Entry> {
 }
 
 /// What is remembered of the key: the number of its last change, its filter.
-pub(super) type State = Option<(f64, Option<(i64, Vec<u8>)>)>;
+pub(super) type KeyMemory = Option<(f64, Option<(i64, Vec<u8>)>)>;
 
-pub(super) fn state(spool: &mut Spool) -> State {
+pub(super) fn state(spool: &mut Spool) -> KeyMemory {
     spool
         .peek(KEY, None, |r, _| {
             r.map(|r| (r.state.rate(), r.filter.map(|f| (f.epoch, f.bits.to_vec()))))
@@ -114,7 +114,7 @@ fn dies_everywhere(prepare: impl Fn(&mut Spool), last: Change, renewed: bool) ->
     for state in &seen {
         let rate = state.as_ref().map(|s| s.0);
         assert!([&before, &after].map(|s| s.as_ref().map(|s| s.0)).contains(&rate));
-        let filter = |state: &State| state.as_ref().and_then(|state| state.1.clone());
+        let filter = |state: &KeyMemory| state.as_ref().and_then(|state| state.1.clone());
         let fine = [filter(&before), filter(&after)].contains(&filter(state))
             || renewed && filter(state).is_none();
         assert!(fine, "{state:?}");

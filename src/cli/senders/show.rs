@@ -20,7 +20,7 @@ use crate::cli::shared::screen::{Screen, note, noted};
 use crate::cli::{Failure, Json, Outcome};
 use crate::engine::AlgorithmKind;
 use crate::rate::{Timestamp, Wait};
-use crate::standing::in_force::{By, InForce};
+use crate::standing::in_force::{By, InForce, NextEvent};
 use crate::standing::key_state::{KeyState, KeyStateJson, later, passes, second};
 use crate::standing::key_text;
 use crate::standing::override_state::OverrideJson;
@@ -204,30 +204,11 @@ impl Show {
         let (next, now) = (&in_force.next(record), in_force.now);
         let refused_by = totals.refuse(in_force, record);
         let is_refused = next.is_refused() || !refused_by.is_empty();
-        let (over, wait) = (next.over, record.wait(now));
+        let over = next.over;
         let style = if is_refused { OVER.bold() } else { Style::new().bold() };
         let key = key_text::title(record.key());
-        let verdict = match (over, wait) {
-            (true, Some(Wait::Seconds(_))) => "over the limit",
-            (true, _) if next.is_refused() => "every event is refused",
-            (true, _) => "every event is over the limit",
-            (false, _) => "under the limit",
-        };
-        let but = match &next.by {
-            By::Rate => String::new(),
-            By::Override(_) => {
-                format!(", and{} by an override", next.mark().replace(['(', ')'], ""))
-            }
-            By::Blocked(_) => ", and blocked by a crossing".to_owned(),
-            By::Exempt(..) => ", and exempt by the policy".to_owned(),
-            By::Observed(_) => ", and only observed by the policy".to_owned(),
-            By::Accepted(..) => ", which the policy does not refuse".to_owned(),
-        };
-        let too = match &*refused_by {
-            [] => String::new(),
-            names => format!(", and refused by {}", totals::called(names)),
-        };
-        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {verdict}{but}{too}")))?;
+        let state = state(record, next, &refused_by, now);
+        writeln!(screen, "{}", screen.paint(style, format_args!("{key}: {state}")))?;
         let mut line = |name: &str, value: String| -> std::io::Result<()> {
             writeln!(screen, "  {name:<12}  {value}")
         };
@@ -247,25 +228,7 @@ impl Show {
                 line("was over", format!("at its last event, since {}", moment(since, now)))?;
             }
         }
-        let what = if is_refused { "refused" } else { "passes" };
-        line(
-            "next event",
-            match &next.by {
-                _ if !refused_by.is_empty() && !next.is_refused() => format!(
-                    "refused by {}; by the rate of the key alone: {}",
-                    totals::called(&refused_by),
-                    next_event(record, now)
-                ),
-                By::Rate => next_event(record, now),
-                By::Blocked(_) => {
-                    format!("{what}; without the block: {}", next_event(record, now))
-                }
-                By::Override(_) => {
-                    format!("{what}; without the override: {}", next_event(record, now))
-                }
-                _ => format!("{what}; by the rate alone: {}", next_event(record, now)),
-            },
-        )?;
+        line("next event", what_the_next_meets(record, next, &refused_by, now))?;
         if let (true, Some(wait)) = (next.is_refused(), next.wait(record, now)) {
             line("free again", passes(wait, now))?;
         }
@@ -281,6 +244,51 @@ impl Show {
         line("forgotten", forgotten(record, now))?;
         line("stored as", key_text::stored(&record.stored))?;
         Ok(())
+    }
+}
+
+/// `over the limit, and exempt by the policy`
+fn state(record: &KeyState, next: &NextEvent<'_>, refused_by: &[String], now: Timestamp) -> String {
+    let state = match (next.over, record.wait(now)) {
+        (true, Some(Wait::Seconds(_))) => "over the limit",
+        (true, _) if next.is_refused() => "every event is refused",
+        (true, _) => "every event is over the limit",
+        (false, _) => "under the limit",
+    };
+    let but = match &next.by {
+        By::Rate => String::new(),
+        By::Override(_) => format!(", and{} by an override", next.mark().replace(['(', ')'], "")),
+        By::Blocked(_) => ", and blocked by a crossing".to_owned(),
+        By::Exempt(..) => ", and exempt by the policy".to_owned(),
+        By::Observed(_) => ", and only observed by the policy".to_owned(),
+        By::Accepted(..) => ", which the policy does not refuse".to_owned(),
+    };
+    let too = match refused_by {
+        [] => String::new(),
+        names => format!(", and refused by {}", totals::called(names)),
+    };
+    format!("{state}{but}{too}")
+}
+
+/// Whether the next event is refused, by what, and what would be without that.
+fn what_the_next_meets(
+    record: &KeyState,
+    next: &NextEvent<'_>,
+    refused_by: &[String],
+    now: Timestamp,
+) -> String {
+    let by_rate = next_event(record, now);
+    if !refused_by.is_empty() && !next.is_refused() {
+        let totals = totals::called(refused_by);
+        return format!("refused by {totals}; by the rate of the key alone: {by_rate}");
+    }
+    let is_refused = next.is_refused() || !refused_by.is_empty();
+    let what = if is_refused { "refused" } else { "passes" };
+    match &next.by {
+        By::Rate => by_rate,
+        By::Blocked(_) => format!("{what}; without the block: {by_rate}"),
+        By::Override(_) => format!("{what}; without the override: {by_rate}"),
+        _ => format!("{what}; by the rate alone: {by_rate}"),
     }
 }
 

@@ -18,7 +18,7 @@
 //! forgotten because a clock was set forward.
 //!
 //! A server that refuses everything would stay below every bound. So each decision is also
-//! compared with the one that [`Known`](truth::Known) expects: `R + N·A` against `m`.
+//! compared with the one that [`ServerMemory`](truth::ServerMemory) expects: `R + N·A` against `m`.
 
 mod bounds;
 mod calendar;

@@ -12,7 +12,7 @@ use crate::rate::{CalendarWindow, Timestamp};
 use crate::store::Memory;
 
 use super::shared::{Part, Reply, Shared};
-use super::truth::{Known, Limit, ROUNDING, Sum, decayed, share_of};
+use super::truth::{Limit, ROUNDING, ServerMemory, Sum, decayed, share_of};
 
 /// What a server asks its shared store through.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,7 +45,7 @@ pub(super) const KEYS: [&str; 3] = ["1h/per_mail/alice", "1h/per_mail/bob", "1h/
 pub(super) struct Memories {
     pub(super) copies: Memory,
     /// What `copies` should hold.
-    pub(super) known: [Option<Known>; KEYS.len()],
+    pub(super) known: [Option<ServerMemory>; KEYS.len()],
     /// What it has admitted apart, and not forgotten by a crash.
     pub(super) apart: [Sum; KEYS.len()],
 }
@@ -345,7 +345,7 @@ impl Simulation {
                 {
                     let share = share_of(self.limits[part.key].algorithm, servers as f64);
                     let apart = known.map_or(0.0, |one| decayed(share, one.apart, one.at, here));
-                    *known = Some(Known { at: here, shared, apart });
+                    *known = Some(ServerMemory { at: here, shared, apart });
                 }
             }
         }
@@ -372,7 +372,8 @@ impl Simulation {
         copies.decide_as(authority, &checks, Timestamp::from_micros(here), &mut decisions);
         let of = |(part, decision): (&Part, &Decision)| {
             let limit = &self.limits[part.key];
-            let expected = Known::expect(known[part.key], limit, servers as f64, here, part.size);
+            let expected =
+                ServerMemory::expect(known[part.key], limit, servers as f64, here, part.size);
             let difference = (decision.rate - expected.rate).abs();
             assert!(
                 difference <= ROUNDING * (expected.rate + limit.algorithm.limit())

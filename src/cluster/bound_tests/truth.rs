@@ -83,7 +83,7 @@ pub(super) fn counted(algorithm: Algorithm, rate: f64, at: i64, now: i64, size: 
 /// What a server should remember of a key: the shared rate of which it has heard last, and
 /// the rate that it has admitted apart.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ServerMemory {
     /// Microseconds of the server's own clock.
     pub(super) at: i64,
     pub(super) shared: f64,
@@ -99,12 +99,12 @@ pub(super) struct Expected {
     /// The rounding of a stored rate may decide.
     pub(super) is_close: bool,
     /// What it remembers if the event is counted.
-    pub(super) counted: Known,
+    pub(super) counted: ServerMemory,
     /// The same if it is not counted.
-    pub(super) kept: Known,
+    pub(super) kept: ServerMemory,
 }
 
-impl Known {
+impl ServerMemory {
     /// What a server should decide of an event of this size; `None`: it knows nothing.
     pub(super) fn expect(
         known: Option<Self>,

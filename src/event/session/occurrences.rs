@@ -106,11 +106,7 @@ impl AlreadyCounted {
         use AclStage as S;
         occurrences.clear();
         if stage == S::Route {
-            let units = [Unit::Messages, Unit::Recipients, Unit::UniqueRecipients];
-            occurrences.extend(units.map(|unit| Occurrence::one(unit, Scope::Evaluation)));
-            let (unit, count) = (Unit::Bytes, facts.message_size as f64);
-            occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
-            return;
+            return of_route(facts, occurrences);
         }
         // The log says what becomes of mail; any stage refuses for it.
         let of_delivery = Unit::ALL.iter().filter(|unit| unit.is_of_delivery());
@@ -193,6 +189,14 @@ impl AlreadyCounted {
             self.is_auth = stage == S::Auth;
         }
     }
+}
+
+/// What a router hands over: one message with one recipient.
+fn of_route(facts: &SessionFacts, occurrences: &mut Vec<Occurrence>) {
+    let units = [Unit::Messages, Unit::Recipients, Unit::UniqueRecipients];
+    occurrences.extend(units.map(|unit| Occurrence::one(unit, Scope::Evaluation)));
+    let (unit, count) = (Unit::Bytes, facts.message_size as f64);
+    occurrences.push(Occurrence { unit, count, scope: Scope::Evaluation });
 }
 
 #[cfg(test)]

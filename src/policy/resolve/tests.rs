@@ -137,14 +137,14 @@ fn exemptions_end() {
 
 /// A table: which of two units it names, and the package that it names.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TableEntry {
     exists: bool,
     messages: bool,
     bytes: bool,
     package: Option<bool>,
 }
 
-impl Arbitrary for Entry {
+impl Arbitrary for TableEntry {
     fn arbitrary(g: &mut Gen) -> Self {
         let mut coin = || bool::arbitrary(g);
         let (exists, messages, bytes, named) = (coin(), coin(), coin(), coin());
@@ -152,7 +152,7 @@ impl Arbitrary for Entry {
     }
 }
 
-impl Entry {
+impl TableEntry {
     /// As text, with limits of `number`.
     fn write(self, text: &mut String, table: &str, number: u32, may_name: bool) {
         if !self.exists {
@@ -174,13 +174,13 @@ impl Entry {
 /// A policy of one user, and what is handed over with its mail.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
-    user: Entry,
-    domain: Entry,
-    default: Entry,
-    gold: Entry,
-    iron: Entry,
+    user: TableEntry,
+    domain: TableEntry,
+    default: TableEntry,
+    gold: TableEntry,
+    iron: TableEntry,
     /// The customers `a` and `b`.
-    customers: [Entry; 2],
+    customers: [TableEntry; 2],
     /// Which of them has the user, and which the domain.
     user_of: Option<bool>,
     domain_of: Option<bool>,
@@ -191,11 +191,11 @@ struct Tree {
 
 impl Arbitrary for Tree {
     fn arbitrary(g: &mut Gen) -> Self {
-        let entry = |g: &mut Gen| Entry { exists: true, ..Entry::arbitrary(g) };
+        let entry = |g: &mut Gen| TableEntry { exists: true, ..TableEntry::arbitrary(g) };
         Self {
-            user: Entry::arbitrary(g),
-            domain: Entry::arbitrary(g),
-            default: Entry::arbitrary(g),
+            user: TableEntry::arbitrary(g),
+            domain: TableEntry::arbitrary(g),
+            default: TableEntry::arbitrary(g),
             gold: entry(g),
             iron: entry(g),
             customers: [entry(g), entry(g)],
@@ -218,7 +218,7 @@ impl Tree {
 
     fn text(&self) -> String {
         let mut text = "version = 1\n".to_owned();
-        let mut write = |entry: Entry, table: &str, number, may_name, may_have_total: bool| {
+        let mut write = |entry: TableEntry, table: &str, number, may_name, may_have_total: bool| {
             entry.write(&mut text, table, number, may_name);
             if entry.exists && may_have_total && self.has_total(number) {
                 text += &format!("total.messages = \"{number}/1h\"\n");
@@ -265,7 +265,7 @@ quickcheck! {
         } else {
             customer.and_then(|at| customers[at].package)
         };
-        let expected = |of: fn(Entry) -> bool| -> Option<f64> {
+        let expected = |of: fn(TableEntry) -> bool| -> Option<f64> {
             if user.exists && of(user) { return Some(1.0); }
             if domain.exists && of(domain) { return Some(2.0); }
             if let Some(at) = customer && of(customers[at]) { return Some(6.0 + at as f64); }

@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable};
 
 use super::super::model::{
-    DeliverySettings, HabitsSettings, Identity, MemberKind, Policy, PolicySettings,
+    DeliverySettings, HabitsSettings, Identity, Limits, MemberKind, Policy, PolicySettings,
 };
 use super::super::settings::Group as _;
 use super::super::word::{Counting, State, Unit, Verdict};
@@ -81,14 +81,8 @@ pub(super) fn read(
         match key.get_ref().as_ref() {
             "default" => {
                 let place = format!("in [policy.{}.default]", name.get_ref());
-                let bucket = policy.default.buckets.take();
-                policy.default = tables::limits(reader, key, value, &place);
-                if let (Some(bucket), Some(_)) = (&bucket, &policy.default.buckets) {
-                    reader
-                        .diagnostics
-                        .error(bucket.at, "the policy has a bucket here and in its default");
-                }
-                policy.default.buckets = policy.default.buckets.take().or(bucket);
+                let limits = tables::limits(reader, key, value, &place);
+                set_default(reader, &mut policy.default, limits);
             }
             "bucket" => {
                 let buckets = tables::buckets(reader, value);
@@ -118,6 +112,15 @@ pub(super) fn read(
     let known: Vec<&str> = policy.customers.keys().collect();
     customers.check(reader, "customer", &known);
     Some(policy)
+}
+
+/// Makes these the limits of all; a bucket that the policy has beside them stays.
+fn set_default(reader: &mut Reader<'_>, default: &mut Limits, limits: Limits) {
+    let bucket = std::mem::replace(default, limits).buckets;
+    if let (Some(bucket), Some(_)) = (&bucket, &default.buckets) {
+        reader.diagnostics.error(bucket.at, "the policy has a bucket here and in its default");
+    }
+    default.buckets = default.buckets.take().or(bucket);
 }
 
 /// Reports what makes no sense of a policy that is evaluated at delivery, or not.

@@ -5,22 +5,22 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The jobs that wait.
 pub(super) struct Queue<T> {
-    waiting: Mutex<Waiting<T>>,
+    waiting: Mutex<JobQueue<T>>,
     changed: Condvar,
 }
 
-struct Waiting<T> {
+struct JobQueue<T> {
     jobs: VecDeque<T>,
     is_closed: bool,
 }
 
 impl<T> Queue<T> {
     pub(super) fn new() -> Self {
-        let waiting = Waiting { jobs: VecDeque::new(), is_closed: false };
+        let waiting = JobQueue { jobs: VecDeque::new(), is_closed: false };
         Self { waiting: Mutex::new(waiting), changed: Condvar::new() }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting<T>> {
+    fn waiting(&self) -> MutexGuard<'_, JobQueue<T>> {
         // Nothing that may fail runs while it is locked.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

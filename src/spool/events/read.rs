@@ -213,7 +213,7 @@ pub struct EventReader {
     read: Vec<(FileId, u64)>,
     /// Where in `waiting` the latest crossing of each record is, counted from the first
     /// event, or that crossing itself once it was returned.
-    latest: HashMap<RecordId, Latest>,
+    latest: HashMap<RecordId, LatestOfKey>,
     waiting: Vec<LoggedEvent>,
     /// Bytes that are no entry.
     damaged: u64,
@@ -224,7 +224,7 @@ pub struct EventReader {
 type FileId = ((u64, u64), Option<SystemTime>);
 
 #[derive(Debug)]
-struct Latest {
+struct LatestOfKey {
     event: LoggedEvent,
     /// Its place in `waiting`.
     at: Option<usize>,
@@ -282,7 +282,7 @@ impl EventReader {
                 if known.is_some_and(|known| known.event.is_again(&event)) {
                     return;
                 }
-                let latest = Latest { event: event.clone(), at: Some(self.waiting.len()) };
+                let latest = LatestOfKey { event: event.clone(), at: Some(self.waiting.len()) };
                 self.latest.insert(event.record, latest);
                 self.waiting.push(event);
             }

@@ -223,9 +223,7 @@ pub(super) fn envelopes(
     for range in unread.damaged {
         let (start, end) = (range.start, range.end);
         damage.push(format!("the envelopes of its messages {start} to {end} are damaged"));
-        if hits.is_none() {
-            unreadable += u64::from(end - start);
-        }
+        unreadable += if hits.is_none() { u64::from(end - start) } else { 0 };
         results.extend(range.filter_map(hit_of).map(|hit| Pending::unread(first, Some(hit))));
     }
     if words.is_damaged() || messages.is_damaged() {

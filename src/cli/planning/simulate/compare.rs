@@ -55,7 +55,7 @@ pub(super) struct Comparison<'a> {
 }
 
 /// A refusal: who was counted, and by which limit.
-struct By {
+struct RefusedBy {
     key: String,
     limit: String,
 }
@@ -208,7 +208,7 @@ impl RefusalCounts {
 fn refused(
     simulation: &mut Simulation<'_>,
     attempt: &Attempt,
-) -> Result<(Option<By>, bool), SimulateError> {
+) -> Result<(Option<RefusedBy>, bool), SimulateError> {
     let (mut by, mut is_decided) = (None, false);
     simulation.decide(attempt, &mut |decided: &Decided<'_>| {
         if decided.retry > 0 {
@@ -220,11 +220,11 @@ fn refused(
         }
         let policy = decided.decisions.policy.as_deref().unwrap_or_default();
         by = Some(match &decided.decisions.outcome.reason {
-            Some(reason) => By {
+            Some(reason) => RefusedBy {
                 key: reason.key().to_owned(),
                 limit: format!("{policy}: {} {}", reason.unit.word(), reason.window()),
             },
-            None => By { key: String::new(), limit: policy.to_owned() },
+            None => RefusedBy { key: String::new(), limit: policy.to_owned() },
         });
     })?;
     Ok((by, is_decided))

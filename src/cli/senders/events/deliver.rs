@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use crate::alerts::{ReceiverReport, SENDMAIL, Sender, Sent, Tested, Voice};
+use crate::alerts::{ReceiverReport, SENDMAIL, SendOutcome, Sender, Tested, Voice};
 use crate::cli::shared::database::{Common, require_owner};
 use crate::cli::shared::screen::{Screen, complain, note};
 use crate::cli::{Failure, Json, Outcome};
@@ -68,8 +68,8 @@ impl Deliver {
             return self.test(screen, &sender);
         }
         let reports = match sender.send()? {
-            Sent::All(reports) => reports,
-            Sent::Nothing(why) => {
+            SendOutcome::All(reports) => reports,
+            SendOutcome::Nothing(why) => {
                 // Something that runs it now and then would say it each time.
                 if std::io::stderr().is_terminal() {
                     note(format_args!("{why}: nothing is sent"));

@@ -20,6 +20,8 @@ pub(super) struct Follower {
     running: bool,
     /// How far before now it has read the log; if it does not run, when it last did.
     behind_seconds: i64,
+    /// How many failed recipients it found today; a policy may leave some out, such as those of mail
+    /// with an empty sender.
     counted_today: u64,
     error: Option<String>,
 }
@@ -48,6 +50,6 @@ impl Follower {
             None => format!("reads {log}"),
         };
         let count = counted_or_no(*counted_today, "failed recipient", "failed recipients");
-        format!("{state}; {count} counted today")
+        format!("{state}; {count} found today")
     }
 }

@@ -67,11 +67,11 @@ fn undecided(reply: &Fields) -> Option<String> {
 }
 
 /// What a connection is used for.
-trait Connection: Read + Write + AsFd {}
-impl<T: Read + Write + AsFd> Connection for T {}
+trait ReadWrite: Read + Write + AsFd {}
+impl<T: Read + Write + AsFd> ReadWrite for T {}
 
 /// Connects to where the daemon listens, from the same machine or container.
-fn connect(address: &Address) -> io::Result<Box<dyn Connection>> {
+fn connect(address: &Address) -> io::Result<Box<dyn ReadWrite>> {
     match address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;

@@ -1,5 +1,7 @@
 //! Who may, within which bounds.
 
+use std::path::Path;
+
 use super::queue::AskedQueue;
 use super::used::Used;
 use super::wire::{Done, Refused, Reply, Request, Verb, Who, Why};
@@ -125,14 +127,7 @@ impl Broker {
             return Err(Refused::new(Why::Bounds, detail));
         }
         let OneKey { pattern, target, shown: argument } = key;
-        let spool = &self.web.spool;
-        let mut store: Box<dyn Inspect> = match request.verb {
-            // Habits are of this server alone.
-            Verb::Accept | Verb::Release => {
-                Box::new(rates::own(spool, Purpose::Change).map_err(Refused::database)?)
-            }
-            _ => rates::open(spool, Purpose::Change).map_err(Refused::database)?,
-        };
+        let mut store = open_for(request.verb, &self.web.spool).map_err(Refused::database)?;
         let Self { web, used, .. } = self;
         let mut count = || match used.count(&name, web.changes_a_day, now) {
             Ok(true) => Ok(()),
@@ -263,6 +258,16 @@ impl Broker {
                 Err(Refused::new(Why::Malformed, detail))
             }
         }
+    }
+}
+
+/// The rates that a request changes; habits are of this server alone.
+fn open_for(verb: Verb, spool: &Path) -> Result<Box<dyn Inspect>, String> {
+    match verb {
+        Verb::Accept | Verb::Release => {
+            rates::own(spool, Purpose::Change).map(|own| Box::new(own) as Box<dyn Inspect>)
+        }
+        _ => rates::open(spool, Purpose::Change),
     }
 }
 

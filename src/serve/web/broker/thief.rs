@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::wire::{Done, Sent};
+use super::wire::{Done, MailOfThief};
 use crate::history::habits::{SentMail, SentSince};
 use crate::identity::fold::Folding;
 use crate::logs::usual;
@@ -66,7 +66,7 @@ impl Thief {
         format!("an administrator runs `exirate habits stolen --addresses {names}`")
     }
 
-    fn sent(&mut self, done: &mut Done) -> Result<Sent, String> {
+    fn sent(&mut self, done: &mut Done) -> Result<MailOfThief, String> {
         static LOOKING: Mutex<()> = Mutex::new(());
         let _looking = match LOOKING.try_lock() {
             Err(TryLockError::WouldBlock) => return Err("another account is looked up".into()),
@@ -90,7 +90,7 @@ impl Thief {
         let without = sent::count(&mut counted, &self.folding, goes_on, read);
         let without = without.map_err(|error| error.to_string())?;
         let mut own = rates::own(&self.spool, Purpose::Change)?;
-        let mut all = Sent { since: i64::MAX, ..Sent::default() };
+        let mut all = MailOfThief { since: i64::MAX, ..MailOfThief::default() };
         for account in &self.accounts {
             let mail = counted.of(&account.identity());
             let forgotten = alarm::stolen(&mut own, account, Some(&mail), &mut self.by);
@@ -110,7 +110,7 @@ impl Thief {
 }
 
 /// Adds the mail of an account.
-fn add(all: &mut Sent, since: i64, mail: &SentMail) {
+fn add(all: &mut MailOfThief, since: i64, mail: &SentMail) {
     all.since = all.since.min(since);
     all.messages += mail.messages;
     all.recipients += mail.recipients.len() as u64;

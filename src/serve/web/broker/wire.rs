@@ -138,7 +138,7 @@ pub struct Done {
     /// When the override ends, in seconds since 1970.
     pub until: Option<i64>,
     /// What a thief has sent, where that could be looked up.
-    pub sent: Option<Sent>,
+    pub sent: Option<MailOfThief>,
     /// The messages that are held: the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(in crate::serve) held: Vec<HeldMessage>,
@@ -149,7 +149,7 @@ pub struct Done {
 
 /// What a thief has sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sent {
+pub struct MailOfThief {
     /// Since when, in seconds since 1970.
     pub since: i64,
     /// How many messages.

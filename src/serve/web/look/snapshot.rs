@@ -63,11 +63,11 @@ impl Word for ListState {
 #[derive(Debug)]
 struct Listed {
     rank: u64,
-    key: Key,
+    key: ListedKey,
 }
 
 #[derive(Debug)]
-enum Key {
+enum ListedKey {
     Record(Box<KeyState>),
     Override(Override),
     Account(Vec<u8>, Box<Habits>),
@@ -75,13 +75,13 @@ enum Key {
 
 impl Listed {
     fn record(record: KeyState, share: f64) -> Self {
-        Self { rank: rank_of(share), key: Key::Record(Box::new(record)) }
+        Self { rank: rank_of(share), key: ListedKey::Record(Box::new(record)) }
     }
 
     /// Its rank as it was then, if nothing was counted since.
     fn rank_at(&self, then: Timestamp) -> u64 {
         match &self.key {
-            Key::Record(record) => rank_of(record.share(then)),
+            ListedKey::Record(record) => rank_of(record.share(then)),
             _ => self.rank,
         }
     }
@@ -89,31 +89,31 @@ impl Listed {
     /// The latest first, before all records.
     fn of_override(one: &Override) -> Self {
         let since = u64::try_from(one.since).unwrap_or(0);
-        Self { rank: since | 1 << 63, key: Key::Override(one.clone()) }
+        Self { rank: since | 1 << 63, key: ListedKey::Override(one.clone()) }
     }
 
     /// What comes after the rank.
     fn bytes(&self) -> &[u8] {
         match &self.key {
-            Key::Record(record) => &record.stored,
-            Key::Override(one) => one.argument.as_bytes(),
-            Key::Account(identity, _) => identity,
+            ListedKey::Record(record) => &record.stored,
+            ListedKey::Override(one) => one.argument.as_bytes(),
+            ListedKey::Account(identity, _) => identity,
         }
     }
 
     /// What is searched.
     fn name(&self) -> &[u8] {
         match &self.key {
-            Key::Record(record) => record.key(),
+            ListedKey::Record(record) => record.key(),
             _ => self.bytes(),
         }
     }
 
     fn row(&self, in_force: &InForce) -> Row {
         match &self.key {
-            Key::Record(record) => row::of_record(record, in_force),
-            Key::Override(one) => row::of_override(one),
-            Key::Account(identity, habits) => suspicion::row(identity, habits, in_force),
+            ListedKey::Record(record) => row::of_record(record, in_force),
+            ListedKey::Override(one) => row::of_override(one),
+            ListedKey::Account(identity, habits) => suspicion::row(identity, habits, in_force),
         }
     }
 }
@@ -253,7 +253,7 @@ impl Snapshot {
             let habits = habits.map_err(|error| error.to_string())?;
             if let Some(habits) = habits.filter(|habits| habits.is_suspected(now)) {
                 let rank = u64::try_from(habits.alarm_at().unwrap_or(0)).unwrap_or(0);
-                suspected.add(Listed { rank, key: Key::Account(identity, Box::new(habits)) });
+                suspected.add(Listed { rank, key: ListedKey::Account(identity, Box::new(habits)) });
             }
         }
         Ok(())

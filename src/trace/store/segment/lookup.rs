@@ -42,7 +42,7 @@ impl Texts {
 
 /// A block of texts or of addresses, which is read as far as it is needed.
 #[derive(Debug)]
-struct Block {
+struct WordBlock {
     bytes: Vec<u8>,
     /// The number of words that it should contain.
     count: usize,
@@ -55,7 +55,7 @@ struct Block {
     texts: Texts,
 }
 
-impl Block {
+impl WordBlock {
     /// Reads up to so many words, of addresses if `are_addresses`; `None` if it is damaged.
     fn read_up_to(&mut self, decoders: &Decoders, end: usize, are_addresses: bool) -> Option<()> {
         let end = end.min(self.count);
@@ -79,7 +79,7 @@ impl Block {
 }
 
 /// The blocks of a section that were read; `None` for one that is damaged.
-type Blocks = RefCell<BTreeMap<usize, Option<Block>>>;
+type Blocks = RefCell<BTreeMap<usize, Option<WordBlock>>>;
 
 /// The words of a segment.
 #[derive(Debug)]
@@ -173,13 +173,13 @@ impl<'a> Words<'a> {
         section: usize,
         number: usize,
         end: usize,
-        work: impl FnOnce(&Block) -> Option<T>,
+        work: impl FnOnce(&WordBlock) -> Option<T>,
     ) -> Option<T> {
         let mut blocks = self.texts.get(section)?.borrow_mut();
         let entry = blocks.entry(number).or_insert_with(|| {
             let (bytes, count) = self.block(section, number)?;
             let (last, domains, texts) = Default::default();
-            Some(Block { bytes, count, at: 0, last, domains, texts })
+            Some(WordBlock { bytes, count, at: 0, last, domains, texts })
         });
         let read = entry.as_mut()?.read_up_to(&self.decoders, end, section == ADDRESSES);
         if read.is_none() {
