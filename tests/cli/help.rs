@@ -1,6 +1,7 @@
 //! What the program says of itself: help, manual pages, completions.
 
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::prepared::{Prepared, ROOT, commands, source};
 use crate::{exirate, run, stderr, stdout};
@@ -26,9 +27,26 @@ fn is_harmless(example: &&str) -> bool {
     !example.starts_with("exirate setup") && !example.contains("--health")
 }
 
+/// A machine with policies and habits.
+fn in_use() -> Prepared {
+    static FIRST: OnceLock<Vec<u8>> = OnceLock::new();
+    Prepared::copy_of(FIRST.get_or_init(|| {
+        let machine = Prepared::new();
+        let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
+                     fish/vendor_completions.d";
+        assert!(machine.run(setup).status.success());
+        let apply = "exirate policy apply /etc/exirate/policy.toml";
+        assert!(machine.run(apply).status.success());
+        // An alarm was raised, as exit code 1 says.
+        let learn = "exirate habits learn /var/log/exim4/month.log";
+        assert_eq!(machine.run(learn).status.code(), Some(1));
+        machine.archive()
+    }))
+}
+
 /// Runs an example on a machine of its own; it must do what it says.
 fn try_out(example: &str) {
-    let machine = Prepared::new();
+    let machine = in_use();
     // What would be installed on the real machine.
     let line = example
         .replace("/etc/exim4/exim4.conf", "../exim.conf")
@@ -40,14 +58,6 @@ fn try_out(example: &str) {
         .replace("web token remove", "web token remove --file web.tokens")
         // man's sandbox lets the clock's library open no file.
         .replace("| man -l -", "| env -u LD_PRELOAD man -l - >/dev/null");
-    let setup = "mkdir -p bash-completion/completions zsh/vendor-completions \
-                 fish/vendor_completions.d";
-    assert!(machine.run(setup).status.success());
-    let apply = "exirate policy apply /etc/exirate/policy.toml";
-    assert!(machine.run(apply).status.success());
-    // An alarm was raised, as exit code 1 says.
-    let learn = "exirate habits learn /var/log/exim4/month.log";
-    assert_eq!(machine.run(learn).status.code(), Some(1));
     if let Some(deny) = example.strip_suffix(" --end").filter(|one| one.contains(" deny ")) {
         assert!(machine.run(deny).status.success());
     }

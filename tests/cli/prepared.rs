@@ -145,7 +145,11 @@ impl Prepared {
     /// One in which all of that has happened: the first is made, and the others are copies of it.
     pub(crate) fn new() -> Self {
         static FIRST: OnceLock<Vec<u8>> = OnceLock::new();
-        let archive = FIRST.get_or_init(|| Self::made().archive());
+        Self::copy_of(FIRST.get_or_init(|| Self::made().archive()))
+    }
+
+    /// A copy of one: see [`Prepared::archive`].
+    pub(crate) fn copy_of(archive: &[u8]) -> Self {
         let prepared = Self::empty();
         let mut tar = Command::new("tar")
             .args(["--extract", "--preserve-permissions", "--same-owner", "--directory"])
@@ -162,7 +166,7 @@ impl Prepared {
     }
 
     /// All of its files.
-    fn archive(&self) -> Vec<u8> {
+    pub(crate) fn archive(&self) -> Vec<u8> {
         let mut tar = Command::new("tar");
         tar.args(["--create", "--sparse", "--directory"]).arg(self.folder.path()).arg(".");
         let output = tar.output().unwrap();
