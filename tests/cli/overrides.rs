@@ -439,13 +439,13 @@ fn an_override_of_a_login_is_ended_with_its_domain_or_without() {
     let apply = |action: &str| {
         let text = format!(
             "version = 1\naction = \"{action}\"\n[identity]\nqualify = \"example.org\"\n[policy.p]\n\
-             key = \"auth\"\ndefault.recipients = \"5/1h\"\n"
+             key = \"auth\"\ndefault.recipients = \"5/1h\"\nuser.\"alice@example.org\".recipients = \"9/1h\"\n"
         );
         std::fs::write(&file, text).unwrap();
-        fine(&run(spool, &["policy", "apply", "--yes", file.to_str().unwrap()]));
-        let count = ["check", "--count", "p", "--auth", "alice", "--recipient", "b@example.net"];
-        assert_eq!(stderr(&run(spool, &count)), "");
+        fine(&run(spool, &["policy", "apply", file.to_str().unwrap()]));
     };
+    let count = ["check", "--count", "10 / 1w / strict", "--key", "bob"];
+    assert_eq!(stderr(&run(spool, &count)), "");
     apply("enforce");
     for (set, ended) in [("alice", "alice@example.org"), ("alice@example.org", "alice")] {
         for command in ["deny", "allow"] {
@@ -466,6 +466,7 @@ fn an_override_of_a_login_is_ended_with_its_domain_or_without() {
     apply("observe");
     let denied = run(spool, &["deny", "alice"]);
     assert!(stderr(&denied).contains("all policies in use only observe"), "{}", stderr(&denied));
+    fine(&run(spool, &["unblock", "alice"]));
     assert_eq!(stderr(&run(spool, &["allow", "alice"])), "");
 }
 
