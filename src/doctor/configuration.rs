@@ -10,6 +10,8 @@ use crate::mta::exim::debian::include_files;
 use crate::mta::exim::{Absent, EximSettings, Rule, Rules, RulesError};
 use crate::text::counted;
 
+/// The file that limits the recipients of each user.
+const AT_RCPT: &str = "acl_check_rcpt.conf";
 /// The file that names the libraries, where the package of the libraries is installed.
 const LIBRARIES: &str = "exirate-libraries.conf";
 
@@ -223,11 +225,18 @@ fn nothing_calls(rules: &Rules, settings: &EximSettings, findings: &mut Findings
     let text = format!("{own}: no line of {config} calls ratelimit of exirate.so");
     // What Exim would not understand there is reported.
     let text = match rules.acls.faults().next() {
-        None => format!(
-            "{text}; `exirate setup` adds the lines, or include a file such as acl_check_rcpt.conf of \
-                 {} in the ACL that acl_smtp_rcpt names, in the section of ACLs",
-            include_files()
-        ),
+        None => {
+            let files = include_files();
+            // The program alone has none for a library.
+            let or = match Path::new(&files).join(AT_RCPT).exists() {
+                true => format!(
+                    ", or include a file such as {AT_RCPT} of {files} in the ACL that \
+                     acl_smtp_rcpt names, in the section of ACLs"
+                ),
+                false => String::new(),
+            };
+            format!("{text}; `exirate setup` adds the lines{or}")
+        }
         Some(_) => text,
     };
     // Perhaps only the trace store is used.
@@ -252,11 +261,10 @@ fn not_reached(
             rule.position, rule.call.function
         );
         let add = |findings: &mut Findings, how: &str| {
-            let text = format!("{text}; {how}");
             if is_all {
-                findings.problem(text);
+                findings.problem(format!("{text}; `exirate setup` has it ask policies, or {how}"));
             } else {
-                findings.warning(text);
+                findings.warning(format!("{text}; {how}"));
             }
         };
         let debian = "MAIN_ACL_CHECK_RCPT";

@@ -89,8 +89,8 @@ pub(super) fn daemon(
 
 /// Checks how often mail that waits is looked at.
 fn queue_runs(daemons: &[RunningDaemon], findings: &mut Findings) {
-    const ADVICE: &str = "once a minute is usual: -q1m, on Debian QUEUEINTERVAL='1m' in \
-                          /etc/default/exim4 (docs/later.md)";
+    const ADVICE: &str =
+        "once a minute is usual: -q1m, on Debian in /etc/default/exim4 (docs/later.md)";
     let most_often = daemons.iter().filter_map(|daemon| daemon.queue_runs).reduce(f64::min);
     let Some(seconds) = most_often else {
         let what = "Exim's daemon does not run the queue: mail that is sent later waits until something \

@@ -41,7 +41,7 @@ pub(super) const ALERTS: &str = "exirate-alerts";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(crate) struct UnitState {
     pub(crate) name: String,
-    /// It starts at each boot.
+    /// It starts at each boot, by itself or with a unit that does.
     pub(crate) enabled: bool,
     /// It runs, or waits for its time.
     pub(crate) active: bool,
@@ -57,7 +57,7 @@ impl UnitState {
         let Self { name, enabled, active, last, fault } = self;
         let is_timer = name.ends_with(".timer");
         let state = match (active, is_timer) {
-            (true, true) => "is enabled",
+            (true, true) => "is active",
             (true, false) => "runs",
             (false, _) => "does not run",
         };
@@ -106,7 +106,7 @@ pub(super) fn has_systemd() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-const PROPERTIES: &str = "--property=Id,User,UnitFileState,ActiveState,SubState,Result,\
+const PROPERTIES: &str = "--property=Id,User,UnitFileState,ActiveState,SubState,Result,WantedBy,\
                           ConditionResult,ExecMainStartTimestamp,LastTriggerUSec";
 
 fn by_systemd(owner: &str) -> Vec<UnitState> {
@@ -136,9 +136,21 @@ fn by_systemd(owner: &str) -> Vec<UnitState> {
         }
         // What a timer starts is what can fail.
         let runs = name.strip_suffix(".timer").and_then(|one| of(&format!("{one}.service")));
-        Some(shown.state(runs.unwrap_or(shown), owner))
+        let mut state = shown.state(runs.unwrap_or(shown), owner);
+        // One that does not run may be masked.
+        state.enabled |= state.active && is_started(shown, &all, names.len());
+        Some(state)
     });
     states.collect()
+}
+
+/// Whether a unit of `all` that starts at each boot starts this one, over at most `steps` others.
+fn is_started(shown: &ShownUnit<'_>, all: &[ShownUnit<'_>], steps: usize) -> bool {
+    let Some(left) = steps.checked_sub(1) else { return false };
+    shown.get("WantedBy").split_whitespace().any(|name| {
+        let by = all.iter().find(|one| one.get("Id") == name);
+        by.is_some_and(|by| by.is_enabled() || is_started(by, all, left))
+    })
 }
 
 fn refs(names: &[String]) -> Vec<&str> {
@@ -169,6 +181,10 @@ impl<'a> ShownUnit<'a> {
         lines.find(|(key, _)| *key == name).map_or("", |(_, value)| value)
     }
 
+    fn is_enabled(&self) -> bool {
+        matches!(self.get("UnitFileState"), "enabled" | "enabled-runtime")
+    }
+
     fn time(&self, name: &str) -> Option<String> {
         Some(self.get(name)).filter(|time| !time.is_empty() && *time != "n/a").map(str::to_owned)
     }
@@ -177,7 +193,7 @@ impl<'a> ShownUnit<'a> {
     fn state(&self, runs: &ShownUnit<'_>, owner: &str) -> UnitState {
         let id = self.get("Id");
         let name = id.strip_suffix(".service").unwrap_or(id).to_owned();
-        let enabled = matches!(self.get("UnitFileState"), "enabled" | "enabled-runtime");
+        let enabled = self.is_enabled();
         let active = matches!(self.get("ActiveState"), "active" | "reloading");
         let last = match id.ends_with(".timer") {
             true => self.time("LastTriggerUSec"),
@@ -231,7 +247,12 @@ fn by_scripts() -> Vec<UnitState> {
         let pid = pid.and_then(|pid| pid.trim().parse::<u32>().ok());
         let active = pid.is_some_and(|pid| Path::new(&format!("/proc/{pid}/exe")).is_symlink());
         let enabled = is_in_runlevels(unit.name);
-        let missing = unit.needs.filter(|path| enabled && !active && !Path::new(path).exists());
+        // As the daemon for local accounts it needs no configuration.
+        let defaults = std::fs::read_to_string(Path::new("/etc/default").join(unit.name));
+        let is_configured =
+            defaults.is_ok_and(|text| text.lines().any(|line| line.starts_with("callers=")));
+        let is_needed = enabled && !active && !is_configured;
+        let missing = unit.needs.filter(|path| is_needed && !Path::new(path).exists());
         let fault = missing.map(|path| format!("it needs {path}, which does not exist"));
         UnitState { name: unit.name.to_owned(), enabled, active, last: None, fault }
     };
@@ -310,6 +331,23 @@ mod tests {
         units.sort();
         known.sort_unstable();
         assert_eq!(units, known);
+    }
+
+    #[test]
+    fn what_a_unit_starts_starts_at_boot_with_it() {
+        let unit = |id: &str, file: &str, by: &str| {
+            format!("Id={id}\nUnitFileState={file}\nActiveState=active\nWantedBy={by}")
+        };
+        let texts = [
+            unit("exirate-web@u.service", "enabled", "multi-user.target"),
+            unit("exirate-broker@u.service", "disabled", "exirate-web@u.service"),
+            unit("exirate-held.service", "disabled", "exirate-broker@u.service"),
+            unit("exirate-mail.service", "disabled", ""),
+            unit("exirate-undecided.timer", "disabled", "exirate-mail.service"),
+        ];
+        let all: Vec<ShownUnit<'_>> = texts.iter().map(|text| ShownUnit(text)).collect();
+        let started: Vec<bool> = all.iter().map(|one| is_started(one, &all, 5)).collect();
+        assert_eq!(started, [false, true, true, false, false]);
     }
 
     #[test]

@@ -60,11 +60,12 @@ impl Announced {
 }
 
 /// Whether a reply of Postfix is that of a limit: `450 4.7.1 <r@x>: Recipient address rejected:
-/// Over the limit of …`.
+/// Over the limit of …`; of a milter, `4.7.1 Over the limit of …`.
 pub(super) fn mentions(reply: &str) -> bool {
-    reply
-        .split(": ")
-        .any(|part| TEXTS.iter().any(|start| part.starts_with(start.trim_end_matches(": "))))
+    reply.split(": ").any(|part| {
+        let part = part.trim_start_matches(|c: char| c.is_ascii_digit() || ". ".contains(c));
+        TEXTS.iter().any(|start| part.starts_with(start.trim_end_matches(": ")))
+    })
 }
 
 /// The client whose refusal is announced; `Some(None)` for a line of a policy that refuses
@@ -146,6 +147,19 @@ mod tests {
         ] {
             assert_eq!(announced.is_limited(at(1), (0, None), None, reason), limited, "{reason}");
         }
+    }
+
+    #[test]
+    fn replies_of_both_front_ends_of_postfix_are_known() {
+        let text = "Over the limit of 100 recipients in 1h; try again in 5m";
+        for before in
+            ["", "4.7.1 ", "451 4.7.1 ", "450 4.7.1 <r@x.test>: Recipient address rejected: "]
+        {
+            assert!(mentions(&format!("{before}{text}")), "{before}");
+        }
+        assert!(!mentions(
+            "4.7.1 <r@x.test>: Recipient address rejected: not over the limit of us"
+        ));
     }
 
     #[test]

@@ -120,7 +120,8 @@ impl Service {
 /// It does not.
 pub(super) fn reload(name: &str) -> Result<(), SetupError> {
     match has_systemd() {
-        true => run("systemctl", &["reload", name]),
+        // Debian's unit for Sendmail cannot reload.
+        true => run("systemctl", &["reload-or-restart", name]),
         false => run("invoke-rc.d", &[name, "reload"]),
     }
 }

@@ -94,10 +94,14 @@ pub(crate) fn end_override(
 ) -> Result<Ended, InspectError> {
     let ended = override_state::change(store, |list| {
         list.retain(|one| one.is_active(now));
-        let at = list.iter().position(|one| one.target == *target);
         let is_meant = |one: &Override| {
             one.overridden.is_denial() == denials && !(denials && by.must_leave(one))
         };
+        let same = list.iter().position(|one| one.target == *target);
+        // A login is written with its domain and without.
+        let at = same.or_else(|| {
+            list.iter().position(|one| is_meant(one) && is_same_name(&one.target, target))
+        });
         match at {
             Some(at) if list.get(at).is_some_and(is_meant) => Ended::This(list.remove(at)),
             at => Ended::Not(at.and_then(|at| list.get(at)).cloned()),
@@ -108,6 +112,17 @@ pub(crate) fn end_override(
         by.log(store, format_args!("{word} --end key={key}"));
     }
     Ok(ended)
+}
+
+/// Whether both are of one name, which may be a local account's as well for one of them.
+fn is_same_name(one: &Target, other: &Target) -> bool {
+    match (one, other) {
+        (
+            Target::Exact { key, folding: Some(_), .. },
+            Target::Exact { key: name, folding: Some(_), .. },
+        ) => key == name,
+        _ => false,
+    }
 }
 
 /// The denial that somebody must leave alone, and that this override of `target`, or without one

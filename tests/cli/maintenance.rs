@@ -424,10 +424,10 @@ fn the_documentation_installs_what_there_is() {
     assert_eq!(files, known);
     let install = |what: &str| page.lines().any(|l| l.starts_with("install ") && l.contains(what));
     // Where scripts/install puts the units is for tests/cli/install.rs to know.
-    assert!(install("scripts/maintenance/exirate.cron"));
-    assert!(page.contains("`scripts/maintenance/exirate.rules.yml`"));
+    assert!(install("/usr/share/doc/exirate/examples/exirate.cron"));
+    assert!(page.contains("`exirate.rules.yml`"));
     for file in FAIL2BAN {
-        assert!(install(&format!("scripts/maintenance/{file}")), "{file}");
+        assert!(install(&format!("/usr/share/doc/exirate/examples/{file}")), "{file}");
     }
     for timer in &TIMERS {
         assert!(page.contains(timer), "{timer}");

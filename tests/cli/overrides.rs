@@ -430,6 +430,46 @@ fn an_override_is_ended_by_the_command_that_sets_it() {
     assert!(log(spool).contains(" deny --end key=alice\n"));
 }
 
+/// A login without its domain, and with the one by which the mail server qualifies it, are one user;
+/// while all policies only observe, nobody is told that mail is refused.
+#[test]
+fn an_override_of_a_login_is_ended_with_its_domain_or_without() {
+    let spool = tempfile::tempdir().unwrap();
+    let (file, spool) = (spool.path().join("policy.toml"), spool.path());
+    let apply = |action: &str| {
+        let text = format!(
+            "version = 1\naction = \"{action}\"\n[identity]\nqualify = \"example.org\"\n[policy.p]\n\
+             key = \"auth\"\ndefault.recipients = \"5/1h\"\nuser.\"alice@example.org\".recipients = \"9/1h\"\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        fine(&run(spool, &["policy", "apply", file.to_str().unwrap()]));
+    };
+    let count = ["check", "--count", "10 / 1w / strict", "--key", "bob"];
+    assert_eq!(stderr(&run(spool, &count)), "");
+    apply("enforce");
+    for (set, ended) in [("alice", "alice@example.org"), ("alice@example.org", "alice")] {
+        for command in ["deny", "allow"] {
+            fine(&run(spool, &[command, set]));
+            let said = fine(&run(spool, &[command, ended, "--end"]));
+            assert!(said.starts_with(&format!("ended: {set} is ")), "{said}");
+        }
+    }
+    // The very name first, and then the other.
+    fine(&run(spool, &["deny", "alice@example.org"]));
+    fine(&run(spool, &["deny", "alice"]));
+    for (name, ended) in [("alice", "alice"), ("alice", "alice@example.org")] {
+        let said = stdout(&run(spool, &["deny", name, "--end"]));
+        assert!(said.starts_with(&format!("ended: {ended} is ")), "{said}");
+    }
+    let none = run(spool, &["deny", "alice", "--end"]);
+    assert!(stderr(&none).contains("alice has no override"), "{}", stderr(&none));
+    apply("observe");
+    let denied = run(spool, &["deny", "alice"]);
+    assert!(stderr(&denied).contains("all policies in use only observe"), "{}", stderr(&denied));
+    fine(&run(spool, &["unblock", "alice"]));
+    assert_eq!(stderr(&run(spool, &["allow", "alice"])), "");
+}
+
 /// A slip is named before anything is done; a denial acts all the same.
 #[test]
 fn who_was_never_seen_is_named_first() {

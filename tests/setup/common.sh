@@ -127,6 +127,7 @@ alerts_arrive() {
   await 'exirate doctor knows that it was sent' has_all
   exirate status >/tmp/said 2>&1 || true
   grep -qE 'units +.*exirate-alerts runs' /tmp/said || grep -qE '^ +exirate-alerts runs' /tmp/said || fail "exirate status does not show the daemon"
+  ! grep -qE 'does not start at boot|there is no user' /tmp/said || fail "exirate status warns of a unit"
   grep -q ' (alerted)$' /tmp/said || fail "exirate status does not say that it was sent"
 }
 # upkeep_works: the jobs of docs/monitoring.md, as it says to start them, find the database.

@@ -157,6 +157,28 @@ fn a_file_of_another_user_is_refused() {
     assert!(matches!(error, SpoolError::Directory(DirError::Unsafe { path, .. }) if path == shard));
 }
 
+/// So the desk sees Exim's spool directory: its unit makes an empty one of root's, with the database in it.
+#[test]
+fn what_root_put_into_its_own_directory_is_read() {
+    let chown = |path: &Path, user| std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), 65_534);
+    let mut spool = open(folder.path());
+    (0..KEYS).for_each(|n| write(&mut spool, n));
+    drop(spool);
+    chown(folder.path(), 0);
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let records =
+        || Spool::open_existing(folder.path(), Options::default())?.stats().map(|all| all.records);
+    assert_eq!(records().unwrap(), u64::from(KEYS));
+    // Who counts creates what is missing, and others may have made a directory that they can write to.
+    let error = Spool::open(folder.path(), Options::default()).unwrap_err();
+    assert!(error.to_string().contains("the owner of the spool directory, user 0"), "{error}");
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    let error = records().unwrap_err();
+    assert!(error.to_string().contains("the owner of the spool directory, user 0"), "{error}");
+}
+
 #[test]
 fn the_directory_must_be_safe() {
     let folder = database();

@@ -22,6 +22,7 @@ use crate::cli::shared::times;
 use crate::cli::{Failure, Json, Outcome};
 use crate::engine::Overridden;
 use crate::identity::fold::Folding;
+use crate::policy::word::Action;
 use crate::spool::EventKind;
 use crate::standing::change::{self, Ended, NotSet};
 use crate::standing::in_force::InForce;
@@ -304,6 +305,7 @@ impl Setting {
             writeln!(screen, "{before}")?;
         }
         note_stronger(&changed, &self.common);
+        note_observed(&mut *store, &self.common, overridden)?;
         if overridden == Overridden::Allow {
             self.report_totals(&mut *store, &set.target, &folding)?;
         }
@@ -412,4 +414,24 @@ pub(super) fn note_stronger(changed: &change::Set, rates: &Rates) {
         let command = rates.command_about("overrides --remove", stronger);
         note(format_args!("{}; to end that one: `{command}`", change::no_effect(stronger)));
     }
+}
+
+/// Notes that a denial refuses nothing where all policies in use only observe.
+pub(super) fn note_observed(
+    store: &mut dyn Inspect,
+    rates: &Rates,
+    overridden: Overridden,
+) -> Result<(), Failure> {
+    let (in_force, _) = InForce::of(store, &rates.directory()?);
+    let policies = in_force.image().and_then(|image| image.outline().ok());
+    let observe = policies.is_some_and(|policies| {
+        let mut all = policies.policies.values();
+        !policies.policies.is_empty() && all.all(|policy| policy.settings.action == Action::Observe)
+    });
+    if observe && overridden.is_denial() {
+        note(
+            "all policies in use only observe, so they refuse none of it: `exirate setup --enforce`",
+        );
+    }
+    Ok(())
 }

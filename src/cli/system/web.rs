@@ -259,7 +259,10 @@ impl TokenList {
         if self.file.json {
             screen.json(&tokens.all().map(|one| listed(one, now)).collect::<Vec<_>>())?;
         } else if tokens.all().next().is_none() {
-            writeln!(screen, "there is no token: `exirate web token add NAME` makes one")?;
+            writeln!(
+                screen,
+                "there is no token: `exirate web token add NAME --role help --until 90d` makes one"
+            )?;
         } else {
             let cells = |one: &Token| {
                 let ended = if one.until <= now { " (ended)" } else { "" };

@@ -109,11 +109,18 @@ impl Dry {
     pub(super) fn comes_to(&self, rules: &Rules, number: usize) -> Option<bool> {
         let rule = rules.rules.get(number)?;
         let acl = rule.acl.as_deref().filter(|acl| !acl.starts_with('/'))?;
+        // All calls of a line have the mark of the first.
+        let same = |one: &super::Rule| one.position == rule.position && one.acl == rule.acl;
+        let number = rules.rules.iter().position(same)?;
         // An ending that does not hold for some says nothing of these.
         let excepts = rule.ending.as_ref().is_some_and(|ending| ending.except.is_some());
         let of_ipv6 = self.reached.contains(&(number, true)) && !excepts;
         if of_ipv6 || self.reached.contains(&(number, false)) {
             return Some(true);
+        }
+        // A session has the address of a client, and programs have none.
+        if order::depends_on_caller(&rules.acls, &rules.source, acl, &rule.position) {
+            return None;
         }
         let options = rule.used_by.iter().chain(&rule.perhaps_used_by);
         let mut roots = options.map(|option| RUN.contains(&option.as_str()));
@@ -183,8 +190,10 @@ impl Exim {
         dry.sessions += 1;
         let mut failed = false;
         for line in output.stderr.lines() {
-            if let Some(number) =
-                line.strip_prefix("LOG: ").and_then(|log| log.trim().strip_prefix(MARK))
+            // While a message is received, its id is before the mark.
+            let mark = line.strip_prefix("LOG: ").and_then(|log| log.rsplit_once(MARK));
+            if let Some((id, number)) = mark
+                && !id.trim().contains(' ')
             {
                 let number = number.trim().parse::<usize>();
                 dry.reached.extend(number.map(|number| (number, client.address.is_ipv6())));
@@ -318,7 +327,10 @@ fn copy(rules: &Rules) -> String {
         if line.section.is_empty() && DROPPED.contains(&option) {
             continue;
         }
-        let at = |rule: &super::Rule| rule.position == line.position && rule.acl.is_some();
+        // A file that is included in several ACLs has its lines in each of them.
+        let at = |rule: &super::Rule| {
+            rule.position == line.position && rule.acl.is_some() && rule.acl == line.acl
+        };
         match is_of_acl && !line.text.is_empty() && label(&line.text).is_none() {
             false => text.push_str(&line.text),
             true => text.push_str(&statement(&line.text, rules.rules.iter().position(at))),

@@ -163,6 +163,20 @@ fn before(
     first
 }
 
+/// Whether a condition in the same statement, above the line, is about who has called Exim: a client
+/// or a program of this machine.
+pub(super) fn depends_on_caller(acls: &Acls, source: &Source, acl: &str, at: &Position) -> bool {
+    let is_here = |(line, _): &&(&Line, &str)| line.position == *at;
+    let statements = statements(acls.lines(source, acl));
+    let here = statements.iter().find(|one| one.parts.iter().any(|part| is_here(&part)));
+    let above = here.into_iter().flat_map(|one| one.parts.iter().take_while(|one| !is_here(one)));
+    above.into_iter().any(|(_, text)| {
+        let (_, name, value) = name(text);
+        let asks = ["caller_uid", "originator_uid", "sender_host_address"];
+        name == "condition" && asks.iter().any(|variable| value.contains(variable))
+    })
+}
+
 fn statements<'a>(lines: impl Iterator<Item = &'a Line>) -> Vec<Statement<'a>> {
     let mut statements: Vec<Statement<'a>> = Vec::new();
     for line in lines.filter(|line| !line.text.is_empty()) {

@@ -149,3 +149,25 @@ fn no_mail_comes_to_a_line_that_is_called_unreached() {
     assert!(ended * 2 > rounds as usize && ended_for_users > ended, "{ended}, {ended_for_users}");
     assert!(tried > rounds as usize, "{tried}");
 }
+
+#[test]
+fn a_file_in_two_acls_and_lines_for_programs_are_not_doubted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (conf, both) = (folder.path().join("exim"), folder.path().join("both"));
+    let call = "${dlfunc{/exirate.so}{ratelimit}{9 / 1h}{k}}";
+    let lines = format!(
+        "  warn !condition = ${{if def:sender_host_address}}\n    set acl_m_a = {call}\n  \
+         warn set acl_m_b = {call}{call}\n"
+    );
+    fs::write(&both, lines).unwrap();
+    let include = format!(".include {}\n", both.display());
+    let acls = format!("begin acl\none:\n{include}  accept\ntwo:\n{include}  accept\n");
+    let main = "acl_smtp_rcpt = one\nacl_smtp_data = two\nprimary_hostname = h.test\n";
+    fs::write(&conf, format!("{main}{acls}")).unwrap();
+    let rules = Rules::read(&conf, [], None).unwrap();
+    let exim = Exim { program: PROGRAM.into(), config: Some(conf) };
+    let dry = exim.dry(&rules).unwrap();
+    let comes: Vec<Option<bool>> = (0..6).map(|n| dry.comes_to(&rules, n)).collect();
+    let expected = [None, Some(true), Some(true)];
+    assert_eq!(comes, [expected, expected].concat(), "{dry:?}");
+}

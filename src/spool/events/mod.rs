@@ -168,7 +168,8 @@ pub(super) fn journal_alarm(
 ) -> bool {
     let current = lookup.record.and_then(|record| record.current);
     let window = EventWindow {
-        limit: threshold,
+        // It is only shown: after an earlier alarm it has many digits.
+        limit: (threshold * 10.0).round() / 10.0,
         period: SUSPECTED_FOR as f64,
         after: score,
         over: true,

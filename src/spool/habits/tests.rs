@@ -127,6 +127,24 @@ fn alarms(spool: &mut Spool, now: i64) -> Vec<LoggedEvent> {
     spool.read_events(&mut reader, Timestamp { seconds: now, micros: 0 }, true).unwrap()
 }
 
+#[test]
+fn the_score_of_a_later_alarm_is_logged_with_one_digit() {
+    let folder = memory_folder();
+    let mut spool = open(folder.path());
+    let at = |n: i64| 1_800_000_000 + n * 60;
+    let mut name = Vec::new();
+    let key = habits_key(IDENTITY, &mut name);
+    for n in 0..400 {
+        if send(&mut spool, at(n), &format!("s{n}@b.test"), Sensitivity::High).alarm.is_some() {
+            spool.answer_habits(key, AlarmAnswer::Accepted).unwrap();
+        }
+    }
+    let limits: Vec<f64> =
+        alarms(&mut spool, at(400)).iter().map(|one| one.windows[0].limit).collect();
+    let is_short = |limit: &f64| (limit * 10.0 - (limit * 10.0).round()).abs() < 1e-9;
+    assert!(limits.len() > 1 && limits.iter().all(is_short), "{limits:?}");
+}
+
 /// Mail to somebody known, and to strangers until the next one raises an alarm; when that is,
 /// and its recipient.
 fn theft(spool: &mut Spool, from: &Path) -> (i64, String) {

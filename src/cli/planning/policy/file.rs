@@ -9,6 +9,7 @@ use crate::history::measure::{By, MeasuredBy};
 use crate::mta::ServerKind;
 use crate::policy::image::{Image, build};
 use crate::policy::model::{Location, Policies};
+use crate::policy::needs::FrontEnd;
 use crate::policy::source::{Compiled, FILE, read};
 use crate::text::printable;
 use crate::toml_file::diagnostic::place;
@@ -67,6 +68,15 @@ pub(super) fn reported(compiled: Compiled, path: &Path) -> Result<Policies, Fail
 pub(super) fn other_server() -> Option<ServerKind> {
     let (kind, _) = ServerKind::of_this_machine(None).ok()?;
     (kind != ServerKind::Exim).then_some(kind)
+}
+
+/// The front ends by which the mail server of this machine may ask that do not see everything.
+pub(super) fn front_ends() -> &'static [FrontEnd] {
+    match ServerKind::of_this_machine(None) {
+        Ok((ServerKind::Exim, _)) => &[],
+        Ok((ServerKind::Sendmail, _)) => &[FrontEnd::Milter],
+        Ok((ServerKind::Postfix, _)) | Err(_) => &FrontEnd::ALL,
+    }
 }
 
 /// Where a policy is written that this mail server asks nothing about, and why.

@@ -7,12 +7,12 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::file::{needs_exim, open, other_server};
+use super::file::{front_ends, needs_exim, open, other_server};
 use crate::cli::shared::diagnostics;
 use crate::cli::shared::screen::{Screen, note};
 use crate::cli::{Failure, Json, Outcome};
 use crate::policy::lint::lint;
-use crate::policy::needs::{FrontEnd, of_delivery, unseen};
+use crate::policy::needs::{of_delivery, unseen};
 use crate::policy::source::FILE;
 use crate::text::counted_or_no;
 use crate::text::printable;
@@ -111,7 +111,7 @@ impl Lint {
                     counted_or_no(warnings, "warning", "warnings"),
                 );
                 writeln!(screen, "{file}: {policies}, {users}; no error, {found}")?;
-                for what in unseen(&all.policies, &FrontEnd::ALL) {
+                for what in unseen(&all.policies, front_ends()) {
                     note(what);
                 }
                 for (unit, names) in of_delivery(all) {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::account::{FoundAccounts, find};
 use super::sent::Lookup;
-use crate::cli::senders::allow::{note_stronger, put};
+use crate::cli::senders::allow::{note_observed, note_stronger, put};
 use crate::cli::shared::administrator::{self, AuditLog};
 use crate::cli::shared::complete;
 use crate::cli::shared::confirm;
@@ -219,7 +219,7 @@ impl Stolen {
             writeln!(screen, "{}", override_state::sentence(&set))?;
         }
         note_stronger(&changed, &self.common);
-        Ok(())
+        note_observed(store, &self.common, set.overridden)
     }
 
     /// Answers the alarm; the recipients and clients of `sent` are forgotten.

@@ -108,6 +108,13 @@ fn is_in_use(spool: &Path, policies: &Policies) -> bool {
     file.image().is_ok_and(|image| are_applied(image, policies))
 }
 
+/// Whether the policy file has a policy that refuses.
+pub(super) fn is_enforced() -> bool {
+    let path = Path::new(FILE);
+    let policies = load(path).ok().and_then(|text| compile(path, &text, &load).policies);
+    policies.is_some_and(|policies| !enforcing(&policies).is_empty())
+}
+
 /// The policies that refuse.
 fn enforcing(policies: &Policies) -> BTreeSet<&str> {
     let all = policies.policies.iter();

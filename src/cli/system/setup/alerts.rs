@@ -38,8 +38,13 @@ impl SetupCommand {
             }
             None => screen.flush()?,
         }
-        let Some(reply) = confirm::word(QUESTION)? else { return Ok(AlertsTo::Nobody) };
-        AlertsTo::parse(&reply).map_err(Failure::new)
+        loop {
+            let Some(reply) = confirm::word(QUESTION)? else { return Ok(AlertsTo::Nobody) };
+            match AlertsTo::parse(&reply) {
+                Ok(to) => return Ok(to),
+                Err(why) => note(why),
+            }
+        }
     }
 
     /// Has the policy file that the plan writes name a receiver, and the daemon run that sends

@@ -104,7 +104,7 @@ impl SetupCommand {
         }
         self.setup(server).set_policies(path, &old, &new)?;
         log(server.spool(), &format!("setup --habits {}", on.word()));
-        writeln!(screen, "{HABITS_TABLE} of {FILE} says so, and is in use: habits {}", on.word())?;
+        writeln!(screen, "in use: habits = \"{}\" in {HABITS_TABLE} of {FILE}", on.word())?;
         if on != OnHabits::Off {
             Self::advise_habits(screen)?;
         }

@@ -174,7 +174,7 @@ impl SetupCommand {
         }
         screen.flush()?;
         if !plan.is_empty() {
-            if !confirm::plainly(&[], "change this", self.yes)? {
+            if !confirm::plainly(&[], "make these changes", self.yes)? {
                 writeln!(screen, "nothing was changed")?;
                 return Ok(Outcome::Found);
             }
@@ -183,10 +183,11 @@ impl SetupCommand {
         }
         let outcome = by_hand(screen, &plan)?;
         if outcome == Outcome::Fine {
-            writeln!(
-                screen,
-                "done: mail is counted, and nothing is refused until `exirate setup --enforce`"
-            )?;
+            let until = match action::is_enforced() {
+                true => "what is over a limit is refused: see `exirate status`",
+                false => "nothing is refused until `exirate setup --enforce`",
+            };
+            writeln!(screen, "done: mail is counted, and {until}")?;
         }
         if habits != OnHabits::Off {
             Self::advise_habits(screen)?;
@@ -223,7 +224,7 @@ impl SetupCommand {
         writeln!(
             screen,
             "what setup has added is removed{}",
-            if left.is_empty() { "" } else { ", except that" }
+            if left.is_empty() { "" } else { ", except what is named above" }
         )?;
         Ok(Outcome::found_if(!left.is_empty()))
     }
