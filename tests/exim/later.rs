@@ -58,6 +58,9 @@ impl Later {
             .acl("acl_smtp_rcpt", "  accept\n")
             .router(
                 ".include PRIVATE/exim/router_later.conf\n\n\
+                 list:\n  driver = redirect\n  local_parts = list\n  domains = here.test\n  \
+                 data = v@other.test, a@other.test, b@other.test, \
+                 d9ed8f671581d939f5afd21a4c94dcee@exirate-later.invalid\n\n\
                  down:\n  driver = manualroute\n  domains = down.test\n  transport = down\n  \
                  route_list = * 127.0.0.1\n  self = send\n\n\
                  kept:\n  driver = accept\n  transport = kept",
@@ -261,6 +264,22 @@ fn an_empty_sender_of_a_login_waits_by_the_library() {
 #[test]
 fn an_empty_sender_of_a_login_waits_by_the_socket() {
     an_empty_sender_of_a_login_waits(true);
+}
+
+/// A subscriber of a list has an address in the domain of what waits: another one gets the mail all the same.
+#[test]
+fn no_address_has_one_that_waits_taken_for_done() {
+    let later = Later::new(false);
+    later.send(Some("alice"), "alice@here.test", &["list@here.test".to_owned()]);
+    for round in 1..=3 {
+        later.run_queue();
+        assert_eq!(later.waits("here.test"), round, "{}", later.exim.log("main"));
+        later.clock.set(10 * round as i64);
+    }
+    let log = later.exim.log("main");
+    let is_sent = |name: &str| log.contains(&format!("=> {name} <list@here.test>"));
+    assert_eq!([is_sent("a"), is_sent("b"), is_sent("v")], [true, true, false], "{log}");
+    assert!(log.contains("R=exirate_waits: no such domain"), "{log}");
 }
 
 /// What a local account has handed over waits while the daemon does not reply, and delays nobody
