@@ -137,7 +137,12 @@ pub fn decide<S: Store>(
         return Ok(Outcome { exempt, ..Outcome::default() });
     }
     let (blocks, reply) = policy.blocks();
-    let blocks = if bypassed { BlockTime::Kept } else { blocks };
+    let blocks = match bypassed {
+        // Waiting is no reason to be blocked.
+        _ if policy.delivery().is_at_delivery() => BlockTime::Ignored,
+        true => BlockTime::Kept,
+        false => blocks,
+    };
     let mode = Mode { counts, ..Mode::of(settings, lifted, blocks) };
     if planned.iter().any(|one| one.limit.every.is_some()) {
         let (zone, now) = (policy.zone().map_err(DecideError::Policy)?, clock().seconds);
@@ -389,7 +394,8 @@ fn plan<'a, 'r>(
         Unit::UniqueSenders => Some(field(Field::Sender)?),
         Unit::Messages | Unit::Bytes if once => event.message_id.map(Into::into),
         Unit::Recipients if once => {
-            let to = |id| format!("{id} {}", recipient().unwrap_or_default());
+            // As it is written: each spelling is delivered.
+            let to = |id| format!("{id} {}", event.recipient.unwrap_or_default());
             event.message_id.map(|id| to(id).into())
         }
         _ => None,

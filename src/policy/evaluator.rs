@@ -247,8 +247,9 @@ impl<'i> Evaluator<'i> {
             return evaluated;
         }
         let is_route = step.stage == AclStage::Route;
-        // The mail server's replies and bounces never wait.
-        if is_route && step.event.sender == Some("") {
+        // The mail server's own bounces never wait, nor do those of other machines. Those of a login
+        // or of a local account, who may write anything so, do.
+        if is_route && step.event.sender == Some("") && !usage::has_account(&step.event) {
             return Evaluated::default();
         }
         let image = self.source.image();

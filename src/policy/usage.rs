@@ -1,6 +1,5 @@
 //! What accounts send, in policies: whose a step is.
 
-use super::habits::is_bounce;
 use super::key::Key;
 use super::model::Identity;
 use super::word::Field;
@@ -15,11 +14,15 @@ pub(super) fn account<'e>(event: &Event<&'e str>) -> Option<(Field, &'e str)> {
     match event.client {
         _ if event.system || event.once_a_message => None,
         _ if event.auth.is_some() => event.auth.map(|login| (Field::Auth, login)),
-        Origin::Program if !is_bounce(event) => {
-            event.local_account.map(|account| (Field::LocalAccount, account))
-        }
+        Origin::Program => event.local_account.map(|account| (Field::LocalAccount, account)),
         _ => None,
     }
+}
+
+/// Whether a login or a local account sends it, and not the mail server itself.
+#[inline]
+pub(super) fn has_account(event: &Event<&str>) -> bool {
+    !event.system && (event.auth.is_some() || event.client == Origin::Program)
 }
 
 /// Writes the name of the record of `field`, of which the event has a value; nothing, if nothing
@@ -33,5 +36,29 @@ pub(super) fn write_name(
 ) {
     if let Some(key) = Key::of(identity, &[field], event) {
         usage_key(key.text.as_bytes(), name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_step_is() {
+        let empty = Event { sender: Some(""), ..Event::default() };
+        let local = Event { client: Origin::Program, local_account: Some("www"), ..empty };
+        let client = Origin::Client([192, 0, 2, 1].into());
+        let login = Event { client, auth: Some("alice"), ..empty };
+        // What it sends with an empty sender it sends as well.
+        assert_eq!(account(&local), Some((Field::LocalAccount, "www")));
+        assert_eq!(account(&login), Some((Field::Auth, "alice")));
+        let others = [
+            Event { system: true, ..local },
+            Event { once_a_message: true, ..login },
+            Event { client, ..empty },
+        ];
+        assert!(others.iter().all(|event| account(event).is_none()));
+        let counts = [local, login, others[0], others[1], others[2]];
+        assert_eq!(counts.each_ref().map(has_account), [true, true, false, true, false]);
     }
 }

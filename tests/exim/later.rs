@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::acl_files::{copy_shipped, login};
 use crate::policy::apply;
@@ -36,6 +36,11 @@ struct Later {
 
 impl Later {
     fn new(by_socket: bool) -> Self {
+        Self::with(by_socket, "defer")
+    }
+
+    /// With this verdict where there is no reply.
+    fn with(by_socket: bool, unanswered: &str) -> Self {
         let clock = FakeClock::new();
         let setup = Setup::new().clock(&clock).auth();
         let (setup, decider) = if by_socket {
@@ -46,13 +51,16 @@ impl Later {
             (setup.library(), Decider::Library)
         };
         let mut exim = setup
-            .main(
-                "RATELIMIT_UNANSWERED = defer\ndomainlist local_domains = here.test\n\
+            .main(&format!(
+                "RATELIMIT_UNANSWERED = {unanswered}\ndomainlist local_domains = here.test\n\
                  queue_only = true\nqueue_run_in_order = true\ndelay_warning =\n.include PRIVATE/exim/exirate.conf",
-            )
+            ))
             .acl("acl_smtp_rcpt", "  accept\n")
             .router(
                 ".include PRIVATE/exim/router_later.conf\n\n\
+                 list:\n  driver = redirect\n  local_parts = list\n  domains = here.test\n  \
+                 data = v@other.test, a@other.test, b@other.test, \
+                 d9ed8f671581d939f5afd21a4c94dcee@exirate-later.invalid\n\n\
                  down:\n  driver = manualroute\n  domains = down.test\n  transport = down\n  \
                  route_list = * 127.0.0.1\n  self = send\n\n\
                  kept:\n  driver = accept\n  transport = kept",
@@ -60,7 +68,7 @@ impl Later {
             .transport(
                 "down:\n  driver = smtp\n  port = 1\n  allow_localhost\n\n\
                  kept:\n  driver = appendfile\n  file = PRIVATE/log/kept\n  user = Debian-exim\n\n\
-                 begin retry\n\n.include PRIVATE/exim/retry_later.conf\n* * F,4d,1s\n",
+                 begin retry\n\n.include PRIVATE/exim/retry_later.conf\nseldom.test * F,4d,1h\n* * F,4d,1s\n",
             )
             .build();
         copy_shipped(&exim);
@@ -237,4 +245,74 @@ fn a_recipient_is_counted_once_and_returned_in_the_end() {
     let kept = std::fs::read_to_string(later.exim.folder().join("log/kept")).unwrap();
     let (_, bounce) = kept.split_once("could not be delivered").unwrap_or_else(|| panic!("{log}"));
     assert!(bounce.contains("late000@other.test") && bounce.contains(why), "{bounce}");
+}
+
+/// Who logs in cannot leave uncounted by an empty sender.
+fn an_empty_sender_of_a_login_waits(by_socket: bool) {
+    let later = Later::new(by_socket);
+    later.send(Some("alice"), "", &names("mine", 4, "other.test"));
+    later.run_queue();
+    assert_eq!(later.delivered(), names("mine", 2, "other.test"), "{}", later.exim.log("main"));
+    assert_eq!(later.waits("other.test"), 2);
+}
+
+#[test]
+fn an_empty_sender_of_a_login_waits_by_the_library() {
+    an_empty_sender_of_a_login_waits(false);
+}
+
+#[test]
+fn an_empty_sender_of_a_login_waits_by_the_socket() {
+    an_empty_sender_of_a_login_waits(true);
+}
+
+/// A subscriber of a list has an address in the domain of what waits: another one gets the mail all the same.
+#[test]
+fn no_address_has_one_that_waits_taken_for_done() {
+    let later = Later::new(false);
+    later.send(Some("alice"), "alice@here.test", &["list@here.test".to_owned()]);
+    for round in 1..=3 {
+        later.run_queue();
+        assert_eq!(later.waits("here.test"), round, "{}", later.exim.log("main"));
+        later.clock.set(10 * round as i64);
+    }
+    let log = later.exim.log("main");
+    let is_sent = |name: &str| log.contains(&format!("=> {name} <list@here.test>"));
+    assert_eq!([is_sent("a"), is_sent("b"), is_sent("v")], [true, true, false], "{log}");
+    assert!(log.contains("R=exirate_waits: no such domain"), "{log}");
+}
+
+/// What a local account has handed over waits while the daemon does not reply, and delays nobody
+/// else's mail to the same recipient.
+fn undecided_mail_of_an_account_waits(by_socket: bool) {
+    let mut later = Later::with(by_socket, "accept");
+    if let Decider::Socket(_, daemon) = &mut later.decider {
+        daemon.signal(Signal::KILL);
+        daemon.0.wait().unwrap();
+    }
+    let config = later.exim.config().display();
+    let script = format!(
+        "mount -t tmpfs tmpfs /etc/exim4 && cp {config} /etc/exim4/exim4.conf && \
+         echo 'Subject: web' | setpriv --reuid=www-data --regid=www-data --clear-groups \
+         exim4 -oi -f shop@here.test bob@seldom.test"
+    );
+    let sent = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    later.run_queue();
+    assert_eq!(later.delivered(), Vec::<String>::new());
+    let to = vec!["bob@seldom.test".to_owned()];
+    later.send(Some("alice"), "alice@here.test", &to);
+    later.run_queue();
+    assert_eq!(later.delivered(), to, "{}", later.exim.log("main"));
+    assert!(later.waits("seldom.test") >= 1, "{}", later.exim.log("main"));
+}
+
+#[test]
+fn undecided_mail_of_an_account_waits_by_the_library() {
+    undecided_mail_of_an_account_waits(false);
+}
+
+#[test]
+fn undecided_mail_of_an_account_waits_by_the_socket() {
+    undecided_mail_of_an_account_waits(true);
 }

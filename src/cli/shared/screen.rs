@@ -11,6 +11,8 @@ use anstyle::Style;
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 
 use crate::cli::Failure;
 
@@ -60,8 +62,32 @@ impl Screen<'_> {
 
     /// Writes `value` as one line of JSON.
     pub(in crate::cli) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        serde_json::to_writer(&mut self.out, value).map_err(io::Error::from)?;
+        let mut written = Serializer::with_formatter(&mut self.out, Printable);
+        value.serialize(&mut written).map_err(io::Error::from)?;
         Ok(writeln!(self.out)?)
+    }
+}
+
+/// JSON that cannot drive a terminal: what is not printable is escaped.
+struct Printable;
+
+impl Formatter for Printable {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let is_plain = |c: char| c == '\'' || c.escape_debug().len() == 1;
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_plain(*c)) {
+            let (plain, from) = rest.split_at(at);
+            writer.write_all(plain.as_bytes())?;
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = from.get(c.len_utf8()..).unwrap_or_default();
+        }
+        writer.write_all(rest.as_bytes())
     }
 }
 
@@ -177,6 +203,17 @@ const PROGRESS: &str = "{msg} {bar:30} {human_pos}/{human_len}, {eta} left";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_cannot_drive_a_terminal() {
+        let text = "it's ä\n\"\\ \u{9b}31m\u{202e}\u{7f}\x1b\u{e0001}";
+        let mut out = Vec::new();
+        Screen::plain(&mut out, None).json(&text).unwrap();
+        let written = String::from_utf8(out).unwrap();
+        let expected = r#""it's ä\n\"\\ \u009b31m\u202e\u007f\u001b\udb40\udc01""#;
+        assert_eq!(written.trim_end(), expected);
+        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text);
+    }
 
     #[test]
     fn styles_are_written_only_where_colours_are_on() {

@@ -54,6 +54,88 @@ fn failures_of_replies_count_for_nobody_or_apart() {
     }
 }
 
+/// At delivery, neither an empty sender nor other spellings of one recipient leave uncounted.
+#[test]
+fn a_limit_at_delivery_holds_whatever_the_sender_writes() {
+    let policies = "[policy.users]\nat = \"delivery\"\nkey = \"auth\"\n\
+         default.recipients = \"3.5/1h\"\n\
+         [policy.accounts]\nat = \"delivery\"\nkey = \"local_account\"\n\
+         default.recipients = \"3.5/1h\"\n\
+         [policy.pace]\nat = \"delivery\"\nkey = \"destination\"\nburst = 9\ndefault.recipients = \"9/1h\"\n";
+    let image = Image::from_bytes(bytes(policies)).unwrap();
+    let client = Origin::Client([192, 0, 2, 1].into());
+    let login = Event { auth: Some("alice"), client, ..Event::default() };
+    let account =
+        Event { local_account: Some("www-data"), client: Origin::Program, ..Event::default() };
+    let stranger = Event { client, ..Event::default() };
+    let server = Event { system: true, client: Origin::Program, ..Event::default() };
+    let leave = |event: Event<&'static str>, sender: &'static str, address: fn(u32) -> String| {
+        let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+        let mut one = |n| {
+            let to = address(n);
+            let event: Event<&str> = Event {
+                sender: Some(sender),
+                recipient: Some(&to),
+                message_id: Some("1"),
+                once_a_message: true,
+                ..event
+            };
+            let (step, session) =
+                (Step::new(AclStage::Route, event), &mut PolicySession::default());
+            let at = Timestamp { seconds: 1_800_000_000, micros: 0 };
+            let store = Ok(&mut store);
+            let mut seen = Seen::default();
+            evaluator.evaluate(session, "*", &step, store, || at, &mut seen).outcome.verdict
+        };
+        (0..20).filter(|&n| one(n) < Verdict::Defer).count()
+    };
+    let others: fn(u32) -> String = |n| format!("to{n}@x.test");
+    let spellings: fn(u32) -> String = |n| {
+        let letter = |bit: u32| if n >> bit & 1 == 1 { 'A' } else { 'a' };
+        (0..5).map(letter).chain("@x.test".chars()).collect()
+    };
+    for address in [others, spellings] {
+        for sender in ["alice@x.test", ""] {
+            assert_eq!(leave(login, sender, address), 3, "{sender}");
+            assert_eq!(leave(account, sender, address), 3, "{sender}");
+        }
+    }
+    // Bounces, those of other machines as well, never wait.
+    assert_eq!([leave(server, "", others), leave(stranger, "", others)], [20, 20]);
+    assert_eq!(leave(stranger, "eve@x.test", others), 9);
+}
+
+/// Waiting is no reason to be blocked.
+#[test]
+fn what_waits_blocks_nobody() {
+    let policies = "[on.crossing]\ndeny = \"until-lifted\"\n\
+         [policy.out]\nwhen = \"authenticated\"\nkey = \"auth\"\ndefault.recipients = \"9/1h\"\n\
+         [policy.users]\nat = \"delivery\"\nwhen = \"authenticated\"\nkey = \"auth\"\n\
+         default.recipients = \"3/1h\"\n";
+    let image = Image::from_bytes(bytes(policies)).unwrap();
+    let (mut evaluator, mut store) = (Evaluator::of_image(&image), Memory::new());
+    let mut step = |stage, seconds: i64, id| {
+        let event = Event {
+            auth: Some("alice"),
+            client: Origin::Client([192, 0, 2, 1].into()),
+            sender: Some("alice@x.test"),
+            recipient: Some("bob@x.test"),
+            message_id: Some(id),
+            ..Event::default()
+        };
+        let (step, session) = (Step::new(stage, event), &mut PolicySession::default());
+        let at = Timestamp { seconds: 1_800_000_000 + seconds, micros: 0 };
+        let store = Ok(&mut store);
+        let mut seen = Seen::default();
+        evaluator.evaluate(session, "*", &step, store, || at, &mut seen).outcome.verdict
+    };
+    let mut route = |seconds| {
+        ["1", "2", "3", "4", "5"].map(|id| step(AclStage::Route, seconds, id) < Verdict::Defer)
+    };
+    assert!(route(0).contains(&false));
+    assert!(route(86_400).contains(&true), "it is blocked");
+}
+
 /// Whoever has a whole network tries a password from each part of it.
 #[test]
 fn what_is_shipped_counts_the_failures_of_a_network_and_refuses_none_of_it() {

@@ -21,6 +21,15 @@ pub(super) fn check(policies: &Policies, diagnostics: &mut Diagnostics) {
     }
     let is_meant = |name: &String| on.deny_policies.is_empty() || on.deny_policies.contains(name);
     for (name, policy) in policies.policies.iter().filter(|(name, _)| is_meant(name)) {
+        if policy.delivery.is_at_delivery() {
+            if !on.deny_policies.is_empty() {
+                let text = format!(
+                    "deny_policies: {name:?} is at delivery, where mail waits, and nobody is blocked"
+                );
+                diagnostics.error(policy.at, text);
+            }
+            continue;
+        }
         let Some(chosen) = chosen_by_strangers(&policies.identity.chain, policy) else { continue };
         diagnostics.error(
             policy.at,

@@ -7,7 +7,7 @@ use super::super::model::{
     DeliverySettings, HabitsSettings, Identity, Limits, MemberKind, Policy, PolicySettings,
 };
 use super::super::settings::Group as _;
-use super::super::word::{Counting, State, Unit, Verdict};
+use super::super::word::{Counting, Unit, Verdict};
 use super::kind::Context;
 use super::listed::{Listed, Names, Naming};
 use super::tables::{self, NamedTables};
@@ -148,12 +148,6 @@ fn delivery(reader: &mut Reader<'_>, table: &DeTable<'_>, policy: &Policy) {
         error(
             policy.at,
             "at delivery, update = \"strict\" would count what waits at each queue run; leave it out",
-        );
-    }
-    if settings.requires(State::NullSender) {
-        error(
-            policy.at,
-            "mail with an empty sender never waits: at delivery, when = \"null_sender\" limits nothing",
         );
     }
     if policy.uses_habits() {

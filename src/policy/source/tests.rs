@@ -97,6 +97,11 @@ fn deny_is_for_what_no_stranger_chooses() {
     ] {
         assert!(of(deny, "key = \"auth\"").contains(error), "{deny}");
     }
+    // At delivery, mail waits, and nobody is blocked.
+    let pace = "at = \"delivery\"\nkey = \"destination\"";
+    assert!(!of("deny = \"1d\"", pace).contains("strangers"));
+    let found = of("deny = \"1d\"\ndeny_policies = [\"p\"]", pace);
+    assert!(found.contains("\"p\" is at delivery, where mail waits"), "{found}");
 }
 
 #[test]

@@ -175,7 +175,8 @@ pub(super) async fn changes(api: &Api, asked: &Asked) -> Result<Reply, Problem> 
 
 pub(super) async fn held(api: &Api, asked: &Asked) -> Result<Reply, Problem> {
     let key = asked.query("key").unwrap_or_default();
-    let done = ask_broker(api, request(asked, Verb::Held, key)?).await?;
+    let request = request(asked, Verb::Held, key)?;
+    let done = api.look.queue(&asked.seen()?, ask_broker(api, request)).await?;
     let held: Vec<HeldJson> = done.held.iter().map(HeldJson::of).collect();
     let is_known = !held.is_empty() || done.said.is_empty();
     let messages = is_known.then_some(done.messages);

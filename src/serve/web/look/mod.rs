@@ -54,6 +54,10 @@ pub(super) struct Look {
     places: Places,
     /// Where these are read, one after the other, so that all of them take no more than one place.
     part_places: Places,
+    /// Those who see the same part look one after the other: many requests of one keep nobody waiting.
+    own_places: RefCell<HashMap<Scope, Places>>,
+    /// Of those who ask for the mail server's queue: it is read as root.
+    queue_places: Places,
 }
 
 impl Look {
@@ -61,7 +65,8 @@ impl Look {
         let places = Places::new(LOOKS_MAX);
         let (of_parts, part_places) = (RefCell::default(), Places::new(1));
         let latest = Latest::new(spool.clone(), places.clone(), None);
-        Self { latest, of_parts, spool, places, part_places }
+        let (own_places, queue_places) = (RefCell::default(), Places::new(LOOKS_MAX));
+        Self { latest, of_parts, spool, places, part_places, own_places, queue_places }
     }
 
     /// The keys that somebody may see, as they were moments ago.
@@ -90,11 +95,12 @@ impl Look {
         seen: Seen,
     ) -> Result<Vec<Identity>, Problem> {
         let snapshot = self.latest.for_index(wait_for_index(&self.spool)).await;
+        let of = seen.clone();
         let index = move |spool: &Path| {
             let index = snapshot.as_ref().map(|snapshot| &snapshot.index);
             identity::of_keys(spool, &keys, index, seen)
         };
-        self.run(index).await
+        self.run(&of, index).await
     }
 
     /// The identities that somebody may mean who types `text`.
@@ -105,7 +111,7 @@ impl Look {
         seen: &Seen,
     ) -> Result<Found, Problem> {
         let snapshot = self.snapshot(seen).await?;
-        self.run(move |spool| search::found(spool, &snapshot, &text, limit)).await
+        self.run(seen, move |spool| search::found(spool, &snapshot, &text, limit)).await
     }
 
     /// A page of what was logged of crossings and refusals, of a key or of all.
@@ -116,7 +122,7 @@ impl Look {
         after: Option<Cursor>,
         seen: Seen,
     ) -> Result<Crossings, Problem> {
-        self.run(move |spool| {
+        self.run(&seen.clone(), move |spool| {
             let sighted = Sighted::of(spool, seen)?;
             crossings::of_key(spool, key.as_deref(), limit, after.as_ref(), &sighted)
         })
@@ -131,7 +137,7 @@ impl Look {
         after: Option<Cursor>,
         seen: Seen,
     ) -> Result<Changes, Problem> {
-        self.run(move |spool| {
+        self.run(&seen.clone(), move |spool| {
             let sighted = Sighted::of(spool, seen)?;
             changes::of_key(spool, key.as_deref(), limit, after.as_ref(), &sighted)
         })
@@ -144,7 +150,7 @@ impl Look {
         mut reader: NewsReader,
         seen: Seen,
     ) -> Result<(NewsReader, Result<Batch, Problem>), Problem> {
-        self.run(move |spool| {
+        self.run(&seen.clone(), move |spool| {
             let batch = reader.read(spool, seen);
             Ok((reader, batch))
         })
@@ -153,17 +159,17 @@ impl Look {
 
     /// What a key has sent.
     pub(super) async fn sent(&self, key: String, seen: Seen) -> Result<SentOfKey, Problem> {
-        self.run(move |spool| usage::of_key(spool, &key, seen)).await
+        self.run(&seen.clone(), move |spool| usage::of_key(spool, &key, seen)).await
     }
 
     /// The policies in use.
     pub(super) async fn policies(&self, seen: Seen) -> Result<PoliciesInUse, Problem> {
-        self.run(move |spool| policies::in_use(spool, seen)).await
+        self.run(&seen.clone(), move |spool| policies::in_use(spool, seen)).await
     }
 
     /// The overrides.
     pub(super) async fn overrides(&self, seen: Seen) -> Result<Vec<OverrideJson>, Problem> {
-        self.run(move |spool| {
+        self.run(&seen.clone(), move |spool| {
             let mut store = rates::open(spool, Purpose::Read).map_err(unavailable)?;
             store.overrides().map_err(unavailable)?;
             let in_force = InForce::of(&mut *store, spool).0.seen_by(seen.as_ref());
@@ -172,12 +178,42 @@ impl Look {
         .await
     }
 
+    /// Looks, for whoever may see this.
     async fn run<T: Send + 'static>(
         &self,
+        seen: &Seen,
         look: impl FnOnce(&Path) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let spool = self.spool.clone();
-        self.places.run(move || look(&spool)).await
+        self.in_turn(seen, self.places.run(move || look(&spool))).await
+    }
+
+    /// Asks for what is in the mail server's queue, for whoever may see this.
+    pub(super) async fn queue<T>(
+        &self,
+        seen: &Seen,
+        asked: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        let asked = async {
+            let _place = self.queue_places.take().await?;
+            asked.await
+        };
+        self.in_turn(seen, asked).await
+    }
+
+    async fn in_turn<T>(
+        &self,
+        seen: &Seen,
+        look: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        let Some(scope) = seen else { return look.await };
+        let own = {
+            let mut all = self.own_places.borrow_mut();
+            all.retain(|_, own| own.is_used());
+            all.entry(scope.clone()).or_insert_with(|| Places::new(1)).clone()
+        };
+        let _own = own.take().await?;
+        look.await
     }
 }
 
@@ -186,6 +222,33 @@ mod tests {
     use super::*;
     use crate::cluster::{Away, ClusterSettings};
     use crate::spool::open_directory;
+
+    const WAIT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn many_looks_at_one_part_keep_nobody_else_waiting() {
+        let (look, part) = (Look::new(PathBuf::new()), Scope::customer("acme"));
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let ended = Arc::new(std::sync::Mutex::new(ended));
+        let of_part = || {
+            let ended = Arc::clone(&ended);
+            look.run(&part, move |_| {
+                let _ = ended.lock().unwrap().recv();
+                Ok(())
+            })
+        };
+        let other = async {
+            for seen in [None, Scope::customer("other")] {
+                let looked = tokio::time::timeout(WAIT, look.run(&seen, |_| Ok(()))).await;
+                looked.expect("it waits for others").unwrap();
+            }
+            drop(end);
+        };
+        let all = tokio::join!(of_part(), of_part(), of_part(), other);
+        assert!(all.0.and(all.1).and(all.2).is_ok());
+        let _ = look.run(&None, |_| Ok(())).await;
+        assert!(look.own_places.borrow().values().all(|own| !own.is_used()));
+    }
 
     #[test]
     fn nobody_waits_for_an_index_where_limits_are_shared() {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 
 use crate::serve::web::http::problem::{Problem, unavailable};
@@ -19,13 +19,22 @@ impl Places {
         Self(Arc::new(Semaphore::new(most)))
     }
 
+    /// Whether somebody else has or awaits one.
+    pub(super) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// A place, as soon as there is one.
+    pub(super) async fn take(&self) -> Result<SemaphorePermit<'_>, Problem> {
+        self.0.acquire().await.map_err(unavailable)
+    }
+
     /// Runs `look` in a thread, as soon as there is one.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         look: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let place = self.0.acquire().await;
-        let _place = place.map_err(unavailable)?;
+        let _place = self.take().await?;
         spawn_blocking(look).await.map_err(unavailable)?
     }
 }
