@@ -57,6 +57,8 @@ pub(crate) enum By<'a> {
     Observed(String),
     /// It is over, and this verdict of the policy of this name does not refuse it.
     Accepted(String, Verdict),
+    /// No policy in use has such a limit any more; the record is forgotten in time.
+    Removed,
 }
 
 impl InForce {
@@ -153,6 +155,7 @@ impl InForce {
                 By::Observed(name())
             }
             (Some(one), _) => By::Override(one),
+            (None, said) if self.is_removed(record, said.as_ref()) => By::Removed,
             (None, None) => blocked.map_or(By::Rate, By::Blocked),
             (None, Some(Said { exempt: Some(exempt), .. })) => By::Exempt(name(), exempt),
             (None, Some(said)) if said.settings.action == Action::Observe => By::Observed(name()),
@@ -173,6 +176,22 @@ impl InForce {
         let image = self.image()?;
         // Damage is noted by what reads all of it; here it decides nothing.
         rule::find(image, &record.record_key(), self.now.seconds).ok()?
+    }
+
+    /// Whether it is of a limit that the policies in use do not have; where they have packages, a
+    /// front end may hand over the one that has it.
+    fn is_removed(&self, record: &KeyState, said: Option<&Said<'_>>) -> bool {
+        if said.is_some_and(|said| said.rule.is_some()) {
+            return false;
+        }
+        let Some(image) = self.image() else { return false };
+        let key = record.record_key();
+        let Some([name, ..]) = rule::parts(&key) else { return false };
+        match image.policy(name) {
+            Ok(Some(policy)) => said.is_some() && !policy.has_packages(),
+            Ok(None) => true,
+            Err(_) => false,
+        }
     }
 
     /// The policies in use.
@@ -261,7 +280,7 @@ impl NextEvent<'_> {
             By::Rate => self.over,
             By::Override(one) => one.overridden.is_denial(),
             By::Blocked(_) => true,
-            By::Exempt(..) | By::Observed(_) | By::Accepted(..) => false,
+            By::Exempt(..) | By::Observed(_) | By::Accepted(..) | By::Removed => false,
         }
     }
 
@@ -282,6 +301,7 @@ impl NextEvent<'_> {
             By::Exempt(..) => "exempt",
             By::Observed(_) => Action::Observe.word(),
             By::Accepted(_, verdict) => verdict.word(),
+            By::Removed => "removed",
         }
     }
 
@@ -293,7 +313,7 @@ impl NextEvent<'_> {
                 format!(" ({})", participle(one.overridden))
             }
             By::Observed(_) => " (observed)".to_owned(),
-            By::Blocked(_) | By::Exempt(..) | By::Accepted(..) => {
+            By::Blocked(_) | By::Exempt(..) | By::Accepted(..) | By::Removed => {
                 format!(" ({})", self.decided_by())
             }
         }
@@ -318,6 +338,7 @@ impl NextEvent<'_> {
                 format!("the policy {} exempts the key{until} ({reason})", name(policy))
             }
             By::Observed(policy) => format!("the policy {} only observes", name(policy)),
+            By::Removed => "no policy in use has this limit any more".to_owned(),
             By::Accepted(policy, verdict) => {
                 format!("the verdict of the policy {} is {}", name(policy), verdict.word())
             }

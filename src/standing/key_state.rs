@@ -325,8 +325,8 @@ pub(crate) struct KeyStateJson {
     over: bool,
     /// Whether one more event of size 1 would be over the limit.
     over_limit: bool,
-    /// What decides: rate, allow, deny, blocked, exempt, observe, or a verdict that does not refuse
-    /// (log, delay, hold).
+    /// What decides: rate, allow, deny, blocked, exempt, observe, removed (no policy in use has the
+    /// limit), or a verdict that does not refuse (log, delay, hold).
     decided_by: &'static str,
     /// Whether a crossing has blocked it: see `deny` of `[on.crossing]`.
     blocked: bool,

@@ -587,6 +587,41 @@ fn the_policy_file_names_one_file_of_users() {
 
 /// `identity.qualify` is brought in: logins keep what is known of them, and denials hold.
 #[test]
+fn a_limit_that_is_removed_blocks_nobody() {
+    let machine = Machine::new();
+    let run = |arguments: &[&str]| {
+        let mut command = exirate();
+        command.args(arguments).args(["--spool", "spool"]).current_dir(&machine.0);
+        stdout(&command.output().unwrap())
+    };
+    let blocked = || {
+        let keys: serde_json::Value = serde_json::from_str(&run(&["list", "--json"])).unwrap();
+        let key = &keys[0];
+        (key["over"].as_bool().unwrap(), key["decided_by"].as_str().unwrap().to_owned())
+    };
+    for (then, decides) in [
+        ("[policy.out]\nkey = \"auth\"\ndefault.messages = \"9/1h\"\n", "removed"),
+        ("[policy.other]\nkey = \"auth\"\ndefault.recipients = \"1/1w\"\n", "removed"),
+        // A front end may hand over the package that has it.
+        ("[policy.out]\nkey = \"auth\"\npackage.small.recipients = \"1/1w\"\n", "rate"),
+    ] {
+        let limited = "[policy.out]\nkey = \"auth\"\ndefault.recipients = \"1/1w\"\n";
+        machine.write("p.toml", &format!("version = 1\n{limited}"));
+        assert_eq!(machine.run(&["apply", "p.toml"]).status.code(), Some(0));
+        for _ in 0..3 {
+            run(&["check", "out", "--auth", "alice", "--count"]);
+        }
+        assert_eq!(blocked(), (true, "rate".to_owned()));
+        machine.write("p.toml", &format!("version = 1\n{then}"));
+        assert_eq!(machine.run(&["apply", "p.toml"]).status.code(), Some(0));
+        assert_eq!(blocked(), (decides == "rate", decides.to_owned()), "{then}");
+        let shown = run(&["show", "alice"]);
+        let says = shown.contains("no policy in use has this limit any more");
+        assert_eq!(says, decides == "removed", "{shown}");
+    }
+}
+
+#[test]
 fn logins_keep_their_rates_habits_and_overrides_when_they_get_a_domain() {
     use exirate::engine::{Algorithm, AlgorithmKind, Check, Kind, RecordKey};
     use exirate::rate::Timestamp;

@@ -262,6 +262,7 @@ fn state(record: &KeyState, next: &NextEvent<'_>, refused_by: &[String], now: Ti
         By::Exempt(..) => ", and exempt by the policy".to_owned(),
         By::Observed(_) => ", and only observed by the policy".to_owned(),
         By::Accepted(..) => ", which the policy does not refuse".to_owned(),
+        By::Removed => ", of a limit that is removed".to_owned(),
     };
     let too = match refused_by {
         [] => String::new(),

@@ -516,6 +516,12 @@ impl<'i> PolicyImage<'i> {
         found.map_err(|fault| fault.of(&self.image.path))
     }
 
+    /// Whether it has packages, one of which a front end may hand over.
+    #[must_use]
+    pub fn has_packages(&self) -> bool {
+        self.decoded.packages.slots > 0
+    }
+
     /// The package that applies.
     ///
     /// # Errors
