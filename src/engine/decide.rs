@@ -1,6 +1,7 @@
 //! Deciding the checks of one event.
 
 use crate::rate::bloom::Event;
+use crate::rate::share::{Buckets, Counted};
 use crate::rate::{Algorithm, AlgorithmKind, Average, Bucket, Timestamp};
 
 use super::block::{BLOCKED, Block, BlockTime};
@@ -171,8 +172,8 @@ fn compute(
     let window = check.algorithm.window_at(now, remembered.as_ref().map(|r| &r.state));
     let before = remembered.map(|r| check.algorithm.current(r.state, now));
     // Of the calendar, the window in which the record counts.
-    let (start, period, restarts) = match window {
-        None => (0, period, 0),
+    let (start, period, mut restarts) = match window {
+        None => (check.algorithm.share().map_or(0, |share| share.least.into()), period, 0),
         Some(window) => {
             let kept = before.map_or(window, |state| state.window());
             (kept.start, kept.seconds(), window.restarts(kept))
@@ -182,7 +183,8 @@ fn compute(
     let mut details = Details { found: average.is_some(), ..Details::default() };
     let mut filter_change = FilterChange::Keep;
     let mut count = check.count;
-    if let Some(event) = event {
+    // What has buckets has no filter.
+    if let Some(event) = event.filter(|_| check.algorithm.share().is_none()) {
         let filter = remembered.and_then(|r| r.filter);
         let unique = UniqueEvent::find(filter, event, limit, period, window.map(|_| start), now);
         details.filter_expired = unique.expired;
@@ -193,6 +195,8 @@ fn compute(
         }
     }
     let mut kept = average;
+    let mut update = check.effective_update();
+    let mut shared = Counted::default();
     let next = match (check.algorithm, average) {
         (Algorithm::MovingAverage { .. }, Some(average)) => average.next(now, period, count),
         (Algorithm::MovingAverage { .. }, None) => Average::first(now, count),
@@ -206,6 +210,25 @@ fn compute(
         }
         (Algorithm::Calendar { .. }, average) => {
             Average { at: now, rate: average.map_or(0.0, |average| average.rate) + count }
+        }
+        (Algorithm::Share { share, accepted }, _) => {
+            let bits = remembered.and_then(|r| r.filter).map_or(&[][..], |filter| filter.bits);
+            // What was counted more than a period ago is as nothing.
+            let last = average.map_or(now, |average| average.at);
+            let is_over = now.seconds.saturating_sub(last.seconds) > share.lasts();
+            let bits = if is_over { &[][..] } else { bits };
+            let booked = share.book(Buckets(bits), accepted, count, now);
+            // What goes out now has not failed yet: else a share that is over would be so no more.
+            let all = Buckets(bits).with(booked.filter(|_| accepted.is_some()));
+            shared = share.counted(Buckets(&all), now, now);
+            restarts = share.under_from(Buckets(&all), now, now);
+            count = shared.failed as f64;
+            match booked {
+                Some(booked) => filter_change = FilterChange::Book(booked),
+                // It only looks, or nothing is known of the message.
+                None => update = Update::ReadOnly,
+            }
+            Average { at: now, rate: share.rate(shared) }
         }
     };
     let algorithm = check.algorithm.kind();
@@ -224,6 +247,7 @@ fn compute(
             period,
             start,
             restarts,
+            share: shared,
             leak: check.algorithm.leak(),
             count,
             next_count: next_count(check),
@@ -247,7 +271,7 @@ fn compute(
         changed: false,
         first_over: false,
         before,
-        update: check.effective_update(),
+        update,
         refuses: check.refuses,
         total: check.total,
         blocks: check.blocks,
@@ -271,7 +295,7 @@ fn repeat(check: &Check<'_>, number: usize, first: &Pending) -> Pending {
             }
         }
     };
-    let decision = decision.against(check.algorithm.limit());
+    let decision = decision.against_limit_of(&check.algorithm);
     Pending {
         decision: Decision { next_count: next_count(check), ..decision },
         update: check.effective_update(),
@@ -365,7 +389,7 @@ impl Pending {
             let crossed = match algorithm {
                 // The first of the window has none before.
                 AlgorithmKind::Calendar => false,
-                AlgorithmKind::MovingAverage | AlgorithmKind::Bucket => since > period,
+                _ => since > period,
             };
             self.first_over = last != second;
             self.changed |= self.first_over;
